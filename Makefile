@@ -1,0 +1,53 @@
+# `make demo` and `make test` install what they need into .venv; nothing else has to be there but Python, git and make.
+SHELL := /bin/sh
+PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-fast lint format types lock bench-pipeline clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+$(STAMP): requirements.lock pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then echo "Plumbline needs Python 3.11 or 3.12; none found on the PATH (set PYTHON=/path/to/python)" >&2; exit 2; fi
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian: apt-get install python3-venv)" >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+install: $(STAMP) ## install Plumbline and its tools into .venv
+
+demo: $(STAMP) ## run the whole way of a run on the demo data (no Docker, GPU or network)
+	$(BIN)/plumb run --config configs/demo.yaml --embedded
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP) ## the tests that start no stack
+	$(BIN)/python -m pytest -m "not e2e and not real_data"
+
+lint: $(STAMP) ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP) ## let ruff put things right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP) ## mypy --strict on shared/ and services/
+	$(BIN)/mypy
+
+lock: ## renew requirements.lock from pyproject.toml (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--extra cli --group dev pyproject.toml -o requirements.lock
+
+bench-pipeline: $(STAMP) ## samples per second through queue, ledger and aggregator
+	$(BIN)/python -m tests.bench.pipeline
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

@@ -1,0 +1,78 @@
+"""The artifacts of a run, from the ledger."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.ledger import Ledger, RunState
+from shared.metrics import SampleResult, summarize
+from shared.plan import RunPlan
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+
+_LISTED = 100
+
+
+def publish(ledger: Ledger) -> None:
+    """Write all artifacts of a run whose samples are all judged, and say so in the ledger.
+
+    Raises:
+        OutputError: The output folder cannot be written.
+    """
+    meta = ledger.meta()
+    plan = RunPlan.model_validate(meta["plan"])
+    folder = OutputFolder(meta["output"])
+    samples = plan.samples()
+    folder.write_jsonl(artifacts.GENERATIONS, ledger.completions(samples))
+    folder.write_jsonl(artifacts.VERDICTS, ledger.verdicts(samples))
+    folder.write_json(artifacts.SUMMARY, summary(ledger, plan, meta.get("active_seconds")))
+    folder.write_json(artifacts.RUN, run_document(ledger, plan, meta))
+    ledger.set_meta(state=RunState.PUBLISHED)
+
+
+def summary(ledger: Ledger, plan: RunPlan, seconds: float | None) -> dict[str, dict[str, Any]]:
+    """``{dataset: {metric: value}}``; ``seconds`` is how long the run has been at work."""
+    return {
+        dataset.name: summarize(_results(ledger, dataset.samples()), seconds)
+        for dataset in plan.datasets
+    }
+
+
+def run_document(ledger: Ledger, plan: RunPlan, meta: dict[str, Any]) -> dict[str, Any]:
+    """The content of ``run.json``: what was run, with what, and how completely."""
+    samples = plan.samples()
+    statuses: Counter[FinalStatus] = Counter()
+    failures: Counter[str] = Counter()
+    unjudged: list[dict[str, str | None]] = []
+    sandbox_requests = 0
+    for verdict in ledger.verdicts(samples):
+        statuses[verdict.final_status] += 1
+        sandbox_requests += verdict.attempts
+        failures.update(reason.split(":")[0] for reason in verdict.infra_failures)
+        if not verdict.judged and len(unjudged) < _LISTED:
+            unjudged.append({"sample": verdict.sample.key, "reason": verdict.detail})
+    missing = len(samples) - statuses.total() + statuses[FinalStatus.API_ERROR]
+    hidden = {"plan", "state"}
+    return {
+        **{name: value for name, value in meta.items() if name not in hidden},
+        "run": ledger.run,
+        "state": "complete" if missing == 0 else "incomplete",
+        "complete": missing == 0,
+        "samples": len(samples),
+        "samples_judged": len(samples) - missing,
+        "samples_unjudged": missing,
+        "unjudged": unjudged,
+        "statuses": {status.value: statuses[status] for status in FinalStatus},
+        "sandbox_requests": sandbox_requests,
+        "infra_failures": dict(failures.most_common()),
+        "duplicate_verdicts": meta.get("duplicate_verdicts", 0),
+        "jobs_redelivered": meta.get("jobs_redelivered", 0),
+        "datasets": [dataset.document() for dataset in plan.datasets],
+    }
+
+
+def _results(ledger: Ledger, samples: Sequence[SampleId]) -> list[SampleResult]:
+    generations = {g.sample: g for g in ledger.completions(samples)}
+    return [SampleResult.of(v, generations[v.sample]) for v in ledger.verdicts(samples)]

@@ -1,0 +1,37 @@
+"""The command `plumb`."""
+
+import sys
+
+import typer
+
+from services.cli.data import app as data
+from services.cli.judge import judge
+from services.cli.run import run
+from shared.errors import PlumblineError
+
+app = typer.Typer(
+    name="plumb",
+    help="Measure what a code model can do: generate, judge in a sandbox, count.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.command()(judge)
+app.add_typer(data, name="data")
+
+
+def main() -> None:
+    """Run a command; trouble with a known cause is one line on stderr and an exit code."""
+    try:
+        app()
+    except PlumblineError as error:
+        print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        print("plumb: interrupted; the same command goes on from here", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Live progress: a table in a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from shared.plan import RunPlan
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+
+_LINE_EVERY = 5.0
+
+
+@dataclass
+class _Tally:
+    total: int = 0
+    generated: set[SampleId] = field(default_factory=set)
+    statuses: dict[SampleId, FinalStatus] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> int:
+        return sum(status is FinalStatus.SUCCESS for status in self.statuses.values())
+
+    @property
+    def unjudged(self) -> int:
+        return sum(status is FinalStatus.API_ERROR for status in self.statuses.values())
+
+
+class ProgressDisplay:
+    """Shows generated, judged and accepted per data set, the rate and the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tallies: dict[str, _Tally] = {}
+        self._live: Live | None = None
+        self._began = time.monotonic()
+        self._begun_with = 0
+        self._last_line = 0.0
+        self._last_text = ""
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._table, console=self._console, refresh_per_second=5
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._live.stop()
+        elif kind is None:
+            self._line(last=True)
+
+    def planned(self, plan: RunPlan) -> None:
+        self._tallies = {d.name: _Tally(total=len(d.owed)) for d in plan.datasets}
+
+    def started(self) -> None:
+        """What is there by now was done before; the rate counts from here."""
+        self._began = time.monotonic()
+        self._begun_with = self._judged()
+
+    def generated(self, sample: SampleId) -> None:
+        self._tallies[sample.dataset].generated.add(sample)
+        self._line()
+
+    def judged(self, sample: SampleId, status: FinalStatus) -> None:
+        self._tallies[sample.dataset].statuses[sample] = status
+        self._line()
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(text, style="yellow"), soft_wrap=True)
+
+    def _judged(self) -> int:
+        return sum(len(tally.statuses) for tally in self._tallies.values())
+
+    def _pace(self) -> str:
+        judged = self._judged()
+        seconds = time.monotonic() - self._began
+        rate = (judged - self._begun_with) / seconds if seconds > 0 else 0.0
+        left = sum(tally.total for tally in self._tallies.values()) - judged
+        if not rate:
+            return f"{seconds:.0f} s"
+        return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, caption=self._pace(), caption_justify="left")
+        for heading in ("data set", "generated", "", "judged", "", "accepted so far"):
+            table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        for name, tally in self._tallies.items():
+            table.add_row(
+                name,
+                f"{len(tally.generated)}/{tally.total}",
+                ProgressBar(tally.total, len(tally.generated), width=12),
+                f"{len(tally.statuses)}/{tally.total}",
+                ProgressBar(tally.total, len(tally.statuses), width=12),
+                _accepted(tally),
+            )
+        return table
+
+    def _line(self, *, last: bool = False) -> None:
+        if self._live or (not last and time.monotonic() - self._last_line < _LINE_EVERY):
+            return
+        parts = [
+            f"{name}: generated {len(t.generated)}/{t.total}, judged {len(t.statuses)}/{t.total}, "
+            f"accepted {t.accepted}"
+            for name, t in self._tallies.items()
+        ]
+        text = "; ".join(parts)
+        if text and text != self._last_text:
+            self._console.print(f"{text} ({self._pace()})", soft_wrap=True, highlight=False)
+        self._last_line, self._last_text = time.monotonic(), text
+
+
+def stdout_console() -> Console:
+    return Console(file=sys.stdout)
+
+
+def _accepted(tally: _Tally) -> str:
+    judged = len(tally.statuses) - tally.unjudged
+    share = f" ({tally.accepted / judged:.1%})" if judged else ""
+    errors = f", {tally.unjudged} api_error" if tally.unjudged else ""
+    return f"{tally.accepted}{share}{errors}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

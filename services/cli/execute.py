@@ -1,0 +1,196 @@
+"""What `plumb run` and `plumb judge` have in common: the stack, the session, the exit code."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis import Redis
+
+from services.cli.display import ProgressDisplay, stdout_console
+from services.cli.embedded import EmbeddedStack, open_stack
+from services.cli.summary import print_summary
+from services.runner.client import GeneratorClient
+from services.runner.preflight import check_sandboxes
+from services.runner.run import Run, Source
+from services.runner.session import Session, check_output, identify
+from services.runner.sources import GeneratorSource, RecordedSource
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.config import Config
+from shared.errors import IncompleteRunError
+from shared.ledger import connect
+from shared.plan import RunPlan
+from shared.schemas import Problem
+
+
+@dataclass(frozen=True)
+class Order:
+    """A run as it was asked for.
+
+    ``completions`` is where completions come from if not from a generator; ``source`` names in
+    the run's identity what the config does not.
+    """
+
+    config: Config
+    problems: Sequence[Problem]
+    plan: RunPlan
+    embedded: bool
+    force: bool
+    completions: RecordedSource | None = None
+    source: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def own_generator(self) -> bool:
+        return self.completions is None and self.config.generation.backend != "openai"
+
+
+def execute(order: Order) -> None:
+    """Carry out a run and print what came of it.
+
+    Raises:
+        PlumblineError: It cannot be begun or finished; :class:`IncompleteRunError` where it was
+            finished but samples are left without a verdict.
+    """
+    config = order.config
+    folder = OutputFolder(config.output_dir)
+    identity = identify(config, order.plan, folder, order.source)
+    check_output(folder, identity, force=order.force)
+    console = stdout_console()
+    with _terminable(), ProgressDisplay(console) as progress:
+        progress.planned(order.plan)
+        for note in order.notes:
+            progress.note(note)
+        with _services(order, folder, progress) as (redis, stack):
+            session = Session(redis, identity)
+            try:
+                asyncio.run(_complete(order, folder, session, stack, progress))
+            finally:
+                session.leave()
+    run, summary = folder.read_json(artifacts.RUN), folder.read_json(artifacts.SUMMARY)
+    assert run is not None
+    assert summary is not None
+    print_summary(console, summary, run)
+    if not run["complete"]:
+        raise IncompleteRunError(_what_is_missing(run))
+
+
+@contextmanager
+def _services(
+    order: Order, folder: OutputFolder, progress: ProgressDisplay
+) -> Iterator[tuple[Redis, EmbeddedStack | None]]:
+    config = order.config
+    if order.completions is None and not order.own_generator:
+        asyncio.run(_check_generator(config, config.generation.base_urls))
+    if not order.embedded:
+        urls = os.environ.get("SANDBOX_URLS")
+        asyncio.run(check_sandboxes(urls.split(",") if urls else config.sandbox_urls))
+        yield connect(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")), None
+        return
+    if given := os.environ.get("SANDBOX_URLS"):
+        asyncio.run(check_sandboxes(given.split(",")))
+    with open_stack(config, folder, force=order.force, generator=order.own_generator) as stack:
+        if warning := stack.sandbox.get("warning"):
+            progress.note(f"warning: {warning}")
+        yield connect(stack.redis_url), stack
+
+
+async def _complete(
+    order: Order,
+    folder: OutputFolder,
+    session: Session,
+    stack: EmbeddedStack | None,
+    progress: ProgressDisplay,
+) -> None:
+    config = order.config
+    facts = {**order.facts, "sandbox": stack.sandbox if stack else {}}
+    async with AsyncExitStack() as parts:
+        source: Source | None = order.completions
+        hashes = order.completions.hashes() if order.completions else None
+        if source is None:
+            urls = [stack.generator_url] if stack and stack.generator_url else None
+            client = await parts.enter_async_context(
+                _client(config, urls or config.generation.base_urls)
+            )
+            facts["model"] = await client.check()
+            source = GeneratorSource(client, config, order.problems, session.ledger.run)
+        await asyncio.to_thread(
+            session.enter,
+            config,
+            order.plan,
+            order.problems,
+            folder,
+            force=order.force,
+            facts=facts,
+        )
+        progress.started()
+        run = Run(config, order.plan, session, source, progress, hashes)
+        await _beside(run.complete, stack.watch if stack else None)
+
+
+async def _beside(work: Callable[[], Any], watch: Callable[[], Any] | None) -> None:
+    """Run ``work`` to its end; an error of ``watch`` ends it early."""
+    main = asyncio.ensure_future(work())
+    side = asyncio.ensure_future(watch()) if watch else None
+    waiting = {main, side} if side else {main}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if side and side.done():
+            side.result()
+        await _without_group(main)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _without_group(task: "asyncio.Future[None]") -> None:
+    """Await a task group's work; of the errors that it ended with, the first one is raised."""
+    try:
+        await task
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
+    generation = config.generation
+    return GeneratorClient(
+        urls,
+        generation.model,
+        api_key=os.environ.get(generation.api_key_env),
+        concurrency=generation.concurrency,
+        request_timeout=generation.request_timeout,
+        max_attempts=generation.max_attempts,
+    )
+
+
+async def _check_generator(config: Config, urls: Sequence[str]) -> None:
+    async with _client(config, urls) as client:
+        await client.check()
+
+
+def _what_is_missing(run: dict[str, Any]) -> str:
+    reasons = sorted({entry["reason"] or "unknown" for entry in run["unjudged"]})
+    shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
+    return (
+        f"incomplete: {run['samples_unjudged']} of {run['samples']} samples have no verdict "
+        f"({shown}); the same command tries them again"
+    )
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: in order."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,107 @@
+"""`plumb run`: generate an answer per problem, judge it, write the artifacts."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.execute import Order, execute
+from services.cli.options import ConfigFile, Embedded, Force, Output, Overrides
+from services.runner.prompts import check_templates
+from shared.config import Config, load_config
+from shared.datasets import read_datasets
+from shared.errors import ConfigError, DataError
+from shared.plan import make_plan
+from shared.schemas import Problem
+
+
+def run(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Model to ask for.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
+    ] = None,
+    output: Output = None,
+    embedded: Embedded = False,
+    force: Force = False,
+) -> None:
+    """Generate an answer per problem, have it judged, write the numbers."""
+    resolved = load_config(config, [*_flags(base_url, model, data, output), *(overrides or [])])
+    if not resolved.data.eval_files:
+        raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
+    generation = resolved.generation
+    if generation.backend == "openai" and not generation.base_urls:
+        raise ConfigError(
+            "no generator: give --base-url URL, or generation.base_urls in the config"
+        )
+    if generation.backend != "openai" and not embedded:
+        raise ConfigError(
+            f"generation.backend {generation.backend!r} is started by --embedded only; "
+            "without it, give generation.base_urls"
+        )
+    check_templates(resolved.data)
+    problems = _limited(read_datasets(resolved.data.eval_files), resolved.data.limit)
+    n = resolved.actor_rollout_ref.rollout.n
+    order = Order(
+        config=resolved,
+        problems=problems,
+        plan=make_plan(problems, lambda _problem: range(n)),
+        embedded=embedded,
+        force=force,
+        source=_recordings(resolved),
+    )
+    execute(order)
+
+
+def _flags(
+    base_url: list[str] | None, model: str | None, data: list[str] | None, output: str | None
+) -> list[str]:
+    given = {
+        "generation.base_urls": base_url and _listed(base_url),
+        "generation.backend": base_url and "openai",
+        "generation.model": model and _quoted(model),
+        "data.eval_files": data and _listed(data),
+        "output.dir": output and _quoted(output),
+    }
+    return [f"{key}={value}" for key, value in given.items() if value]
+
+
+def _listed(values: list[str]) -> str:
+    return f"[{','.join(_quoted(value) for value in values)}]"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:
+    """The first ``limit`` problems of each data set."""
+    if limit is None:
+        return problems
+    seen: dict[str, int] = {}
+    kept = []
+    for problem in problems:
+        seen[problem.dataset] = seen.get(problem.dataset, 0) + 1
+        if seen[problem.dataset] <= limit:
+            kept.append(problem)
+    return kept
+
+
+def _recordings(config: Config) -> str:
+    if config.generation.backend != "replay":
+        return ""
+    path = config.generation.replay.completions
+    try:
+        return hashlib.sha256(Path(os.fspath(path)).read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"generation.replay.completions: cannot read {path!r}: {error.strerror}"
+        ) from None

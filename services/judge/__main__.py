@@ -1,0 +1,52 @@
+"""``python -m services.judge``: one worker, one job at a time, in one process."""
+
+import logging
+import os
+import socket
+import sys
+import uuid
+
+from rq import SimpleWorker
+from rq.serializers import JSONSerializer
+
+from services.judge import jobs  # noqa: F401 - loaded once, here, instead of at the first job
+from services.judge.health import HealthServer
+from services.judge.process import JudgeProcess, set_current
+from services.judge.settings import JudgeSettings
+from shared.errors import PlumblineError
+from shared.ledger import JudgeQueue, connect
+from shared.logs import configure_logging, get_logger
+
+
+def main() -> int:
+    settings = JudgeSettings()
+    configure_logging("judge", settings.log_level)
+    for name in ("rq.worker", "rq.queue"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    log = get_logger(__name__)
+    name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    try:
+        redis = connect(settings.redis_url)
+    except PlumblineError as error:
+        log.error("cannot start", reason=str(error))
+        print(f"judge: {error}", file=sys.stderr)
+        return error.exit_code
+    process = JudgeProcess(settings, redis, name)
+    set_current(process)
+    worker = SimpleWorker(
+        [JudgeQueue(redis).rq],
+        name=name,
+        connection=redis,
+        serializer=JSONSerializer,
+        log_job_description=False,
+    )
+    with HealthServer(settings, redis, worker):
+        log.info("ready", worker=name)
+        worker.work(logging_level="WARNING")  # until SIGTERM; a job in hand is finished first
+    process.close()
+    log.info("stopped", worker=name, jobs=worker.successful_job_count)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

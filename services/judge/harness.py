@@ -1,0 +1,96 @@
+"""The text that every function-test program begins with; it runs in the sandbox, not here.
+
+Standard library and Python 3.8 syntax only. It executes the setup, the answer and each test, and
+writes to the real standard output a line ``<token> [codes]`` after each test, with verl's numbers.
+Without that line nothing has passed: an answer that exits early cannot be mistaken for a right one.
+The answer runs as a module of another name than ``__main__`` (a main guard does not run), with
+standard input at its end and with output that goes nowhere.
+
+This guards against accidents (early exits, patched or closed streams, output after the tests, own
+``check`` functions). It does not guard against an answer that looks for the token in this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+import traceback
+import types
+
+PASSED, WRONG_ANSWER, RUNTIME_ERROR, COMPILE_ERROR = 1, 0, -2, -4
+EXIT_CODES = {PASSED: 0, WRONG_ANSWER: 91, COMPILE_ERROR: 93, RUNTIME_ERROR: 1}
+SEVEREST_FIRST = (COMPILE_ERROR, RUNTIME_ERROR, WRONG_ANSWER, PASSED)
+MAX_TRACEBACK = 4000
+
+
+class AnswerDoesNotCompile(Exception):
+    pass
+
+
+def execute(source: str, filename: str, namespace: dict[str, object]) -> None:
+    # A traceback shows the lines of what has no file.
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec", dont_inherit=True), namespace)
+
+
+def load(setup: str, answer: str, namespace: dict[str, object]) -> None:
+    try:
+        code = compile(answer, "<answer>", "exec", dont_inherit=True)
+    except BaseException as error:
+        raise AnswerDoesNotCompile from error
+    linecache.cache["<answer>"] = (len(answer), None, answer.splitlines(True), "<answer>")
+    setup_is_due = False
+    try:
+        execute(setup, "<setup>", namespace)
+    except NameError:
+        setup_is_due = True  # two MBPP setups build on a class of the answer
+    # An example call that reads standard input; the functions above it are there.
+    with contextlib.suppress(EOFError):
+        exec(code, namespace)
+    if setup_is_due:
+        execute(setup, "<setup>", namespace)
+
+
+def code_of(error: BaseException) -> int:
+    if isinstance(error, AnswerDoesNotCompile):
+        return COMPILE_ERROR
+    return WRONG_ANSWER if isinstance(error, AssertionError) else RUNTIME_ERROR
+
+
+def describe(error: BaseException) -> str:
+    shown = error.__cause__ or error if isinstance(error, AnswerDoesNotCompile) else error
+    try:
+        lines = traceback.format_exception(type(shown), shown, shown.__traceback__)
+        return "".join(lines)[-MAX_TRACEBACK:]
+    except BaseException:  # noqa: BLE001 - an exception that cannot be shown is the answer's
+        return type(shown).__name__ + "\n"
+
+
+def run(setup: str, answer: str, tests: list[str], token: str) -> None:
+    write, leave = os.write, os._exit  # an answer may put others in their place
+    out, err, null = os.dup(1), os.dup(2), os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    module = types.ModuleType("answer")
+    sys.modules["answer"] = module  # dataclasses and pickle look a class's module up
+    codes: list[int] = []
+    failure = ""
+    try:
+        load(setup, answer, module.__dict__)
+    except BaseException as error:  # noqa: BLE001 - SystemExit too is an outcome
+        codes = [code_of(error)] * len(tests)
+        failure = describe(error)
+    for test in tests[len(codes) :]:
+        try:
+            execute(test, "<test>", module.__dict__)
+            codes.append(PASSED)
+        except BaseException as error:  # noqa: BLE001
+            codes.append(code_of(error))
+            failure = failure or describe(error)
+        # At once, so that a later test that hangs or kills the process takes nothing away.
+        write(out, f"\n{token} {codes}\n".encode())
+    write(err, failure.encode("utf-8", "backslashreplace"))
+    write(out, f"\n{token} {codes}\n".encode())
+    leave(next(EXIT_CODES[code] for code in SEVEREST_FIRST if code in codes))

@@ -1,0 +1,97 @@
+"""``/healthz``, ``/readyz`` and ``/metrics`` of a worker, beside its one job at a time."""
+
+import json
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+from redis import Redis
+from redis.exceptions import RedisError
+from rq.worker import BaseWorker
+
+from services.judge.settings import JudgeSettings
+from shared.files import write_text
+
+
+class HealthServer:
+    """Serves on a thread; ``ready`` means that Redis answers."""
+
+    def __init__(self, settings: JudgeSettings, redis: Redis, worker: BaseWorker) -> None:
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        registry.register(_WorkerCollector(worker))
+        handler = type("Handler", (_Handler,), {"redis": redis, "registry": registry})
+        self._server = ThreadingHTTPServer((settings.host, settings.port), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if port_file := os.environ.get("PLUMBLINE_PORT_FILE"):
+            write_text(Path(port_file), f"{self._server.server_port}\n")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _WorkerCollector(Collector):
+    def __init__(self, worker: BaseWorker) -> None:
+        self._worker = worker
+
+    def collect(self) -> list[Metric]:
+        jobs = CounterMetricFamily("plumbline_judge_jobs", "Jobs by outcome.", labels=["outcome"])
+        jobs.add_metric(["done"], self._worker.successful_job_count)
+        jobs.add_metric(["failed"], self._worker.failed_job_count)
+        busy = CounterMetricFamily("plumbline_judge_busy_seconds", "Seconds spent in jobs.")
+        busy.add_metric([], self._worker.total_working_time)
+        return [jobs, busy]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    redis: Redis
+    registry: CollectorRegistry
+
+    def do_GET(self) -> None:
+        if self.path == "/healthz":
+            self._answer(200, {"status": "alive"})
+        elif self.path == "/readyz":
+            self._ready()
+        elif self.path == "/metrics":
+            self._send(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+        else:
+            self._answer(404, {"error": "not found"})
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests of probes are not worth a line."""
+
+    def _ready(self) -> None:
+        try:
+            self.redis.ping()
+        except RedisError as error:
+            self._answer(503, {"ready": False, "reason": f"Redis: {error}"})
+        else:
+            self._answer(200, {"ready": True})
+
+    def _answer(self, status: int, document: dict[str, object]) -> None:
+        self._send(status, "application/json", json.dumps(document).encode())
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

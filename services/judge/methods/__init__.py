@@ -1,0 +1,1 @@
+"""The ways to judge an answer, one module each."""

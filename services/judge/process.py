@@ -1,0 +1,132 @@
+"""What a worker process keeps between jobs: event loop, sandbox connections, problems, configs."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from redis import Redis
+
+from services.judge.judging import Judge
+from services.judge.outcome import to_verdict
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.settings import JudgeSettings
+from shared.config import Config, validate_config
+from shared.errors import PlumblineError
+from shared.ledger import Lease, Ledger, job_id
+from shared.ledger.ledger import unjudged_verdict
+from shared.logs import get_logger
+from shared.schemas import Generation, Problem, SampleId, Verdict
+
+log = get_logger(__name__)
+T = TypeVar("T")
+
+
+class JudgeProcess:
+    """Judges one sample after another. Not thread-safe; one per process."""
+
+    def __init__(self, settings: JudgeSettings, redis: Redis, name: str) -> None:
+        self.name = name
+        self._settings = settings
+        self._redis = redis
+        self._loop = asyncio.Runner()
+        self._sandboxes: dict[str, SandboxClient] = {}
+        self._config = lru_cache(maxsize=16)(self._load_config)
+        self._problem = lru_cache(maxsize=32)(self._load_problem)
+
+    def close(self) -> None:
+        for sandbox in self._sandboxes.values():
+            self._loop.run(sandbox.__aexit__(None, None, None))
+        self._loop.close()
+
+    def judge(self, run: str, sample: SampleId, completion_sha256: str) -> None:
+        """Judge a completion and write its verdict, unless it has been replaced or judged."""
+        ledger = Ledger(self._redis, run)
+        if ledger.verdict(sample) is not None:
+            return
+        generation = ledger.completion(sample)
+        if generation is None or generation.completion_sha256 != completion_sha256:
+            log.warning("completion is gone or replaced", run=run, sample=sample.key)
+            return
+        lease = Lease(
+            self._redis,
+            job_id(run, sample, completion_sha256),
+            self.name,
+            ttl=self._settings.lease_ttl,
+        )
+        lease.renew()
+        verdict = self._run(lease, self._verdict(run, generation))
+        if ledger.record_verdict(verdict):
+            log.debug("judged", run=run, sample=sample.key, status=verdict.final_status.value)
+        lease.release()
+
+    def _run(self, lease: Lease, work: Coroutine[Any, Any, T]) -> T:
+        async def renewed() -> T:
+            renewal = asyncio.create_task(_renew(lease, self._settings.lease_ttl / 4))
+            try:
+                return await work
+            finally:
+                renewal.cancel()
+
+        return self._loop.run(renewed())
+
+    async def _verdict(self, run: str, generation: Generation) -> Verdict:
+        sample = generation.sample
+        problem = self._problem(run, sample.dataset, sample.problem_id)
+        judge = Judge(self._config(run), self._sandbox(run))
+        attempts = Attempts()
+        try:
+            judgement = await judge.judge(problem, generation.completion, attempts)
+        except SandboxUnavailableError as error:
+            reason = f"sandbox: {error}"
+            log.error("no verdict", run=run, sample=sample.key, reason=reason)
+            verdict = unjudged_verdict(sample, generation.completion_sha256, reason)
+            return verdict.model_copy(
+                update={"attempts": attempts.requests, "infra_failures": attempts.failures}
+            )
+        return to_verdict(generation, judgement, attempts, self.name)
+
+    def _load_config(self, run: str) -> Config:
+        meta = Ledger(self._redis, run).meta()
+        if "config" not in meta:
+            raise PlumblineError(f"the ledger knows no run {run!r}")
+        return validate_config(meta["config"])
+
+    def _load_problem(self, run: str, dataset: str, problem_id: str) -> Problem:
+        problem = Ledger(self._redis, run).problem(dataset, problem_id)
+        if problem is None:
+            raise PlumblineError(f"run {run!r} has no problem {problem_id!r} in {dataset!r}")
+        return problem
+
+    def _sandbox(self, run: str) -> SandboxClient:
+        config = self._config(run)
+        urls = [u.strip().rstrip("/") for u in self._settings.sandbox_urls.split(",") if u.strip()]
+        client = self._sandboxes.get(run)
+        if client is None:
+            client = self._sandboxes[run] = SandboxClient(
+                [u.removesuffix("/run_code") for u in urls] or config.sandbox_urls,
+                max_attempts=config.judge.max_attempts,
+                retry_budget=config.judge.retry_budget,
+            )
+        return client
+
+
+async def _renew(lease: Lease, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        await asyncio.to_thread(lease.renew)
+
+
+_current: JudgeProcess | None = None
+
+
+def set_current(process: JudgeProcess) -> None:
+    """Make ``process`` the one that jobs of this operating-system process use."""
+    global _current
+    _current = process
+
+
+def current() -> JudgeProcess:
+    if _current is None:
+        raise RuntimeError("no judge process: jobs run in `python -m services.judge` only")
+    return _current

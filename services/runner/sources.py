@@ -1,0 +1,81 @@
+"""Where a run's completions come from: a generator, or a file of recorded ones."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+from services.runner.client import GeneratorClient, SamplingParams
+from services.runner.prompts import chat_messages
+from shared.completions import RecordedCompletion
+from shared.config import Config
+from shared.schemas import Generation, Problem, SampleId, sha256
+
+
+class GeneratorSource:
+    """Asks a generator; completions come in the order in which they are done."""
+
+    def __init__(
+        self, client: GeneratorClient, config: Config, problems: Sequence[Problem], run: str
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._problems = {(p.dataset, p.problem_id): p for p in problems}
+        self._run = run
+
+    async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[Generation]:
+        pending = iter(owed)
+        done: asyncio.Queue[Generation] = asyncio.Queue()
+
+        async def work() -> None:
+            for sample in pending:
+                await done.put(await self._generate(sample))
+
+        # As many workers as requests in flight, so that a large run needs no task per sample.
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._config.generation.concurrency, len(owed))):
+                group.create_task(work())
+            for _ in owed:
+                yield await done.get()
+
+    async def _generate(self, sample: SampleId) -> Generation:
+        problem = self._problems[sample.dataset, sample.problem_id]
+        messages = chat_messages(problem, self._config.data)
+        return await self._client.generate(sample, self._run, messages, self._params(sample))
+
+    def _params(self, sample: SampleId) -> SamplingParams:
+        rollout = self._config.actor_rollout_ref.rollout
+        seed = self._config.generation.seed
+        return SamplingParams(
+            temperature=rollout.temperature,
+            top_p=rollout.top_p,
+            max_tokens=rollout.response_length,
+            seed=None if seed is None else seed + sample.sample_index,
+            top_k=rollout.top_k,
+        )
+
+
+class RecordedSource:
+    """Gives completions that exist already."""
+
+    def __init__(self, completions: Mapping[SampleId, RecordedCompletion]) -> None:
+        self._completions = completions
+
+    def hashes(self) -> dict[SampleId, str]:
+        """SHA-256 of every completion."""
+        return {sample: sha256(r.completion) for sample, r in self._completions.items()}
+
+    async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[Generation]:
+        for sample in owed:
+            recorded = self._completions[sample]
+            yield Generation(
+                dataset=sample.dataset,
+                problem_id=sample.problem_id,
+                sample_index=sample.sample_index,
+                completion=recorded.completion,
+                completion_sha256=sha256(recorded.completion),
+                finish_reason=recorded.finish_reason,
+                prompt_tokens=recorded.prompt_tokens,
+                output_tokens=recorded.output_tokens,
+                gen_time=recorded.gen_time,
+                replica="recorded",
+                requests=0,
+            )

@@ -1,0 +1,31 @@
+"""``python -m services.sandbox``: serve until SIGTERM."""
+
+import asyncio
+import sys
+
+from services.sandbox.app import create_app
+from services.sandbox.probe import IsolationError
+from services.sandbox.settings import SandboxSettings
+from shared.http import serve
+from shared.logs import configure_logging, get_logger
+
+
+def main() -> int:
+    settings = SandboxSettings()
+    configure_logging("sandbox", settings.log_level)
+    server = serve(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        shutdown_timeout=settings.shutdown_seconds,
+    )
+    try:
+        asyncio.run(server)
+    except IsolationError as error:
+        get_logger(__name__).error("isolation_unavailable", error=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Admission: so many requests at once, a bounded queue behind them, first come first served."""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+DEFAULT_SECONDS_PER_RUN = 1.0
+SMOOTHING = 0.1
+
+
+class QueueFullError(Exception):
+    """No place left in the queue.
+
+    Attributes:
+        retry_after: Whole seconds after which a place is likely to be free.
+    """
+
+    def __init__(self, queued: int, retry_after: int) -> None:
+        super().__init__(f"{queued} requests are waiting already; retry in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class Admission:
+    """Hands out the numbered slots 0 … concurrency-1, to those who wait in the order they came."""
+
+    def __init__(self, concurrency: int, queue_limit: int) -> None:
+        self._concurrency = concurrency
+        self._queue_limit = queue_limit
+        self._free = list(range(concurrency - 1, -1, -1))
+        self._waiting: deque[asyncio.Future[int]] = deque()
+        self._seconds_per_run = DEFAULT_SECONDS_PER_RUN
+
+    @property
+    def in_flight(self) -> int:
+        return self._concurrency - len(self._free)
+
+    @property
+    def queued(self) -> int:
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[int]:
+        """A slot for the length of the block.
+
+        Raises:
+            QueueFullError: Every slot is taken and the queue is full.
+        """
+        number = await self._acquire()
+        started = time.monotonic()
+        try:
+            yield number
+        finally:
+            seconds = time.monotonic() - started
+            self._seconds_per_run += SMOOTHING * (seconds - self._seconds_per_run)
+            self._release(number)
+
+    async def _acquire(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if len(self._waiting) >= self._queue_limit:
+            raise QueueFullError(len(self._waiting), self._retry_after())
+        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                with suppress(ValueError):
+                    self._waiting.remove(place)
+            else:
+                self._release(place.result())  # the slot came in the moment its taker left
+            raise
+
+    def _release(self, number: int) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(number)
+                return
+        self._free.append(number)
+
+    def _retry_after(self) -> int:
+        seconds = self._seconds_per_run * (len(self._waiting) + 1) / self._concurrency
+        return min(60, max(1, math.ceil(seconds)))

@@ -1,0 +1,162 @@
+"""What stands between a program and the machine, and the command line that puts it there.
+
+Covered by ``bwrap`` and ``unshare`` alike: no network; a file system that holds only /usr, /etc,
+/opt and the interpreter, all read-only, an empty private /tmp and the run's own folder; a process
+namespace of its own, so that one kill ends everything the program started, daemons too; separate
+IPC and host name; no capabilities, no way to gain any.
+
+Covered everywhere: limits of memory per process, file size, open files and core dumps; a wall-clock
+limit; a cap on output; a clean environment. The number of processes is limited where the program
+runs under a user of its own (the server is root) or in a user namespace of a server that is not
+root (Linux 5.14 or later); a server that is root only inside a user namespace cannot limit it.
+
+Not covered: there is no seccomp filter, so the whole kernel interface is in reach of an exploit;
+memory is limited per process and not for the run as a whole; the run's folder has no disk quota
+beyond the size of one file; CPU is shared fairly by the kernel, not reserved. A server that is
+killed outright takes its programs along only under ``bwrap``, and leaves the folders of its runs.
+With ``none`` the program can reach the network and read what its user can read, and only limits
+and the clean-up after each run remain. Programs of a language model are clumsy rather than hostile,
+and for those this is enough; for hostile ones put the server into a virtual machine.
+"""
+
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from services.sandbox.settings import IsolationChoice
+
+ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+SYSTEM_FOLDERS = (Path("/usr"), Path("/etc"), Path("/opt"))
+
+MOUNT_SCRIPT = """\
+mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m tmpfs {root} &&
+cd {root} && printf %s {table} > .mounts && mount -a -T {root}/.mounts &&
+{links} && : > .mounts || exit 70
+exec chroot {root} "$@"
+"""
+
+
+class Identity(StrEnum):
+    """Which user a program is."""
+
+    SLOT = "slot user"  # one unprivileged user per slot; needs a server that is root
+    NAMESPACE = "user namespace"
+    SERVER = "server user"
+
+
+@dataclass(frozen=True)
+class View:
+    """What a program may see of the machine, all of it read-only."""
+
+    readonly: tuple[Path, ...]
+    tmp_bytes: int
+    new_root: Path
+
+    def root_links(self) -> list[tuple[str, str]]:
+        roots = [Path("/", name) for name in ROOT_NAMES]
+        return [(str(root.readlink()), root.name) for root in roots if root.is_symlink()]
+
+    def bound(self) -> list[Path]:
+        roots = [Path("/", name) for name in ROOT_NAMES]
+        folders = [root for root in roots if root.is_dir() and not root.is_symlink()]
+        folders += [folder for folder in SYSTEM_FOLDERS if folder.is_dir()]
+        for path in self.readonly:
+            if not any(path.is_relative_to(folder) for folder in folders):
+                folders.append(path)
+        return folders
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """One way to run a program, to be tried once and then used for every run."""
+
+    kind: IsolationChoice
+    identity: Identity
+    view: View
+
+    @property
+    def own_processes(self) -> bool:
+        """Whether a program has a process namespace, with the supervising shell inside."""
+        return self.kind is not IsolationChoice.NONE
+
+    def command(self, folder: Path, uid: int, supervised: list[str]) -> list[str]:
+        """The whole command line around ``supervised``, for a run in ``folder`` as ``uid``."""
+        dropped = [*self._drop(uid), *supervised]
+        match self.kind:
+            case IsolationChoice.BWRAP:
+                return [*self._bwrap(folder), *dropped]
+            case IsolationChoice.UNSHARE:
+                return [*self._unshare(), "sh", "-c", self._mounts(folder), "sh", *dropped]
+            case _:
+                return dropped
+
+    def _drop(self, uid: int) -> list[str]:
+        no_capabilities = ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+        if self.identity is Identity.SLOT:
+            user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+            return ["setpriv", *user, *no_capabilities]
+        if self.kind is IsolationChoice.UNSHARE:
+            return ["setpriv", *no_capabilities]
+        return []
+
+    def _bwrap(self, folder: Path) -> list[str]:
+        command = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net"]
+        command += ["--unshare-ipc", "--unshare-uts"]
+        if self.identity is Identity.NAMESPACE:
+            command += ["--unshare-user", "--cap-drop", "ALL"]
+        for target, name in self.view.root_links():
+            command += ["--symlink", target, f"/{name}"]
+        command += ["--dev", "/dev", "--proc", "/proc"]
+        command += ["--perms", "1777", "--size", str(self.view.tmp_bytes), "--tmpfs", "/tmp"]
+        for path in self.view.bound():
+            command += [*_parents(path), "--ro-bind", str(path), str(path)]
+        return [*command, *_parents(folder), "--bind", str(folder), str(folder), "--"]
+
+    def _unshare(self) -> list[str]:
+        command = ["unshare", "--pid", "--net", "--ipc", "--uts", "--mount", "--fork"]
+        if self.identity is Identity.NAMESPACE:
+            command += ["--user", "--map-root-user"]
+        return [*command, "--kill-child", "--"]
+
+    def _mounts(self, folder: Path) -> str:
+        """A script that builds the new root and starts its arguments there.
+
+        All mounts but the first are one call: starting ``mount`` for each would be the larger part
+        of a run's overhead. The table must be a regular file, and the new root is the one place
+        that is private already.
+        """
+        root = self.view.new_root
+        private = f"size={self.view.tmp_bytes},mode=1777,nosuid,nodev"
+        read_only = "rbind,ro,nosuid,nodev,X-mount.mkdir"
+        table = [f"tmpfs {_field(root / 'tmp')} tmpfs {private},X-mount.mkdir 0 0"]
+        table += [
+            f"{_field(path)} {_field(_below(root, path))} none {read_only} 0 0"
+            for path in self.view.bound()
+        ]
+        table += [
+            f"/dev {_field(root / 'dev')} none rbind,X-mount.mkdir 0 0",
+            f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
+            f"proc {_field(root / 'proc')} proc nosuid,nodev,noexec,X-mount.mkdir 0 0",
+            f"{_field(folder)} {_field(_below(root, folder))} none bind,nosuid,nodev,"
+            "X-mount.mkdir 0 0",
+        ]
+        words = {"root": shlex.quote(str(root)), "table": shlex.quote("\n".join(table) + "\n")}
+        links = " ".join(shlex.quote(target) for target, _ in self.view.root_links())
+        if links:
+            words["links"] = f"ln -s {links} {words['root']}/"
+        return MOUNT_SCRIPT.format_map({"links": ":", **words})
+
+
+def _parents(path: Path) -> list[str]:
+    # bwrap makes missing parents 0700, which locks out a program that is another user.
+    folders = list(path.parents)[:-1]
+    return [word for folder in reversed(folders) for word in ("--dir", str(folder))]
+
+
+def _below(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
+
+
+def _field(path: Path) -> str:
+    return str(path).replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")

@@ -1,0 +1,122 @@
+"""The choice of the isolation, once at start, by running a program under each."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.sandbox.isolation import Identity, Isolation, View
+from services.sandbox.reaper import Reaper
+from services.sandbox.runner import Runner
+from services.sandbox.schemas import RunCodeRequest, RunStatus
+from services.sandbox.settings import IsolationChoice, SandboxSettings
+from shared.logs import get_logger
+
+PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
+PROBE_OUTPUT = "works 1\n"
+PREFERENCE = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE, IsolationChoice.NONE)
+
+log = get_logger(__name__)
+
+
+class IsolationError(Exception):
+    """The isolation that was asked for does not work here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The runner to use, and what was tried in vain before it (name -> reason)."""
+
+    runner: Runner
+    failed: dict[str, str]
+
+    @property
+    def isolation(self) -> Isolation:
+        return self.runner.isolation
+
+    def missing(self) -> list[str]:
+        """What this isolation does not give, for people."""
+        missing = []
+        if self.isolation.kind is IsolationChoice.NONE:
+            missing += ["no network isolation", "the file system of the server is visible"]
+        if self.isolation.identity is Identity.SERVER:
+            missing += ["no limit of processes", "programs run as the server's user"]
+        if self.isolation.identity is Identity.NAMESPACE and os.geteuid() == 0:
+            missing.append("no limit of processes")
+        return missing
+
+
+async def choose(settings: SandboxSettings, reaper: Reaper) -> Chosen:
+    """The first isolation that works, or the one the settings force.
+
+    Raises:
+        IsolationError: None of those allowed runs a program.
+    """
+    view = _view(settings)
+    auto = settings.isolation is IsolationChoice.AUTO
+    kinds = PREFERENCE if auto else (settings.isolation,)
+    failed: dict[str, str] = {}
+    for kind in kinds:
+        for identity in _identities(kind):
+            runner = Runner(settings, Isolation(kind, identity, view), reaper)
+            reason = await _try(runner)
+            if reason is None:
+                return Chosen(runner, failed)
+            failed[f"{kind} ({identity})"] = reason
+    raise IsolationError(
+        f"isolation {settings.isolation.value} does not work here: "
+        + "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+    )
+
+
+def _identities(kind: IsolationChoice) -> list[Identity]:
+    root = os.geteuid() == 0
+    if kind is IsolationChoice.NONE:
+        return [Identity.SLOT, Identity.SERVER] if root else [Identity.SERVER]
+    return [Identity.SLOT, Identity.NAMESPACE] if root else [Identity.NAMESPACE]
+
+
+async def _try(runner: Runner) -> str | None:
+    """Why the isolation does not work, None if it does."""
+    kind = runner.isolation.kind
+    if kind is not IsolationChoice.NONE and shutil.which(kind.value) is None:
+        return f"{kind.value} is not installed"
+    request = RunCodeRequest(code=PROBE_PROGRAM, language="python", run_timeout=30)
+    answer = await runner.run(request, slot=0)
+    result = answer.run_result
+    if answer.status is RunStatus.SUCCESS and result and result.stdout == PROBE_OUTPUT:
+        return None
+    said = answer.message or (result.stderr if result else None) or str(answer.status)
+    log.debug("isolation_probe_failed", kind=kind.value, reason=said)
+    return said.strip()
+
+
+def _view(settings: SandboxSettings) -> View:
+    new_root = settings.temp_root.resolve() / f"plumbline-root-{os.geteuid()}"
+    if shutil.which("unshare") is not None:
+        _make_private(new_root)
+    readonly = (*_interpreter_folders(settings.python), *settings.extra_readonly_paths())
+    return View(readonly, settings.tmp_limit_bytes, new_root)
+
+
+def _make_private(folder: Path) -> None:
+    """An empty folder to mount on; it stays, shared by all servers of this user."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise IsolationError(f"{folder} belongs to someone else; remove it")
+
+
+def _interpreter_folders(python: Path) -> tuple[Path, ...]:
+    question = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"
+    command = [str(python), "-I", "-S", "-c", question]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            answer = subprocess.run(
+                command, capture_output=True, text=True, check=True, cwd=folder, timeout=30
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise IsolationError(f"the interpreter {python} does not run: {error}") from error
+    prefix, base_prefix, _ = answer.stdout.splitlines()
+    return tuple(Path(path) for path in dict.fromkeys((prefix, base_prefix)))

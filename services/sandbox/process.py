@@ -1,0 +1,222 @@
+"""One command from its start to the death of the last process it started.
+
+Between the server and the program stands a shell. It sets the limits, says ``S`` on file
+descriptor 3 the moment the program starts (the clock starts there, not at the building of the
+isolation), and, where it is inside a process namespace, says ``E <status>`` when the program ended.
+A shell counts a death by signal n as status 128+n, as it does an exit with that number; but only
+for a signal does it also print a message, which tells the two apart. It prints none for SIGINT and
+SIGPIPE, some not for SIGTERM, so there a program that exits with exactly 130, 141 or 143 is taken
+for one that was killed.
+"""
+
+import asyncio
+import math
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.sandbox.pipes import PipeReader, PipeWriter
+from services.sandbox.reaper import Reaper, Run
+
+SETUP_SECONDS = 30.0
+DRAIN_SECONDS = 2.0
+STATUS_LIMIT = 64 * 1024
+QUIET_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
+END = re.compile(rb"^E (\d+)$", re.MULTILINE)
+
+SUPERVISE = (
+    "exec 4>&2 2>&3; "
+    '(cd -- "$1" && shift && unset OLDPWD && {limits} && echo S >&3 && exec "$@" 2>&4 3>&- 4>&-); '
+    "echo E $? >&3"
+)
+REPLACE = 'cd -- "$1" && shift && unset OLDPWD && {limits} && echo S >&3 && exec "$@" 3>&-'
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start.
+
+    Attributes:
+        argv: The whole command line, isolation included.
+        uid: The user that only this run has, if it has one.
+        seconds: Wall-clock limit; infinity is none.
+        reports_end: The shell inside says how the program ended (see the module).
+    """
+
+    argv: list[str]
+    env: dict[str, str]
+    folder: Path
+    uid: int | None
+    stdin: bytes
+    seconds: float
+    output_limit: int
+    reports_end: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How it went; ``return_code`` is None after a timeout and negative after a signal."""
+
+    started: bool
+    timed_out: bool
+    over_limit: bool
+    seconds: float
+    return_code: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+class Process:
+    """A started command. ``end`` must be called, however the run goes."""
+
+    def __init__(self, command: Command, reaper: Reaper) -> None:
+        self._command = command
+        self._reaper = reaper
+        loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[None] = loop.create_future()
+        self.stopped: asyncio.Future[None] = loop.create_future()
+        self.over_limit = False
+        self._spawn()
+
+    def _spawn(self) -> None:
+        pipes = [os.pipe() for _ in range(4)]
+        (stdin, feed), (out, stdout), (err, stderr), (report, status) = pipes
+        ends = (stdin, stdout, stderr, status)
+        try:
+            if self._command.uid is not None:
+                # Else the program could not open /dev/stdin, which is how some read their input.
+                for fd in (stdin, stdout, stderr):
+                    os.fchown(fd, self._command.uid, self._command.uid)
+            pid = _start(self._command, ends)
+        except OSError:
+            for fd in (feed, out, err, report):
+                os.close(fd)
+            raise
+        finally:
+            for fd in ends:
+                os.close(fd)
+        self._run = Run(pid, self._command.folder, self._command.uid)
+        self._reaper.add(self._run)
+        self.exited = asyncio.ensure_future(_wait(pid))
+        self.exited.add_done_callback(lambda _: self._stop())
+        limit = self._command.output_limit
+        self._stdout = PipeReader(out, limit, self._on_output)
+        self._stderr = PipeReader(err, limit, self._on_output)
+        self._status = PipeReader(report, STATUS_LIMIT, self._on_status)
+        self._stdin = PipeWriter(feed, self._command.stdin)
+
+    async def end(self) -> None:
+        """Kill all that is left of it and read what it still had to say."""
+        self._reaper.kill_group(self._run)
+        await self.exited
+        await self._reaper.finish(self._run)
+        self._stdin.close()
+        readers = (self._stdout, self._stderr, self._status)
+        await asyncio.wait([reader.ended for reader in readers], timeout=DRAIN_SECONDS)
+        for reader in readers:
+            reader.close()
+
+    def ended(self, seconds: float, timed_out: bool) -> Ended:
+        return Ended(
+            started=self.started.done(),
+            timed_out=timed_out,
+            over_limit=self.over_limit,
+            seconds=seconds,
+            return_code=None if timed_out else self._return_code(),
+            stdout=bytes(self._stdout.data),
+            stderr=bytes(self._stderr.data),
+        )
+
+    def _return_code(self) -> int:
+        if self.over_limit:
+            return -signal.SIGKILL
+        if not self._command.reports_end:
+            return self.exited.result()
+        report = END.search(self._status.data)
+        if report is None:
+            return -signal.SIGKILL  # the program killed the shell above it
+        return _decode(int(report[1]), message=bytes(self._status.data[: report.start()]))
+
+    def _on_output(self, over_limit: bool) -> None:
+        if over_limit:
+            self.over_limit = True
+            self._stop()
+
+    def _on_status(self, _over_limit: bool) -> None:
+        if not self.started.done() and b"S\n" in self._status.data:
+            self.started.set_result(None)
+        if END.search(self._status.data):
+            self._stop()
+
+    def _stop(self) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+
+async def run(command: Command, reaper: Reaper) -> Ended:
+    """Run ``command``; when this returns or is cancelled nothing of it is left running.
+
+    Raises:
+        OSError: It could not be started at all.
+    """
+    process = Process(command, reaper)
+    timed_out = False
+    began = time.monotonic()
+    try:
+        setup = (process.started, process.stopped)
+        await asyncio.wait(setup, timeout=SETUP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        began = time.monotonic()
+        if process.started.done():
+            limit = None if math.isinf(command.seconds) else max(0.0, command.seconds)
+            await asyncio.wait((process.stopped,), timeout=limit)
+            timed_out = not process.stopped.done()
+        seconds = time.monotonic() - began
+    finally:
+        # Shielded: a second cancellation must not leave the processes behind.
+        await asyncio.shield(asyncio.ensure_future(process.end()))
+    return process.ended(seconds, timed_out)
+
+
+def _start(command: Command, ends: tuple[int, int, int, int]) -> int:
+    # posix_spawn and not subprocess: it puts the status pipe on descriptor 3 and never copies
+    # the server's memory. A new session makes the group killable; Python's own SIG_IGN of
+    # SIGPIPE must not reach the program.
+    return os.posix_spawnp(
+        command.argv[0],
+        command.argv,
+        command.env,
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(ends)],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    )
+
+
+async def _wait(pid: int) -> int:
+    """The exit code of a child, negative after a signal."""
+    loop = asyncio.get_running_loop()
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:  # an old kernel, or one of those that only resemble Linux
+        _, status = await loop.run_in_executor(None, os.waitpid, pid, 0)
+        return os.waitstatus_to_exitcode(status)
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])  # noqa: ASYNC222 (it ended already)
+
+
+def _decode(status: int, message: bytes) -> int:
+    number = status - 128
+    if 0 < number < signal.NSIG:
+        words = message.replace(b"S\n", b"", 1).strip()
+        if words or number in QUIET_SIGNALS:
+            return -number
+    return status

@@ -1,0 +1,159 @@
+"""The folder of one run: made, filled, read back and removed, with nothing reaching outside it."""
+
+import base64
+import binascii
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from pathlib import Path, PurePosixPath
+
+from shared.logs import get_logger
+
+IGNORED = "IGNORE_THIS_FILE"
+NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
+
+log = get_logger(__name__)
+
+
+class WorkspaceError(Exception):
+    """A file of the request cannot be written or read; the message says which and why."""
+
+
+class Workspace:
+    """A temporary folder that belongs to the program's user.
+
+    Attributes:
+        path: The folder, with symbolic links of the temp root resolved.
+    """
+
+    def __init__(self, temp_root: Path, uid: int | None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve()
+        self._uid = uid
+        self._give(self.path)
+
+    def write_code(self, code: str, extension: str) -> Path:
+        """Write the program under a fresh name.
+
+        Raises:
+            WorkspaceError: The text cannot be encoded, or the disk takes no more.
+        """
+        path = self.path / f"tmp{secrets.token_hex(4)}.{extension}"
+        try:
+            self._write(path, code.encode())
+        except (OSError, UnicodeEncodeError) as error:
+            raise WorkspaceError(f"cannot write the code: {error}") from error
+        return path
+
+    def write_files(self, files: dict[str, str | None]) -> None:
+        """Write the files of a request; None values and names with the ignore marker are skipped.
+
+        Raises:
+            WorkspaceError: A path leads outside, its base64 is broken, or it cannot be written.
+        """
+        for name, content in files.items():
+            if content is None or IGNORED in name:
+                continue
+            parts = inside(name)
+            try:
+                data = base64.b64decode(content)
+                self._make_parents(parts[:-1])
+                self._write(self.path.joinpath(*parts), data)
+            except (OSError, ValueError, binascii.Error) as error:
+                raise WorkspaceError(f"cannot write file {name!r}: {_reason(error)}") from error
+
+    def read_files(self, names: list[str], limit: int) -> dict[str, str]:
+        """Base64 of those of ``names`` that are regular files; no symbolic link is followed.
+
+        Raises:
+            WorkspaceError: They are larger than ``limit`` bytes together.
+        """
+        files: dict[str, str] = {}
+        left = limit
+        for name in names:
+            data = self._read(inside(name), left)
+            if data is None:
+                continue
+            left -= len(data)
+            if left < 0:
+                raise WorkspaceError(f"fetch_files: more than {limit} bytes, at {name!r}")
+            files[name] = base64.b64encode(data).decode()
+        return files
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        if not self.path.exists():
+            return
+        # The program took the permissions of its own folders away.
+        self.path.chmod(0o700)
+        for folder, names, _ in os.walk(self.path):
+            for path in (Path(folder, name) for name in names):
+                if not path.is_symlink():
+                    path.chmod(0o700)
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.path.exists():
+            log.warning("folder_left", path=str(self.path))
+
+    def _make_parents(self, parts: tuple[str, ...]) -> None:
+        folder = self.path
+        for part in parts:
+            folder = folder / part
+            if not folder.is_dir():
+                folder.mkdir()
+                self._give(folder)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.write_bytes(data)
+        self._give(path)
+
+    def _give(self, path: Path) -> None:
+        if self._uid is not None:
+            os.chown(path, self._uid, self._uid)
+
+    def _read(self, parts: tuple[str, ...], limit: int) -> bytes | None:
+        try:
+            folder = os.open(self.path, FOLDER)
+            try:
+                for part in parts[:-1]:
+                    deeper = os.open(part, FOLDER, dir_fd=folder)
+                    os.close(folder)
+                    folder = deeper
+                # Non-blocking: a named pipe the program left must not hold the server.
+                fd = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | NO_FOLLOW, dir_fd=folder)
+            finally:
+                os.close(folder)
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read(limit + 1)
+
+
+def inside(name: str) -> tuple[str, ...]:
+    """The parts of a relative path.
+
+    Raises:
+        WorkspaceError: It is absolute, empty, has ``..`` in it, or is no path at all.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise WorkspaceError(f"path {name!r} is not inside the folder of the run")
+    if "\0" in name or not _encodable(name):
+        raise WorkspaceError(f"path {name!r} is not a valid file name")
+    return path.parts
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,98 @@
+"""A run's output folder, local or any fsspec URL: whole files only, one writer."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import fsspec
+from pydantic import BaseModel
+
+from shared.errors import OutputError
+
+SUMMARY = "phase0_summary.json"
+RUN = "run.json"
+GENERATIONS = "generations.jsonl"
+VERDICTS = "verdicts.jsonl"
+
+
+class OutputFolder:
+    """Writes each file under a temporary name and renames it when it is whole."""
+
+    def __init__(self, url: str) -> None:
+        """Open a folder, which need not be there yet.
+
+        Raises:
+            OutputError: No filesystem for this URL.
+        """
+        self.url = url
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise OutputError(f"output {url!r}: {error}") from None
+
+    @property
+    def local(self) -> bool:
+        return "file" in self._protocols()
+
+    @property
+    def path(self) -> str:
+        """The folder without its protocol: absolute where it is local."""
+        return str(self._root)
+
+    def write_json(self, name: str, document: object) -> None:
+        with self._replacing(name) as file:
+            file.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+    def write_jsonl(self, name: str, records: Iterable[BaseModel]) -> None:
+        with self._replacing(name) as file:
+            for record in records:
+                file.write(record.model_dump_json() + "\n")
+
+    def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - whatever the file holds
+        """Read a JSON file; None where there is none.
+
+        Raises:
+            OutputError: It cannot be read, or is not JSON.
+        """
+        try:
+            with self._fs.open(self._join(name), "r", encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
+
+    def exists(self, name: str) -> bool:
+        return bool(self._fs.exists(self._join(name)))
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self.exists(name):
+                self._fs.rm(self._join(name), recursive=True)
+
+    @contextmanager
+    def _replacing(self, name: str) -> Iterator[IO[str]]:
+        target = self._join(name)
+        temporary = self._join(f".{name}.{os.getpid()}.tmp")
+        try:
+            self._fs.makedirs(self._root, exist_ok=True)
+            try:
+                with self._fs.open(temporary, "w", encoding="utf-8") as file:
+                    yield file
+                self._fs.mv(temporary, target)
+            finally:
+                if self._fs.exists(temporary):
+                    self._fs.rm(temporary)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {self.url}/{name}: {error.strerror or error}"
+            ) from None
+
+    def _join(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _protocols(self) -> tuple[str, ...]:
+        protocol = self._fs.protocol
+        return (protocol,) if isinstance(protocol, str) else tuple(protocol)

@@ -1,0 +1,93 @@
+"""Comparing what a program printed with what was expected. Each takes time linear in the texts."""
+
+import math
+import re
+from functools import partial
+from itertools import starmap
+from typing import Protocol
+
+DEFAULT_TOLERANCE = 1e-6
+_VALID = f'"exact", "lines", "tokens", "float" (tolerance {DEFAULT_TOLERANCE:g}) or "float:<tol>"'
+
+# SandboxFusion's numbers.
+_LINES_TOLERANCE = 1e-5
+_LINES_LEAST_SCALE = 1e-10
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class Checker(Protocol):
+    def __call__(self, actual: str, expected: str) -> bool: ...
+
+
+def get_checker(spec: str) -> Checker:
+    """Find a checker by its name: ``exact``, ``lines``, ``tokens``, ``float`` or ``float:1e-6``.
+
+    Raises:
+        ValueError: No such checker, or a tolerance that is no finite number of at least 0.
+    """
+    plain: dict[str, Checker] = {"exact": exact, "lines": lines, "tokens": tokens, "float": floats}
+    if spec in plain:
+        return plain[spec]
+    name, _, tolerance = spec.partition(":")
+    if name == "float" and _NUMBER.fullmatch(tolerance) and 0 <= float(tolerance) < math.inf:
+        return partial(floats, tolerance=float(tolerance))
+    raise ValueError(f"no checker {spec!r}; valid are {_VALID}")
+
+
+def exact(actual: str, expected: str) -> bool:
+    r"""Equal but for trailing newlines.
+
+    Source: verl 0.9.1, ``verl/utils/reward_score/sandbox_fusion/utils.py``: both sides lose every
+    trailing "\n", and nothing else.
+    """
+    return actual.rstrip("\n") == expected.rstrip("\n")
+
+
+def lines(actual: str, expected: str) -> bool:
+    r"""Equal line by line, without regard to case, outer blanks, and small errors of a lone number.
+
+    Source: SandboxFusion's CommonOJ rule. Both texts are stripped and split at "\n"; there must be
+    as many lines; two lines agree if they are equal when stripped and lower-cased, or if both are
+    one number as ``float`` reads it and ``|a - b| / max(|expected|, 1e-10) < 1e-5``.
+    """
+    ours, theirs = actual.strip().split("\n"), expected.strip().split("\n")
+    return len(ours) == len(theirs) and all(starmap(_same_line, zip(ours, theirs, strict=True)))
+
+
+def tokens(actual: str, expected: str) -> bool:
+    """Equal but for the amount and kind of white space."""
+    return actual.split() == expected.split()
+
+
+def floats(actual: str, expected: str, tolerance: float = DEFAULT_TOLERANCE) -> bool:
+    """Equal token by token, where two finite decimal numbers may differ by the tolerance.
+
+    ``|a - b| <= tolerance * max(1, |expected|)``: absolute for small numbers, relative for large
+    ones. "nan" and "inf" are words: equal only to themselves.
+    """
+    ours, theirs = actual.split(), expected.split()
+    return len(ours) == len(theirs) and all(
+        mine == right or _close(mine, right, tolerance)
+        for mine, right in zip(ours, theirs, strict=True)
+    )
+
+
+def _same_line(actual: str, expected: str) -> bool:
+    actual, expected = actual.strip().lower(), expected.strip().lower()
+    if actual == expected:
+        return True
+    try:
+        ours, theirs = float(actual), float(expected)
+    except ValueError:
+        return False
+    return abs(ours - theirs) / max(abs(theirs), _LINES_LEAST_SCALE) < _LINES_TOLERANCE
+
+
+def _close(actual: str, expected: str, tolerance: float) -> bool:
+    if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
+        return False
+    ours, theirs = float(actual), float(expected)
+    if not (math.isfinite(ours) and math.isfinite(theirs)):
+        return False
+    return abs(ours - theirs) <= tolerance * max(1.0, abs(theirs))

@@ -1,0 +1,231 @@
+"""Data sets as parquet files: one row a problem, the columns are the fields of ``Problem``."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from shared.completions import data_error, reading
+from shared.errors import DataError
+from shared.schemas import Problem, describe, parse_ground_truth
+
+COLUMNS = tuple(Problem.model_fields)
+_SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
+# A ground truth may have 20 MB: few rows at a time keep memory, and Arrow's 2 GB a column, in hand.
+_ROWS_AT_A_TIME = 64
+
+# (dataset, problem_id) -> where it was first met
+_Seen = dict[tuple[str, str], str]
+
+
+def read_dataset(path: str) -> list[Problem]:
+    """Read one parquet file, a local path or any fsspec URL.
+
+    ``prompt`` may also be in verl's chat form; the content of the last user message is taken.
+
+    Raises:
+        DataError: The file or a row cannot be used; one line that names file, row (from 1),
+            problem and cause.
+    """
+    return _read_file(path, {})
+
+
+def read_datasets(paths: Sequence[str]) -> list[Problem]:
+    """Read several parquet files, or folders of them (``*.parquet``, sorted by name).
+
+    Raises:
+        DataError: As ``read_dataset``, or two files hold the same problem of the same data set.
+    """
+    if not paths:
+        raise DataError("no data set given; name at least one parquet file or folder")
+    seen: _Seen = {}
+    files = [file for path in paths for file in parquet_files(path)]
+    return [problem for file in files for problem in _read_file(file, seen)]
+
+
+def parquet_files(path: str) -> list[str]:
+    """The parquet files of a folder, sorted by name; anything but a folder is itself the file.
+
+    Raises:
+        DataError: A folder without parquet.
+    """
+    with reading(path):
+        fs, root = fsspec.core.url_to_fs(path)
+        if not fs.isdir(root):
+            return [path]
+        entries = fs.ls(root, detail=True)
+    # Links are neither file nor directory to fsspec, and a Kubernetes volume is made of links.
+    found = [entry["name"] for entry in entries if entry["type"] != "directory"]
+    names = sorted(PurePosixPath(name).name for name in found)
+    files = [f"{path.rstrip('/')}/{name}" for name in names if name.endswith(".parquet")]
+    if not files:
+        raise data_error(path, "a folder without *.parquet; name a folder that has some, or a file")
+    return files
+
+
+def write_dataset(path: str, problems: Sequence[Problem]) -> None:
+    """Write a parquet file in one step: a reader sees the old file or the new.
+
+    Args:
+        path: A local path or any fsspec URL; folders are made as needed.
+        problems: What to write; ids and ground truths are not checked again.
+
+    Raises:
+        DataError: There is no problem to write, or it cannot be written.
+    """
+    if not problems:
+        raise data_error(path, "no problem to write; an empty data set could not be read again")
+    try:
+        _replace(path, problems)
+    except UnicodeEncodeError as error:
+        cause = f"a text has a character that UTF-8 lacks ({error.reason}); take it out"
+        raise data_error(path, cause) from None
+    except (OSError, ValueError, ImportError) as error:
+        raise data_error(path, f"cannot be written ({error}); check the folder") from None
+
+
+def _replace(path: str, problems: Sequence[Problem]) -> None:
+    fs, target = fsspec.core.url_to_fs(path)
+    if fs.isdir(target):
+        raise IsADirectoryError("there is a folder of that name")
+    folder, _, name = target.rpartition("/")
+    temporary = f"{folder}/.{name}.{os.getpid()}.tmp"
+    fs.makedirs(folder, exist_ok=True)
+    try:
+        with (
+            fs.open(temporary, "wb") as file,
+            pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer,
+        ):
+            for start in range(0, len(problems), _ROWS_AT_A_TIME):
+                writer.write_batch(_batch(problems[start : start + _ROWS_AT_A_TIME]))
+        fs.mv(temporary, target)
+    finally:
+        if fs.exists(temporary):
+            fs.rm(temporary)
+
+
+def _batch(problems: Sequence[Problem]) -> pa.RecordBatch:
+    columns = {name: [getattr(problem, name) for problem in problems] for name in COLUMNS}
+    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
+
+
+def _read_file(path: str, seen: _Seen) -> list[Problem]:
+    problems = []
+    for row, values in parquet_rows(path, COLUMNS, check_types=_check_types):
+        place = f"{path}: row {row}"
+        problem = _problem(place, values)
+        key = (problem.dataset, problem.problem_id)
+        if key in seen:
+            cause = f"duplicate problem {_name(values)}, also in {seen[key]}; keep one of them"
+            raise data_error(place, cause)
+        seen[key] = place
+        problems.append(problem)
+    if not problems:
+        raise data_error(path, "an empty data set, it has no rows; prepare it again")
+    return problems
+
+
+def parquet_rows(
+    path: str,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    check_types: Callable[[str, pa.Schema], None] | None = None,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a parquet file, counted from 1, with these of its columns.
+
+    Args:
+        path: A local path or any fsspec URL.
+        columns: Names of the columns that are needed.
+        optional: Names of columns to yield where the file has them.
+        check_types: Called with path and schema before the first row; raises what it minds.
+
+    Raises:
+        DataError: While iterating: the file cannot be read or lacks a column.
+    """
+    with reading(path), fsspec.open(path, "rb") as file:
+        try:
+            parquet = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            raise data_error(path, f"not a parquet file ({error}); check the file") from None
+        schema = parquet.schema_arrow
+        _check_names(path, schema, columns)
+        if check_types is not None:
+            check_types(path, schema)
+        names = [*columns, *(name for name in optional if name in schema.names)]
+        row = 0
+        for batch in parquet.iter_batches(_ROWS_AT_A_TIME, columns=names):
+            for index in range(batch.num_rows):
+                row += 1
+                with reading(f"{path}: row {row}"):
+                    values = {name: batch.column(name)[index].as_py() for name in names}
+                yield row, values
+
+
+def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
+    there = ", ".join(schema.names)
+    for name in columns:
+        if name not in schema.names:
+            raise data_error(path, f"no column {name!r}, which is needed; it has: {there}")
+        if schema.names.count(name) > 1:
+            raise data_error(path, f"two columns {name!r}; rename one of them")
+
+
+def _check_types(path: str, schema: pa.Schema) -> None:
+    for name in COLUMNS:
+        kind = schema.field(name).type
+        if not (_is_text(kind) or (name == "prompt" and _is_chat(kind))):
+            cause = f"column {name!r} has type {kind}, where string is needed; convert it"
+            raise data_error(path, cause)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    value = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    # A column with nulls alone has the type null: its first row says more than its type.
+    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(value) for check in (*is_text, pa.types.is_null))
+
+
+def _is_chat(kind: pa.DataType) -> bool:
+    if not isinstance(kind, pa.ListType | pa.LargeListType):
+        return False
+    message = kind.value_type
+    return isinstance(message, pa.StructType) and {"role", "content"} <= {f.name for f in message}
+
+
+def _problem(place: str, values: dict[str, Any]) -> Problem:
+    missing = [name for name in COLUMNS if values[name] is None]
+    if missing:
+        raise data_error(
+            place, f"{_name(values)} has null in {missing[0]!r}; every value is needed"
+        )
+    if isinstance(values["prompt"], list):
+        values = {**values, "prompt": _last_user_message(place, values)}
+    try:
+        problem = Problem.model_validate(values)
+        # Not Problem.tests, which would keep the parsed tests beside their text.
+        parse_ground_truth(problem.ground_truth)
+    except ValidationError as error:
+        raise data_error(place, f"{_name(values)}: {describe(error)}") from None
+    except ValueError as error:
+        cause = f"{_name(values)}: ground_truth cannot be used ({error}); prepare the data again"
+        raise data_error(place, cause) from None
+    return problem
+
+
+def _last_user_message(place: str, values: dict[str, Any]) -> str:
+    for message in reversed(values["prompt"]):
+        if message is not None and message["role"] == "user":
+            if isinstance(message["content"], str):
+                return message["content"]
+            break
+    cause = f"{_name(values)}: its chat prompt has no user message with a text"
+    raise data_error(place, f"{cause}; one is needed")
+
+
+def _name(values: dict[str, Any]) -> str:
+    return f"{values['dataset']!r}/{values['problem_id']!r}"

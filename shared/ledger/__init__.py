@@ -1,0 +1,16 @@
+"""The ledger: what is owed and what is done, in Redis. Every Redis key is made in this package."""
+
+from shared.ledger.connection import connect
+from shared.ledger.ledger import Ledger, RunState, VerdictEvent, list_runs
+from shared.ledger.queue import JudgeQueue, Lease, job_id
+
+__all__ = [
+    "JudgeQueue",
+    "Lease",
+    "Ledger",
+    "RunState",
+    "VerdictEvent",
+    "connect",
+    "job_id",
+    "list_runs",
+]

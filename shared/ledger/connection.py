@@ -1,0 +1,52 @@
+"""A Redis client that rides out a restart of the server."""
+
+from redis import Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from shared.errors import ServiceError
+
+# About 40 seconds in all: longer than a server needs to load its append-only file again.
+_RETRIES = 45
+
+
+def connect(url: str) -> Redis:
+    """Connect and check that the server answers.
+
+    Commands are tried again while the server is away; every write of the ledger may safely
+    arrive twice.
+
+    Raises:
+        ServiceError: The URL is none, or nothing that speaks Redis answers there.
+    """
+    try:
+        Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5).ping()
+        client = Redis.from_url(
+            url,
+            socket_connect_timeout=5,
+            socket_timeout=30,
+            retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _RETRIES),
+            retry_on_error=[RedisConnectionError, RedisTimeoutError, BusyLoadingError],
+            health_check_interval=30,
+        )
+    except ValueError as error:
+        raise ServiceError(f"REDIS_URL {url!r} is not a Redis URL: {error}") from None
+    except AuthenticationError as error:
+        raise ServiceError(
+            f"Redis at {_hide_password(url)} refuses the password: {error}"
+        ) from None
+    except RedisError as error:
+        raise ServiceError(
+            f"Redis at {_hide_password(url)} is not reachable: {error}; start it, set REDIS_URL, "
+            "or use --embedded"
+        ) from None
+    return client
+
+
+def _hide_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    return f"{scheme}://{'***@' if at else ''}{host}" if credentials or at else url

@@ -1,0 +1,72 @@
+"""The names of all Redis keys."""
+
+from dataclasses import dataclass
+
+PREFIX = "plumbline"
+RUNS = f"{PREFIX}:runs"
+JUDGE_QUEUE = "judge"
+JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
+
+
+@dataclass(frozen=True, slots=True)
+class RunKeys:
+    """The keys of one run.
+
+    ``meta`` is a hash; ``problems``, ``completions``, ``hashes`` and ``verdicts`` are hashes by
+    problem or sample key; ``events`` is the stream of verdicts.
+    """
+
+    run: str
+
+    @property
+    def _base(self) -> str:
+        return f"{PREFIX}:run:{self.run}"
+
+    @property
+    def meta(self) -> str:
+        return f"{self._base}:meta"
+
+    @property
+    def problems(self) -> str:
+        return f"{self._base}:problems"
+
+    @property
+    def completions(self) -> str:
+        return f"{self._base}:completions"
+
+    @property
+    def hashes(self) -> str:
+        return f"{self._base}:hashes"
+
+    @property
+    def verdicts(self) -> str:
+        return f"{self._base}:verdicts"
+
+    @property
+    def events(self) -> str:
+        return f"{self._base}:events"
+
+    @property
+    def deliveries(self) -> str:
+        return f"{self._base}:deliveries"
+
+    @property
+    def lock(self) -> str:
+        return f"{self._base}:lock"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (
+            self.meta,
+            self.problems,
+            self.completions,
+            self.hashes,
+            self.verdicts,
+            self.events,
+            self.deliveries,
+        )
+
+
+def lease(job: str) -> str:
+    """Held by the worker that judges ``job``; expires with it."""
+    return f"{PREFIX}:lease:{job}"

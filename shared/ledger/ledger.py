@@ -1,0 +1,341 @@
+"""One run's books: problems, completions, verdicts, and what is still owed."""
+
+import json
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from redis import Redis
+from redis.client import Pipeline
+
+from shared.ledger import keys
+from shared.ledger.queue import JudgeQueue, job_id, text
+from shared.schemas import Generation, Problem, SampleId, Verdict
+from shared.statuses import FinalStatus
+
+# First wins, and only for the completion that the ledger holds: a verdict on an answer that has
+# been replaced meanwhile is dropped. Returns 1 written, 0 there was one, -1 not this completion.
+_WRITE_VERDICT = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
+if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[3]) == 0 then
+  if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[3] then
+    redis.call('HINCRBY', KEYS[4], 'duplicate_verdicts', 1)
+  end
+  return 0
+end
+redis.call('XADD', KEYS[3], '*', 'sample', ARGV[1], 'status', ARGV[4], 'accepted', ARGV[5])
+redis.call('HINCRBY', KEYS[4], 'verdicts_written', 1)
+return 1
+"""
+
+_RELEASE_LOCK = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
+class RunState(StrEnum):
+    """How far a run is. ``JUDGED``: nothing is owed; ``PUBLISHED``: the
+    artifacts are written; ``FAILED``: they could not be, ``publish_error`` says why."""
+
+    RUNNING = "running"
+    JUDGED = "judged"
+    PUBLISHED = "published"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictEvent:
+    """An entry of a run's stream: a verdict has been written."""
+
+    entry: str
+    sample: SampleId
+    status: FinalStatus
+    accepted: bool
+
+
+class Ledger:
+    """The books of ``run``. Every write is one transaction and may arrive twice."""
+
+    def __init__(self, redis: Redis, run: str) -> None:
+        self.run = run
+        self.queue = JudgeQueue(redis)
+        self._redis = redis
+        self._keys = keys.RunKeys(run)
+        self._write_verdict = redis.register_script(_WRITE_VERDICT)
+        self._release_lock = redis.register_script(_RELEASE_LOCK)
+
+    # What the run is.
+
+    def open(self, meta: dict[str, Any], problems: Iterable[Problem]) -> None:
+        """Enter the run, or find it again: problems and what ``meta`` held stay as they are."""
+        pipe = self._transaction()
+        pipe.sadd(keys.RUNS, self.run)
+        for name, value in meta.items():
+            pipe.hsetnx(self._keys.meta, name, json.dumps(value))
+        for problem in problems:
+            field = problem_key(problem.dataset, problem.problem_id)
+            pipe.hsetnx(self._keys.problems, field, _pack(problem.model_dump_json()))
+            if len(pipe) >= 200:
+                pipe.execute()
+        pipe.execute()
+
+    def meta(self) -> dict[str, Any]:
+        """All that is known of the run by name; empty where there is no such run."""
+        stored = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.meta))
+        return {text(name): json.loads(value) for name, value in stored.items()}
+
+    def set_meta(self, **values: Any) -> None:  # noqa: ANN401 - any JSON value
+        self._redis.hset(
+            self._keys.meta, mapping={name: json.dumps(value) for name, value in values.items()}
+        )
+
+    def count(self, name: str, by: float = 1) -> None:
+        """Add to a number in the meta data."""
+        if isinstance(by, int):
+            self._redis.hincrby(self._keys.meta, name, by)
+        else:
+            self._redis.hincrbyfloat(self._keys.meta, name, by)
+
+    def state(self) -> RunState | None:
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "state"))
+        return RunState(json.loads(stored)) if stored else None
+
+    def delete(self) -> None:
+        """Forget the run and its jobs."""
+        pipe = self._transaction()
+        hashes = self._hashes()
+        self.queue.forget(
+            pipe, (job_id(self.run, SampleId.parse(key), sha) for key, sha in hashes.items())
+        )
+        pipe.delete(*self._keys.all)
+        pipe.srem(keys.RUNS, self.run)
+        pipe.execute()
+
+    def problem(self, dataset: str, problem_id: str) -> Problem | None:
+        field = problem_key(dataset, problem_id)
+        packed = cast(bytes | None, self._redis.hget(self._keys.problems, field))
+        return None if packed is None else Problem.model_validate_json(_unpack(packed))
+
+    # One runner at a time.
+
+    def lock(self, holder: str, ttl: float) -> bool:
+        """Take or renew the runner's place; False where another runner holds it."""
+        if self._redis.set(self._keys.lock, holder, nx=True, px=int(ttl * 1000)):
+            return True
+        if self._redis.get(self._keys.lock) == holder.encode():
+            self._redis.pexpire(self._keys.lock, int(ttl * 1000))
+            return True
+        return False
+
+    def unlock(self, holder: str) -> None:
+        self._release_lock(keys=[self._keys.lock], args=[holder])
+
+    # Completions.
+
+    def record(self, generation: Generation, unjudged: Verdict | None = None) -> None:
+        """Write a completion and its job in one transaction.
+
+        A completion that differs from the one that is there replaces it and takes its verdict
+        away. With ``unjudged``, the verdict of a sample that has no completion to judge, that is
+        written in the job's stead.
+        """
+        sample = generation.sample
+        pipe = self._transaction()
+        pipe.hset(self._keys.completions, sample.key, _pack(generation.model_dump_json()))
+        pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
+        pipe.hdel(self._keys.verdicts, sample.key)
+        pipe.hdel(self._keys.deliveries, sample.key)
+        pipe.hincrby(self._keys.meta, "completions_written", 1)
+        pipe.hincrby(self._keys.meta, "generation_requests", generation.requests)
+        if unjudged is None:
+            self.queue.put(pipe, self.run, sample, generation.completion_sha256)
+        pipe.execute()
+        if unjudged is not None:
+            self.record_verdict(unjudged)
+
+    def completion(self, sample: SampleId) -> Generation | None:
+        packed = cast(bytes | None, self._redis.hget(self._keys.completions, sample.key))
+        return None if packed is None else Generation.model_validate_json(_unpack(packed))
+
+    def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
+        """The completions of ``samples`` in their order; those without one are passed over."""
+        for chunk in _chunks(samples):
+            for packed in self._hmget(self._keys.completions, chunk):
+                if packed is not None:
+                    yield Generation.model_validate_json(_unpack(packed))
+
+    def completed(self) -> dict[SampleId, str]:
+        """SHA-256 of the completion of every sample that has one."""
+        return {SampleId.parse(key): sha for key, sha in self._hashes().items()}
+
+    # Verdicts.
+
+    def record_verdict(self, verdict: Verdict) -> bool:
+        """Write a verdict unless there is one already. Returns whether it was written."""
+        written = self._write_verdict(
+            keys=[
+                self._keys.hashes,
+                self._keys.verdicts,
+                self._keys.events,
+                self._keys.meta,
+            ],
+            args=[
+                verdict.sample.key,
+                verdict.completion_sha256,
+                verdict.model_dump_json(),
+                verdict.final_status.value,
+                int(verdict.accepted),
+            ],
+        )
+        return bool(written == 1)
+
+    def verdict(self, sample: SampleId) -> Verdict | None:
+        stored = self._redis.hget(self._keys.verdicts, sample.key)
+        return None if stored is None else Verdict.model_validate_json(stored)
+
+    def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
+        """The verdicts of ``samples`` in their order; those without one are passed over."""
+        for chunk in _chunks(samples):
+            for stored in self._hmget(self._keys.verdicts, chunk):
+                if stored is not None:
+                    yield Verdict.model_validate_json(stored)
+
+    def judged(self) -> set[SampleId]:
+        """The samples that have a verdict of whatever kind."""
+        found = cast(list[bytes], self._redis.hkeys(self._keys.verdicts))
+        return {SampleId.parse(text(key)) for key in found}
+
+    def events(self, after: str = "0", block: float | None = None) -> list[VerdictEvent]:
+        """Up to 1000 entries of the stream behind ``after``; waits ``block`` seconds for one."""
+        found = self._redis.xread(
+            {self._keys.events: after},
+            count=1000,
+            block=None if block is None else max(1, int(block * 1000)),
+        )
+        return [_event(entry, fields) for entry, fields in _entries(found)]
+
+    def last_event(self) -> str:
+        """The id of the newest entry of the stream; ``0`` where it is empty."""
+        newest = cast(list[tuple[bytes, Any]], self._redis.xrevrange(self._keys.events, count=1))
+        return text(newest[0][0]) if newest else "0"
+
+    # What is owed.
+
+    def requeue_lost(self, suspects: set[SampleId], max_deliveries: int) -> set[SampleId]:
+        """Find completions whose job has vanished, and queue those again that were suspects before.
+
+        A job is lost when it neither waits in the queue nor is held by a living worker (killed in
+        mid-job, or Redis lost its last moments). Since a job is between the two for an instant
+        when a worker takes it, it must be missing twice. A job that was lost ``max_deliveries``
+        times kills its workers: its sample becomes ``api_error``.
+
+        Args:
+            suspects: What the previous call returned.
+            max_deliveries: How often a job is queued again.
+
+        Returns:
+            The samples whose job is missing now, for the next call.
+        """
+        judged = self.judged()
+        owed = {sample: sha for sample, sha in self.completed().items() if sample not in judged}
+        jobs = {job_id(self.run, sample, sha): sample for sample, sha in owed.items()}
+        held = self.queue.leased(list(jobs)) | self.queue.waiting()
+        missing = {sample for job, sample in jobs.items() if job not in held}
+        for sample in missing & suspects:
+            self._deliver_again(sample, owed[sample], max_deliveries)
+        return missing - suspects
+
+    def rejudge(self, sample: SampleId, completion_sha256: str) -> None:
+        """Take the verdict of a sample away and queue its completion again."""
+        pipe = self._transaction()
+        pipe.hdel(self._keys.verdicts, sample.key)
+        pipe.hdel(self._keys.deliveries, sample.key)
+        self.queue.put(pipe, self.run, sample, completion_sha256)
+        pipe.execute()
+
+    def _deliver_again(self, sample: SampleId, sha: str, max_deliveries: int) -> None:
+        lost = int(self._redis.hincrby(self._keys.deliveries, sample.key, 1))
+        if lost > max_deliveries:
+            self.record_verdict(unjudged_verdict(sample, sha, "judge_worker_lost"))
+            return
+        pipe = self._transaction()
+        self.queue.forget(pipe, [job_id(self.run, sample, sha)])
+        self.queue.put(pipe, self.run, sample, sha)
+        pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
+        pipe.execute()
+
+    def _transaction(self) -> Pipeline:
+        pipe = self._redis.pipeline(transaction=True)
+        pipe.multi()  # RQ would start one itself, and refuse to when commands wait already
+        return pipe
+
+    def _hashes(self) -> dict[str, str]:
+        stored = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.hashes))
+        return {text(key): text(sha) for key, sha in stored.items()}
+
+    def _hmget(self, key: str, samples: Sequence[SampleId]) -> list[bytes | None]:
+        return cast(list[bytes | None], self._redis.hmget(key, [s.key for s in samples]))
+
+
+def list_runs(redis: Redis) -> list[str]:
+    """The ids of all runs in the ledger, sorted."""
+    return sorted(text(run) for run in cast(set[bytes], redis.smembers(keys.RUNS)))
+
+
+def problem_key(dataset: str, problem_id: str) -> str:
+    return SampleId(dataset, problem_id).key.rsplit("/", 1)[0]
+
+
+def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> Verdict:
+    """The verdict of a sample that nobody could judge: trouble of ours, never the answer's."""
+    return Verdict(
+        dataset=sample.dataset,
+        problem_id=sample.problem_id,
+        sample_index=sample.sample_index,
+        completion_sha256=completion_sha256,
+        final_status=FinalStatus.API_ERROR,
+        detail=reason,
+        accepted=False,
+        pass_ratio=0.0,
+        cases_passed=0,
+        cases_total=0,
+        total_judge_time=0.0,
+        method="none",
+        checker="none",
+        infra_failures=[reason],
+        judged_at=time.time(),
+    )
+
+
+def _pack(document: str) -> bytes:
+    return zlib.compress(document.encode(), 1)
+
+
+def _unpack(packed: bytes) -> bytes:
+    return zlib.decompress(packed)
+
+
+def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:
+    for start in range(0, len(samples), size):
+        yield samples[start : start + size]
+
+
+def _entries(found: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401 - RESP2 or 3
+    streams = found.values() if isinstance(found, dict) else (rows for _, rows in found or [])
+    for rows in streams:
+        flat = rows[0] if isinstance(found, dict) else rows
+        for entry, fields in flat:
+            yield text(entry), fields
+
+
+def _event(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent:
+    return VerdictEvent(
+        entry=entry,
+        sample=SampleId.parse(text(fields[b"sample"])),
+        status=FinalStatus(text(fields[b"status"])),
+        accepted=fields[b"accepted"] == b"1",
+    )

@@ -1,0 +1,89 @@
+"""The RQ queue of judging jobs, and the leases that say who works on one."""
+
+import hashlib
+from collections.abc import Iterable
+
+from redis import Redis
+from redis.client import Pipeline
+from rq import Queue, Retry
+from rq.job import Job
+from rq.registry import FailedJobRegistry, StartedJobRegistry
+from rq.serializers import JSONSerializer
+
+from shared.ledger import keys
+from shared.schemas import SampleId
+
+# A worker's own trouble (Redis away, a bug) is tried again by RQ this often before the job fails.
+_RETRY = 3
+_FAILURE_TTL = 7 * 24 * 3600
+
+
+def job_id(run: str, sample: SampleId, completion_sha256: str) -> str:
+    """The id of the job that judges one completion: the same on every delivery."""
+    text = f"{run}\n{sample.key}\n{completion_sha256}"
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+class JudgeQueue:
+    """One job per completion; a job names run, sample and the completion's hash, nothing else."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.rq = Queue(keys.JUDGE_QUEUE, connection=redis, serializer=JSONSerializer)
+        self._redis = redis
+
+    def put(self, pipeline: Pipeline, run: str, sample: SampleId, completion_sha256: str) -> None:
+        """Add the job to ``pipeline``; it is there when the pipeline has been executed."""
+        job = Job.create(
+            keys.JUDGE_FUNCTION,
+            args=[run, sample.key, completion_sha256],
+            id=job_id(run, sample, completion_sha256),
+            connection=self._redis,
+            serializer=JSONSerializer,
+            description=sample.key,
+            timeout=-1,  # every sandbox call has a deadline of its own
+            result_ttl=0,
+            failure_ttl=_FAILURE_TTL,
+            origin=keys.JUDGE_QUEUE,
+        )
+        retry = Retry(max=_RETRY)
+        job.retries_left, job.retry_intervals = retry.max, retry.intervals
+        self.rq.enqueue_job(job, pipeline=pipeline)
+
+    def waiting(self) -> set[str]:
+        """Ids of the jobs that wait in the queue."""
+        return set(self.rq.get_job_ids())
+
+    def leased(self, jobs: list[str]) -> set[str]:
+        """Those of ``jobs`` that a living worker holds."""
+        if not jobs:
+            return set()
+        values = self._redis.mget([keys.lease(job) for job in jobs])
+        return {job for job, value in zip(jobs, values, strict=True) if value is not None}
+
+    def forget(self, pipeline: Pipeline, jobs: Iterable[str]) -> None:
+        """Take jobs out of the queue and of RQ's registries."""
+        for job in jobs:
+            pipeline.lrem(self.rq.key, 0, job)
+            pipeline.zrem(StartedJobRegistry(queue=self.rq).key, job)
+            pipeline.zrem(FailedJobRegistry(queue=self.rq).key, job)
+            pipeline.delete(Job.key_for(job))
+
+
+class Lease:
+    """A worker's claim on a job. It must be renewed before ``ttl`` seconds are over."""
+
+    def __init__(self, redis: Redis, job: str, holder: str, ttl: float = 10.0) -> None:
+        self._redis = redis
+        self._key = keys.lease(job)
+        self._holder = holder
+        self._ttl_ms = int(ttl * 1000)
+
+    def renew(self) -> None:
+        self._redis.set(self._key, self._holder, px=self._ttl_ms)
+
+    def release(self) -> None:
+        self._redis.delete(self._key)
+
+
+def text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,88 @@
+"""All metrics of one data set under the plan's names."""
+
+from collections.abc import Sequence
+
+from shared.metrics import completeness, cost, quality
+from shared.metrics.pass_at_k import mean_pass_at_k, sample_sizes
+from shared.metrics.samples import SampleResult, by_problem, judged_only
+from shared.metrics.statistics import wilson_interval
+
+MetricValue = float | int | list[float] | None
+_COSTS = {
+    "tokens": cost.output_tokens,
+    "judge_time": cost.judge_time,
+    "time": cost.total_time,
+}
+
+
+def summarize(
+    results: Sequence[SampleResult], wall_seconds: float | None
+) -> dict[str, MetricValue]:
+    """Compute every metric of one data set.
+
+    Metrics are over judged samples; ``coverage``, ``accepted_at_1_bounds`` and ``api_errors`` say
+    what the samples without a verdict leave open. Shares are 0 to 1, times seconds. A metric that
+    is not defined (no samples, none solved, tokens not known) is None, never NaN.
+
+    ``<rate>_ci95`` is a Wilson interval whose n is the number of problems, not of samples: samples
+    of one problem are not independent. A mean of values between 0 and 1 over problems varies no
+    more than a share does, so the interval is never too narrow for several samples a problem.
+
+    Args:
+        results: The samples of one data set; at most one result for a sample.
+        wall_seconds: Wall-clock time of the run, from the first request to the last verdict.
+    """
+    judged = judged_only(results)
+    problems = len(by_problem(judged))
+    return {
+        "total_problems": len(by_problem(results)),
+        "total_samples": len(results),
+        **_rates(judged, problems),
+        "pass_ratio_mean": quality.pass_ratio_mean(judged),
+        "pass_ratio_p50": quality.pass_ratio_percentile(judged, 50),
+        "pass_ratio_p90": quality.pass_ratio_percentile(judged, 90),
+        **_pass_at_k(results, judged),
+        "avg_total_gen_tokens": cost.average(judged, cost.output_tokens),
+        "avg_gen_time": cost.average(judged, cost.gen_time),
+        "avg_total_judge_time": cost.average(judged, cost.judge_time),
+        "p95_total_judge_time": cost.p95(judged, cost.judge_time),
+        "throughput": cost.throughput(problems, wall_seconds),
+        **_costs_per_solved(judged),
+        "coverage": completeness.coverage(results),
+        "accepted_at_1_bounds": completeness.accepted_bounds(results),
+        "api_errors": completeness.api_errors(results),
+    }
+
+
+def _rates(judged: Sequence[SampleResult], problems: int) -> dict[str, MetricValue]:
+    rates = {
+        "accepted_at_1": quality.accepted_at_1(judged),
+        "exec_success_rate": quality.exec_success_rate(judged),
+        **{
+            f"{status}_rate": quality.status_rate(judged, status)
+            for status in quality.ERROR_STATUSES
+        },
+    }
+    intervals = {f"{name}_ci95": wilson_interval(rate, problems) for name, rate in rates.items()}
+    return {**rates, **intervals}
+
+
+def _pass_at_k(
+    results: Sequence[SampleResult], judged: Sequence[SampleResult]
+) -> dict[str, MetricValue]:
+    n = max(map(len, by_problem(results).values()), default=0)
+    metrics: dict[str, MetricValue] = {}
+    for k in sample_sizes(n) if n > 1 else []:
+        estimate, problems = mean_pass_at_k(judged, k)
+        metrics[f"pass_at_{k}"] = estimate
+        metrics[f"pass_at_{k}_ci95"] = wilson_interval(estimate, problems)
+    return metrics
+
+
+def _costs_per_solved(judged: Sequence[SampleResult]) -> dict[str, MetricValue]:
+    paid = {f"cost_per_solved_{n}": cost.cost_per_solved(judged, q) for n, q in _COSTS.items()}
+    spent = {
+        f"total_spend_per_solved_{n}": cost.total_spend_per_solved(judged, q)
+        for n, q in _COSTS.items()
+    }
+    return {**paid, **spent}

@@ -1,0 +1,77 @@
+"""What a run owes: its data sets, problems and samples, in the order of its artifacts."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from shared.schemas import Problem, SampleId
+
+
+class PlannedDataset(BaseModel):
+    """A data set of the run; ``sha256`` covers ids, prompts and tests of its problems in order.
+
+    ``owed`` lists problem and sample index of every sample.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    sha256: str
+    problems: int
+    owed: list[tuple[str, int]]
+
+    def samples(self) -> list[SampleId]:
+        return [SampleId(self.name, problem_id, index) for problem_id, index in self.owed]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "dataset": self.name,
+            "sha256": self.sha256,
+            "problems": self.problems,
+            "samples": len(self.owed),
+        }
+
+
+class RunPlan(BaseModel):
+    """All samples of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    datasets: list[PlannedDataset]
+
+    def samples(self) -> list[SampleId]:
+        return [sample for dataset in self.datasets for sample in dataset.samples()]
+
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over data and samples: two runs with the same owe the same."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def make_plan(problems: Sequence[Problem], indices: Callable[[Problem], Sequence[int]]) -> RunPlan:
+    """Plan samples for problems; those of one data set stand together, in their order.
+
+    Args:
+        problems: The problems of all data sets.
+        indices: Which samples a problem gets.
+    """
+    by_dataset: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_dataset.setdefault(problem.dataset, []).append(problem)
+    return RunPlan(datasets=[_planned(name, group, indices) for name, group in by_dataset.items()])
+
+
+def _planned(
+    name: str, problems: Sequence[Problem], indices: Callable[[Problem], Sequence[int]]
+) -> PlannedDataset:
+    digest = hashlib.sha256()
+    for problem in problems:
+        for part in (problem.problem_id, problem.prompt, problem.ground_truth):
+            digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return PlannedDataset(
+        name=name,
+        sha256=digest.hexdigest(),
+        problems=len(problems),
+        owed=[(problem.problem_id, index) for problem in problems for index in indices(problem)],
+    )

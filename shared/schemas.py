@@ -1,0 +1,199 @@
+"""What the services hand to each other: problems, generations, verdicts."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from shared.statuses import FinalStatus
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StdioTests(_Record):
+    """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's shape)."""
+
+    inputs: list[str] = Field(min_length=1)
+    outputs: list[str]
+    fn_name: str | None = None
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if len(self.inputs) != len(self.outputs):
+            raise ValueError(f"{len(self.inputs)} inputs but {len(self.outputs)} outputs")
+        return self
+
+
+class HumanEvalTests(_Record):
+    """A ``check(candidate)`` function in ``test``, called with the function ``entry_point``."""
+
+    test: str = Field(min_length=1)
+    entry_point: str = Field(min_length=1)
+    prompt: str
+
+
+class MbppTests(_Record):
+    """Assert statements, run after ``test_setup_code`` and the answer."""
+
+    test_list: list[str] = Field(min_length=1)
+    test_setup_code: str = ""
+
+
+GroundTruth = StdioTests | HumanEvalTests | MbppTests
+_GROUND_TRUTHS: dict[str, TypeAdapter[GroundTruth]] = {
+    "inputs": TypeAdapter(StdioTests),
+    "entry_point": TypeAdapter(HumanEvalTests),
+    "test_list": TypeAdapter(MbppTests),
+}
+
+
+def parse_ground_truth(text: str) -> GroundTruth:
+    """Parse a ``ground_truth`` column.
+
+    Raises:
+        ValueError: Not JSON, not one of the three shapes, or tests that cannot be judged (none at
+            all, unequal numbers of inputs and outputs); one line that says which.
+    """
+    for marker, adapter in _GROUND_TRUTHS.items():
+        if f'"{marker}"' in text:
+            try:
+                return adapter.validate_json(text)
+            except ValidationError as error:
+                raise ValueError(describe(error)) from None
+    raise ValueError(
+        "not JSON with inputs/outputs, test/entry_point/prompt or test_list/test_setup_code"
+    )
+
+
+def describe(error: ValidationError) -> str:
+    """Say in one line what pydantic found first, and where."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
+class Problem(_Record):
+    """A row of a data set. ``ground_truth`` is JSON text; ``tests`` is what it says."""
+
+    dataset: str = Field(min_length=1)
+    split: str
+    problem_id: str = Field(min_length=1)
+    prompt: str
+    data_source: str
+    ground_truth: str
+    difficulty: str
+    sandbox_dataset: str
+    sandbox_id: str
+    prompt_sha256: str
+
+    @cached_property
+    def tests(self) -> GroundTruth:
+        return parse_ground_truth(self.ground_truth)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class SampleId:
+    """Names one completion within a run."""
+
+    dataset: str
+    problem_id: str
+    sample_index: int = 0
+
+    @property
+    def key(self) -> str:
+        """The three parts as one printable text: ``dataset/problem_id/sample_index``, quoted."""
+        return (
+            f"{quote(self.dataset, safe='')}/{quote(self.problem_id, safe='')}/{self.sample_index}"
+        )
+
+    @classmethod
+    def parse(cls, key: str) -> "SampleId":
+        """Read a ``key`` back.
+
+        Raises:
+            ValueError: ``key`` is none.
+        """
+        dataset, problem_id, index = key.split("/")
+        return cls(unquote(dataset), unquote(problem_id), int(index))
+
+
+def sha256(text: str) -> str:
+    """Hex SHA-256 of a text; lone surrogates, which UTF-8 lacks, count as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _SampleRecord(_Record):
+    dataset: str
+    problem_id: str
+    sample_index: int = Field(default=0, ge=0)
+    completion_sha256: str
+
+    @property
+    def sample(self) -> SampleId:
+        return SampleId(self.dataset, self.problem_id, self.sample_index)
+
+
+class Generation(_SampleRecord):
+    """One completion as the generator gave it: a line of ``generations.jsonl``.
+
+    ``error`` is set, and the completion empty, where the generator gave none (trouble of ours or
+    of the request); such a sample is ``api_error`` and never judged. Times are seconds.
+    """
+
+    completion: str
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    gen_time: float | None = None
+    replica: str | None = None
+    requests: int = 1
+    error: str | None = None
+    finished_at: float | None = None
+
+
+class FailedCase(_Record):
+    """The first case that did not pass; long texts are shortened in the middle."""
+
+    case_index: int
+    status: FinalStatus
+    input: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+    stderr: str | None = None
+
+
+class Verdict(_SampleRecord):
+    """What judging found: a line of ``verdicts.jsonl``.
+
+    ``detail`` says more than the status where there is more to say (``no_code_block``,
+    ``memory_limit``, a signal's name …). ``total_judge_time`` is the sum of the cases' durations in
+    seconds; ``attempts`` counts the requests to the sandbox, ``infra_failures`` names those among
+    them that failed through no fault of the answer.
+    """
+
+    final_status: FinalStatus
+    detail: str | None = None
+    accepted: bool
+    pass_ratio: float = Field(ge=0, le=1)
+    cases_passed: int = Field(ge=0)
+    cases_total: int = Field(ge=0)
+    case_codes: list[int] = Field(default_factory=list)
+    total_judge_time: float = Field(ge=0)
+    error_breakdown: dict[str, int] = Field(default_factory=dict)
+    first_failed_case: FailedCase | None = None
+    method: str
+    checker: str
+    attempts: int = 0
+    infra_failures: list[str] = Field(default_factory=list)
+    worker: str | None = None
+    judged_at: float | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether the verdict says something about the answer."""
+        return self.final_status is not FinalStatus.API_ERROR

@@ -1,0 +1,14 @@
+"""Settings that every service reads from the environment under the same names."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ServiceSettings(BaseSettings):
+    """``HOST``, ``PORT`` and ``LOG_LEVEL``; a service adds its own with ``PLUMBLINE_`` aliases."""
+
+    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+
+    host: str = Field(default="127.0.0.1", validation_alias="HOST")
+    port: int = Field(default=0, validation_alias="PORT", ge=0, le=65535)
+    log_level: str = Field(default="INFO", validation_alias="LOG_LEVEL")

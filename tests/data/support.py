@@ -1,0 +1,25 @@
+"""Writing sources, and catching what the importer says about them."""
+
+import gzip
+import json
+
+import pytest
+
+from services.data.importer import import_dataset
+from shared.errors import DataError
+
+
+def write_lines(path, rows):
+    """Write JSON lines, gzip where the name ends in .gz; bytes go in as a line of their own."""
+    lines = [row if isinstance(row, bytes) else json.dumps(row).encode() + b"\n" for row in rows]
+    content = b"".join(lines)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return str(path)
+
+
+def import_failure(kind, source, output, **options):
+    with pytest.raises(DataError) as caught:
+        import_dataset(kind, source, output, **options)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message

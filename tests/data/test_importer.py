@@ -1,0 +1,156 @@
+import gzip
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services.data.importer import SourceKind, import_dataset
+from shared.datasets import read_dataset
+from shared.errors import DataError
+from tests.data.support import import_failure, write_lines
+from tests.data.test_humaneval import ROW
+
+
+def test_an_output_that_ends_in_parquet_is_the_file(tmp_path):
+    source = write_lines(tmp_path / "h.jsonl", [ROW])
+    result = import_dataset("humaneval", source, tmp_path / "deep" / "my.parquet")
+    assert result.path == tmp_path / "deep" / "my.parquet"
+    assert len(read_dataset(str(result.path))) == 1
+
+
+def test_the_output_may_start_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    source = write_lines(tmp_path / "h.jsonl", [ROW])
+    assert import_dataset("humaneval", source, "~/out").path == tmp_path / "out/humaneval.parquet"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (b"nonsense\n", ":2: not JSON"),
+        (b'{"task_id": "tor', ":2: torn last line"),
+        (b"\xff\n", ":2: not UTF-8"),
+        (b"{}\n", ":2: task_id: Field required"),
+        (ROW, ":2: duplicate problem 'HumanEval/0', also at "),
+    ],
+)
+def test_a_failure_leaves_the_earlier_output(tmp_path, line, cause):
+    source = write_lines(tmp_path / "h.jsonl", [ROW])
+    result = import_dataset("humaneval", source, tmp_path / "out")
+    before = result.path.read_bytes()
+    write_lines(tmp_path / "h.jsonl", [ROW, line])
+    message = import_failure("humaneval", source, tmp_path / "out")
+    assert message.startswith(f"{source}{cause}")
+    assert result.path.read_bytes() == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["humaneval.parquet"]
+
+
+@pytest.mark.parametrize("kind", SourceKind)
+def test_sources_that_are_missing_or_empty(tmp_path, kind):
+    missing = str(tmp_path / "none.jsonl")
+    message = import_failure(kind, missing, tmp_path / "out")
+    assert message.startswith(f"{missing}: there is no such file")
+    empty = write_lines(tmp_path / "empty.jsonl", [b"\n"])
+    message = import_failure(kind, empty, tmp_path / "out")
+    assert message.startswith(f"{empty}: no problem in it (no rows)")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", SourceKind)
+def test_a_truncated_gzip_is_named(tmp_path, kind):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b" \n" * 50_000)[:-9])
+    message = import_failure(kind, str(path), tmp_path)
+    assert message.startswith(f"{path}:")
+    assert "gzip data is cut off" in message
+
+
+def test_an_unknown_kind_names_those_known(tmp_path):
+    message = import_failure("apps", "x", tmp_path)
+    assert "'apps' is no layout" in message
+    assert "humaneval, mbpp, code_contests, jsonl" in message
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", "ä"])
+def test_a_name_that_is_no_file_name_is_refused(tmp_path, name):
+    source = write_lines(tmp_path / "h.jsonl", [ROW])
+    message = import_failure("humaneval", source, tmp_path / "out", name=name)
+    assert f"the data set's name {name!r} may only have" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_outputs_that_cannot_be_written(tmp_path):
+    source = write_lines(tmp_path / "h.jsonl", [ROW])
+    message = import_failure("humaneval", source, "s3://bucket/data")
+    assert message.startswith("s3://bucket/data: prepared data is written locally")
+    message = import_failure("humaneval", source, tmp_path / "h.jsonl")
+    assert message.startswith(f"{tmp_path / 'h.jsonl' / 'humaneval.parquet'}: cannot be written")
+
+
+def _attempt(kind, path, output):
+    try:
+        import_dataset(kind, str(path), output)
+    except DataError as error:
+        assert str(path) in str(error)
+        assert len(str(error).splitlines()) == 1
+
+
+_fuzz = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@given(
+    kind=st.sampled_from(SourceKind),
+    content=st.binary(),
+    name=st.sampled_from(["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"]),
+)
+@_fuzz
+def test_any_bytes_give_a_data_error(tmp_path, kind, content, name):
+    path = tmp_path / name
+    path.write_bytes(content)
+    _attempt(kind, path, tmp_path / "out")
+
+
+_TESTS = st.fixed_dictionaries(
+    {"input": st.lists(st.text(), max_size=2), "output": st.lists(st.text(), max_size=2)}
+)
+_VALUE = st.one_of(
+    st.none(),
+    st.integers(),
+    st.text(st.characters()),
+    st.lists(st.text(), max_size=2),
+    _TESTS,
+    st.just({"inputs": ["1"], "outputs": ["2"]}),
+)
+_FIELDS = [
+    "task_id",
+    "prompt",
+    "entry_point",
+    "test",
+    "text",
+    "test_list",
+    "test_setup_code",
+    "name",
+    "description",
+    "difficulty",
+    "public_tests",
+    "private_tests",
+    "dataset",
+    "split",
+    "problem_id",
+    "data_source",
+    "ground_truth",
+    "sandbox_dataset",
+    "sandbox_id",
+]
+
+
+@given(
+    kind=st.sampled_from(SourceKind),
+    rows=st.lists(st.fixed_dictionaries(dict.fromkeys(_FIELDS, _VALUE)), max_size=3),
+)
+@_fuzz
+def test_any_rows_give_a_data_set_or_a_data_error(tmp_path, kind, rows):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _attempt(kind, path, tmp_path / "out.parquet")

@@ -1,0 +1,107 @@
+"""Every failure that can be ordered, as a client sees it."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from services.generator.backends.replay.failures import Failure, FailurePlan, parse_failures
+from shared.errors import ConfigError
+from tests.generator.conftest import Replay, chat
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 408, 500, 503])
+async def test_status_then_the_answer(replay: Replay, status: int) -> None:
+    client = await replay(replay_failures=str(status))
+    failed = await chat(client)
+    assert failed.status == status
+    assert "injected" in (await failed.json())["error"]["message"]
+    assert (await chat(client)).status == 200
+
+
+async def test_retry_after(replay: Replay) -> None:
+    client = await replay(replay_failures="429,429:0.1")
+    headers = [(await chat(client)).headers["Retry-After"] for _ in range(2)]
+    assert headers == ["1", "0.1"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("failure", ["reset", "truncated"])
+async def test_broken_connection(replay: Replay, failure: str, stream: bool) -> None:
+    client = await replay(replay_failures=failure)
+    with pytest.raises((aiohttp.ClientError, ConnectionError)):
+        await (await chat(client, "d1/long/0", stream=stream)).read()
+    assert (await chat(client)).status == 200
+
+
+async def test_hang_ends_with_the_server_at_the_latest(replay: Replay) -> None:
+    client = await replay(replay_failures="hang")
+    hanging = asyncio.create_task(chat(client))
+    while "in_flight 1.0" not in await (await client.get("/metrics")).text():
+        assert not hanging.done()
+    async with asyncio.timeout(5):
+        await client.server.close()
+    with pytest.raises((aiohttp.ClientError, ConnectionError)):
+        await hanging
+
+
+async def test_abort_looks_like_an_answer(replay: Replay) -> None:
+    answer = await (await chat(await replay(replay_failures="abort"))).json()
+    assert answer["choices"][0]["finish_reason"] == "abort"
+    assert answer["choices"][0]["message"]["content"] == "first "
+
+
+async def test_useless_bodies(replay: Replay) -> None:
+    client = await replay(replay_failures="empty,garbage")
+    empty, garbage = await chat(client), await chat(client)
+    assert (empty.status, garbage.status) == (200, 200)
+    assert (await empty.json())["choices"] == []
+    assert "<html>" in await garbage.text()
+
+
+async def test_failures_come_before_the_api_key(replay: Replay) -> None:
+    client = await replay(replay_failures="503", api_key="k")
+    assert [(await chat(client)).status for _ in range(2)] == [503, 401]
+
+
+async def test_too_long_and_ok(replay: Replay) -> None:
+    client = await replay(replay_failures="ok,too_long")
+    assert (await chat(client)).status == 200
+    refused = await chat(client)
+    assert refused.status == 400
+    assert "maximum context length" in (await refused.json())["error"]["message"]
+
+
+def test_error_rate_is_a_share_that_the_seed_repeats() -> None:
+    def failing(seed: int) -> list[str]:
+        plan = FailurePlan([], error_rate=0.2, seed=seed)
+        names = [f"run/d/{number}/0" for number in range(2000)]
+        return [name for name in names if plan.next(name).status == 500]
+
+    assert 300 < len(failing(1)) < 500
+    assert failing(1) == failing(1) != failing(2)
+
+
+@pytest.mark.parametrize(("rate", "failures"), [(0.0, 0), (1.0, 50)])
+def test_error_rate_of_none_and_all(rate: float, failures: int) -> None:
+    plan = FailurePlan([], error_rate=rate, seed=0)
+    assert sum(plan.next("same").status == 500 for _ in range(50)) == failures
+
+
+def test_a_repeated_request_has_a_new_chance() -> None:
+    plan = FailurePlan([], error_rate=0.5, seed=0)
+    assert len({plan.next("same") for _ in range(50)}) == 2
+
+
+def test_parsing() -> None:
+    assert parse_failures(["500", "429:0.5", "reset"]) == [
+        Failure("500", 500),
+        Failure("429", 429, 0.5),
+        Failure("reset"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["boom", "200", "600", "429:soon", "429:-1", "reset:1", "nan"])
+def test_unknown_failure(text: str) -> None:
+    with pytest.raises(ConfigError, match="unknown failure"):
+        parse_failures([text])

@@ -1,0 +1,37 @@
+"""Runs function-test programs on this machine, where the sandbox is not what is tested."""
+
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from services.judge.programs import classify
+from shared.statuses import CaseCode
+
+
+def run_program(
+    build: Callable[[str], str], cases: int = 1, timeout: float = 10
+) -> tuple[list[CaseCode], str | None, str]:
+    """Build with a fresh token, run, classify; the third value is the standard error."""
+    token = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "main.py").write_text(build(token), encoding="ascii")
+        process = subprocess.Popen(
+            [sys.executable, "main.py"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            stdout, stderr = process.communicate("", timeout=timeout)
+            timed_out = False
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            timed_out = True
+    codes, detail = classify(process.returncode, stdout, stderr, token, timed_out, cases)
+    return codes, detail, stderr

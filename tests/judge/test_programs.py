@@ -1,0 +1,181 @@
+"""Function tests end to end on this machine: what is accepted, and what the rest is called."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.judge.programs import (
+    EXIT_SYNTAX_ERROR,
+    EXIT_WRONG_ANSWER,
+    classify,
+    humaneval_program,
+    mbpp_program,
+)
+from shared.extraction import Extraction, Reason, extract_python
+from shared.schemas import HumanEvalTests, MbppTests
+from shared.statuses import CaseCode
+from tests.judge.local import run_program
+
+PROMPT = '''from typing import List
+
+
+def helper(values: List[int]) -> int:
+    return len(values)
+
+
+def total(values: List[int]) -> int:
+    """Add up the values, and their number."""
+'''
+HUMANEVAL = HumanEvalTests(
+    test="def check(total):\n    assert total([1, 2]) == 5\n    assert total([]) == 0\n",
+    entry_point="total",
+    prompt=PROMPT,
+)
+RIGHT = "def total(values: List[int]) -> int:\n    return sum(values) + helper(values)\n"
+MBPP = MbppTests(test_list=["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4"])
+PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
+    CaseCode.PASSED,
+    CaseCode.WRONG_ANSWER,
+    CaseCode.RUNTIME_ERROR,
+    CaseCode.TIMEOUT,
+    CaseCode.COMPILE_ERROR,
+)
+
+
+def judge_humaneval(code, reason=Reason.FENCED, timeout=10.0):
+    answer = Extraction(code, reason)
+    codes, detail, stderr = run_program(
+        lambda token: humaneval_program(answer, HUMANEVAL, token), timeout=timeout
+    )
+    assert len(codes) == 1
+    return codes[0], detail, stderr
+
+
+def judge_mbpp(code, tests=MBPP, timeout=10.0):
+    answer = Extraction(code, Reason.FENCED)
+    return run_program(
+        lambda token: mbpp_program(answer, tests, token), len(tests.test_list), timeout
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(RIGHT, id="with the prompt's helper and imports"),
+        pytest.param(PROMPT + "    return sum(values) + helper(values)\n", id="the prompt again"),
+        pytest.param(RIGHT + "\nif __name__ == '__main__':\n    exit(1)\n", id="main guard"),
+        pytest.param(RIGHT + "\nprint(total([1]))\nprint('x' * 10**7)", id="example calls"),
+        pytest.param(RIGHT + "\nn = int(input())\nprint(total([n]))", id="reads standard input"),
+        pytest.param("import sys\nsys.stdin.read()\n" + RIGHT, id="reads all of it"),
+        pytest.param(RIGHT + "\ndef check(candidate): raise ValueError", id="a check of its own"),
+        pytest.param("import sys\nsys.stdout = None\nsys.stderr.close()\n" + RIGHT, id="streams"),
+        pytest.param("import os\nos.write = os._exit = None\n" + RIGHT, id="patched os"),
+        pytest.param("from __future__ import annotations\n" + RIGHT, id="future import"),
+        pytest.param("s = '\udc80é'\n".replace("\udc80", "\\udc80") + RIGHT, id="not ASCII"),
+        pytest.param(
+            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            "@dataclass\nclass A:\n    x: int\n" + RIGHT,
+            id="dataclass",
+        ),
+        pytest.param(
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
+            + RIGHT,
+            id="a thread that stays",
+        ),
+        pytest.param("import atexit\natexit.register(print, 'bye')\n" + RIGHT, id="atexit"),
+    ],
+)
+def test_right_answers_are_accepted(code):
+    assert judge_humaneval(code)[:2] == (PASSED, None)
+
+
+def test_a_body_continues_the_prompt():
+    answer = extract_python("    return sum(values) + helper(values)\n\nprint(total([]")
+    assert judge_humaneval(answer.code, answer.reason)[:2] == (PASSED, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "detail"),
+    [
+        ("def total(v):\n    return 0", WRONG, None),
+        ("def total(v):\n    assert False", WRONG, None),
+        (RIGHT + "assert total([]) == 7", WRONG, None),
+        ("def total(v):\n    return 1 / 0", RUNTIME, None),
+        ("def other(v):\n    return 0", RUNTIME, None),
+        ("def total(v):\n    return total(v)", RUNTIME, None),
+        ("def total(v):\n    raise MemoryError", RUNTIME, "memory_limit"),
+        ("def total(v):\n    return eval('1 +')", RUNTIME, None),
+        (RIGHT + "raise KeyError(1)", RUNTIME, None),
+        (RIGHT + "exit(0)", RUNTIME, "early_exit"),
+        (RIGHT + "import os; os._exit(0)", RUNTIME, "early_exit"),
+        ("import sys\ndef total(v):\n    sys.exit()", RUNTIME, "early_exit"),
+        ("import os\ndef total(v):\n    os._exit(0)", RUNTIME, "early_exit"),
+        (RIGHT + "import os; os.kill(os.getpid(), 9)", RUNTIME, "SIGKILL"),
+        ("def total(v:\n    return 0", COMPILE, None),
+        ("    return 0\n", COMPILE, None),
+        ("x = '\0'", COMPILE, None),
+        ("x = '\ud800'", COMPILE, None),
+        ("(" * 300, COMPILE, None),
+    ],
+)
+def test_wrong_answers_are_told_apart(code, outcome, detail):
+    assert judge_humaneval(code)[:2] == (outcome, detail)
+
+
+def test_an_endless_loop_is_a_timeout():
+    assert judge_humaneval("while True: pass", timeout=1)[:2] == (TIMEOUT, None)
+
+
+def test_the_traceback_shows_the_line_of_the_answer():
+    stderr = judge_humaneval("def total(v):\n    return v.nothing")[2]
+    assert "return v.nothing" in stderr
+    assert "AttributeError" in stderr
+
+
+def test_mbpp_counts_every_assert():
+    code = "def f(n):\n    if n == 3: raise ValueError\n    return 2"
+    assert judge_mbpp(code)[0] == [PASSED, WRONG, RUNTIME]
+    assert judge_mbpp("def f(n): return n + 1")[0] == [PASSED] * 3
+
+
+def test_mbpp_keeps_what_passed_before_a_hang_or_a_crash():
+    hang = "def f(n):\n    while n == 2: pass\n    return n + 1"
+    assert judge_mbpp(hang, timeout=2)[0] == [PASSED, TIMEOUT, TIMEOUT]
+    leave = "import os\ndef f(n):\n    if n == 3: os._exit(0)\n    return n + 1"
+    assert judge_mbpp(leave)[:2] == ([PASSED, PASSED, RUNTIME], "early_exit")
+
+
+def test_mbpp_that_does_not_load_fails_every_case():
+    assert judge_mbpp("def f(n) return n")[0] == [COMPILE] * 3
+    assert judge_mbpp("import nothing_of_this_name")[0] == [RUNTIME] * 3
+
+
+@pytest.mark.parametrize("setup", ["offset = 1", "offset = Offset(1).n"])
+def test_mbpp_setup_runs_where_it_can(setup):
+    tests = MbppTests(test_list=["assert f(1) == 2"], test_setup_code=setup)
+    code = "class Offset:\n    def __init__(self, n): self.n = n\ndef f(n): return n + offset"
+    assert judge_mbpp(code, tests)[0] == [PASSED]
+
+
+class TestClassify:
+    def test_exit_codes_alone_never_pass(self):
+        assert classify(0, "", "", "t", False) == ([RUNTIME], "early_exit")
+        assert classify(EXIT_WRONG_ANSWER, "", "", "t", False) == ([WRONG], None)
+        assert classify(EXIT_SYNTAX_ERROR, "", "", "t", False) == ([COMPILE], None)
+        assert classify(-11, "", "", "t", False) == ([RUNTIME], "SIGSEGV")
+        assert classify(137, "", "", "t", False) == ([RUNTIME], "SIGKILL")
+        assert classify(None, "", "", "t", True, 2) == ([TIMEOUT, TIMEOUT], None)
+
+    def test_a_torn_last_line_leaves_the_one_before(self):
+        assert classify(None, "t [1]\n\nt [1, ", "", "t", True, 2)[0] == [PASSED, TIMEOUT]
+
+    def test_another_token_counts_for_nothing(self):
+        assert classify(0, "u [1]\n", "", "t", False)[0] == [RUNTIME]
+
+    @given(
+        st.none() | st.integers(-70, 300), st.text(), st.text(), st.booleans(), st.integers(1, 5)
+    )
+    def test_without_the_token_nothing_passes(self, code, stdout, stderr, timed_out, cases):
+        codes, _ = classify(code, stdout, stderr, "7a6f5c", timed_out, cases)
+        assert len(codes) == cases
+        assert PASSED not in codes or "7a6f5c" in stdout

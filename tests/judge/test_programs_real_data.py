@@ -1,0 +1,71 @@
+"""Function tests against recorded answers whose verdicts are known, and reference solutions."""
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from services.judge.programs import humaneval_program, mbpp_program
+from shared.extraction import Extraction, Reason, extract_python
+from shared.schemas import HumanEvalTests, MbppTests
+from shared.statuses import CaseCode
+from tests.judge.local import run_program
+
+FOLDER = Path(__file__).parents[3] / "shared" / "data"
+
+pytestmark = [
+    pytest.mark.real_data,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="the public data is not beside the checkout"),
+]
+
+
+def read_lines(name):
+    path = FOLDER / name
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def in_pairs(function, rows):
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(function, rows))
+
+
+def solves_humaneval(problem, completion):
+    answer = extract_python(completion, entry_point=problem["entry_point"])
+    tests = HumanEvalTests(**{key: problem[key] for key in HumanEvalTests.model_fields})
+    codes, _, _ = run_program(partial(humaneval_program, answer, tests))
+    return codes == [CaseCode.PASSED]
+
+
+def solves_mbpp(problem):
+    tests = MbppTests(**{key: problem[key] for key in MbppTests.model_fields})
+    answer = Extraction(problem["code"], Reason.FENCED)
+    codes, _, _ = run_program(partial(mbpp_program, answer, tests), len(tests.test_list))
+    return codes == [CaseCode.PASSED] * len(tests.test_list)
+
+
+@pytest.mark.parametrize("model", ["gemini_direct", "chatgpt_cot"])
+def test_recorded_humaneval_verdicts(model):
+    problems = {row["task_id"]: row for row in read_lines("HumanEval.jsonl.gz")}
+    answers = read_lines(f"humaneval_completions_{model}.jsonl.gz")
+    solved = in_pairs(lambda a: solves_humaneval(problems[a["task_id"]], a["response"]), answers)
+    differing = [a["task_id"] for a, s in zip(answers, solved, strict=True) if a["passed"] != s]
+    assert differing == []
+
+
+def test_canonical_humaneval_solutions_as_completions():
+    problems = read_lines("HumanEval.jsonl.gz")
+    solved = in_pairs(lambda p: solves_humaneval(p, p["canonical_solution"]), problems)
+    assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []
+
+
+def test_mbpp_reference_solutions():
+    # Every fifth, and the two whose setup needs a class of the answer.
+    problems = [
+        p for p in read_lines("mbpp.jsonl") if p["task_id"] % 5 == 0 or p["test_setup_code"]
+    ]
+    solved = in_pairs(solves_mbpp, problems)
+    assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []

@@ -1,0 +1,88 @@
+"""Servers for the client to ask: the replay server, and stand-ins for what that does not do."""
+
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from services.generator.backends.replay import build_app
+from services.generator.settings import GeneratorSettings
+from services.runner.client import GeneratorClient, SamplingParams
+from shared.schemas import Generation, SampleId
+
+SAMPLE = SampleId("d/1", "p 1", 2)
+MESSAGES = [{"role": "user", "content": "Add two numbers."}]
+PARAMS = SamplingParams(temperature=0.0, top_p=1.0, max_tokens=100)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Servers:
+    """Starts servers and clients in this process, and ends them after the test."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path) -> None:
+        self._stack = stack
+        self._completions = folder / "completions.jsonl"
+        line = {
+            "dataset": SAMPLE.dataset,
+            "problem_id": SAMPLE.problem_id,
+            "sample_index": SAMPLE.sample_index,
+            "completion": "print(1 + 1)",
+            "output_tokens": 7,
+        }
+        self._completions.write_text(json.dumps(line) + "\n")
+
+    async def replay(self, *failures: str, **settings: object) -> str:
+        values = {
+            "replay_completions": str(self._completions),
+            "replay_failures": failures,
+            **settings,
+        }
+        return await self._start(build_app(GeneratorSettings.model_validate(values)))
+
+    async def stand_in(self, chat: Handler | None = None, models: Handler | None = None) -> str:
+        app = web.Application()
+        if chat:
+            app.router.add_post("/v1/chat/completions", chat)
+        if models:
+            app.router.add_get("/v1/models", models)
+        return await self._start(app)
+
+    async def _start(self, app: web.Application) -> str:
+        server = TestServer(app)
+        await server.start_server()
+        self._stack.push_async_callback(server.close)
+        return str(server.make_url("/")).rstrip("/")
+
+    async def client(self, *urls: str, **arguments: Any) -> GeneratorClient:
+        defaults: dict[str, Any] = {
+            "model": "replay",
+            "api_key": None,
+            "concurrency": 8,
+            "request_timeout": 10.0,
+            "max_attempts": 3,
+            "backoff": 0.001,
+        }
+        client = GeneratorClient(urls, **{**defaults, **arguments})
+        return await self._stack.enter_async_context(client)
+
+
+def refused_url() -> str:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def ask(client: GeneratorClient, params: SamplingParams = PARAMS) -> Generation:
+    return await client.generate(SAMPLE, "run", MESSAGES, params)
+
+
+def answer(content: object = "text", **fields: object) -> web.Response:
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    return web.json_response({"choices": [choice], **fields})

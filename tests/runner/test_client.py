@@ -1,0 +1,91 @@
+"""What the client asks for, and what it makes of a server's answer."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from services.runner.client import SamplingParams
+from shared.schemas import sha256
+from tests.runner.generators import MESSAGES, SAMPLE, Servers, answer, ask
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+    async with AsyncExitStack() as stack:
+        yield Servers(stack, tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+async def test_an_answer_becomes_a_generation(servers: Servers, suffix: str) -> None:
+    url = await servers.replay()
+    generation = await ask(await servers.client(url + suffix))
+    assert generation.sample == SAMPLE
+    assert generation.completion == "print(1 + 1)"
+    assert generation.completion_sha256 == sha256("print(1 + 1)")
+    assert generation.finish_reason == "stop"
+    assert (generation.prompt_tokens, generation.output_tokens) == (4, 7)
+    assert generation.replica == url.removeprefix("http://")
+    assert (generation.requests, generation.error) == (1, None)
+    assert generation.gen_time is not None and 0 < generation.gen_time < 10
+    assert generation.finished_at is not None
+
+
+async def test_what_is_sent(servers: Servers) -> None:
+    seen: list[tuple[dict[str, Any], Mapping[str, str]]] = []
+
+    async def chat(request: web.Request) -> web.Response:
+        seen.append((await request.json(), request.headers))
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat), model="m", api_key="key\n")
+    await ask(client)
+    await ask(client, SamplingParams(0.7, 0.9, 5, seed=3, top_k=20))
+    (plain, headers), (sampled, _) = seen
+    common = {"model": "m", "messages": MESSAGES}
+    assert plain == {**common, "temperature": 0.0, "top_p": 1.0, "max_tokens": 100}
+    assert sampled == {
+        **common,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "max_tokens": 5,
+        "seed": 3,
+        "top_k": 20,
+    }
+    assert headers["X-Request-Id"] == "run/d%2F1/p%201/2"
+    assert headers["Authorization"] == "Bearer key"
+
+
+async def test_odd_but_usable_answers(servers: Servers) -> None:
+    async def chat(_request: web.Request) -> web.Response:
+        response = answer(None, usage=None)
+        response.headers["X-Plumbline-Replica"] = "replica-3"
+        return response
+
+    generation = await ask(await servers.client(await servers.stand_in(chat)))
+    assert (generation.completion, generation.error) == ("", None)
+    assert (generation.output_tokens, generation.replica) == (None, "replica-3")
+
+
+async def test_lone_surrogates_are_replaced(servers: Servers) -> None:
+    async def chat(_request: web.Request) -> web.Response:
+        return answer("a\ud800b\U0001f600")
+
+    generation = await ask(await servers.client(await servers.stand_in(chat)))
+    assert generation.completion == "a\ufffdb\U0001f600"
+    assert generation.completion_sha256 == sha256(generation.completion)
+    assert generation.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "body", [b"null", b"[]", b'{"choices": [{}]}', b"\xff\xfe", b"[" * 100_000]
+)
+async def test_unusable_bodies_do_not_crash(servers: Servers, body: bytes) -> None:
+    async def chat(_request: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    generation = await ask(await servers.client(await servers.stand_in(chat), max_attempts=1))
+    assert generation.error is not None and generation.error.startswith("bad_answer: ")

@@ -1,0 +1,74 @@
+"""The server against recorded requests and answers of SandboxFusion."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sandbox.conftest import Sandbox
+from tests.sandbox.differences import DIFFERENCES
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT.parent / "shared/sandboxfusion/cases/run_code.jsonl"
+TABLE = ROOT / "services/sandbox/DIFFERENCES.md"
+STATUS_ONLY = {"error-text", "tiny-memory"}  # the statuses must be the original's all the same
+MAY_BE_EQUAL = {"tiny-memory"}  # on some machines
+
+pytestmark = [
+    pytest.mark.real_data,
+    pytest.mark.skipif(not RECORDED.exists(), reason=f"no recorded cases at {RECORDED}"),
+]
+
+
+def _cases() -> list[Any]:
+    if not RECORDED.exists():
+        return []
+    lines = RECORDED.read_text().splitlines()
+    return [pytest.param(case, id=case["name"]) for case in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize("case", _cases())
+async def test_recorded_case(sandbox: Sandbox, case: dict[str, Any]):
+    request = case["request"] or {}
+    if request.get("language") == "cpp" and shutil.which("g++") is None:
+        pytest.skip("no g++ on this machine")
+    body = case.get("raw_body") or json.dumps(request)
+    status, answer = await sandbox.post_raw(body.encode())
+    same = (status, _normal(answer)) == (case["http_status"], _normal(case["response"]))
+    difference = DIFFERENCES.get(case["name"])
+    if difference is None:
+        assert _normal(answer) == _normal(case["response"])
+        assert status == case["http_status"]
+        return
+    assert difference in MAY_BE_EQUAL or not same, "listed as a difference, but there is none"
+    if difference in STATUS_ONLY:
+        assert answer["status"] == case["response"]["status"]
+        assert bool(answer["run_result"]) == bool(case["response"]["run_result"])
+
+
+def test_every_difference_is_in_the_table():
+    names = {line.split("|")[1].strip() for line in TABLE.read_text().splitlines() if "|" in line}
+    assert set(DIFFERENCES.values()) <= names
+
+
+def test_every_difference_is_a_recorded_case():
+    assert set(DIFFERENCES) <= {case.values[0]["name"] for case in _cases()}
+
+
+def _normal(value: Any) -> Any:
+    """Without what differs from run to run and machine to machine: times, paths, versions."""
+    if isinstance(value, dict):
+        return {
+            key: _normal(item)
+            for key, item in value.items()
+            if key not in ("execution_time", "url")
+        }
+    if isinstance(value, list):
+        return [_normal(item) for item in value]
+    if isinstance(value, str):
+        value = re.sub(r"/tmp/tmp\w+/tmp\w+\.(py|sh|cpp)", r"<program>.\1", value)
+        return re.sub(r"^ *[\^~]+\n", "", value, flags=re.MULTILINE)  # Python's marks of the place
+    return value

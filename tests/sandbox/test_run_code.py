@@ -1,0 +1,182 @@
+import base64
+import hashlib
+import json
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.sandbox.conftest import Sandbox
+
+needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+
+
+async def test_ping_and_health(sandbox: Sandbox):
+    async with sandbox.session.get(f"{sandbox.url}/v1/ping") as answer:
+        assert await answer.json() == "pong"
+    async with sandbox.session.get(f"{sandbox.url}/healthz") as answer:
+        assert answer.status == 200
+    async with sandbox.session.get(f"{sandbox.url}/nowhere") as answer:
+        assert (answer.status, await answer.json()) == (404, {"detail": "Not Found"})
+    async with sandbox.session.get(f"{sandbox.url}/run_code") as answer:
+        assert (answer.status, await answer.json()) == (405, {"detail": "Method Not Allowed"})
+
+
+async def test_answer_has_every_key(every_isolation: Sandbox):
+    answer = await every_isolation.run("print('hello')")
+    assert answer.pop("run_result").pop("execution_time") > 0
+    assert answer == {
+        "status": "Success",
+        "message": "",
+        "compile_result": None,
+        "executor_pod_name": None,
+        "files": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "return_code"),
+    [
+        ("raise SystemExit(3)", 3),
+        ("import os; os._exit(137)", 137),
+        ("import os; os.abort()", -6),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+        ("import os; os.kill(os.getpid(), 11)", -11),
+        ("import os; os.kill(os.getpid(), 15)", -15),
+        ("raise KeyboardInterrupt", -2),
+    ],
+)
+async def test_return_codes(every_isolation: Sandbox, code: str, return_code: int):
+    answer = await every_isolation.run(code)
+    assert answer["status"] == "Failed"
+    assert answer["run_result"]["status"] == "Finished"
+    assert answer["run_result"]["return_code"] == return_code
+
+
+async def test_shell_says_nothing_into_the_programs_stderr(every_isolation: Sandbox):
+    answer = await every_isolation.run("kill -SEGV $$", "bash")
+    assert answer["run_result"] | {"execution_time": 0} == {
+        "status": "Finished",
+        "execution_time": 0,
+        "return_code": -11,
+        "stdout": "",
+        "stderr": "",
+    }
+
+
+@pytest.mark.parametrize("size", [130_000, 300_000, 5_000_000])
+async def test_large_output_is_complete(sandbox: Sandbox, size: int):
+    code = f"import sys; sys.stdout.write('o'*{size}); sys.stderr.write('e'*{size})"
+    result = (await sandbox.run(code))["run_result"]
+    assert result["return_code"] == 0
+    assert (result["stdout"], result["stderr"]) == ("o" * size, "e" * size)
+
+
+async def test_many_small_writes_are_complete(sandbox: Sandbox):
+    answer = await sandbox.run("for i in range(60000): print(i, flush=True)")
+    assert answer["run_result"]["stdout"] == "".join(f"{i}\n" for i in range(60000))
+
+
+async def test_undecodable_output_is_replaced(sandbox: Sandbox):
+    result = (await sandbox.run(r"import os; os.write(1, b'ok \xff'); os.write(2, b'fine')"))[
+        "run_result"
+    ]
+    assert result["stdout"].startswith("[DecodeError] 'utf-8' codec can't decode byte 0xff")
+    assert (result["stderr"], result["return_code"]) == ("fine", 0)
+
+
+@pytest.mark.parametrize("stdin", [None, "", "a line\n", "é\r\n\0", "x" * 3_000_000])
+async def test_stdin_arrives_whole(sandbox: Sandbox, stdin: str | None):
+    code = "import sys, hashlib; print(hashlib.sha1(sys.stdin.buffer.read()).hexdigest())"
+    answer = await sandbox.run(code, stdin=stdin)
+    expected = hashlib.sha1((stdin or "").encode()).hexdigest()
+    assert answer["run_result"]["stdout"] == expected + "\n"
+
+
+async def test_stdin_can_be_ignored_and_reopened(every_isolation: Sandbox):
+    ignored = await every_isolation.run("print(1)", stdin="x" * 1_000_000)
+    assert ignored["status"] == "Success"
+    reopened = await every_isolation.run("print(open('/dev/stdin').read())", stdin="again")
+    assert reopened["run_result"]["stdout"] == "again\n"
+
+
+@needs_cpp
+async def test_cpp(every_isolation: Sandbox):
+    code = "#include <iostream>\nint main(){int a,b;std::cin>>a>>b;std::cout<<a+b;return 7;}"
+    answer = await every_isolation.run(code, "cpp", stdin="2 40")
+    assert answer["compile_result"]["return_code"] == 0
+    assert answer["run_result"]["stdout"] == "42"
+    assert answer["run_result"]["return_code"] == 7
+
+
+@needs_cpp
+async def test_cpp_compile_error_is_not_run(sandbox: Sandbox):
+    answer = await sandbox.run("int main(){ return nope; }", "cpp")
+    assert (answer["status"], answer["run_result"]) == ("Failed", None)
+    assert answer["compile_result"]["return_code"] == 1
+    assert "nope" in answer["compile_result"]["stderr"]
+
+
+async def test_known_but_unsupported_language(sandbox: Sandbox):
+    answer = await sandbox.run("fn main(){}", "rust")
+    assert answer["status"] == "SandboxError"
+    assert "rust" in answer["message"]
+
+
+@pytest.mark.parametrize("language", ["brainfuck", "Python", "python3"])
+async def test_unknown_language_is_422(sandbox: Sandbox, language: str):
+    status, answer = await sandbox.post(code="", language=language)
+    assert status == 422
+    assert answer["detail"][0]["loc"] == ["body", "language"]
+    assert answer["detail"][0]["type"] == "literal_error"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"code": "a\ud800b"},
+        {"stdin": "a\ud800b"},
+        {"files": {"\ud800": "aGk="}},
+        {"files": {"x": "\ud800"}},
+        {"fetch_files": ["\ud800"]},
+    ],
+)
+async def test_lone_surrogates_are_an_error_that_says_so(sandbox: Sandbox, fields: dict):
+    body = json.dumps({"code": "print(1)", "language": "python"} | fields)
+    status, answer = await sandbox.post_raw(body.encode())
+    assert (status, answer["status"]) == (200, "SandboxError")
+    assert answer["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1,2]", b"\xff\xfe", b"null", b"[" * 100_000])
+async def test_bad_bodies_are_422(sandbox: Sandbox, body: bytes):
+    status, answer = await sandbox.post_raw(body)
+    assert status == 422
+    assert answer["detail"][0]["loc"][0] == "body"
+
+
+async def test_other_content_type_is_422(sandbox: Sandbox):
+    status, _ = await sandbox.post_raw(b'{"code":"","language":"bash"}', "text/plain")
+    assert status == 422
+
+
+async def test_hash_seed_is_fixed(sandbox: Sandbox):
+    code = "print(hash('plumbline'))"
+    outputs = {(await sandbox.run(code))["run_result"]["stdout"] for _ in range(3)}
+    assert len(outputs) == 1
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.binary(max_size=5000))
+async def test_files_go_in_and_come_out_unchanged(sandbox: Sandbox, data: bytes):
+    encoded = base64.b64encode(data).decode()
+    answer = await sandbox.run(
+        "cp in/a.bin 'out b.bin'",
+        "bash",
+        files={"in/a.bin": encoded},
+        fetch_files=["out b.bin", "absent", "in"],
+    )
+    assert answer["files"] == {"out b.bin": encoded}

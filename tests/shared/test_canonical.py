@@ -1,0 +1,54 @@
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shared.canonical import CANONICAL_VERSION, canonicalize
+
+# Characters that the rules are about, often next to each other.
+_TRICKY = st.text(st.sampled_from("\r\n\t \x0b\x0c\x85\u2000\u2028ae\u0301\u212b\u0345\ud800"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "canonical"),
+    [
+        ("a\r\nb\rc\n", "a\nb\nc"),
+        ("\n \n\t\na  \n\n b\t\n\n", "a\n\n b"),
+        ("    indented\n  stays  stays", "    indented\n  stays  stays"),
+        ("e\u0301", "\u00e9"),
+        ("", ""),
+        (" \r\n ", ""),
+    ],
+)
+def test_what_it_changes(prompt, canonical):
+    assert canonicalize(prompt) == canonical
+
+
+@given(_TRICKY | st.text())
+@example("\r\r\n\n\r")
+def test_idempotent(prompt):
+    once = canonicalize(prompt)
+    assert canonicalize(once) == once
+
+
+@given(_TRICKY | st.text())
+def test_the_result_is_in_canonical_form(prompt):
+    canonical = canonicalize(prompt)
+    assert "\r" not in canonical
+    assert unicodedata.is_normalized("NFC", canonical)
+    lines = canonical.split("\n")
+    assert all(line == line.rstrip() for line in lines)
+    assert canonical == "" or (lines[0] and lines[-1])
+
+
+@given(st.text())
+def test_line_ends_make_no_difference(prompt):
+    unix = prompt.replace("\r", "")
+    assert canonicalize(unix.replace("\n", "\r\n")) == canonicalize(unix)
+
+
+def test_the_version_is_pinned_to_the_result():
+    """Whoever changes the result has to raise the version, and then this test."""
+    assert CANONICAL_VERSION == "1"
+    assert canonicalize("\n A\u0301 \r\n\tb  c \r\r") == " \u00c1\n\tb  c"

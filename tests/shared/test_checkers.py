@@ -1,0 +1,101 @@
+"""What each checker lets pass."""
+
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.checkers import get_checker
+
+SPECS = ["exact", "lines", "tokens", "float", "float:1e-3"]
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "accepting"),
+    [
+        ("1 2\n", "1 2", {"exact", "lines", "tokens", "float"}),
+        ("1 2", "1 2\n\n", {"exact", "lines", "tokens", "float"}),
+        ("1 2 \n", "1 2\n", {"lines", "tokens", "float"}),
+        ("1 2\r\n", "1 2\n", {"lines", "tokens", "float"}),
+        ("1  2", "1 2", {"tokens", "float"}),
+        ("1\n2", "1 2", {"tokens", "float"}),
+        ("1\n\n2", "1\n2", {"tokens", "float"}),
+        ("YES\nno", "Yes\nNO", {"lines"}),
+        ("3.0", "3", {"lines", "float"}),
+        ("3.0 1", "3 1", {"float"}),
+        ("0.333333", "0.3333333", {"lines", "float"}),
+        ("1.000009", "1", {"lines"}),
+        ("1.00001", "1", set()),
+        ("100000000", "100000001", {"lines", "float"}),
+        ("1e-7", "0", {"float"}),
+        ("nan", "nan", {"exact", "lines", "tokens", "float"}),
+        ("nan", "NaN", {"lines"}),
+        ("inf", "1e999", set()),
+        ("1e999", "2e999", set()),
+        ("1_0", "10", {"lines"}),
+        ("", "", {"exact", "lines", "tokens", "float"}),
+        ("", "1", set()),
+        ("1", "1 2", set()),
+        ("a", "b", set()),
+    ],
+)
+def test_accepts(actual, expected, accepting):
+    found = {
+        spec
+        for spec in ("exact", "lines", "tokens", "float")
+        if get_checker(spec)(actual, expected)
+    }
+    assert found == accepting
+
+
+def test_the_tolerance_is_absolute_or_relative():
+    checker = get_checker("float:0.01")
+    assert checker("0.009", "0")
+    assert not checker("0.011", "0")
+    assert checker("1009", "1000")
+    assert not checker("1011", "1000")
+    assert get_checker("float:0")("1.0", "1")
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "Exact", "float:", "float:x", "float:-1", "float:nan", "float:inf", "float:1e999",
+             "exact:1", "tokens "]
+)  # fmt: skip
+def test_an_unknown_name_is_told_the_valid_ones(spec):
+    with pytest.raises(ValueError, match=r'"exact", "lines", "tokens", "float"'):
+        get_checker(spec)
+
+
+texts = st.text() | st.text(alphabet="01.-+e \n\tnaif")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@given(text=texts)
+def test_a_text_equals_itself(spec, text):
+    assert get_checker(spec)(text, text)
+
+
+@given(actual=texts, expected=texts)
+def test_looser_checkers_accept_what_stricter_ones_do(actual, expected):
+    accepted = {spec: get_checker(spec)(actual, expected) for spec in SPECS}
+    assert accepted["exact"] <= accepted["lines"]
+    assert accepted["exact"] <= accepted["tokens"] <= accepted["float"] <= accepted["float:1e-3"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1e-3))
+def test_numbers_within_the_tolerance_agree(expected, tolerance):
+    actual = expected + tolerance * max(1.0, abs(expected)) / 2
+    if math.isfinite(actual):
+        assert get_checker(f"float:{tolerance!r}")(repr(actual), repr(expected))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("unit", ["1", "1 ", "1\n", "\n", " ", "1.", "a\n", "e1 ", "1e5\n"])
+def test_megabytes_take_seconds(spec, unit):
+    text = unit * (2_000_000 // len(unit))
+    start = time.process_time()
+    get_checker(spec)(text + "x", text + "y")
+    get_checker(spec)(text + "1", text + "2")
+    assert time.process_time() - start < 10

@@ -1,0 +1,168 @@
+import gzip
+import json
+
+import fsspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.completions import read_completions
+from shared.errors import DataError
+
+GOOD = b'{"problem_id": "a", "completion": "x"}\n'
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return str(path)
+
+
+def failure(path):
+    with pytest.raises(DataError) as caught:
+        list(read_completions(path))
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def test_reads_all_fields_and_ignores_others(tmp_path):
+    record = {
+        "problem_id": "a",
+        "completion": "print(1)",
+        "dataset": "demo",
+        "sample_index": 3,
+        "output_tokens": 7,
+        "prompt_tokens": 5,
+        "gen_time": 0.5,
+        "finish_reason": "stop",
+    }
+    path = write(tmp_path / "c.jsonl", json.dumps(record | {"passed": True}).encode() + b"\n")
+    assert [one.model_dump() for one in read_completions(path)] == [record]
+
+
+def test_accepts_response_and_task_id_and_fills_in_the_rest(tmp_path):
+    path = write(tmp_path / "c.jsonl", b'{"task_id": "a", "response": ""}')
+    (one,) = read_completions(path)
+    assert (one.problem_id, one.completion, one.dataset, one.sample_index) == ("a", "", None, 0)
+    assert one.output_tokens is one.prompt_tokens is one.gen_time is one.finish_reason is None
+
+
+def test_skips_blank_lines_but_counts_them(tmp_path):
+    path = write(tmp_path / "c.jsonl", GOOD + b"\n  \n" + GOOD + b"nonsense\n")
+    assert f"{path}:5: not JSON" in failure(path)
+
+
+def test_reads_gzip_and_urls(tmp_path):
+    path = write(tmp_path / "c.jsonl.gz", gzip.compress(GOOD * 3))
+    assert len(list(read_completions(path))) == 3
+    with fsspec.open("memory://completions/c.jsonl", "wb") as file:
+        file.write(GOOD)
+    assert len(list(read_completions("memory://completions/c.jsonl"))) == 1
+
+
+def test_is_lazy(tmp_path):
+    completions = read_completions(write(tmp_path / "c.jsonl", GOOD + b"nonsense\n"))
+    assert next(completions).problem_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (b"nonsense\n", "not JSON (Expecting value at column 1)"),
+        (b'{"problem_id": "b", "completion": "tor', "torn last line"),
+        (b"[1]\n", "a JSON list, where an object is needed"),
+        (b'{"completion": "x"}\n', "problem_id: Field required"),
+        (b'{"problem_id": "b"}\n', "completion: Field required"),
+        (b'{"problem_id": 3, "completion": "x"}\n', "problem_id: Input should be a valid string"),
+        (b'{"problem_id": "", "completion": "x"}\n', "problem_id: String should have at least 1"),
+        (b'{"problem_id": "b", "completion": null}\n', "completion: Input should be a valid"),
+        (b'{"problem_id": "b", "completion": "\xff"}\n', "not UTF-8 (byte 36 of the line)"),
+        (b"[" * 100_000 + b"\n", "JSON that cannot be used"),
+        (b"1" * 10_000 + b"\n", "JSON that cannot be used"),
+        (
+            b'{"problem_id": "b", "completion": "", "gen_time": NaN}\n',
+            "gen_time: Input should be a finite number",
+        ),
+        (
+            b'{"problem_id": "b", "completion": "", "sample_index": -1}\n',
+            "sample_index: Input should be greater than or equal to 0",
+        ),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, cause):
+    path = write(tmp_path / "c.jsonl", GOOD + line)
+    message = failure(path)
+    assert message.startswith(f"{path}:2: ")
+    assert cause in message
+
+
+def test_truncated_gzip_names_the_line(tmp_path):
+    lines = b"".join(
+        json.dumps({"problem_id": str(n), "completion": str(n**50)}).encode() + b"\n"
+        for n in range(3000)
+    )
+    path = write(tmp_path / "c.jsonl.gz", gzip.compress(lines)[:-2000])
+    message = failure(path)
+    assert "gzip data is cut off" in message
+    assert 1 < int(message.removeprefix(f"{path}:").split(":")[0]) <= 3000
+
+
+def test_damaged_and_missing_gzip(tmp_path):
+    packed = bytearray(gzip.compress(GOOD))
+    packed[-6] ^= 0xFF
+    assert "CRC" in failure(write(tmp_path / "c.jsonl.gz", bytes(packed)))
+    assert "cut off or damaged" in failure(write(tmp_path / "d.jsonl.gz", GOOD))
+
+
+def test_gzip_under_another_name_is_hinted_at(tmp_path):
+    assert "name it .gz" in failure(write(tmp_path / "c.jsonl", gzip.compress(GOOD)))
+
+
+def test_unreadable_files_are_named(tmp_path):
+    missing = str(tmp_path / "none.jsonl")
+    assert failure(missing).startswith(f"{missing}: there is no such file")
+    assert failure(str(tmp_path)).startswith(f"{tmp_path}: is a folder")
+    assert "nosuch://x: cannot be read" in failure("nosuch://x")
+
+
+@given(content=st.binary(), prefix=st.sampled_from([b"", GOOD]), name=st.sampled_from(["", ".gz"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_give_completions_or_a_data_error(tmp_path, content, prefix, name):
+    path = tmp_path / f"fuzz.jsonl{name}"
+    content = prefix + content
+    path.write_bytes(gzip.compress(content) if name and len(content) % 2 else content)
+    try:
+        list(read_completions(str(path)))
+    except DataError as error:
+        assert str(path) in str(error)
+        assert len(str(error).splitlines()) == 1
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["problem_id", "task_id", "completion", "dataset", "sample_index"]),
+        _VALUES,
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_object_gives_a_completion_or_a_data_error(tmp_path, record):
+    path = tmp_path / "fuzz.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    try:
+        assert len(list(read_completions(str(path)))) == 1
+    except DataError as error:
+        assert f"{path}:1: " in str(error)
+
+
+@pytest.mark.real_data
+def test_reads_real_completions(real_data):
+    for name in ("chatgpt_cot", "gemini_direct"):
+        path = real_data / f"humaneval_completions_{name}.jsonl.gz"
+        assert len({one.problem_id for one in read_completions(str(path))}) == 164

@@ -1,0 +1,276 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.datasets import COLUMNS, parquet_files, read_dataset, read_datasets, write_dataset
+from shared.errors import DataError
+from shared.schemas import Problem
+
+STDIO = json.dumps({"inputs": ["1"], "outputs": ["2"]})
+
+
+def row(problem_id="p1", **changes):
+    return {
+        "dataset": "demo",
+        "split": "test",
+        "problem_id": problem_id,
+        "prompt": "Add one.",
+        "data_source": "demo",
+        "ground_truth": STDIO,
+        "difficulty": "unknown",
+        "sandbox_dataset": "code_contests",
+        "sandbox_id": problem_id,
+        "prompt_sha256": "0" * 64,
+        **changes,
+    }
+
+
+def problem(problem_id="p1", **changes):
+    return Problem(**row(problem_id, **changes))
+
+
+def put(path, rows, schema=None):
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return str(path)
+
+
+def failure(read, *arguments):
+    with pytest.raises(DataError) as caught:
+        read(*arguments)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+_text = st.text(st.characters(exclude_categories=["Cs"]))
+_name = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+_stdio = st.lists(st.tuples(_text, _text), min_size=1, max_size=3).map(
+    lambda cases: json.dumps({"inputs": [a for a, _ in cases], "outputs": [b for _, b in cases]})
+)
+_problems = st.fixed_dictionaries(
+    dict.fromkeys(COLUMNS, _text) | {"dataset": _name, "problem_id": _name, "ground_truth": _stdio}
+).map(Problem.model_validate)
+
+
+@given(
+    st.lists(_problems, min_size=1, max_size=5, unique_by=lambda one: (one.dataset, one.problem_id))
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_what_is_written_is_read_back(tmp_path, problems):
+    path = str(tmp_path / "a.parquet")
+    write_dataset(path, problems)
+    assert read_dataset(path) == problems
+
+
+def test_many_rows_keep_their_order(tmp_path):
+    problems = [problem(f"p{n}") for n in range(200)]
+    write_dataset(str(tmp_path / "a.parquet"), problems)
+    assert read_dataset(str(tmp_path / "a.parquet")) == problems
+
+
+def test_large_ground_truths(tmp_path):
+    truth = json.dumps({"inputs": ["x" * 10_000_000], "outputs": ["y" * 10_000_000]})
+    write_dataset(str(tmp_path / "a.parquet"), [problem(ground_truth=truth)])
+    (read,) = read_dataset(str(tmp_path / "a.parquet"))
+    assert read.ground_truth == truth
+
+
+def test_urls(tmp_path):
+    write_dataset("memory://sets/deep/a.parquet", [problem()])
+    assert read_datasets(["memory://sets/deep"]) == [problem()]
+
+
+def test_writing_compresses_and_leaves_no_other_file(tmp_path):
+    path = tmp_path / "new" / "a.parquet"
+    write_dataset(str(path), [problem()])
+    write_dataset(str(path), [problem("p2")])
+    assert [found.name for found in path.parent.iterdir()] == ["a.parquet"]
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_dataset(str(path), [problem()])
+    message = failure(write_dataset, str(path), [problem("p2"), problem("p3", prompt="\ud800")])
+    assert f"{path}: a text has a character that UTF-8 lacks" in message
+    assert read_dataset(str(path)) == [problem()]
+    assert [found.name for found in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_what_cannot_be_written(tmp_path):
+    assert "no problem to write" in failure(write_dataset, str(tmp_path / "a.parquet"), [])
+    (tmp_path / "file").write_text("")
+    target = str(tmp_path / "file" / "a.parquet")
+    assert f"{target}: cannot be written" in failure(write_dataset, target, [problem()])
+    message = failure(write_dataset, str(tmp_path), [problem()])
+    assert f"{tmp_path}: cannot be written (there is a folder of that name)" in message
+
+
+def test_further_columns_and_string_like_types_are_fine(tmp_path):
+    table = pa.Table.from_pylist([row(further=3)])
+    for name, kind in [
+        ("split", pa.dictionary(pa.int32(), pa.string())),
+        ("ground_truth", pa.large_string()),
+    ]:
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, name, table.column(name).cast(kind))
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert read_dataset(str(tmp_path / "a.parquet")) == [problem()]
+
+
+def test_chat_prompts_give_their_last_user_message(tmp_path):
+    chat = [
+        {"role": "user", "content": "first"},
+        {"role": "user", "content": "last"},
+        {"role": "assistant", "content": "Sure"},
+    ]
+    path = put(tmp_path / "a.parquet", [row(prompt=chat)])
+    assert read_dataset(path)[0].prompt == "last"
+
+
+@pytest.mark.parametrize(
+    "chat", [[], [{"role": "system", "content": "x"}], [{"role": "user", "content": None}]]
+)
+def test_chat_prompts_without_a_user_message_are_named(tmp_path, chat):
+    message_type = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    schema = pa.schema(
+        [(name, message_type if name == "prompt" else pa.string()) for name in COLUMNS]
+    )
+    path = put(tmp_path / "a.parquet", [row(prompt=chat)], schema)
+    message = failure(read_dataset, path)
+    assert f"{path}: row 1: 'demo'/'p1': its chat prompt has no user message" in message
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_missing_column_is_named_with_those_there(tmp_path, column):
+    values = row(further=1)
+    del values[column]
+    path = put(tmp_path / "a.parquet", [values])
+    there = ", ".join(values)
+    expected = f"{path}: no column {column!r}, which is needed; it has: {there}"
+    assert failure(read_dataset, path) == expected
+
+
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    table = pa.Table.from_pylist([row()])
+    pq.write_table(table.append_column("split", table.column("split")), tmp_path / "a.parquet")
+    assert "two columns 'split'" in failure(read_dataset, str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "kind"),
+    [
+        ("difficulty", 3, "int64"),
+        ("prompt", b"x", "binary"),
+        ("prompt", ["x"], "list<element: string>"),
+        ("ground_truth", {"inputs": ["1"]}, "struct<inputs: list"),
+    ],
+)
+def test_a_column_of_another_type_is_named(tmp_path, column, value, kind):
+    path = put(tmp_path / "a.parquet", [row(**{column: value})])
+    assert f"{path}: column {column!r} has type {kind}" in failure(read_dataset, path)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_null_is_named(tmp_path, column):
+    path = put(tmp_path / "a.parquet", [row(), row("p2") | {column: None}])
+    message = failure(read_dataset, path)
+    assert message.startswith(f"{path}: row 2: ")
+    assert f"has null in {column!r}" in message
+    alone = put(tmp_path / "b.parquet", [row() | {column: None}])
+    assert f"has null in {column!r}" in failure(read_dataset, alone)
+
+
+@pytest.mark.parametrize(
+    ("truth", "cause"),
+    [
+        ("", "not JSON"),
+        ('{"inputs": ["1"], "outputs": []}', "1 inputs but 0 outputs"),
+        ('{"inputs": [], "outputs": []}', "inputs: List should have at least 1 item"),
+        ('{"test_list": ["assert 1"], "a\\nb": 1}', "Extra inputs are not permitted"),
+        ('{"inputs": ["1"', "Invalid JSON"),
+    ],
+)
+def test_a_ground_truth_that_does_not_parse_is_named(tmp_path, truth, cause):
+    path = put(tmp_path / "a.parquet", [row(), row("p2", ground_truth=truth)])
+    message = failure(read_dataset, path)
+    assert f"{path}: row 2: 'demo'/'p2': ground_truth cannot be used (" in message
+    assert cause in message
+
+
+def test_an_empty_id_is_named(tmp_path):
+    path = put(tmp_path / "a.parquet", [row("")])
+    assert f"{path}: row 1: 'demo'/'': problem_id: String should" in failure(read_dataset, path)
+
+
+def test_text_that_is_not_utf8_is_named(tmp_path):
+    table = pa.Table.from_pylist([row(), row("p2")])
+    broken = pa.array([b"fine", b"\xff"], pa.binary()).view(pa.string())
+    index = table.schema.get_field_index("prompt")
+    pq.write_table(table.set_column(index, "prompt", broken), tmp_path / "a.parquet")
+    message = failure(read_dataset, str(tmp_path / "a.parquet"))
+    assert f"{tmp_path / 'a.parquet'}: row 2: cannot be read (UnicodeDecodeError" in message
+
+
+def test_duplicates_in_a_file_name_both_rows(tmp_path):
+    rows = [row(), row("p2"), row(), row(dataset="other")]
+    path = put(tmp_path / "a.parquet", rows)
+    message = failure(read_dataset, path)
+    assert f"{path}: row 3: duplicate problem 'demo'/'p1', also in {path}: row 1" in message
+
+
+def test_the_same_id_in_two_data_sets_is_fine(tmp_path):
+    path = put(tmp_path / "a.parquet", [row(), row(dataset="other")])
+    assert len(read_dataset(path)) == 2
+
+
+def test_duplicates_across_files_name_both(tmp_path):
+    first = put(tmp_path / "a.parquet", [row("p0"), row()])
+    second = put(tmp_path / "b.parquet", [row()])
+    message = failure(read_datasets, [first, second])
+    assert f"{second}: row 1: duplicate problem 'demo'/'p1', also in {first}: row 2" in message
+
+
+def test_empty_data_sets(tmp_path):
+    schema = pa.schema([(name, pa.string()) for name in COLUMNS])
+    path = put(tmp_path / "a.parquet", [], schema)
+    assert failure(read_dataset, path).startswith(f"{path}: an empty data set")
+    assert "no data set given" in failure(read_datasets, [])
+
+
+def test_files_that_are_no_parquet(tmp_path):
+    missing = str(tmp_path / "none.parquet")
+    assert failure(read_dataset, missing).startswith(f"{missing}: there is no such file")
+    assert failure(read_dataset, str(tmp_path)).startswith(f"{tmp_path}: is a folder")
+    for content in (b"", b"plain text, long enough to have a footer"):
+        (tmp_path / "a.parquet").write_bytes(content)
+        assert "not a parquet file" in failure(read_dataset, str(tmp_path / "a.parquet"))
+
+
+def test_a_truncated_parquet_is_named(tmp_path):
+    path = put(tmp_path / "a.parquet", [row()])
+    content = (tmp_path / "a.parquet").read_bytes()
+    for end in range(0, len(content), 97):
+        (tmp_path / "a.parquet").write_bytes(content[:end])
+        assert failure(read_dataset, path).startswith(f"{path}: ")
+
+
+def test_folders_are_read_sorted(tmp_path):
+    folder = tmp_path / "some [sets]"
+    (folder / "c.parquet").mkdir(parents=True)
+    put(folder / "b.parquet", [row("p2")])
+    put(folder / "a.parquet", [row("p1")])
+    (folder / "notes.txt").write_text("")
+    put(tmp_path / "elsewhere", [row("p3")])
+    (folder / "d.parquet").symlink_to(tmp_path / "elsewhere")
+    found = [one.problem_id for one in read_datasets([f"{folder}/"])]
+    assert found == ["p1", "p2", "p3"]
+
+
+def test_a_folder_without_parquet_is_named(tmp_path):
+    assert failure(parquet_files, str(tmp_path)).startswith(f"{tmp_path}: a folder without")
+    assert "nosuch://x: cannot be read" in failure(read_datasets, ["nosuch://x"])
