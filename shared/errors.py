@@ -31,3 +31,9 @@ class IncompleteRunError(PlumblineError):
     """The run ended, but infrastructure errors left samples without a verdict."""
 
     exit_code = 1
+
+
+class InterruptedRunError(PlumblineError):
+    """Somebody ended the command; nothing that was done is lost."""
+
+    exit_code = 130

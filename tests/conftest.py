@@ -1,8 +1,13 @@
 """Fixtures that all tests share."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
+
+from services.cli.embedded.redis_server import start_redis
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +17,52 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no public data at {folder}")
     return folder
+
+
+class RedisServer:
+    """A real redis-server over an append-only file."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("a") as lock:
+            self.child, self.url = start_redis(
+                folder / "data", folder / "redis.log", dict(os.environ), lock.fileno()
+            )
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        assert self.child.process is not None
+        self.child.process.kill()
+        self.child.process.wait()
+
+    def start_again(self) -> None:
+        """Over the same file, at the same URL; it need not answer yet."""
+        self.child.keep = ()
+        self.child.start()
+
+    def stop(self) -> None:
+        self.child.stop(5.0)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[Redis]:
+    """A client of an empty database."""
+    client = Redis.from_url(redis_server.url)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server for a test that kills it."""
+    server = RedisServer(tmp_path / "redis")
+    yield server
+    server.stop()

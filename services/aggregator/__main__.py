@@ -22,7 +22,7 @@ def main() -> int:
     settings = AggregatorSettings()
     configure_logging("aggregator", settings.log_level)
     try:
-        asyncio.run(_serve(settings, connect(settings.redis_url)))
+        asyncio.run(_serve(settings, connect(settings.redis_url, patience=60)))
     except (PlumblineError, OSError) as error:
         log.error("stopped by an error", reason=str(error))
         print(f"aggregator: {error}", file=sys.stderr)

@@ -28,9 +28,6 @@ def main() -> None:
     except PlumblineError as error:
         print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        print("plumb: interrupted; the same command goes on from here", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from services.runner.sources import GeneratorSource, RecordedSource
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.errors import IncompleteRunError
+from shared.errors import IncompleteRunError, InterruptedRunError
 from shared.ledger import connect
 from shared.plan import RunPlan
 from shared.schemas import Problem
@@ -70,6 +70,10 @@ def execute(order: Order) -> None:
             session = Session(redis, identity)
             try:
                 asyncio.run(_complete(order, folder, session, stack, progress))
+            except KeyboardInterrupt:
+                raise InterruptedRunError(
+                    "interrupted; the same command goes on from here"
+                ) from None
             finally:
                 session.leave()
     run, summary = folder.read_json(artifacts.RUN), folder.read_json(artifacts.SUMMARY)

@@ -26,7 +26,7 @@ def main() -> int:
     log = get_logger(__name__)
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     try:
-        redis = connect(settings.redis_url)
+        redis = connect(settings.redis_url, patience=60)
     except PlumblineError as error:
         log.error("cannot start", reason=str(error))
         print(f"judge: {error}", file=sys.stderr)

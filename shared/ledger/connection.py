@@ -1,5 +1,7 @@
 """A Redis client that rides out a restart of the server."""
 
+import time
+
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
@@ -13,17 +15,21 @@ from shared.errors import ServiceError
 _RETRIES = 45
 
 
-def connect(url: str) -> Redis:
+def connect(url: str, patience: float = 0.0) -> Redis:
     """Connect and check that the server answers.
 
     Commands are tried again while the server is away; every write of the ledger may safely
     arrive twice.
 
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``.
+        patience: Seconds to wait for a server that is not there yet.
+
     Raises:
         ServiceError: The URL is none, or nothing that speaks Redis answers there.
     """
     try:
-        Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5).ping()
+        _ping(url, time.monotonic() + patience)
         client = Redis.from_url(
             url,
             socket_connect_timeout=5,
@@ -44,6 +50,18 @@ def connect(url: str) -> Redis:
             "or use --embedded"
         ) from None
     return client
+
+
+def _ping(url: str, give_up: float) -> None:
+    client = Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5)
+    while True:
+        try:
+            client.ping()
+            return
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if isinstance(error, AuthenticationError) or time.monotonic() > give_up:
+                raise
+        time.sleep(0.2)
 
 
 def _hide_password(url: str) -> str:

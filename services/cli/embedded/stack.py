@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 import urllib.error
@@ -102,7 +103,7 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
     if given := os.environ.get("SANDBOX_URLS"):
         stack.sandbox_urls = [url.strip() for url in given.split(",") if url.strip()]
     else:
-        services.append(_service(stack, "sandbox", {}))
+        services.append(_service(stack, "sandbox", {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1"}))
     if generator:
         services.append(_service(stack, "generator", _replay_settings(config)))
     services.append(_service(stack, "aggregator", {"REDIS_URL": stack.redis_url}))
@@ -133,7 +134,11 @@ def _service(
     environment = _environment() | settings
     environment |= {"HOST": "127.0.0.1", "PORT": "0", "PLUMBLINE_PORT_FILE": str(port_file)}
     log = stack.folder / "logs" / f"{name}.log"
-    child = Child(name, [sys.executable, "-m", f"services.{module}"], log, environment)
+    # The sandbox is let end its programs; the others lose nothing, and might wait for Redis.
+    death = signal.SIGTERM if module == "sandbox" else signal.SIGKILL
+    child = Child(
+        name, [sys.executable, "-m", f"services.{module}"], log, environment, death_signal=death
+    )
     child.start()
     stack.children.append(child)
     return child

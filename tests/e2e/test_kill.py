@@ -1,0 +1,87 @@
+"""kill -9 of every process in mid-run: the numbers come out the same."""
+
+import json
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e import plumb
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+# Slow enough to be hit in mid-run, small enough to be run seven times.
+_SMALL = (
+    "data.limit=4",
+    "generation.concurrency=2",
+    "generation.replay.latency=0.3",
+    "sandbox.timeout=2",
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    output = tmp_path_factory.mktemp("undisturbed") / "out"
+    done = plumb.plumb(plumb.demo_run(output, *_SMALL))
+    assert done.returncode == 0, done.stderr
+    return plumb.numbers(output)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["services.judge", "services.aggregator", "services.sandbox", "services.generator", "redis"],
+)
+def test_a_killed_part_is_started_again(
+    part: str, tmp_path: Path, undisturbed: dict[str, object]
+) -> None:
+    output = tmp_path / "out"
+    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+        plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
+        plumb.child(process.pid, part).kill()
+        assert process.wait(200) == 0, output.with_suffix(".log").read_text()
+    _same(output, undisturbed)
+
+
+def test_a_killed_runner_leaves_nothing_running_and_the_same_command_goes_on(
+    tmp_path: Path, undisturbed: dict[str, object]
+) -> None:
+    output = tmp_path / "out"
+    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+        plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
+        family = plumb.children(process.pid)
+        process.kill()
+        _gone, alive = psutil.wait_procs(family, timeout=40)
+        assert alive == []
+    assert json.loads((output / "run.json").read_text())["complete"] is False
+    done = plumb.plumb(plumb.demo_run(output, *_SMALL))
+    assert done.returncode == 0, done.stderr
+    _same(output, undisturbed)
+    assert json.loads((output / "run.json").read_text())["sessions"] == 2
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_its_children_and_goes_on_later(
+    sign: signal.Signals, tmp_path: Path, undisturbed: dict[str, object]
+) -> None:
+    output = tmp_path / "out"
+    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+        plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
+        family = plumb.children(process.pid)
+        process.send_signal(sign)
+        assert process.wait(60) == 130
+        log = output.with_suffix(".log").read_text()
+        assert "interrupted" in log
+        assert "Traceback" not in log
+        assert psutil.wait_procs(family, timeout=10)[1] == []
+    done = plumb.plumb(plumb.demo_run(output, *_SMALL))
+    assert done.returncode == 0, done.stderr
+    _same(output, undisturbed)
+
+
+def _same(output: Path, undisturbed: dict[str, object]) -> None:
+    assert plumb.numbers(output) == undisturbed
+    run = json.loads((output / "run.json").read_text())
+    assert run["complete"] is True
+    assert run["samples"] == run["samples_judged"] == run["verdicts_written"]
+    assert run["duplicate_verdicts"] == 0

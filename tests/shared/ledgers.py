@@ -1,0 +1,62 @@
+"""Records to fill a ledger with."""
+
+import json
+from typing import Any
+
+from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
+from shared.statuses import FinalStatus
+
+RUN = "run-1"
+
+
+def problem(problem_id: str = "p1", dataset: str = "d1", **fields: Any) -> Problem:
+    values = {
+        "dataset": dataset,
+        "split": "test",
+        "problem_id": problem_id,
+        "prompt": f"Solve {problem_id}.",
+        "data_source": dataset,
+        "ground_truth": json.dumps({"inputs": ["1\n"], "outputs": ["1\n"]}),
+        "difficulty": "",
+        "sandbox_dataset": "",
+        "sandbox_id": "",
+        "prompt_sha256": sha256(f"Solve {problem_id}."),
+    }
+    return Problem.model_validate({**values, **fields})
+
+
+def generation(
+    sample: SampleId | str = "p1", completion: str = "print(1)", **fields: Any
+) -> Generation:
+    if isinstance(sample, str):
+        sample = SampleId("d1", sample)
+    values = {
+        "dataset": sample.dataset,
+        "problem_id": sample.problem_id,
+        "sample_index": sample.sample_index,
+        "completion": completion,
+        "completion_sha256": sha256(completion),
+    }
+    return Generation.model_validate({**values, **fields})
+
+
+def verdict(
+    generation: Generation, status: FinalStatus = FinalStatus.SUCCESS, **fields: Any
+) -> Verdict:
+    accepted = status is FinalStatus.SUCCESS
+    values = {
+        "dataset": generation.dataset,
+        "problem_id": generation.problem_id,
+        "sample_index": generation.sample_index,
+        "completion_sha256": generation.completion_sha256,
+        "final_status": status,
+        "accepted": accepted,
+        "pass_ratio": float(accepted),
+        "cases_passed": int(accepted),
+        "cases_total": 1,
+        "total_judge_time": 0.5,
+        "method": "compute_score",
+        "checker": "exact",
+        "attempts": 1,
+    }
+    return Verdict.model_validate({**values, **fields})

@@ -1,0 +1,156 @@
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from redis import Redis
+
+from shared.errors import ServiceError
+from shared.ledger import Ledger, connect
+from shared.schemas import SampleId
+from tests.conftest import RedisServer
+from tests.shared.ledgers import RUN, generation, verdict
+
+SECRET = "s3kret-pa55word"
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def no_redis() -> Iterator[int]:
+    """The port of a server that answers, but not as Redis does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def refusal(url: str) -> str:
+    with pytest.raises(ServiceError) as caught:
+        connect(url)
+    message = str(caught.value)
+    assert SECRET not in message
+    assert "\n" not in message
+    return message
+
+
+def test_connects(redis_server: RedisServer) -> None:
+    client = connect(redis_server.url)
+    assert client.ping()
+    client.close()
+
+
+def test_nothing_listens(free_port: int) -> None:
+    message = refusal(f"redis://:{SECRET}@127.0.0.1:{free_port}/0")
+    assert f"redis://***@127.0.0.1:{free_port}/0" in message
+    assert "not reachable" in message
+    assert "REDIS_URL" in message
+
+
+def test_a_wrong_password(redis_server: RedisServer) -> None:
+    port = urlsplit(redis_server.url).port
+    message = refusal(f"redis://:{SECRET}@127.0.0.1:{port}/0")
+    assert "refuses the password" in message
+    assert f"***@127.0.0.1:{port}" in message
+
+
+def test_no_password_where_one_is_needed(redis_server: RedisServer) -> None:
+    port = urlsplit(redis_server.url).port
+    assert f"127.0.0.1:{port}" in refusal(f"redis://127.0.0.1:{port}/0")
+
+
+def test_what_answers_is_no_redis(no_redis: int) -> None:
+    assert f"127.0.0.1:{no_redis}" in refusal(f"redis://:{SECRET}@127.0.0.1:{no_redis}/0")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:6379", "redis://127.0.0.1:port/0"])
+def test_no_redis_url(url: str) -> None:
+    message = refusal(url)
+    assert url in message
+    assert "not a Redis URL" in message
+
+
+@pytest.mark.xfail(reason="a URL that cannot be parsed is shown whole", strict=True)
+@pytest.mark.parametrize(
+    "url", [f"redis://:{SECRET}@127.0.0.1:port/0", f"http://:{SECRET}@127.0.0.1:6379"]
+)
+def test_a_bad_url_does_not_give_the_password_away(url: str) -> None:
+    assert "not a Redis URL" in refusal(url)
+
+
+@pytest.mark.xfail(reason="only a password before the host is hidden", strict=True)
+def test_a_password_in_the_query_is_not_given_away(free_port: int) -> None:
+    assert "not reachable" in refusal(f"redis://127.0.0.1:{free_port}/0?password={SECRET}")
+
+
+def test_what_was_acknowledged_survives_a_crash(own_redis_server: RedisServer) -> None:
+    client = connect(own_redis_server.url)
+    ledger = Ledger(client, RUN)
+    names = [f"p{i}" for i in range(200)]
+    for name in names:
+        ledger.record(generation(name, completion=name))
+    for name in names[:50]:
+        assert ledger.record_verdict(verdict(generation(name, completion=name)))
+    jobs = ledger.queue.rq.get_job_ids()
+    own_redis_server.kill()
+    own_redis_server.start_again()
+    samples = [SampleId("d1", name) for name in names]
+    # The client from before the crash finds the server again.
+    assert [g.completion for g in ledger.completions(samples)] == names
+    assert ledger.judged() == set(samples[:50])
+    assert len(ledger.events()) == 50
+    assert ledger.queue.rq.get_job_ids() == jobs
+    assert len(jobs) == 200
+    client.close()
+
+
+def test_writes_ride_out_a_restart(own_redis_server: RedisServer) -> None:
+    """Every write that was acknowledged is there, also those that came while it was away."""
+    client = connect(own_redis_server.url)
+    ledger = Ledger(client, RUN)
+    written: list[str] = []
+    some = threading.Event()
+
+    def write() -> None:
+        for i in range(400):
+            ledger.record(generation(f"p{i}"))
+            written.append(f"p{i}")
+            if i == 50:
+                some.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert some.wait(30)
+    own_redis_server.kill()
+    own_redis_server.start_again()
+    writer.join(60)
+    assert len(written) == 400
+    assert ledger.completed().keys() == {SampleId("d1", name) for name in written}
+    assert len(set(ledger.queue.rq.get_job_ids())) == 400
+    client.close()
+
+
+def test_the_append_only_file_is_on(redis: Redis, redis_server: RedisServer) -> None:
+    assert redis.config_get("appendonly") == {"appendonly": "yes"}
+    assert redis.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+    assert os.path.isdir(redis_server.child.log.parent / "data" / "appendonlydir") or (
+        redis_server.child.log.parent / "data" / "appendonly.aof"
+    )
