@@ -99,7 +99,8 @@ class ProgressDisplay:
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, caption=self._pace(), caption_justify="left")
         for heading in ("data set", "generated", "", "judged", "", "accepted so far"):
-            table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+            right = heading not in ("", "data set")
+            table.add_column(heading, justify="right" if right else "left", no_wrap=True)
         for name, tally in self._tallies.items():
             table.add_row(
                 name,

@@ -40,11 +40,11 @@ def main() -> int:
         serializer=JSONSerializer,
         log_job_description=False,
     )
-    with HealthServer(settings, redis, worker):
+    with HealthServer(settings, redis, process.metrics.registry):
         log.info("ready", worker=name)
         worker.work(logging_level="WARNING")  # until SIGTERM; a job in hand is finished first
     process.close()
-    log.info("stopped", worker=name, jobs=worker.successful_job_count)
+    log.info("stopped", worker=name, judged=process.metrics.judged)
     return 0
 
 

@@ -8,13 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import Collector
 from redis import Redis
 from redis.exceptions import RedisError
-from rq.worker import BaseWorker
 
 from services.judge.settings import JudgeSettings
 from shared.files import write_text
@@ -23,10 +20,7 @@ from shared.files import write_text
 class HealthServer:
     """Serves on a thread; ``ready`` means that Redis answers."""
 
-    def __init__(self, settings: JudgeSettings, redis: Redis, worker: BaseWorker) -> None:
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        registry.register(_WorkerCollector(worker))
+    def __init__(self, settings: JudgeSettings, redis: Redis, registry: CollectorRegistry) -> None:
         handler = type("Handler", (_Handler,), {"redis": redis, "registry": registry})
         self._server = ThreadingHTTPServer((settings.host, settings.port), handler)
         self._server.daemon_threads = True
@@ -46,19 +40,6 @@ class HealthServer:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-class _WorkerCollector(Collector):
-    def __init__(self, worker: BaseWorker) -> None:
-        self._worker = worker
-
-    def collect(self) -> list[Metric]:
-        jobs = CounterMetricFamily("plumbline_judge_jobs", "Jobs by outcome.", labels=["outcome"])
-        jobs.add_metric(["done"], self._worker.successful_job_count)
-        jobs.add_metric(["failed"], self._worker.failed_job_count)
-        busy = CounterMetricFamily("plumbline_judge_busy_seconds", "Seconds spent in jobs.")
-        busy.add_metric([], self._worker.total_working_time)
-        return [jobs, busy]
 
 
 class _Handler(BaseHTTPRequestHandler):

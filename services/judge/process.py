@@ -1,6 +1,7 @@
 """What a worker process keeps between jobs: event loop, sandbox connections, problems, configs."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 from redis import Redis
 
 from services.judge.judging import Judge
+from services.judge.metrics import JudgeMetrics
 from services.judge.outcome import to_verdict
 from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
@@ -27,6 +29,7 @@ class JudgeProcess:
 
     def __init__(self, settings: JudgeSettings, redis: Redis, name: str) -> None:
         self.name = name
+        self.metrics = JudgeMetrics()
         self._settings = settings
         self._redis = redis
         self._loop = asyncio.Runner()
@@ -55,7 +58,9 @@ class JudgeProcess:
             ttl=self._settings.lease_ttl,
         )
         lease.renew()
+        began = time.monotonic()
         verdict = self._run(lease, self._verdict(run, generation))
+        self.metrics.count(verdict, time.monotonic() - began)
         if ledger.record_verdict(verdict):
             log.debug("judged", run=run, sample=sample.key, status=verdict.final_status.value)
         lease.release()

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,6 +10,7 @@ from rq.serializers import JSONSerializer
 from shared.ledger import Lease, Ledger, RunState, VerdictEvent, job_id, list_runs
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
+from tests.conftest import RedisServer
 from tests.shared.ledgers import RUN, generation, problem, verdict
 
 P1 = SampleId("d1", "p1")
@@ -18,12 +21,44 @@ def ledger(redis: Redis) -> Ledger:
     return Ledger(redis, RUN)
 
 
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    return redis_server.url
+
+
 def job_of(ledger: Ledger, completion: str = "print(1)", sample: SampleId = P1) -> str:
     return job_id(ledger.run, sample, generation(sample, completion).completion_sha256)
 
 
 def queued(ledger: Ledger) -> list[str]:
     return ledger.queue.rq.get_job_ids()
+
+
+def left_behind(redis: Redis) -> set[bytes]:
+    """All keys but those that RQ keeps of its queues and workers, whatever the run."""
+    of_workers = (b"rq:queues", b"rq:worker", b"rq:clean")
+    return {key for key in redis.keys("*") if not key.startswith(of_workers)}
+
+
+def run_worker(redis_url: str, what: str) -> None:
+    """Let a real worker process do ``what`` with every job in the queue."""
+    code = f"""
+import os, signal, sys
+from redis import Redis
+from rq import SimpleWorker
+from rq.serializers import JSONSerializer
+from services.judge import jobs
+from shared.ledger import JudgeQueue
+
+def judge_sample(run, sample, completion_sha256):
+    {what}
+
+jobs.judge_sample = judge_sample
+redis = Redis.from_url(sys.argv[1])
+worker = SimpleWorker([JudgeQueue(redis).rq], connection=redis, serializer=JSONSerializer)
+worker.work(burst=True, logging_level="CRITICAL")
+"""
+    subprocess.run([sys.executable, "-c", code, redis_url], timeout=60, capture_output=True)
 
 
 def lose_all_jobs(ledger: Ledger) -> None:
@@ -385,17 +420,31 @@ def test_deleting_leaves_nothing_behind(ledger: Ledger, redis: Redis) -> None:
     assert set(queued(ledger)) == {job_of(other, sample=SampleId("d1", f"p{i}")) for i in (1, 2, 3)}
     assert len(redis.keys("rq:job:*")) == 3
     other.delete()
-    assert set(redis.keys("*")) <= {b"rq:queues"}
+    assert left_behind(redis) == set()
 
 
-def test_deleting_takes_jobs_that_run_or_failed(ledger: Ledger, redis: Redis) -> None:
-    ledger.record(generation("p1"))
-    ledger.record(generation("p2"))
-    running, failed = queued(ledger)
-    ledger.queue.rq.started_job_registry.add(running, 60)
-    redis.zadd(ledger.queue.rq.failed_job_registry.key, {failed: 9e9})
+@pytest.mark.xfail(reason="forget() leaves rq:results:<job> behind", strict=True)
+def test_deleting_takes_jobs_that_failed(ledger: Ledger, redis: Redis, redis_url: str) -> None:
+    ledger.record(generation())
+    run_worker(redis_url, "raise OSError")
+    failed = ledger.queue.rq.failed_job_registry
+    assert failed.get_job_ids(cleanup=False) == [job_of(ledger)]
     ledger.delete()
-    assert set(redis.keys("*")) <= {b"rq:queues"}
+    assert left_behind(redis) == set()
+
+
+@pytest.mark.xfail(
+    reason="forget(): RQ 3's started registry holds job:execution, not job", strict=True
+)
+def test_deleting_takes_jobs_of_killed_workers(
+    ledger: Ledger, redis: Redis, redis_url: str
+) -> None:
+    ledger.record(generation())
+    run_worker(redis_url, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert queued(ledger) == []
+    assert ledger.requeue_lost(set(), 3) == {P1}
+    ledger.delete()
+    assert left_behind(redis) == set()
 
 
 @pytest.mark.xfail(reason="delete() knows the jobs of the newest completions only", strict=True)
@@ -403,7 +452,7 @@ def test_deleting_takes_the_jobs_of_replaced_completions(ledger: Ledger, redis: 
     ledger.record(generation(completion="old"))
     ledger.record(generation(completion="new"))
     ledger.delete()
-    assert set(redis.keys("*")) <= {b"rq:queues"}
+    assert left_behind(redis) == set()
 
 
 # The lock

@@ -1,0 +1,274 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.config import Config, load_config, validate_config
+from shared.errors import ConfigError
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def refusal(path: Path | None, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Any:
+    def write(text: str | bytes) -> Path:
+        path = tmp_path / "config.yaml"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return write
+
+
+def test_defaults() -> None:
+    config = load_config(None)
+    assert config == Config()
+    rollout = config.actor_rollout_ref.rollout
+    assert (rollout.temperature, rollout.n, rollout.load_format) == (0.0, 1, "auto")
+    assert config.judge.method == "compute_score"
+    assert config.output_dir == "outputs/phase0"
+
+
+def test_a_file_with_overrides_laid_over_it(written: Any) -> None:
+    path = written("judge: {workers: 2}\nrun: {name: mine}\ndata: {eval_files: [a, b]}\n")
+    config = load_config(path, ["judge.workers=8", "sandbox.timeout=2.5", "data.eval_files=[c]"])
+    assert config.judge.workers == 8
+    assert config.sandbox.timeout == 2.5
+    assert config.data.eval_files == ["c"]
+    assert config.run.name == "mine"
+    assert config.output_dir == "outputs/mine"
+
+
+def test_the_last_override_wins() -> None:
+    assert load_config(None, ["judge.workers=2", "judge.workers=3"]).judge.workers == 3
+
+
+def test_a_value_may_contain_an_equals_sign() -> None:
+    assert load_config(None, ["sandbox.url=http://h/?a=b"]).sandbox.url == "http://h/?a=b"
+
+
+def test_interpolation(written: Any) -> None:
+    path = written("run: {name: r}\noutput: {dir: 'out/${run.name}'}\n")
+    assert load_config(path).output_dir == "out/r"
+
+
+def test_an_empty_file_is_all_defaults(written: Any) -> None:
+    assert load_config(written("")) == Config()
+
+
+def test_an_override_can_take_a_value_away(written: Any) -> None:
+    assert load_config(written("judge: {workers: 2}"), ["judge.workers=null"]).judge.workers is None
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("judge.worker", "judge.workers"),
+        ("sandbox.time_out", "sandbox.timeout"),
+        ("jugde.workers", "judge.workers"),
+        ("rollout.temperature", "actor_rollout_ref.rollout.temperature"),
+        ("actor_rollout_ref.rollout.tempreature", "actor_rollout_ref.rollout.temperature"),
+        ("dta", "data"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest(key: str, nearest: str) -> None:
+    message = refusal(None, f"{key}=1")
+    assert f"did you mean {nearest!r}" in message
+    assert repr(key.split(".")[0] if key in ("jugde.workers", "rollout.temperature") else key) in (
+        message
+    )
+
+
+def test_an_unknown_key_that_is_near_to_none() -> None:
+    message = refusal(None, "xyzzyplugh=1")
+    assert "'xyzzyplugh'" in message
+    assert "did you mean" not in message
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("judge.workers=many", "judge.workers"),
+        ("judge.workers=0", "judge.workers"),
+        ("judge.workers=1.5", "judge.workers"),
+        ("sandbox.timeout=-1", "sandbox.timeout"),
+        ("sandbox.timeout=[1]", "sandbox.timeout"),
+        ("actor_rollout_ref.rollout.temperature=-0.1", "actor_rollout_ref.rollout.temperature"),
+        ("actor_rollout_ref.rollout.top_p=0", "actor_rollout_ref.rollout.top_p"),
+        ("actor_rollout_ref.rollout.name=hf", "actor_rollout_ref.rollout.name"),
+        ("data.eval_files=one.parquet", "data.eval_files"),
+        ("data.limit=0", "data.limit"),
+        ("judge.method=guess", "judge.method"),
+        ("generation.replay.error_rate=2", "generation.replay.error_rate"),
+        ("data=5", "data"),
+        ("run.name=a/b", "run"),
+        ("run.name=''", "run"),
+    ],
+)
+def test_an_ill_typed_value_is_named(override: str, key: str) -> None:
+    assert f"config key {key!r}" in refusal(None, override)
+
+
+def test_every_wrong_key_is_named() -> None:
+    message = refusal(None, "judge.workers=x", "sandbox.tiemout=1")
+    assert "'judge.workers'" in message
+    assert "'sandbox.timeout'" in message
+
+
+def test_a_long_value_is_shortened() -> None:
+    assert len(refusal(None, f"judge.workers={'x' * 5000}")) < 300
+
+
+@pytest.mark.parametrize("override", ["judge.workers", "--verbose", "judge.workers:4", ""])
+def test_an_override_that_is_not_key_value(override: str) -> None:
+    message = refusal(None, override)
+    assert repr(override) in message
+    assert "key=value" in message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    message = refusal(tmp_path / "absent.yaml")
+    assert f"{tmp_path}/absent.yaml" in message
+    assert "No such file" in message
+
+
+def test_a_folder_for_a_file(tmp_path: Path) -> None:
+    assert str(tmp_path) in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "judge: {workers: 2",
+        "judge:\n\tworkers: 2\n",
+        "a: b: c\n",
+        b"\xff\xfe\x00",
+        "run: {name: '${nothing.there}'}",
+        "run: {name: ???}",
+    ],
+)
+def test_a_file_that_cannot_be_parsed_is_named(written: Any, text: str | bytes) -> None:
+    path = written(text)
+    assert str(path) in refusal(path)
+
+
+@pytest.mark.parametrize("text", ["- judge\n- run\n", "[]", "42\n"])
+def test_a_top_level_that_is_no_mapping(written: Any, text: str) -> None:
+    path = written(text)
+    assert str(path) in refusal(path)
+
+
+@pytest.mark.parametrize("text", ["1: 2\n", "judge: {1: 2}\n", "null: 1\n"])
+def test_a_key_that_is_no_text(written: Any, text: str) -> None:
+    assert "config key" in refusal(written(text))
+
+
+def test_a_plain_mapping_is_validated() -> None:
+    assert validate_config({"judge": {"workers": 3}}).judge.workers == 3
+    with pytest.raises(ConfigError, match=r"judge\.workers"):
+        validate_config({"judge": {"worker": 3}})
+    with pytest.raises(ConfigError):
+        validate_config("text")
+
+
+def test_a_config_does_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().run.name = "other"  # type: ignore[misc]
+
+
+# The fingerprint
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "sandbox.url=http://elsewhere:1",
+        "sandbox.url=[http://a,http://b]",
+        "judge.workers=3",
+        "judge.case_concurrency=7",
+        "judge.max_attempts=9",
+        "judge.retry_budget=1",
+        "judge.max_deliveries=1",
+        "generation.base_urls=[http://a/v1]",
+        "generation.concurrency=3",
+        "generation.request_timeout=3",
+        "generation.max_attempts=1",
+        "generation.api_key_env=KEY",
+        "generation.replay.latency=1",
+        "generation.replay.error_rate=0.5",
+        "generation.replay.failures=[http_500]",
+        "output.dir=elsewhere",
+    ],
+)
+def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
+    assert load_config(None, [override]) != Config()
+    assert load_config(None, [override]).fingerprint() == Config().fingerprint()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "actor_rollout_ref.rollout.temperature=0.1",
+        "actor_rollout_ref.rollout.n=2",
+        "actor_rollout_ref.rollout.response_length=100",
+        "actor_rollout_ref.model.path=other",
+        "sandbox.timeout=11",
+        "sandbox.memory_limit_mb=512",
+        "data.limit=5",
+        "data.templates={d: 'Do {prompt}'}",
+        "judge.language=cpp",
+        "judge.max_completion_chars=10",
+        "generation.model=other",
+        "generation.seed=1",
+        "generation.backend=replay",
+        "generation.replay.completions=other.jsonl",
+        "run.seed=1",
+        "run.name=other",
+    ],
+)
+def test_what_decides_the_numbers_is_in_the_fingerprint(override: str) -> None:
+    assert load_config(None, [override]).fingerprint() != Config().fingerprint()
+
+
+def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> None:
+    one = load_config(written("sandbox: {timeout: 3}\ndata: {templates: {a: '1', b: '2'}}\n"))
+    two = load_config(written("data: {templates: {b: '2', a: '1'}}\nsandbox: {timeout: 3.0}\n"))
+    assert one.fingerprint() == two.fingerprint()
+
+
+# The rest
+
+
+@pytest.mark.parametrize(
+    ("url", "urls"),
+    [
+        ("http://a:1/run_code", ["http://a:1"]),
+        ("http://a:1/", ["http://a:1"]),
+        ("http://a:1/run_code/", ["http://a:1"]),
+        (["http://a", "http://b/run_code"], ["http://a", "http://b"]),
+    ],
+)
+def test_sandbox_urls(url: str | list[str], urls: list[str]) -> None:
+    assert validate_config({"sandbox": {"url": url}}).sandbox_urls == urls
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_config_of_the_repository_loads(path: Path) -> None:
+    config = load_config(path)
+    assert config.actor_rollout_ref.rollout.load_format == "auto"
+    assert config.model_dump(exclude_unset=True) == yaml.safe_load(path.read_text())
+
+
+def test_the_repository_has_its_two_configs() -> None:
+    assert {"phase0_eval.yaml", "demo.yaml"} <= {path.name for path in CONFIGS.glob("*.yaml")}

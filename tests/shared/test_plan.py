@@ -1,0 +1,78 @@
+import pytest
+
+from shared.plan import RunPlan, make_plan
+from shared.schemas import Problem, SampleId
+from tests.shared.ledgers import problem
+
+PROBLEMS = [problem("b", "d1"), problem("x", "d2"), problem("a", "d1")]
+
+
+def plan_of(problems: list[Problem], n: int = 1) -> RunPlan:
+    return make_plan(problems, lambda _problem: range(n))
+
+
+def test_data_sets_and_problems_keep_their_order() -> None:
+    plan = plan_of(PROBLEMS, 2)
+    assert [d.name for d in plan.datasets] == ["d1", "d2"]
+    assert plan.samples() == [
+        SampleId("d1", "b", 0),
+        SampleId("d1", "b", 1),
+        SampleId("d1", "a", 0),
+        SampleId("d1", "a", 1),
+        SampleId("d2", "x", 0),
+        SampleId("d2", "x", 1),
+    ]
+
+
+def test_a_problem_gets_the_samples_it_is_given() -> None:
+    plan = make_plan(PROBLEMS, lambda p: {"b": [3], "x": [0, 5], "a": []}[p.problem_id])
+    assert plan.samples() == [SampleId("d1", "b", 3), SampleId("d2", "x", 0), SampleId("d2", "x", 5)]
+    assert [(d.problems, len(d.owed)) for d in plan.datasets] == [(2, 1), (1, 2)]
+
+
+def test_the_document_of_a_data_set() -> None:
+    (first, _) = plan_of(PROBLEMS, 2).datasets
+    assert first.document() == {"dataset": "d1", "sha256": first.sha256, "problems": 2, "samples": 4}
+
+
+def test_no_problems_is_no_samples() -> None:
+    assert plan_of([]).samples() == []
+
+
+def test_a_plan_survives_json() -> None:
+    plan = plan_of(PROBLEMS, 2)
+    assert RunPlan.model_validate_json(plan.model_dump_json()) == plan
+    assert RunPlan.model_validate(plan.model_dump(mode="json")).fingerprint() == plan.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plan_of(PROBLEMS, 2),
+        plan_of(PROBLEMS[:2]),
+        plan_of([PROBLEMS[2], *PROBLEMS[:2]]),
+        plan_of([problem("b", "d1", prompt="another"), *PROBLEMS[1:]]),
+        plan_of([problem("b", "d3"), *PROBLEMS[1:]]),
+        plan_of(
+            [problem("b", "d1", ground_truth='{"inputs": ["2"], "outputs": ["2"]}'), *PROBLEMS[1:]]
+        ),
+    ],
+    ids=["more samples", "fewer problems", "other order", "prompt", "data set", "tests"],
+)
+def test_the_fingerprint_tells_plans_apart(other: RunPlan) -> None:
+    assert other.fingerprint() != plan_of(PROBLEMS).fingerprint()
+
+
+def test_the_fingerprint_is_that_of_what_is_owed() -> None:
+    again = [problem(p.problem_id, p.dataset, difficulty="hard") for p in PROBLEMS]
+    assert plan_of(again).fingerprint() == plan_of(PROBLEMS).fingerprint()
+
+
+def test_parts_of_a_problem_do_not_run_into_each_other() -> None:
+    one = plan_of([problem("ab", prompt="c")]).datasets[0]
+    two = plan_of([problem("a", prompt="bc")]).datasets[0]
+    assert one.sha256 != two.sha256
+
+
+def test_a_lone_surrogate_in_a_prompt_counts_as_it_is() -> None:
+    assert plan_of([problem(prompt="\ud800")]).datasets[0].sha256

@@ -1,0 +1,161 @@
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shared.schemas import (
+    Generation,
+    HumanEvalTests,
+    MbppTests,
+    SampleId,
+    StdioTests,
+    Verdict,
+    parse_ground_truth,
+    sha256,
+)
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, problem, verdict
+
+TEXT = st.text()
+
+
+# SampleId
+
+
+@given(TEXT, TEXT, st.integers(min_value=0))
+def test_a_key_says_all_of_a_sample(dataset: str, problem_id: str, index: int) -> None:
+    sample = SampleId(dataset, problem_id, index)
+    assert SampleId.parse(sample.key) == sample
+    assert sample.key.count("/") == 2
+    assert sample.key.isascii()
+    assert sample.key.isprintable()
+    assert " " not in sample.key
+
+
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_no_two_samples_have_one_key(a: str, b: str, c: str, d: str) -> None:
+    assert (SampleId(a, b).key == SampleId(c, d).key) == ((a, b) == (c, d))
+
+
+def test_a_key_as_it_looks() -> None:
+    assert SampleId("d/1", "p 1%", 3).key == "d%2F1/p%201%25/3"
+
+
+@pytest.mark.parametrize("key", ["", "a", "a/b", "a/b/c", "a/b/1/2", "a/b/"])
+def test_what_is_no_key(key: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - what it says is Python's
+        SampleId.parse(key)
+
+
+def test_samples_are_ordered_by_their_parts() -> None:
+    ordered = [SampleId("a", "x", 2), SampleId("a", "x", 10), SampleId("a", "y", 0)]
+    assert sorted(reversed(ordered)) == ordered
+
+
+# SHA-256
+
+
+@given(TEXT)
+def test_sha256_is_that_of_utf_8(text: str) -> None:
+    assert sha256(text) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_sha256_of_lone_surrogates() -> None:
+    assert sha256("a\ud800") == hashlib.sha256(b"a\xed\xa0\x80").hexdigest()
+    assert len({sha256(text) for text in ("\ud800", "\udfff", "", "?")}) == 4
+
+
+# Ground truths
+
+
+def test_each_kind_of_ground_truth() -> None:
+    stdio = {"inputs": ["1"], "outputs": ["2"]}
+    assert parse_ground_truth(json.dumps(stdio)) == StdioTests(inputs=["1"], outputs=["2"])
+    call = {**stdio, "fn_name": "f"}
+    assert parse_ground_truth(json.dumps(call)) == StdioTests(**call)
+    humaneval = {"test": "def check(f): pass", "entry_point": "f", "prompt": "def f():"}
+    assert parse_ground_truth(json.dumps(humaneval)) == HumanEvalTests(**humaneval)
+    mbpp = {"test_list": ["assert f()"], "test_setup_code": "import math"}
+    assert parse_ground_truth(json.dumps(mbpp)) == MbppTests(**mbpp)
+    assert parse_ground_truth('{"test_list": ["assert f()"]}') == MbppTests(
+        test_list=["assert f()"], test_setup_code=""
+    )
+
+
+def test_a_marker_inside_a_text_does_not_mislead() -> None:
+    mbpp = {"test_list": ['assert f(\'{"entry_point": 1}\')', "x['test']"], "test_setup_code": ""}
+    assert parse_ground_truth(json.dumps(mbpp)) == MbppTests(**mbpp)
+    stdio = {"inputs": ['"entry_point" "test_list"'], "outputs": [""]}
+    assert parse_ground_truth(json.dumps(stdio)) == StdioTests(**stdio)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("null", "not JSON"),
+        ("{}", "not JSON"),
+        ("[1]", "not JSON"),
+        ('{"inputs": ["1"]', "JSON"),
+        ('{"inputs": [], "outputs": []}', "inputs"),
+        ('{"inputs": ["1"]}', "outputs"),
+        ('{"inputs": ["1", "2"], "outputs": ["1"]}', "2 inputs but 1 outputs"),
+        ('{"inputs": [1], "outputs": ["1"]}', "inputs.0"),
+        ('{"inputs": "1", "outputs": ["1"]}', "inputs"),
+        ('{"inputs": ["1"], "outputs": ["1"], "extra": 1}', "extra"),
+        ('["inputs", "outputs"]', "object"),
+        ('{"test_list": []}', "test_list"),
+        ('{"test_list": [""], "test_setup_code": null}', "test_setup_code"),
+        ('{"entry_point": "f", "prompt": "p"}', "test"),
+        ('{"entry_point": "", "prompt": "p", "test": "t"}', "entry_point"),
+        ('{"entry_point": "f", "prompt": "p", "test": ""}', "test"),
+    ],
+)
+def test_a_ground_truth_that_cannot_be_used(text: str, said: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - checked below
+        parse_ground_truth(text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, ValidationError)
+
+
+@given(TEXT)
+def test_any_text_is_parsed_or_refused_in_one_way(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - no text of hypothesis' is a ground truth
+        parse_ground_truth(text)
+
+
+def test_a_problem_knows_its_tests() -> None:
+    assert problem().tests == StdioTests(inputs=["1\n"], outputs=["1\n"])
+
+
+# Records
+
+
+@given(TEXT, TEXT, TEXT)
+def test_a_generation_survives_json(dataset: str, problem_id: str, completion: str) -> None:
+    record = generation(SampleId(dataset, problem_id, 3), completion, finish_reason="stop")
+    assert Generation.model_validate_json(record.model_dump_json()) == record
+    assert record.sample == SampleId(dataset, problem_id, 3)
+
+
+def test_a_record_is_one_line() -> None:
+    text = generation(completion="a\nb\r\u2028\x85c").model_dump_json()
+    assert "\n" not in text
+    assert "\r" not in text
+
+
+def test_a_verdict_survives_json() -> None:
+    record = verdict(generation(), FinalStatus.TIMEOUT, case_codes=[1, -3], detail="x")
+    assert Verdict.model_validate_json(record.model_dump_json()) == record
+    assert record.judged
+    assert not verdict(generation(), FinalStatus.API_ERROR).judged
+
+
+@pytest.mark.parametrize("field", [{"pass_ratio": 1.1}, {"cases_passed": -1}, {"unknown": 1}])
+def test_a_verdict_that_cannot_be(field: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        verdict(generation(), **field)
