@@ -1,6 +1,7 @@
 """What the services hand to each other: problems, generations, verdicts."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -120,6 +121,14 @@ class SampleId:
         """
         dataset, problem_id, index = key.split("/")
         return cls(unquote(dataset), unquote(problem_id), int(index))
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON may hold and UTF-8 cannot, with U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def sha256(text: str) -> str:

@@ -127,7 +127,9 @@ class ProgressDisplay:
 
 
 def stdout_console() -> Console:
-    return Console(file=sys.stdout)
+    console = Console(file=sys.stdout)
+    # What goes into a file is not cut to the width of a terminal that is not there.
+    return console if console.is_terminal else Console(file=sys.stdout, width=120)
 
 
 def _accepted(tally: _Tally) -> str:

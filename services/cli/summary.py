@@ -31,7 +31,7 @@ def print_summary(
     table = Table(box=None, pad_edge=False)
     table.add_column(str(run["name"]), no_wrap=True, style="bold")
     for dataset in summary:
-        table.add_column(dataset, justify="right", no_wrap=True)
+        table.add_column(dataset, justify="right", overflow="fold")
     for heading, name, form in _ROWS:
         table.add_row(heading, *(_cell(metrics.get(name), form) for metrics in summary.values()))
     console.print()

@@ -19,6 +19,8 @@ log = get_logger(__name__)
 _SLACK = 90.0
 _FIRST_DELAY = 0.2
 _MAX_DELAY = 5.0
+# Seconds for which a sandbox that broke a connection is asked only if there is no other.
+_AVOIDED = 5.0
 
 
 class CommandResult(BaseModel):
@@ -97,11 +99,27 @@ class _RejectedError(Exception):
     """A 4xx: our request is wrong, and will be wrong the next time too."""
 
 
+@dataclass
+class _Place:
+    """One sandbox: how busy we keep it, and until when another one is to be preferred."""
+
+    url: str
+    in_flight: int = 0
+    last_used: float = 0.0
+    avoid_until: float = 0.0
+
+    def rank(self) -> tuple[bool, int, float]:
+        return (self.avoid_until > time.monotonic(), self.in_flight, self.last_used)
+
+    def failed(self) -> None:
+        self.avoid_until = time.monotonic() + _AVOIDED
+
+
 class SandboxClient:
     """Calls the least busy of several sandboxes over kept-alive connections."""
 
     def __init__(self, urls: Sequence[str], *, max_attempts: int, retry_budget: float) -> None:
-        self._in_flight = dict.fromkeys(urls, 0)
+        self._places = [_Place(url) for url in urls]
         self._max_attempts = max_attempts
         self._retry_budget = retry_budget
         self._session = aiohttp.ClientSession(
@@ -149,18 +167,23 @@ class SandboxClient:
             await asyncio.sleep(delay)
 
     async def _attempt(self, request: RunCode) -> RunCodeResponse:
-        url = min(self._in_flight, key=self._in_flight.__getitem__)
-        self._in_flight[url] += 1
+        place = min(self._places, key=_Place.rank)
+        place.in_flight += 1
+        place.last_used = time.monotonic()
         try:
             async with asyncio.timeout(request.deadline):
-                async with self._session.post(f"{url}/run_code", json=request.body()) as response:
+                async with self._session.post(
+                    f"{place.url}/run_code", json=request.body()
+                ) as response:
                     body = await response.read()
         except TimeoutError:
+            place.failed()
             raise _AttemptFailedError(f"read_timeout: {request.deadline:.0f} s") from None
         except aiohttp.ClientError as error:
+            place.failed()
             raise _AttemptFailedError(f"{type(error).__name__}: {error}", busy=True) from None
         finally:
-            self._in_flight[url] -= 1
+            place.in_flight -= 1
         return _parse(response.status, response.headers.get("Retry-After"), body)
 
 

@@ -9,9 +9,8 @@ from email.utils import parsedate_to_datetime
 
 from pydantic import BaseModel, Field, ValidationError
 
-from shared.schemas import describe
+from shared.schemas import describe, without_surrogates
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _TOO_LONG = re.compile(
     r"context[ _](length|window)|max(imum)? (model |input |prompt |context )*len(gth)?\b"
     r"|max_model_len|(prompt|input|messages?)\b.* too long",
@@ -119,7 +118,7 @@ def message_of(body: bytes) -> str:
 
 def _without_surrogates(value: object) -> object:
     if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
+        return without_surrogates(value)
     if isinstance(value, list):
         return [_without_surrogates(item) for item in value]
     if isinstance(value, dict):

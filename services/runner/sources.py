@@ -7,7 +7,7 @@ from services.runner.client import GeneratorClient, SamplingParams
 from services.runner.prompts import chat_messages
 from shared.completions import RecordedCompletion
 from shared.config import Config
-from shared.schemas import Generation, Problem, SampleId, sha256
+from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
 
 class GeneratorSource:
@@ -61,17 +61,21 @@ class RecordedSource:
 
     def hashes(self) -> dict[SampleId, str]:
         """SHA-256 of every completion."""
-        return {sample: sha256(r.completion) for sample, r in self._completions.items()}
+        return {
+            sample: sha256(without_surrogates(r.completion))
+            for sample, r in self._completions.items()
+        }
 
     async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[Generation]:
         for sample in owed:
             recorded = self._completions[sample]
+            completion = without_surrogates(recorded.completion)
             yield Generation(
                 dataset=sample.dataset,
                 problem_id=sample.problem_id,
                 sample_index=sample.sample_index,
-                completion=recorded.completion,
-                completion_sha256=sha256(recorded.completion),
+                completion=completion,
+                completion_sha256=sha256(completion),
                 finish_reason=recorded.finish_reason,
                 prompt_tokens=recorded.prompt_tokens,
                 output_tokens=recorded.output_tokens,

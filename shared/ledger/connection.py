@@ -1,5 +1,6 @@
 """A Redis client that rides out a restart of the server."""
 
+import re
 import time
 
 from redis import Redis
@@ -39,7 +40,10 @@ def connect(url: str, patience: float = 0.0) -> Redis:
             health_check_interval=30,
         )
     except ValueError as error:
-        raise ServiceError(f"REDIS_URL {url!r} is not a Redis URL: {error}") from None
+        raise ServiceError(
+            f"REDIS_URL {_hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB): "
+            f"{_hide_password(str(error))}"
+        ) from None
     except AuthenticationError as error:
         raise ServiceError(
             f"Redis at {_hide_password(url)} refuses the password: {error}"
@@ -64,7 +68,7 @@ def _ping(url: str, give_up: float) -> None:
         time.sleep(0.2)
 
 
-def _hide_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    return f"{scheme}://{'***@' if at else ''}{host}" if credentials or at else url
+def _hide_password(text: str) -> str:
+    """A URL, or a message that quotes one, without its password."""
+    text = re.sub(r"//[^@/\s]*@", "//***@", text)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", text)

@@ -106,11 +106,8 @@ class Ledger:
 
     def delete(self) -> None:
         """Forget the run and its jobs."""
+        self.queue.forget(job_id(self.run, sample, sha) for sample, sha in self.completed().items())
         pipe = self._transaction()
-        hashes = self._hashes()
-        self.queue.forget(
-            pipe, (job_id(self.run, SampleId.parse(key), sha) for key, sha in hashes.items())
-        )
         pipe.delete(*self._keys.all)
         pipe.srem(keys.RUNS, self.run)
         pipe.execute()
@@ -140,10 +137,16 @@ class Ledger:
         """Write a completion and its job in one transaction.
 
         A completion that differs from the one that is there replaces it and takes its verdict
-        away. With ``unjudged``, the verdict of a sample that has no completion to judge, that is
-        written in the job's stead.
+        away; one that is there and judged already stays as it is. ``unjudged`` is the verdict of a
+        sample that has no completion to judge; it is written in the job's stead.
         """
         sample = generation.sample
+        if stored := cast(bytes | None, self._redis.hget(self._keys.hashes, sample.key)):
+            verdict = self.verdict(sample)
+            if text(stored) != generation.completion_sha256:
+                self.queue.forget([job_id(self.run, sample, text(stored))])
+            elif verdict is not None and verdict.judged:
+                return
         pipe = self._transaction()
         pipe.hset(self._keys.completions, sample.key, _pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
@@ -262,8 +265,8 @@ class Ledger:
         if lost > max_deliveries:
             self.record_verdict(unjudged_verdict(sample, sha, "judge_worker_lost"))
             return
+        self.queue.forget([job_id(self.run, sample, sha)])
         pipe = self._transaction()
-        self.queue.forget(pipe, [job_id(self.run, sample, sha)])
         self.queue.put(pipe, self.run, sample, sha)
         pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
         pipe.execute()

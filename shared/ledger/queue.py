@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from redis import Redis
 from redis.client import Pipeline
 from rq import Queue, Retry
+from rq.exceptions import NoSuchJobError
 from rq.job import Job
-from rq.registry import FailedJobRegistry, StartedJobRegistry
 from rq.serializers import JSONSerializer
 
 from shared.ledger import keys
@@ -60,13 +60,16 @@ class JudgeQueue:
         values = self._redis.mget([keys.lease(job) for job in jobs])
         return {job for job, value in zip(jobs, values, strict=True) if value is not None}
 
-    def forget(self, pipeline: Pipeline, jobs: Iterable[str]) -> None:
-        """Take jobs out of the queue and of RQ's registries."""
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Take jobs, and all that RQ keeps of them, out of Redis."""
         for job in jobs:
-            pipeline.lrem(self.rq.key, 0, job)
-            pipeline.zrem(StartedJobRegistry(queue=self.rq).key, job)
-            pipeline.zrem(FailedJobRegistry(queue=self.rq).key, job)
-            pipeline.delete(Job.key_for(job))
+            self._redis.lrem(self.rq.key, 0, job)
+            self._redis.lrem(self.rq.intermediate_queue_key, 0, job)
+            try:
+                found = Job.fetch(job, connection=self._redis, serializer=JSONSerializer)
+            except NoSuchJobError:
+                continue
+            found.delete()
 
 
 class Lease:

@@ -87,7 +87,6 @@ def test_no_redis_url(url: str) -> None:
     assert "not a Redis URL" in message
 
 
-@pytest.mark.xfail(reason="a URL that cannot be parsed is shown whole", strict=True)
 @pytest.mark.parametrize(
     "url", [f"redis://:{SECRET}@127.0.0.1:port/0", f"http://:{SECRET}@127.0.0.1:6379"]
 )
@@ -95,7 +94,6 @@ def test_a_bad_url_does_not_give_the_password_away(url: str) -> None:
     assert "not a Redis URL" in refusal(url)
 
 
-@pytest.mark.xfail(reason="only a password before the host is hidden", strict=True)
 def test_a_password_in_the_query_is_not_given_away(free_port: int) -> None:
     assert "not reachable" in refusal(f"redis://127.0.0.1:{free_port}/0?password={SECRET}")
 

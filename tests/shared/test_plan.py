@@ -26,13 +26,22 @@ def test_data_sets_and_problems_keep_their_order() -> None:
 
 def test_a_problem_gets_the_samples_it_is_given() -> None:
     plan = make_plan(PROBLEMS, lambda p: {"b": [3], "x": [0, 5], "a": []}[p.problem_id])
-    assert plan.samples() == [SampleId("d1", "b", 3), SampleId("d2", "x", 0), SampleId("d2", "x", 5)]
+    assert plan.samples() == [
+        SampleId("d1", "b", 3),
+        SampleId("d2", "x", 0),
+        SampleId("d2", "x", 5),
+    ]
     assert [(d.problems, len(d.owed)) for d in plan.datasets] == [(2, 1), (1, 2)]
 
 
 def test_the_document_of_a_data_set() -> None:
     (first, _) = plan_of(PROBLEMS, 2).datasets
-    assert first.document() == {"dataset": "d1", "sha256": first.sha256, "problems": 2, "samples": 4}
+    assert first.document() == {
+        "dataset": "d1",
+        "sha256": first.sha256,
+        "problems": 2,
+        "samples": 4,
+    }
 
 
 def test_no_problems_is_no_samples() -> None:

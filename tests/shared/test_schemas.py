@@ -46,7 +46,7 @@ def test_a_key_as_it_looks() -> None:
 
 @pytest.mark.parametrize("key", ["", "a", "a/b", "a/b/c", "a/b/1/2", "a/b/"])
 def test_what_is_no_key(key: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - what it says is Python's
+    with pytest.raises(ValueError):
         SampleId.parse(key)
 
 
@@ -86,7 +86,7 @@ def test_each_kind_of_ground_truth() -> None:
 
 
 def test_a_marker_inside_a_text_does_not_mislead() -> None:
-    mbpp = {"test_list": ['assert f(\'{"entry_point": 1}\')', "x['test']"], "test_setup_code": ""}
+    mbpp = {"test_list": ["assert f('{\"entry_point\": 1}')", "x['test']"], "test_setup_code": ""}
     assert parse_ground_truth(json.dumps(mbpp)) == MbppTests(**mbpp)
     stdio = {"inputs": ['"entry_point" "test_list"'], "outputs": [""]}
     assert parse_ground_truth(json.dumps(stdio)) == StdioTests(**stdio)
@@ -115,7 +115,7 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
     ],
 )
 def test_a_ground_truth_that_cannot_be_used(text: str, said: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - checked below
+    with pytest.raises(ValueError) as caught:
         parse_ground_truth(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -124,7 +124,7 @@ def test_a_ground_truth_that_cannot_be_used(text: str, said: str) -> None:
 
 @given(TEXT)
 def test_any_text_is_parsed_or_refused_in_one_way(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - no text of hypothesis' is a ground truth
+    with pytest.raises(ValueError):
         parse_ground_truth(text)
 
 

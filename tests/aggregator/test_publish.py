@@ -1,0 +1,204 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from services.aggregator.__main__ import _publish_all
+from services.aggregator.fold import Runs
+from services.aggregator.publish import publish
+from shared import artifacts
+from shared.errors import OutputError
+from shared.ledger import Ledger, RunState
+from shared.ledger.ledger import unjudged_verdict
+from shared.plan import make_plan
+from shared.schemas import Generation, SampleId, Verdict
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, problem, verdict
+
+PROBLEMS = [problem("p1"), problem("p2"), problem("p3"), problem("q", "d2")]
+PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
+P1, P2, P3, Q = PLAN.samples()
+STATUSES = {
+    P1: FinalStatus.SUCCESS,
+    P2: FinalStatus.WRONG_ANSWER,
+    P3: FinalStatus.TIMEOUT,
+    Q: FinalStatus.SUCCESS,
+}
+
+
+@pytest.fixture
+def ledger(redis: Redis, tmp_path: Path) -> Ledger:
+    """A run with every completion and no verdict."""
+    ledger = Ledger(redis, "run-1")
+    meta = {"plan": PLAN.model_dump(mode="json"), "output": str(tmp_path), "fingerprint": "f"}
+    ledger.open({**meta, "name": "n", "state": "judged"}, PROBLEMS)
+    for sample in reversed(PLAN.samples()):
+        ledger.record(made(sample))
+    ledger.count("active_seconds", 2.0)
+    return ledger
+
+
+def made(sample: SampleId) -> Generation:
+    return generation(sample, f"answer to {sample.problem_id}", output_tokens=100, gen_time=1.0)
+
+
+def judge_all(ledger: Ledger, *but: SampleId) -> None:
+    for sample, status in STATUSES.items():
+        if sample not in but:
+            failures = ["http_503", "http_500: x"] if sample == P2 else []
+            record = verdict(made(sample), status, attempts=3, infra_failures=failures)
+            assert ledger.record_verdict(record)
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text("utf-8"))
+
+
+def test_the_artifacts_of_a_complete_run(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger)
+    publish(ledger)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [artifacts.SUMMARY, artifacts.RUN, artifacts.GENERATIONS, artifacts.VERDICTS]
+    )
+    assert ledger.state() is RunState.PUBLISHED
+    lines = (tmp_path / artifacts.GENERATIONS).read_text().splitlines()
+    assert [Generation.model_validate_json(line) for line in lines] == [
+        made(sample) for sample in PLAN.samples()
+    ]
+    lines = (tmp_path / artifacts.VERDICTS).read_text().splitlines()
+    verdicts = [Verdict.model_validate_json(line) for line in lines]
+    assert {v.sample: v.final_status for v in verdicts} == STATUSES
+    assert [v.sample for v in verdicts] == PLAN.samples()
+
+
+def test_the_summary(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger)
+    publish(ledger)
+    summary = read(tmp_path, artifacts.SUMMARY)
+    assert list(summary) == ["d1", "d2"]
+    assert {
+        *("accepted_at_1", "pass_ratio_mean", "pass_ratio_p50", "pass_ratio_p90"),
+        *("exec_success_rate", "wrong_answer_rate", "runtime_error_rate", "timeout_rate"),
+        *("syntax_error_rate", "empty_output_rate", "avg_total_gen_tokens", "avg_gen_time"),
+        *("avg_total_judge_time", "p95_total_judge_time", "throughput"),
+        *("cost_per_solved_tokens", "cost_per_solved_judge_time", "accepted_at_1_ci95"),
+        *("total_spend_per_solved_tokens", "coverage", "accepted_at_1_bounds", "api_errors"),
+    } <= summary["d1"].keys()
+    d1 = summary["d1"]
+    assert (d1["total_problems"], d1["total_samples"], d1["api_errors"]) == (3, 3, 0)
+    assert d1["accepted_at_1"] == pytest.approx(1 / 3)
+    assert d1["exec_success_rate"] == pytest.approx(2 / 3)
+    assert d1["timeout_rate"] == pytest.approx(1 / 3)
+    assert d1["avg_total_gen_tokens"] == 100
+    assert d1["throughput"] == pytest.approx(1.5)
+    assert d1["cost_per_solved_tokens"] == 100
+    assert d1["total_spend_per_solved_tokens"] == 300
+    assert summary["d2"]["accepted_at_1"] == 1
+
+
+def test_run_json_of_a_complete_run(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger)
+    ledger.record_verdict(verdict(made(P1), FinalStatus.TIMEOUT))
+    publish(ledger)
+    run = read(tmp_path, artifacts.RUN)
+    assert (run["run"], run["name"], run["fingerprint"]) == ("run-1", "n", "f")
+    assert (run["state"], run["complete"]) == ("complete", True)
+    assert (run["samples"], run["samples_judged"], run["samples_unjudged"]) == (4, 4, 0)
+    assert run["unjudged"] == []
+    assert run["statuses"] == {
+        **{status.value: 0 for status in FinalStatus},
+        "success": 2,
+        "wrong_answer": 1,
+        "timeout": 1,
+    }
+    assert run["sandbox_requests"] == 12
+    assert run["infra_failures"] == {"http_503": 1, "http_500": 1}
+    assert run["duplicate_verdicts"] == 1
+    assert run["jobs_redelivered"] == 0
+    assert [(d["dataset"], d["samples"]) for d in run["datasets"]] == [("d1", 3), ("d2", 1)]
+    assert run["active_seconds"] == 2.0
+    assert "plan" not in run
+
+
+def test_an_api_error_makes_the_run_incomplete(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger, P3)
+    reason = "sandbox: http_503"
+    ledger.record_verdict(unjudged_verdict(P3, made(P3).completion_sha256, reason))
+    publish(ledger)
+    run = read(tmp_path, artifacts.RUN)
+    assert (run["state"], run["complete"]) == ("incomplete", False)
+    assert (run["samples"], run["samples_judged"], run["samples_unjudged"]) == (4, 3, 1)
+    assert run["unjudged"] == [{"sample": P3.key, "reason": reason}]
+    assert run["statuses"]["api_error"] == 1
+    assert run["infra_failures"]["sandbox"] == 1
+    d1 = read(tmp_path, artifacts.SUMMARY)["d1"]
+    assert d1["api_errors"] == 1
+    assert d1["accepted_at_1"] == 0.5
+    assert d1["accepted_at_1_bounds"] == pytest.approx([1 / 3, 2 / 3])
+    assert d1["coverage"] == pytest.approx(2 / 3)
+
+
+def test_a_missing_verdict_makes_the_run_incomplete(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger, P3)
+    publish(ledger)
+    run = read(tmp_path, artifacts.RUN)
+    assert (run["complete"], run["samples_unjudged"]) == (False, 1)
+
+
+@pytest.mark.xfail(reason="a sample without a verdict is in run.json alone", strict=True)
+def test_a_missing_verdict_counts_in_the_summary(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger, P3)
+    publish(ledger)
+    d1 = read(tmp_path, artifacts.SUMMARY)["d1"]
+    assert (d1["total_samples"], d1["api_errors"]) == (3, 1)
+    assert d1["coverage"] == pytest.approx(2 / 3)
+
+
+def test_publishing_twice_writes_the_same(ledger: Ledger, tmp_path: Path) -> None:
+    judge_all(ledger)
+    publish(ledger)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    publish(ledger)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_publishing_to_memory(ledger: Ledger) -> None:
+    judge_all(ledger)
+    ledger.set_meta(output="memory://published")
+    publish(ledger)
+    folder = artifacts.OutputFolder("memory://published")
+    run = folder.read_json(artifacts.RUN)
+    assert run is not None
+    assert run["complete"] is True
+
+
+def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path: Path) -> None:
+    judge_all(ledger)
+    (tmp_path / "file").write_text("")
+    ledger.set_meta(output=str(tmp_path / "file" / "out"))
+    with pytest.raises(OutputError):
+        publish(ledger)
+    assert ledger.state() is RunState.JUDGED
+    runs = Runs(redis)
+    runs.catch_up()
+    _publish_all(runs)
+    assert ledger.state() is RunState.FAILED
+    assert "cannot write" in ledger.meta()["publish_error"]
+    assert list(runs.unpublished()) == []
+
+
+def test_the_next_run_is_published_all_the_same(
+    ledger: Ledger, redis: Redis, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    judge_all(ledger)
+    other = Ledger(redis, "run-0")
+    meta = {**ledger.meta(), "output": str(tmp_path / "file" / "out")}
+    other.open(meta, [])
+    runs = Runs(redis)
+    runs.catch_up()
+    _publish_all(runs)
+    assert other.state() is RunState.FAILED
+    assert ledger.state() is RunState.PUBLISHED

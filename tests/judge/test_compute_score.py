@@ -1,0 +1,465 @@
+"""The method against the sandbox of this repository: codes and statuses are verl's."""
+
+import json
+import shutil
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from services.judge.methods import compute_score
+from services.judge.methods.compute_score import (
+    _spread_compile_error,
+    case_outcome,
+    failure_detail,
+    is_syntax_error,
+)
+from services.judge.outcome import CaseOutcome, to_verdict
+from services.judge.sandbox import (
+    Attempts,
+    CommandResult,
+    RunCodeResponse,
+    SandboxClient,
+    SandboxUnavailableError,
+)
+from shared.config import load_config
+from shared.schemas import StdioTests, Verdict
+from shared.statuses import CaseCode, FinalStatus
+from tests.shared.ledgers import generation
+
+ECHO = "print(input())"
+JudgeAnswer = Callable[..., Awaitable[Verdict]]
+
+
+def fenced(code: str, language: str = "python") -> str:
+    return f"Here it is:\n```{language}\n{code}\n```\nDone."
+
+
+@pytest.fixture
+def judge(sandbox: SandboxClient) -> JudgeAnswer:
+    async def judge(
+        code: str,
+        *cases: tuple[str, str],
+        fn_name: str | None = None,
+        raw: bool = False,
+        overrides: list[str] | None = None,
+    ) -> Verdict:
+        config = load_config(None, ["sandbox.timeout=10", *(overrides or [])])
+        language = config.judge.language
+        completion = code if raw else fenced(code, language)
+        inputs, outputs = zip(*(cases or [("1\n", "1\n")]), strict=True)
+        tests = StdioTests(inputs=list(inputs), outputs=list(outputs), fn_name=fn_name)
+        attempts = Attempts()
+        judgement = await compute_score.judge(sandbox, config, completion, tests, attempts)
+        return to_verdict(generation(completion=completion), judgement, attempts, "w")
+
+    return judge
+
+
+async def test_all_cases_pass(judge: JudgeAnswer) -> None:
+    verdict = await judge(ECHO, ("1\n", "1\n"), ("ä 2\n", "ä 2\n"), ("3", "3"))
+    assert verdict.case_codes == [1, 1, 1]
+    assert verdict.final_status is FinalStatus.SUCCESS
+    assert verdict.accepted
+    assert verdict.pass_ratio == 1.0
+    assert (verdict.cases_passed, verdict.cases_total) == (3, 3)
+    assert verdict.first_failed_case is None
+    assert verdict.detail is None
+    assert (verdict.method, verdict.checker, verdict.attempts) == ("compute_score", "exact", 3)
+    assert verdict.total_judge_time > 0
+    assert verdict.error_breakdown == {
+        "passed": 3,
+        "wrong_answer": 0,
+        "runtime_error": 0,
+        "timeout": 0,
+        "syntax_error": 0,
+    }
+
+
+async def test_a_wrong_answer_is_shown(judge: JudgeAnswer) -> None:
+    verdict = await judge(ECHO, ("1\n", "1\n"), ("2\n", "3\n"), ("4\n", "4\n"))
+    assert verdict.case_codes == [1, 0, 1]
+    assert verdict.final_status is FinalStatus.WRONG_ANSWER
+    assert not verdict.accepted
+    assert verdict.pass_ratio == pytest.approx(2 / 3)
+    failed = verdict.first_failed_case
+    assert failed is not None
+    assert (failed.case_index, failed.status) == (1, FinalStatus.WRONG_ANSWER)
+    assert (failed.input, failed.expected, failed.actual) == ("2\n", "3\n", "2\n")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "code"),
+    [
+        ("1", "1\n", 1),
+        ("1\n\n\n", "1", 1),
+        ("1", "1\n\n", 1),
+        ("1 \n", "1\n", 0),
+        ("1\n", "1 \n", 0),
+        ("\n1", "1", 0),
+        ("1\r\n", "1\n", 0),
+        ("", "\n", 1),
+        ("A", "a", 0),
+        ("1.0", "1", 0),
+    ],
+)
+async def test_trailing_newlines_alone_do_not_count(
+    judge: JudgeAnswer, printed: str, expected: str, code: int
+) -> None:
+    program = f"import sys\nsys.stdout.buffer.write({printed.encode()!r})"
+    assert (await judge(program, ("", expected))).case_codes == [code]
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "stderr"),
+    [
+        ("print(1)\nraise ValueError('broken')", None, "ValueError: broken"),
+        ("print(1)\nimport sys\nsys.exit(3)", None, ""),
+        ("print(1)\nassert False", None, "AssertionError"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", ""),
+        ("import os\nos.abort()", "SIGABRT", ""),
+        ("x = bytearray(10**10)", "memory_limit", "MemoryError"),
+        ("raise MemoryError", "memory_limit", "MemoryError"),
+        ("def f(n):\n    return f(n + 1)\nf(0)", None, "RecursionError"),
+        ("import no_such_module", None, "ModuleNotFoundError"),
+    ],
+)
+async def test_a_runtime_error(
+    judge: JudgeAnswer, code: str, detail: str | None, stderr: str
+) -> None:
+    verdict = await judge(code)
+    assert verdict.case_codes == [-2]
+    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
+    assert verdict.detail == detail
+    assert verdict.first_failed_case is not None
+    assert stderr in (verdict.first_failed_case.stderr or "")
+
+
+async def test_one_runtime_error_among_cases_decides(judge: JudgeAnswer) -> None:
+    verdict = await judge("print(10 // int(input()))", ("1", "10"), ("0", "0"), ("2", "6"))
+    assert verdict.case_codes == [1, -2, 0]
+    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
+    assert verdict.error_breakdown["runtime_error"] == 1
+    assert verdict.error_breakdown["wrong_answer"] == 1
+
+
+async def test_an_exit_code_of_zero_is_no_error(judge: JudgeAnswer) -> None:
+    assert (await judge("import sys\nprint(1)\nsys.exit(0)")).case_codes == [1]
+
+
+async def test_reading_beyond_the_input_is_a_runtime_error(judge: JudgeAnswer) -> None:
+    assert (await judge("input(); input()", ("1\n", ""))).case_codes == [-2]
+
+
+async def test_a_time_out(judge: JudgeAnswer) -> None:
+    verdict = await judge(
+        "n = int(input())\nwhile n: pass\nprint(n)",
+        *[("0", "0"), ("1", "1")],
+        overrides=["sandbox.timeout=1"],
+    )
+    assert verdict.case_codes == [1, -3]
+    assert verdict.final_status is FinalStatus.TIMEOUT
+    assert verdict.first_failed_case is not None
+    assert verdict.first_failed_case.status is FinalStatus.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "code", ["print(", "if True:\npass", "def f():\n\tx\n        y", "a = 1 1", "return 1", "x\0y"]
+)
+async def test_a_program_that_does_not_compile(judge: JudgeAnswer, code: str) -> None:
+    """verl knows a runtime error only, and so say the cases; the sample's status says more."""
+    verdict = await judge(code, *[("1", "1")] * 5)
+    assert verdict.case_codes == [-2] * 5
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.pass_ratio == 0
+    assert verdict.cases_total == 5
+    assert verdict.attempts == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["exec('a = = 1')", "compile('(', 'x', 'exec')", "raise SyntaxError('mine')", "int('x')"],
+)
+async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer, code: str) -> None:
+    verdict = await judge(code, *[("1", "1")] * 2)
+    assert verdict.case_codes == [-2, -2]
+    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
+    assert verdict.attempts == 2
+
+
+@pytest.mark.parametrize("completion", ["print(1)", "I do not know.", "`print(1)`"])
+async def test_without_a_fence_there_is_no_code(judge: JudgeAnswer, completion: str) -> None:
+    verdict = await judge(completion, *[("1", "1")] * 3, raw=True)
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.detail == "no_code_block"
+    assert verdict.case_codes == []
+    assert (verdict.pass_ratio, verdict.cases_passed, verdict.cases_total) == (0.0, 0, 3)
+    assert verdict.attempts == 0
+
+
+async def test_the_last_python_block_is_taken(judge: JudgeAnswer) -> None:
+    text = "```python\nprint(2)\n```\nNo:\n```python\nprint(1)\n```\nso\n```\nprint(3)\n```"
+    assert (await judge(text, raw=True)).case_codes == [1]
+
+
+async def test_cases_keep_their_order_whatever_comes_first(judge: JudgeAnswer) -> None:
+    code = "import time\nn = int(input())\ntime.sleep(0.3 if n % 2 else 0)\nprint(n)"
+    cases = [(str(n), str(n if n != 3 else 0)) for n in range(6)]
+    verdict = await judge(code, *cases, overrides=["judge.case_concurrency=6"])
+    assert verdict.case_codes == [1, 1, 1, 0, 1, 1]
+
+
+async def test_a_lot_of_output_is_compared_whole(judge: JudgeAnswer) -> None:
+    expected = "\n".join(str(n) for n in range(100_000))
+    code = "print('\\n'.join(map(str, range(100_000))))"
+    assert (await judge(code, ("", expected))).case_codes == [1]
+    assert (await judge(code, ("", expected + "!"))).case_codes == [0]
+
+
+async def test_what_is_shown_of_a_failed_case_is_shortened(judge: JudgeAnswer) -> None:
+    verdict = await judge("print('y' * 50_000)", ("x" * 50_000, "z" * 50_000))
+    failed = verdict.first_failed_case
+    assert failed is not None
+    for text, letter in ((failed.input, "x"), (failed.expected, "z"), (failed.actual, "y")):
+        assert text is not None
+        assert len(text) < 2_200
+        assert text.startswith(letter * 900)
+        assert "characters left out" in text
+
+
+# Calls of a function
+
+
+@pytest.mark.parametrize(
+    ("code", "stdin", "expected", "passed"),
+    [
+        ("def f(a, b):\n    return a + b", "1\n2", "3", 1),
+        ("class Solution:\n    def f(self, a, b):\n        return a + b", "1\n2", "3", 1),
+        ("def f(a, b):\n    return [b, a]", '"x"\n{"k": null}', '[{"k": null}, "x"]', 1),
+        ("def f(a):\n    return (a, a)", "1", "[1, 1]", 1),
+        ("def f(a):\n    return a > 0", "1", "true", 1),
+        ("def f(a):\n    return None", "1", "null", 1),
+        ("def f(a):\n    return 'text'", "1", "text", 1),
+        ("def f(a):\n    return 0.5", "1", "0.5", 1),
+        ("def f():\n    return 7", "", "7", 1),
+        ("def f(a):\n    return sqrt(a) + Counter('aa')['a']", "4", "4.0", 1),
+        ("def f(a: List[int]) -> int:\n    return sum(a)", "[1, 2]", "3", 1),
+        ("def f(a):\n    return a", "1", "2", 0),
+        ("def f(a):\n    raise ValueError", "1", "1", 0),
+        ("def f(a, b):\n    return a", "1", "1", 0),
+        ("def g(a):\n    return a", "1", "1", 0),
+        ("def f(a):\n    return a", "not json", "1", 0),
+        ("def f(a):\n    import sys\n    sys.exit(1)", "1", "1", -2),
+        ("def f(a):\n    return {1, 2}", "1", "{1, 2}", 1),
+        ("raise OSError\ndef f(a):\n    return a", "1", "1", -2),
+    ],
+)
+async def test_calls_of_a_function(
+    judge: JudgeAnswer, code: str, stdin: str, expected: str, passed: int
+) -> None:
+    verdict = await judge(code, (stdin, expected), fn_name="f")
+    assert verdict.case_codes == [passed]
+
+
+async def test_an_exception_in_a_call_is_a_wrong_answer(judge: JudgeAnswer) -> None:
+    """As with verl, whose wrapper ends with exit code 0 and no output."""
+    verdict = await judge("def f(a):\n    raise ValueError('x')", ("1", "1"), fn_name="f")
+    assert verdict.final_status is FinalStatus.WRONG_ANSWER
+    assert verdict.first_failed_case is not None
+    assert "ValueError: x" in (verdict.first_failed_case.stderr or "")
+
+
+async def test_a_function_that_does_not_compile(judge: JudgeAnswer) -> None:
+    verdict = await judge("def f(a) return a", *[("1", "1")] * 2, fn_name="f")
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.case_codes == [-2, -2]
+
+
+# Compiled languages
+
+
+@pytest.fixture
+def _compiler() -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("this machine has no g++")
+
+
+@pytest.mark.usefixtures("_compiler")
+async def test_a_compile_error_holds_for_all_cases(judge: JudgeAnswer) -> None:
+    code = "int main() { return 0"
+    verdict = await judge(code, *[("1", "1")] * 3, overrides=["judge.language=cpp"])
+    assert verdict.case_codes == [-4, -4, -4]
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.error_breakdown["syntax_error"] == 3
+    assert verdict.first_failed_case is not None
+    assert "error" in (verdict.first_failed_case.stderr or "")
+
+
+@pytest.mark.usefixtures("_compiler")
+async def test_a_compiled_program(judge: JudgeAnswer) -> None:
+    code = (
+        "#include <iostream>\nint main() { int n; std::cin >> n; "
+        "if (n < 0) return 7; std::cout << n; }"
+    )
+    cases = [("1", "1"), ("2", "3"), ("-1", "")]
+    verdict = await judge(code, *cases, overrides=["judge.language=cpp"])
+    assert verdict.case_codes == [1, 0, -2]
+    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
+
+
+# Trouble of ours
+
+
+async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
+    tests = StdioTests(inputs=["1"] * 3, outputs=["1"] * 3)
+    attempts = Attempts()
+    async with SandboxClient(["http://127.0.0.1:1"], max_attempts=2, retry_budget=0) as client:
+        with pytest.raises(SandboxUnavailableError):
+            await compute_score.judge(client, load_config(None), fenced(ECHO), tests, attempts)
+    assert attempts.requests == 1
+    assert len(attempts.failures) == 1
+
+
+async def test_a_sandbox_that_breaks_in_the_middle_gives_no_verdict() -> None:
+    class Breaking:
+        calls = 0
+
+        async def run_code(self, _request: object, _attempts: Attempts) -> RunCodeResponse:
+            self.calls += 1
+            if self.calls > 2:
+                raise SandboxUnavailableError(["broken"])
+            return response(run=ran(stdout="1"))
+
+    tests = StdioTests(inputs=["1"] * 5, outputs=["1"] * 5)
+    config = load_config(None)
+    with pytest.raises(SandboxUnavailableError, match="broken"):
+        await compute_score.judge(Breaking(), config, fenced(ECHO), tests, Attempts())  # type: ignore[arg-type]
+
+
+# The rules by themselves
+
+
+def ran(status: str = "Finished", return_code: int | None = 0, **fields: Any) -> CommandResult:
+    values = {"status": status, "return_code": return_code, "execution_time": 0.25, **fields}
+    return CommandResult.model_validate(values)
+
+
+def response(
+    status: str = "Success",
+    run: CommandResult | None = None,
+    compiled: CommandResult | None = None,
+) -> RunCodeResponse:
+    return RunCodeResponse.model_validate(
+        {"status": status, "run_result": run, "compile_result": compiled}
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "detail"),
+    [
+        (response(run=ran(stdout="x\n")), 1, None),
+        (response(run=ran(stdout="y")), 0, None),
+        (response(run=ran(stdout=None)), 0, None),
+        (response("Failed", ran(return_code=1)), -2, None),
+        (response("Failed", ran(return_code=-11)), -2, "SIGSEGV"),
+        (response("Failed", ran(return_code=-99)), -2, "signal 99"),
+        (response("Failed", ran("TimeLimitExceeded", None)), -3, None),
+        (response("Failed", None, ran(return_code=1)), -4, None),
+        (response("Failed", None, ran("TimeLimitExceeded", None)), -4, "compile_timeout"),
+        (response("Failed", ran(return_code=1), ran()), -2, None),
+        (response("Failed"), -1, "no run result"),
+        (response(), -1, "success without a finished run"),
+        (response(run=ran("TimeLimitExceeded", None)), -1, "success without a finished run"),
+    ],
+)
+def test_the_code_of_an_answer(answer: RunCodeResponse, code: int, detail: str | None) -> None:
+    outcome = case_outcome(answer, "in", "x")
+    assert (int(outcome.code), outcome.detail) == (code, detail)
+
+
+def test_a_cases_time_is_compiling_and_running() -> None:
+    answer = response(run=ran(stdout="x"), compiled=ran())
+    assert case_outcome(answer, "", "x").duration == 0.5
+    assert case_outcome(response(), "", "x").duration == 0
+
+
+def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
+    cases = [CaseOutcome(CaseCode.PASSED), CaseOutcome(CaseCode.API_ERROR, detail="no run result")]
+    judgement = compute_score.Judgement("m", "c", 2, cases)
+    verdict = to_verdict(generation(), judgement, Attempts(2, ["x"]), "w")
+    assert verdict.final_status is FinalStatus.API_ERROR
+    assert verdict.detail == "no run result"
+    assert not verdict.judged
+    assert verdict.error_breakdown["api_error"] == 1
+    assert verdict.infra_failures == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([1, 0, -2], [1, 0, -2]),
+        ([-4, 1, 0], [-4, -4, -4]),
+        ([1, -4, -3, 1], [1, -4, -4, -4]),
+        ([1, -1, -4, -1], [1, -1, -4, -4]),
+        ([-4], [-4]),
+        ([], []),
+    ],
+)
+def test_a_compile_error_holds_for_the_cases_behind_it(before: list[int], after: list[int]) -> None:
+    cases = [CaseOutcome(CaseCode(code), duration=1.0) for code in before]
+    spread = _spread_compile_error(cases)
+    assert [int(case.code) for case in spread] == after
+    assert sum(case.duration for case in spread) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "verdict"),
+    [
+        ('  File "main.py", line 1\n    a = = 1\n        ^\nSyntaxError: invalid syntax\n', True),
+        ('File "x", line 1\n  x\nIndentationError: unexpected indent\n', True),
+        ('  File "x", line 2\n    x\nTabError: inconsistent use\n', True),
+        ('Traceback (most recent call last):\n  File "x"\nSyntaxError: invalid\n', False),
+        ('  File "x", line 1\nValueError: x\n', False),
+        ("SyntaxError: invalid syntax", False),
+        ("", False),
+        ('  File "x", line 1\nSyntaxError: a\nmore\n', False),
+    ],
+)
+def test_what_python_says_of_a_program_it_cannot_compile(stderr: str, verdict: bool) -> None:
+    outcome = CaseOutcome(CaseCode.RUNTIME_ERROR, actual="", stderr=stderr)
+    assert is_syntax_error(outcome) is verdict
+    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, actual="1", stderr=stderr))
+    assert not is_syntax_error(CaseOutcome(CaseCode.WRONG_ANSWER, actual="", stderr=stderr))
+
+
+def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
+    stderr = 'File "x"\n' + "y\n" * 9_000
+    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, stderr=stderr))
+
+
+def test_the_memory_limit_is_seen_in_the_last_line() -> None:
+    assert failure_detail(ran(return_code=1, stderr="x\nMemoryError\n")) == "memory_limit"
+    assert failure_detail(ran(return_code=1, stderr="MemoryError\nValueError")) is None
+    assert failure_detail(ran(return_code=None)) is None
+
+
+def test_parity_with_verl() -> None:
+    """The same answers as verl's own functions, where verl is installed."""
+    reason = "verl is not installed"
+    sandbox_fusion = pytest.importorskip("verl.utils.reward_score.sandbox_fusion", reason=reason)
+    utils = pytest.importorskip("verl.utils.reward_score.sandbox_fusion.utils", reason=reason)
+    answers = [
+        response(run=ran(stdout="x\n")),
+        response(run=ran(stdout="y")),
+        response("Failed", ran(return_code=1)),
+        response("Failed", ran("TimeLimitExceeded", None)),
+        response("Failed", None, ran(return_code=1)),
+    ]
+    for answer in answers:
+        document = json.loads(answer.model_dump_json())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(utils, "call_sandbox_api", lambda *_, _d=document, **__: (_d, None))
+            results, _ = sandbox_fusion.check_correctness(
+                "http://sandbox", {"inputs": ["in"], "outputs": ["x"]}, fenced(ECHO), timeout=1
+            )
+        assert [int(result) for result in results] == [int(case_outcome(answer, "in", "x").code)]

@@ -1,0 +1,127 @@
+import json
+
+import pytest
+
+from services.judge.judging import Judge
+from services.judge.outcome import to_verdict
+from services.judge.sandbox import Attempts, RunCode, RunCodeResponse, SandboxClient
+from shared.config import load_config
+from shared.schemas import Problem, Verdict
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, problem
+
+HUMANEVAL = problem(
+    ground_truth=json.dumps(
+        {
+            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+            "entry_point": "inc",
+            "prompt": "def inc(n):\n    '''One more.'''\n",
+        }
+    )
+)
+MBPP = problem(
+    ground_truth=json.dumps(
+        {"test_list": ["assert inc(1) == 2", "assert inc(2) == 3"], "test_setup_code": ""}
+    )
+)
+STDIO = problem(ground_truth=json.dumps({"inputs": ["1\n"] * 3, "outputs": ["2\n"] * 3}))
+RIGHT = "```python\ndef inc(n):\n    return n + 1\n```"
+
+
+class NeverAsked:
+    async def run_code(self, request: RunCode, attempts: Attempts) -> RunCodeResponse:
+        raise AssertionError("the sandbox was asked")
+
+
+async def judged(
+    problem: Problem, completion: str, sandbox: object | None = None, *overrides: str
+) -> Verdict:
+    judge = Judge(load_config(None, overrides), sandbox or NeverAsked())  # type: ignore[arg-type]
+    attempts = Attempts()
+    judgement = await judge.judge(problem, completion, attempts)
+    return to_verdict(generation(completion=completion), judgement, attempts, "w")
+
+
+@pytest.mark.parametrize("completion", ["", " ", "\n\t \r\n", "\u2003\u00a0"])
+@pytest.mark.parametrize("given", [STDIO, HUMANEVAL, MBPP], ids=["stdio", "humaneval", "mbpp"])
+async def test_nothing_generated_is_empty_output(given: Problem, completion: str) -> None:
+    verdict = await judged(given, completion)
+    assert verdict.final_status is FinalStatus.EMPTY_OUTPUT
+    assert verdict.judged
+    assert not verdict.accepted
+    assert (verdict.method, verdict.attempts, verdict.pass_ratio) == ("guard", 0, 0.0)
+
+
+@pytest.mark.parametrize("given", [STDIO, HUMANEVAL, MBPP], ids=["stdio", "humaneval", "mbpp"])
+async def test_a_completion_that_is_too_long_is_not_run(given: Problem) -> None:
+    long = f"{RIGHT}\n{'#' * 100}"
+    limit = f"judge.max_completion_chars={len(long) - 1}"
+    verdict = await judged(given, long, None, limit)
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.detail == "completion_too_long"
+    assert verdict.judged
+
+
+async def test_a_completion_of_the_greatest_length_is_run(sandbox: SandboxClient) -> None:
+    limit = f"judge.max_completion_chars={len(RIGHT)}"
+    assert (await judged(HUMANEVAL, RIGHT, sandbox, limit)).accepted
+
+
+@pytest.mark.xfail(reason="the guard says 0 for the number of the problem's tests", strict=True)
+@pytest.mark.parametrize(("given", "total"), [(STDIO, 3), (HUMANEVAL, 1), (MBPP, 2)])
+async def test_an_answer_that_is_not_run_has_failed_all_its_cases(
+    given: Problem, total: int
+) -> None:
+    """Without code ``cases_total`` is the number of tests; without text it should be too."""
+    assert (await judged(given, "")).cases_total == total
+
+
+async def test_standard_input_and_output(sandbox: SandboxClient) -> None:
+    verdict = await judged(STDIO, "```python\nprint(int(input()) + 1)\n```", sandbox)
+    assert verdict.accepted
+    assert (verdict.method, verdict.checker) == ("compute_score", "exact")
+    assert (verdict.cases_total, verdict.attempts) == (3, 3)
+
+
+@pytest.mark.parametrize(("given", "total"), [(HUMANEVAL, 1), (MBPP, 2)])
+async def test_function_tests(sandbox: SandboxClient, given: Problem, total: int) -> None:
+    verdict = await judged(given, RIGHT, sandbox)
+    assert verdict.accepted
+    assert (verdict.method, verdict.checker) == ("function", "asserts")
+    assert (verdict.cases_total, verdict.attempts) == (total, 1)
+    assert verdict.case_codes == [1] * total
+    assert verdict.total_judge_time > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "codes"),
+    [
+        ("def inc(n):\n    return 2", FinalStatus.WRONG_ANSWER, [1, 0]),
+        ("def inc(n):\n    return n / 0", FinalStatus.RUNTIME_ERROR, [-2, -2]),
+        ("def inc(n)\n    return n", FinalStatus.SYNTAX_ERROR, [-4, -4]),
+        ("import sys\nsys.exit(0)", FinalStatus.RUNTIME_ERROR, [-2, -2]),
+        ("import os\nos._exit(0)", FinalStatus.RUNTIME_ERROR, [-2, -2]),
+        ("def inc(n):\n    while n > 1: pass\n    return 2", FinalStatus.TIMEOUT, [1, -3]),
+    ],
+)
+async def test_function_tests_that_fail(
+    sandbox: SandboxClient, code: str, status: FinalStatus, codes: list[int]
+) -> None:
+    verdict = await judged(MBPP, f"```python\n{code}\n```", sandbox, "sandbox.timeout=1")
+    assert verdict.case_codes == codes
+    assert verdict.final_status is status
+
+
+async def test_the_token_is_not_shown(sandbox: SandboxClient) -> None:
+    verdict = await judged(MBPP, "```python\ndef inc(n):\n    return 2\n```", sandbox)
+    assert verdict.first_failed_case is not None
+    assert verdict.first_failed_case.expected == "assert inc(2) == 3"
+    shown = verdict.first_failed_case.actual or ""
+    assert not any(len(word) == 32 for word in shown.split())
+
+
+async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
+    verdict = await judged(HUMANEVAL, "I cannot help with that, sorry.", sandbox)
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.detail == "no_code_block"
+    assert (verdict.cases_total, verdict.attempts) == (1, 0)

@@ -1,0 +1,231 @@
+import threading
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from services.runner import session as module
+from services.runner.session import ARTIFACTS, Session, check_output, identify
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.config import Config, load_config
+from shared.errors import OutputError, ServiceError
+from shared.ledger import Ledger, RunState, list_runs
+from shared.plan import RunPlan, make_plan
+from shared.schemas import SampleId
+from tests.shared.ledgers import generation, problem
+
+PROBLEMS = [problem("p1"), problem("p2")]
+PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
+
+
+def run_id(
+    folder: OutputFolder,
+    *overrides: str,
+    plan: RunPlan = PLAN,
+    source: str = "",
+) -> str:
+    return identify(load_config(None, overrides), plan, folder, source).run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> OutputFolder:
+    return OutputFolder(str(tmp_path / "out"))
+
+
+# Identity
+
+
+def test_the_same_command_is_the_same_run(
+    folder: OutputFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_id(folder)
+    assert run.startswith("phase0-")
+    assert run == run_id(folder)
+    assert run == run_id(folder, "judge.workers=7", "sandbox.url=http://x", "output.dir=y")
+    monkeypatch.chdir(tmp_path)
+    assert run == run_id(OutputFolder("out"))
+    assert run == run_id(OutputFolder(f"file://{tmp_path}/out"))
+
+
+def test_another_command_is_another_run(folder: OutputFolder, tmp_path: Path) -> None:
+    more = make_plan(PROBLEMS, lambda _problem: range(2))
+    runs = {
+        run_id(folder),
+        run_id(folder, "actor_rollout_ref.rollout.temperature=1"),
+        run_id(folder, "sandbox.timeout=1"),
+        run_id(folder, "run.name=other"),
+        run_id(folder, plan=more),
+        run_id(folder, source="recorded"),
+        run_id(OutputFolder(str(tmp_path / "elsewhere"))),
+        run_id(OutputFolder("memory://out")),
+    }
+    assert len(runs) == 8
+
+
+def test_the_output_folder_is_not_in_the_fingerprint(folder: OutputFolder, tmp_path: Path) -> None:
+    """Results may be moved and gone on with."""
+    elsewhere = OutputFolder(str(tmp_path / "elsewhere"))
+    assert (
+        identify(Config(), PLAN, folder, "").fingerprint
+        == identify(Config(), PLAN, elsewhere, "").fingerprint
+    )
+
+
+# The output folder
+
+
+def test_an_empty_folder_and_ones_own_are_let_in(folder: OutputFolder) -> None:
+    identity = identify(Config(), PLAN, folder, "")
+    check_output(folder, identity, force=False)
+    assert not Path(folder.path).exists()
+    folder.write_json("something else", {})
+    check_output(folder, identity, force=False)
+    folder.write_json(artifacts.RUN, {"fingerprint": identity.fingerprint})
+    folder.write_json(artifacts.SUMMARY, {})
+    check_output(folder, identity, force=False)
+
+
+@pytest.mark.parametrize("content", [{"fingerprint": "other"}, {}, [], None, "text"])
+def test_another_runs_results_are_kept(folder: OutputFolder, content: object) -> None:
+    folder.write_json(artifacts.RUN, content)
+    if content is None:
+        pytest.skip("JSON's null reads as no file")
+    with pytest.raises(OutputError, match="another run") as caught:
+        check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+    assert folder.url in str(caught.value)
+    assert "--force" in str(caught.value)
+    assert folder.read_json(artifacts.RUN) == content
+
+
+@pytest.mark.parametrize("name", [n for n in ARTIFACTS if n != artifacts.RUN])
+def test_results_of_unknown_origin_are_kept(folder: OutputFolder, name: str) -> None:
+    folder.write_json(name, {})
+    with pytest.raises(OutputError, match="unknown origin") as caught:
+        check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+    assert name in str(caught.value)
+    assert folder.exists(name)
+
+
+def test_a_torn_run_json_is_kept(folder: OutputFolder) -> None:
+    Path(folder.path).mkdir()
+    Path(folder.path, artifacts.RUN).write_text('{"fing')
+    with pytest.raises(OutputError, match="cannot be read"):
+        check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+
+
+def test_with_force_the_results_go_and_the_rest_stays(folder: OutputFolder) -> None:
+    for name in (*ARTIFACTS, "notes.txt"):
+        folder.write_json(name, {"fingerprint": "other"})
+    check_output(folder, identify(Config(), PLAN, folder, ""), force=True)
+    assert [path.name for path in Path(folder.path).iterdir()] == ["notes.txt"]
+
+
+# The session
+
+
+def enter(
+    redis: Redis, folder: OutputFolder, force: bool = False, config: Config | None = None
+) -> Session:
+    config = config or Config()
+    session = Session(redis, identify(config, PLAN, folder, ""))
+    session.enter(config, PLAN, PROBLEMS, folder, force=force, facts={"model": "m"})
+    return session
+
+
+def test_a_run_is_entered(redis: Redis, folder: OutputFolder) -> None:
+    session = enter(redis, folder)
+    identity = identify(Config(), PLAN, folder, "")
+    assert list_runs(redis) == [identity.run]
+    meta = session.ledger.meta()
+    assert meta["fingerprint"] == identity.fingerprint
+    assert meta["output"] == folder.path
+    assert RunPlan.model_validate(meta["plan"]) == PLAN
+    assert Config.model_validate(meta["config"]) == Config()
+    assert (meta["sessions"], meta["model"], meta["state"]) == (1, "m", "running")
+    assert meta["versions"]["rq"]
+    assert session.ledger.state() is RunState.RUNNING
+    assert session.ledger.problem("d1", "p2") == PROBLEMS[1]
+    run = folder.read_json(artifacts.RUN)
+    assert run is not None
+    assert (run["complete"], run["fingerprint"]) == (False, identity.fingerprint)
+    check_output(folder, identity, force=False)
+
+
+def test_a_second_session_goes_on(redis: Redis, folder: OutputFolder) -> None:
+    first = enter(redis, folder)
+    started = first.ledger.meta()["started_at"]
+    first.ledger.record(generation())
+    first.leave()
+    second = enter(redis, folder, config=load_config(None, ["judge.max_attempts=9"]))
+    meta = second.ledger.meta()
+    assert (meta["sessions"], meta["started_at"]) == (2, started)
+    assert meta["config"]["judge"]["max_attempts"] == 9
+    assert second.ledger.completed().keys() == {SampleId("d1", "p1")}
+
+
+def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> None:
+    first = enter(redis, folder)
+    first.ledger.record(generation())
+    first.leave()
+    second = enter(redis, folder, force=True)
+    assert second.ledger.completed() == {}
+    assert second.ledger.queue.rq.get_job_ids() == []
+    assert second.ledger.meta()["sessions"] == 1
+    assert second.ledger.problem("d1", "p1") == PROBLEMS[0]
+
+
+def test_only_one_session_at_a_time(
+    redis: Redis, folder: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_WAIT", 0.0)
+    first = enter(redis, folder)
+    with pytest.raises(ServiceError, match="another runner is at work") as caught:
+        enter(redis, folder, force=True)
+    assert first.ledger.run in str(caught.value)
+    assert first.ledger.meta()["sessions"] == 1
+    first.leave()
+    assert enter(redis, folder).ledger.meta()["sessions"] == 2
+
+
+def test_a_session_that_was_refused_does_not_open_the_lock(
+    redis: Redis, folder: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_WAIT", 0.0)
+    enter(redis, folder)
+    refused = Session(redis, identify(Config(), PLAN, folder, ""))
+    refused.leave()
+    assert refused.ledger.lock("somebody", 1) is False
+
+
+def test_a_session_waits_for_a_killed_runners_lock(redis: Redis, folder: OutputFolder) -> None:
+    ledger = Ledger(redis, identify(Config(), PLAN, folder, "").run)
+    ledger.lock("killed", 60)
+    entered = threading.Event()
+
+    def wait() -> None:
+        enter(redis, folder)
+        entered.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    ledger.unlock("killed")
+    assert entered.wait(20)
+    waiting.join()
+
+
+def test_a_tick_counts_time_and_keeps_the_lock(redis: Redis, folder: OutputFolder) -> None:
+    session = enter(redis, folder)
+    (lock,) = redis.keys("*lock*")
+    redis.pexpire(lock, 1_000)
+    session.tick()
+    session.tick()
+    assert redis.pttl(lock) > 10_000
+    assert 0 < session.ledger.meta()["active_seconds"] < 10
+
+
+def test_a_folder_that_cannot_be_written(redis: Redis, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = OutputFolder(str(tmp_path / "file" / "out"))
+    with pytest.raises(OutputError, match="cannot write"):
+        enter(redis, folder)
