@@ -57,6 +57,13 @@ class RolloutConfig(_Section):
     max_num_batched_tokens: int = Field(default=8192, ge=1)
     disable_log_stats: bool = True
 
+    @field_validator("load_format")
+    @classmethod
+    def _real_weights(cls, load_format: str) -> str:
+        if load_format == "dummy":
+            raise ValueError("dummy means random weights, and numbers that mean nothing; use auto")
+        return load_format
+
 
 class ActorRolloutRefConfig(_Section):
     model: ModelConfig = ModelConfig()

@@ -2,17 +2,18 @@
 
 import logging
 import sys
-from typing import cast
+from typing import TextIO, cast
 
 import structlog
 
 
-def configure_logging(service: str, level: str = "INFO") -> None:
-    """Set up structlog and the standard library's root logger to write JSON lines to stdout.
+def configure_logging(service: str, level: str = "INFO", stream: TextIO | None = None) -> None:
+    """Set up structlog and the standard library's root logger to write JSON lines.
 
     Args:
         service: Name of the service, put into every line as ``service``.
         level: A standard level name (``DEBUG``, ``INFO``, ``WARNING``, ``ERROR``).
+        stream: Where the lines go; standard output if not given.
     """
     shared_processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -22,7 +23,7 @@ def configure_logging(service: str, level: str = "INFO") -> None:
         structlog.processors.format_exc_info,
         _add_service(service),
     ]
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(stream or sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared_processors,

@@ -23,6 +23,10 @@ class StdioTests(_Record):
     outputs: list[str]
     fn_name: str | None = None
 
+    @property
+    def cases(self) -> int:
+        return len(self.inputs)
+
     @model_validator(mode="after")
     def _same_length(self) -> Self:
         if len(self.inputs) != len(self.outputs):
@@ -37,12 +41,20 @@ class HumanEvalTests(_Record):
     entry_point: str = Field(min_length=1)
     prompt: str
 
+    @property
+    def cases(self) -> int:
+        return 1  # the whole of ``check``
+
 
 class MbppTests(_Record):
     """Assert statements, run after ``test_setup_code`` and the answer."""
 
     test_list: list[str] = Field(min_length=1)
     test_setup_code: str = ""
+
+    @property
+    def cases(self) -> int:
+        return len(self.test_list)
 
 
 GroundTruth = StdioTests | HumanEvalTests | MbppTests

@@ -1,7 +1,14 @@
 """Settings that every service reads from the environment under the same names."""
 
-from pydantic import Field
+from typing import TypeVar
+
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.errors import ConfigError
+from shared.schemas import describe
+
+Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 class ServiceSettings(BaseSettings):
@@ -12,3 +19,15 @@ class ServiceSettings(BaseSettings):
     host: str = Field(default="127.0.0.1", validation_alias="HOST")
     port: int = Field(default=0, validation_alias="PORT", ge=0, le=65535)
     log_level: str = Field(default="INFO", validation_alias="LOG_LEVEL")
+
+
+def load_settings(kind: type[Settings]) -> Settings:
+    """Read the environment.
+
+    Raises:
+        ConfigError: A value is not usable; the message names the variable.
+    """
+    try:
+        return kind()
+    except ValidationError as error:
+        raise ConfigError(describe(error)) from None

@@ -14,14 +14,15 @@ from shared.errors import OutputError, PlumblineError
 from shared.http import serve
 from shared.ledger import connect
 from shared.logs import configure_logging, get_logger
+from shared.settings import load_settings
 
 log = get_logger(__name__)
 
 
 def main() -> int:
-    settings = AggregatorSettings()
-    configure_logging("aggregator", settings.log_level)
     try:
+        settings = load_settings(AggregatorSettings)
+        configure_logging("aggregator", settings.log_level)
         asyncio.run(_serve(settings, connect(settings.redis_url, patience=60)))
     except (PlumblineError, OSError) as error:
         log.error("stopped by an error", reason=str(error))

@@ -16,6 +16,7 @@ class RunFold:
     """One run. Folding an event twice changes nothing, so a restart may read all from the start."""
 
     ledger: Ledger
+    incarnation: str | None = None
     last: str = "0"
     statuses: dict[SampleId, FinalStatus] = field(default_factory=dict)
 
@@ -50,7 +51,10 @@ class Runs:
         for gone in set(self._folds) - set(names):
             del self._folds[gone]
         for name in names:
-            self._folds.setdefault(name, RunFold(Ledger(self._redis, name)))
+            ledger = Ledger(self._redis, name)
+            incarnation = ledger.incarnation()
+            if name not in self._folds or self._folds[name].incarnation != incarnation:
+                self._folds[name] = RunFold(ledger, incarnation)
         return sum(fold.catch_up() for fold in self._folds.values()) > 0
 
     def unpublished(self) -> Iterator[RunFold]:

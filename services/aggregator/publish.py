@@ -7,9 +7,10 @@ from typing import Any
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.ledger import Ledger, RunState
+from shared.ledger.ledger import unjudged_verdict
 from shared.metrics import SampleResult, summarize
 from shared.plan import RunPlan
-from shared.schemas import SampleId
+from shared.schemas import Generation, SampleId
 from shared.statuses import FinalStatus
 
 _LISTED = 100
@@ -75,4 +76,22 @@ def run_document(ledger: Ledger, plan: RunPlan, meta: dict[str, Any]) -> dict[st
 
 def _results(ledger: Ledger, samples: Sequence[SampleId]) -> list[SampleResult]:
     generations = {g.sample: g for g in ledger.completions(samples)}
-    return [SampleResult.of(v, generations[v.sample]) for v in ledger.verdicts(samples)]
+    verdicts = {v.sample: v for v in ledger.verdicts(samples)}
+    return [
+        SampleResult.of(
+            verdicts.get(sample) or unjudged_verdict(sample, "", "no verdict"),
+            generations.get(sample) or _not_generated(sample),
+        )
+        for sample in samples
+    ]
+
+
+def _not_generated(sample: SampleId) -> Generation:
+    return Generation(
+        dataset=sample.dataset,
+        problem_id=sample.problem_id,
+        sample_index=sample.sample_index,
+        completion="",
+        completion_sha256="",
+        error="not generated",
+    )

@@ -8,6 +8,7 @@ from services.cli.data import app as data
 from services.cli.judge import judge
 from services.cli.run import run
 from shared.errors import PlumblineError
+from shared.logs import configure_logging
 
 app = typer.Typer(
     name="plumb",
@@ -23,6 +24,7 @@ app.add_typer(data, name="data")
 
 def main() -> None:
     """Run a command; trouble with a known cause is one line on stderr and an exit code."""
+    configure_logging("plumb", "WARNING", sys.stderr)
     try:
         app()
     except PlumblineError as error:

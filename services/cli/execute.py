@@ -4,11 +4,12 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from services.cli.display import ProgressDisplay, stdout_console
 from services.cli.embedded import EmbeddedStack, open_stack
@@ -21,7 +22,7 @@ from services.runner.sources import GeneratorSource, RecordedSource
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.errors import IncompleteRunError, InterruptedRunError
+from shared.errors import IncompleteRunError, InterruptedRunError, ServiceError
 from shared.ledger import connect
 from shared.plan import RunPlan
 from shared.schemas import Problem
@@ -70,12 +71,17 @@ def execute(order: Order) -> None:
             session = Session(redis, identity)
             try:
                 asyncio.run(_complete(order, folder, session, stack, progress))
+            except RedisError as error:
+                raise ServiceError(
+                    f"Redis went away: {error}; when it is back, the same command goes on from here"
+                ) from None
             except KeyboardInterrupt:
                 raise InterruptedRunError(
                     "interrupted; the same command goes on from here"
                 ) from None
             finally:
-                session.leave()
+                with suppress(RedisError):
+                    session.leave()
     run, summary = folder.read_json(artifacts.RUN), folder.read_json(artifacts.SUMMARY)
     assert run is not None
     assert summary is not None

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from aiohttp import web
 
 from services.generator.backends import replay
-from services.generator.settings import GeneratorSettings, load_settings
+from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
 from shared.http import serve
 from shared.logs import configure_logging
+from shared.settings import load_settings
 
 BACKENDS: dict[str, Callable[[GeneratorSettings], web.Application]] = {
     "replay": replay.build_app,
@@ -19,7 +20,7 @@ BACKENDS: dict[str, Callable[[GeneratorSettings], web.Application]] = {
 
 def main() -> int:
     try:
-        settings = load_settings()
+        settings = load_settings(GeneratorSettings)
         configure_logging("generator", settings.log_level)
         app = BACKENDS[settings.backend](settings)
         asyncio.run(_serve(app, settings))

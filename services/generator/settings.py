@@ -3,11 +3,9 @@
 import logging
 from typing import Annotated, Literal
 
-from pydantic import AliasGenerator, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasGenerator, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from shared.errors import ConfigError
-from shared.schemas import describe
 from shared.settings import ServiceSettings
 
 PREFIX = "PLUMBLINE_GENERATOR_"
@@ -52,15 +50,3 @@ class GeneratorSettings(ServiceSettings):
         if level.upper() not in logging.getLevelNamesMapping():
             raise ValueError(f"{level!r} is no log level (DEBUG, INFO, WARNING, ERROR)")
         return level
-
-
-def load_settings() -> GeneratorSettings:
-    """Read the environment.
-
-    Raises:
-        ConfigError: A value is not usable; the message names the variable.
-    """
-    try:
-        return GeneratorSettings()
-    except ValidationError as error:
-        raise ConfigError(describe(error)) from None

@@ -16,10 +16,15 @@ from services.judge.settings import JudgeSettings
 from shared.errors import PlumblineError
 from shared.ledger import JudgeQueue, connect
 from shared.logs import configure_logging, get_logger
+from shared.settings import load_settings
 
 
 def main() -> int:
-    settings = JudgeSettings()
+    try:
+        settings = load_settings(JudgeSettings)
+    except PlumblineError as error:
+        print(f"judge: {error}", file=sys.stderr)
+        return error.exit_code
     configure_logging("judge", settings.log_level)
     for name in ("rq.worker", "rq.queue"):
         logging.getLogger(name).setLevel(logging.WARNING)

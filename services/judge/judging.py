@@ -24,17 +24,21 @@ class Judge:
             SandboxUnavailableError: The sandbox gave no usable answer.
         """
         tests = problem.tests
-        if refused := self._guard(completion):
+        if refused := self._guard(completion, tests.cases):
             return refused
         if isinstance(tests, StdioTests):
             return await compute_score.judge(self.sandbox, self.config, completion, tests, attempts)
         return await function_tests.judge(self.sandbox, self.config, completion, tests, attempts)
 
-    def _guard(self, completion: str) -> Judgement | None:
+    def _guard(self, completion: str, cases: int) -> Judgement | None:
         if not completion.strip():
-            return Judgement("guard", "none", 0, status=FinalStatus.EMPTY_OUTPUT)
+            return Judgement("guard", "none", cases, status=FinalStatus.EMPTY_OUTPUT)
         if len(completion) > self.config.judge.max_completion_chars:
             return Judgement(
-                "guard", "none", 0, status=FinalStatus.SYNTAX_ERROR, detail="completion_too_long"
+                "guard",
+                "none",
+                cases,
+                status=FinalStatus.SYNTAX_ERROR,
+                detail="completion_too_long",
             )
         return None

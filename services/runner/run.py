@@ -45,6 +45,7 @@ class Run:
         self._samples = plan.samples()
         self._unjudged = set(self._samples)
         self._after = "0"
+        self._generating = True
 
     async def complete(self) -> None:
         """Work until nothing is owed and the artifacts are there.
@@ -100,6 +101,7 @@ class Run:
             async for generation in generations:
                 await asyncio.to_thread(self._record, generation)
                 self._progress.generated(generation.sample)
+        self._generating = False
 
     def _record(self, generation: Generation) -> None:
         unjudged = None
@@ -113,7 +115,7 @@ class Run:
         """Follow the stream of verdicts, and look for jobs that got lost."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
-        while self._unjudged:
+        while await self._owing():
             for event in await asyncio.to_thread(self._ledger.events, self._after, _TICK):
                 self._after = event.entry
                 self._unjudged.discard(event.sample)
@@ -123,6 +125,18 @@ class Run:
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
                 scanned = time.monotonic()
+
+    async def _owing(self) -> bool:
+        """Whether a completion or a verdict is to come; the ledger has the last word on that.
+
+        An event may tell of a verdict that went away meanwhile, with the completion that it was on.
+        """
+        if self._generating:
+            return True
+        if not self._unjudged:
+            judged = await asyncio.to_thread(self._ledger.judged)
+            self._unjudged = {sample for sample in self._samples if sample not in judged}
+        return bool(self._unjudged)
 
     async def _tick(self) -> None:
         while True:

@@ -58,7 +58,6 @@ def check_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
         OutputError: The folder holds another run's results, or cannot be read.
     """
     if force:
-        folder.remove(ARTIFACTS)
         return
     document = folder.read_json(artifacts.RUN)
     if document is None:
@@ -106,6 +105,8 @@ class Session:
         self._take_lock()
         if force:
             self.ledger.delete()
+            folder.remove(ARTIFACTS)
+        self._check_model(facts.get("model"))
         identity = self._identity
         self.ledger.open(
             {
@@ -141,12 +142,21 @@ class Session:
     def tick(self) -> None:
         """Keep the lock, and add the time since the last call to the run's time at work."""
         now = time.monotonic()
-        self.ledger.lock(self._holder, _LOCK_TTL)
+        if not self.ledger.lock(self._holder, _LOCK_TTL):
+            raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
         self.ledger.count("active_seconds", now - self._ticked)
         self._ticked = now
 
     def leave(self) -> None:
         self.ledger.unlock(self._holder)
+
+    def _check_model(self, model: object) -> None:
+        before = self.ledger.meta().get("model")
+        if before is not None and model is not None and before != model:
+            raise OutputError(
+                f"{self._identity.output} holds answers of the model {before!r}, the server offers "
+                f"{model!r}; choose another --output, or --force to start anew"
+            )
 
     def _take_lock(self) -> None:
         # A runner that was killed leaves its lock behind until it expires.

@@ -6,12 +6,18 @@ import sys
 from services.sandbox.app import create_app
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import SandboxSettings
+from shared.errors import PlumblineError
 from shared.http import serve
 from shared.logs import configure_logging, get_logger
+from shared.settings import load_settings
 
 
 def main() -> int:
-    settings = SandboxSettings()
+    try:
+        settings = load_settings(SandboxSettings)
+    except PlumblineError as error:
+        print(f"sandbox: {error}", file=sys.stderr)
+        return error.exit_code
     configure_logging("sandbox", settings.log_level)
     server = serve(
         create_app(settings),

@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ _RELEASE_LOCK = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
+
+
+_INCARNATION = "incarnation"
 
 
 class RunState(StrEnum):
@@ -74,6 +78,7 @@ class Ledger:
         """Enter the run, or find it again: problems and what ``meta`` held stay as they are."""
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
+        pipe.hsetnx(self._keys.meta, _INCARNATION, json.dumps(uuid.uuid4().hex))
         for name, value in meta.items():
             pipe.hsetnx(self._keys.meta, name, json.dumps(value))
         for problem in problems:
@@ -86,7 +91,16 @@ class Ledger:
     def meta(self) -> dict[str, Any]:
         """All that is known of the run by name; empty where there is no such run."""
         stored = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.meta))
-        return {text(name): json.loads(value) for name, value in stored.items()}
+        return {
+            text(name): json.loads(value)
+            for name, value in stored.items()
+            if name != _INCARNATION.encode()
+        }
+
+    def incarnation(self) -> str | None:
+        """Tells a run from one of the same id that was deleted before; None where there is none."""
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, _INCARNATION))
+        return None if stored is None else str(json.loads(stored))
 
     def set_meta(self, **values: Any) -> None:  # noqa: ANN401 - any JSON value
         self._redis.hset(
@@ -156,9 +170,11 @@ class Ledger:
         pipe.hincrby(self._keys.meta, "generation_requests", generation.requests)
         if unjudged is None:
             self.queue.put(pipe, self.run, sample, generation.completion_sha256)
+        else:
+            pipe.hset(self._keys.verdicts, sample.key, unjudged.model_dump_json())
+            pipe.xadd(self._keys.events, _event_fields(unjudged))
+            pipe.hincrby(self._keys.meta, "verdicts_written", 1)
         pipe.execute()
-        if unjudged is not None:
-            self.record_verdict(unjudged)
 
     def completion(self, sample: SampleId) -> Generation | None:
         packed = cast(bytes | None, self._redis.hget(self._keys.completions, sample.key))
@@ -333,6 +349,14 @@ def _entries(found: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: A
         flat = rows[0] if isinstance(found, dict) else rows
         for entry, fields in flat:
             yield text(entry), fields
+
+
+def _event_fields(verdict: Verdict) -> dict[Any, Any]:
+    return {
+        "sample": verdict.sample.key,
+        "status": verdict.final_status.value,
+        "accepted": int(verdict.accepted),
+    }
 
 
 def _event(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent:

@@ -52,5 +52,5 @@ def total_spend_per_solved(judged: Sequence[SampleResult], quantity: Quantity) -
 
 
 def throughput(problems: int, wall_seconds: float | None) -> float | None:
-    """Problems / wall-clock seconds, from the first request to the last verdict."""
-    return ratio(problems, wall_seconds) if wall_seconds and wall_seconds > 0 else None
+    """Problems / wall-clock seconds that the run was at work; None below a microsecond."""
+    return ratio(problems, wall_seconds) if wall_seconds and wall_seconds > 1e-6 else None

@@ -86,11 +86,9 @@ def test_an_empty_folder_and_ones_own_are_let_in(folder: OutputFolder) -> None:
     check_output(folder, identity, force=False)
 
 
-@pytest.mark.parametrize("content", [{"fingerprint": "other"}, {}, [], None, "text"])
+@pytest.mark.parametrize("content", [{"fingerprint": "other"}, {}, [], "text", 0])
 def test_another_runs_results_are_kept(folder: OutputFolder, content: object) -> None:
     folder.write_json(artifacts.RUN, content)
-    if content is None:
-        pytest.skip("JSON's null reads as no file")
     with pytest.raises(OutputError, match="another run") as caught:
         check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
     assert folder.url in str(caught.value)
@@ -114,11 +112,12 @@ def test_a_torn_run_json_is_kept(folder: OutputFolder) -> None:
         check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
 
 
-def test_with_force_the_results_go_and_the_rest_stays(folder: OutputFolder) -> None:
-    for name in (*ARTIFACTS, "notes.txt"):
+def test_force_lets_a_run_in_and_leaves_the_results_until_it_begins(folder: OutputFolder) -> None:
+    """What has to be there for a run may be missing still; the old results are not lost for it."""
+    for name in ARTIFACTS:
         folder.write_json(name, {"fingerprint": "other"})
     check_output(folder, identify(Config(), PLAN, folder, ""), force=True)
-    assert [path.name for path in Path(folder.path).iterdir()] == ["notes.txt"]
+    assert sorted(path.name for path in Path(folder.path).iterdir()) == sorted(ARTIFACTS)
 
 
 # The session
@@ -162,6 +161,26 @@ def test_a_second_session_goes_on(redis: Redis, folder: OutputFolder) -> None:
     assert (meta["sessions"], meta["started_at"]) == (2, started)
     assert meta["config"]["judge"]["max_attempts"] == 9
     assert second.ledger.completed().keys() == {SampleId("d1", "p1")}
+
+
+def test_with_force_the_results_go_and_the_rest_stays(redis: Redis, folder: OutputFolder) -> None:
+    for name in (*ARTIFACTS, "notes.txt"):
+        folder.write_json(name, {"fingerprint": "other"})
+    session = enter(redis, folder, force=True)
+    names = sorted(path.name for path in Path(folder.path).iterdir())
+    assert names == ["notes.txt", artifacts.RUN]
+    session.leave()
+
+
+def test_another_model_is_refused_in_the_same_run(redis: Redis, folder: OutputFolder) -> None:
+    enter(redis, folder).leave()
+    identity = identify(load_config(None), PLAN, folder, "")
+    session = Session(redis, identity)
+    with pytest.raises(OutputError, match=r"'m'.*'other'"):
+        session.enter(
+            load_config(None), PLAN, PROBLEMS, folder, force=False, facts={"model": "other"}
+        )
+    session.leave()
 
 
 def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> None:
