@@ -66,3 +66,8 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis")
     yield server
     server.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cheap tests first: what starts a whole stack comes last."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)

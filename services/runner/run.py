@@ -52,7 +52,7 @@ class Run:
 
         Raises:
             OutputError: The artifacts cannot be written.
-            ServiceError: Nobody publishes.
+            ServiceError: Nobody publishes, or Redis forgot what it had acknowledged.
         """
         owed = await asyncio.to_thread(self._take_stock)
         if self._unjudged:
@@ -112,7 +112,7 @@ class Run:
         self._ledger.record(generation, unjudged)
 
     async def _collect(self) -> None:
-        """Follow the stream of verdicts, and look for jobs that got lost."""
+        """Follow the stream of verdicts, and look for jobs and completions that got lost."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
         while await self._owing():
@@ -124,7 +124,17 @@ class Run:
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
+                if not self._generating:
+                    await asyncio.to_thread(self._check_completions)
                 scanned = time.monotonic()
+
+    def _check_completions(self) -> None:
+        lost = set(self._samples) - self._ledger.completed().keys()
+        if lost:
+            raise ServiceError(
+                f"Redis lost {len(lost)} completions that it had acknowledged (a crash of its "
+                "machine?); the same command generates them again"
+            )
 
     async def _owing(self) -> bool:
         """Whether a completion or a verdict is to come; the ledger has the last word on that.

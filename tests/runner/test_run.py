@@ -64,10 +64,11 @@ class FakeProgress:
 class Others:
     """A judge worker and an aggregator, on a thread."""
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, url: str, run: str, *, judging: bool) -> None:
         self.judge: Verdicts = verdict
         self.judging = threading.Event()
-        self.judging.set()
+        if judging:
+            self.judging.set()
         self.publishing = True
         self.judged: list[SampleId] = []
         self._redis = Redis.from_url(url)
@@ -153,10 +154,17 @@ def one(redis: Redis, tmp_path: Path) -> Stage:
 def others(
     redis: Redis, redis_server: RedisServer, request: pytest.FixtureRequest
 ) -> Iterator[Others]:
+    """Judging from the start, unless the test uses the fixture ``paused``."""
     stage = request.getfixturevalue("one" if "one" in request.fixturenames else "stage")
-    working = Others(redis_server.url, stage.identity.run)
+    paused = "paused" in request.fixturenames
+    working = Others(redis_server.url, stage.identity.run, judging=not paused)
     yield working
     working.stop()
+
+
+@pytest.fixture
+def paused() -> None:
+    """Nothing is judged until the test says so."""
 
 
 async def test_a_run_is_completed(stage: Stage, others: Others) -> None:
@@ -194,8 +202,8 @@ async def test_generating_and_judging_overlap(stage: Stage, others: Others) -> N
     assert stage.ledger.judged() == set(SAMPLES)
 
 
+@pytest.mark.usefixtures("paused")
 async def test_a_run_that_was_cut_off_generates_what_is_owed(stage: Stage, others: Others) -> None:
-    others.judging.clear()
 
     async def cut_off(owed: list[SampleId]) -> AsyncGenerator[Generation]:
         for sample in owed[:5]:
@@ -321,6 +329,20 @@ async def test_replaced_completions_are_judged_again(stage: Stage, others: Other
     assert kept == hashes
 
 
+@pytest.mark.usefixtures("paused")
+async def test_completions_that_redis_forgot_end_the_run_instead_of_being_waited_for(
+    one: Stage, others: Others, redis: Redis
+) -> None:
+    running = asyncio.create_task(one.complete(FakeSource()))
+    while not one.progress.made:
+        await asyncio.sleep(0.01)
+    redis.delete(*redis.keys("*:hashes"))
+    with pytest.raises(ExceptionGroup) as caught:
+        await running
+    assert "lost 1 completions" in str(caught.value.exceptions[0])
+
+
+@pytest.mark.usefixtures("paused")
 async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
     one: Stage, others: Others
 ) -> None:
@@ -329,7 +351,6 @@ async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
     old, new = generation(sample, "old"), generation(sample, "new")
     one.ledger.record(old)
     one.ledger.queue.rq.empty()
-    others.judging.clear()
 
     async def source(owed: list[SampleId]) -> AsyncGenerator[Generation]:
         assert owed == [sample]
@@ -349,8 +370,8 @@ async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
     assert found.completion_sha256 == new.completion_sha256
 
 
+@pytest.mark.usefixtures("paused")
 async def test_a_lost_job_is_queued_again(one: Stage, others: Others) -> None:
-    others.judging.clear()
 
     async def source(owed: list[SampleId]) -> AsyncGenerator[Generation]:
         for sample in owed:
@@ -410,8 +431,8 @@ async def test_a_source_that_breaks_ends_the_run(stage: Stage, others: Others) -
     assert others.publishing
 
 
+@pytest.mark.usefixtures("paused")
 async def test_the_lock_is_kept_while_the_run_goes_on(one: Stage, others: Others) -> None:
-    others.judging.clear()
     running = asyncio.create_task(one.complete(FakeSource()))
     while not one.progress.made:
         await asyncio.sleep(0.01)
