@@ -41,6 +41,8 @@ class _Orphan:
 class Reaper:
     def __init__(self) -> None:
         self._active: dict[int, Run] = {}
+        # What is there before the first run is none of its: a host process may have children.
+        self._before = frozenset(_children())
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             log.warning("no_subreaper", error=os.strerror(ctypes.get_errno()))
@@ -94,7 +96,7 @@ class Reaper:
         own_session = os.getsid(0)
         orphans = []
         for pid in _children():
-            if pid in self._active:
+            if pid in self._active or pid in self._before:
                 continue
             orphan = _look_at(pid)
             if orphan and orphan.session != own_session:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -285,6 +286,26 @@ async def test_a_sandbox_that_never_answers(
     release.set()
     assert len(error.reasons) == 2
     assert all("read_timeout" in reason for reason in error.reasons)
+
+
+@pytest.mark.xfail(reason="aiohttp's connect time-out is a TimeoutError too", strict=True)
+async def test_a_sandbox_that_cannot_be_connected_to_is_away_and_not_broken(
+    start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that drops packets: nothing is known of the request, and nothing was read."""
+    server = await start(GOOD_ANSWER)
+    asking = await client(server.url, max_attempts=1)
+    post, failures = asking._session.post, [aiohttp.ConnectionTimeoutError("no answer to SYN")]
+
+    def unreachable(*arguments: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return post(*arguments, **named)
+
+    monkeypatch.setattr(asking._session, "post", unreachable)
+    attempts = Attempts()
+    assert (await asking.run_code(REQUEST, attempts)).status == "Success"
+    assert "read_timeout" not in attempts.failures[0]
 
 
 def test_the_deadline_leaves_time_in_the_queue() -> None:

@@ -204,7 +204,6 @@ async def test_generating_and_judging_overlap(stage: Stage, others: Others) -> N
 
 @pytest.mark.usefixtures("paused")
 async def test_a_run_that_was_cut_off_generates_what_is_owed(stage: Stage, others: Others) -> None:
-
     async def cut_off(owed: list[SampleId]) -> AsyncGenerator[Generation]:
         for sample in owed[:5]:
             yield generation(sample, "first")

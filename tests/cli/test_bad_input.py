@@ -1,0 +1,381 @@
+"""Whatever is wrong with the input: exit code 2, one line that names it, and nothing is written."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shared import artifacts
+from shared.datasets import write_dataset
+from tests.cli.commands import MODELS, PING, Outcome, answering, plumb
+from tests.conftest import RedisServer
+from tests.runner.generators import refused_url
+from tests.shared.ledgers import problem
+
+ARTIFACTS = {artifacts.SUMMARY, artifacts.RUN, artifacts.GENERATIONS, artifacts.VERDICTS}
+SECRET = "s3kret-pa55word"
+
+
+class Desk:
+    """A folder with good input, of which each test spoils a part."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data.parquet"
+        self.completions = folder / "completions.jsonl"
+        write_dataset(str(self.data), [problem("p1"), problem("p2")])
+        self.completions.write_text('{"problem_id": "p1", "completion": "x"}\n')
+
+    def run(self, *arguments: str, **environment: str) -> Outcome:
+        return plumb("run", "--output", "out", *arguments, folder=self.folder, **environment)
+
+    def judge(self, *arguments: str, **environment: str) -> Outcome:
+        return plumb("judge", "--output", "out", *arguments, folder=self.folder, **environment)
+
+    def judge_all(self, *arguments: str, **environment: str) -> Outcome:
+        given = ("--data", "data.parquet", "--completions", "completions.jsonl")
+        return self.judge(*given, *arguments, **environment)
+
+    def run_at(self, generator: str, *arguments: str, **environment: str) -> Outcome:
+        given = ("--data", "data.parquet", "--base-url", generator)
+        return self.run(*given, *arguments, **environment)
+
+    def write_rows(self, *rows: dict[str, str | None]) -> None:
+        pq.write_table(pa.Table.from_pylist(list(rows)), self.data)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def generator() -> Iterator[str]:
+    with answering(MODELS) as url:
+        yield url
+
+
+@pytest.fixture
+def sandbox() -> Iterator[str]:
+    with answering(PING) as url:
+        yield url
+
+
+def refused(outcome: Outcome, desk: Desk, *names: str) -> None:
+    assert outcome.code == 2, outcome
+    assert "Traceback" not in outcome.stderr + outcome.stdout
+    assert outcome.line.startswith("plumb: ")
+    assert len(outcome.line) > len("plumb: ")
+    for name in names:
+        assert name in outcome.line
+    written = {path.name for path in desk.folder.rglob("*")}
+    assert not written & ARTIFACTS
+
+
+# The config
+
+
+def test_a_config_that_is_not_there(desk: Desk) -> None:
+    refused(desk.run("--config", "absent.yaml"), desk, "absent.yaml", "No such file")
+    refused(desk.judge("--config", "absent.yaml"), desk, "absent.yaml", "No such file")
+
+
+@pytest.mark.parametrize("text", ["judge: {", "- judge", "\tx: 1", "a: ${b}"])
+def test_a_config_that_cannot_be_parsed(desk: Desk, text: str) -> None:
+    (desk.folder / "config.yaml").write_text(text)
+    refused(desk.run("--config", "config.yaml"), desk, "config.yaml")
+
+
+def test_an_unknown_key_on_the_command_line(desk: Desk) -> None:
+    outcome = desk.run("judge.wokers=2", "--data", "data.parquet")
+    refused(outcome, desk, "'judge.wokers'", "did you mean 'judge.workers'")
+
+
+def test_an_unknown_key_in_the_config(desk: Desk) -> None:
+    (desk.folder / "config.yaml").write_text("sandbox: {time_out: 3}\n")
+    outcome = desk.judge_all("--config", "config.yaml")
+    refused(outcome, desk, "'sandbox.time_out'", "did you mean 'sandbox.timeout'")
+
+
+def test_an_ill_typed_value(desk: Desk) -> None:
+    refused(desk.run("judge.workers=many"), desk, "'judge.workers'", "'many'", "integer")
+
+
+def test_an_override_that_is_not_key_value(desk: Desk) -> None:
+    refused(desk.run("judge.workers"), desk, "'judge.workers'", "key=value")
+
+
+def test_a_template_that_leaves_the_problem_out(desk: Desk, generator: str) -> None:
+    outcome = desk.run_at(generator, "data.templates={d1: Hello}")
+    refused(outcome, desk, "data.templates.d1", "{prompt}")
+
+
+# The data
+
+
+def test_no_data(desk: Desk) -> None:
+    refused(desk.run(), desk, "--data")
+    refused(desk.judge("--completions", "completions.jsonl"), desk, "--data")
+
+
+def test_no_completions(desk: Desk) -> None:
+    refused(desk.judge("--data", "data.parquet"), desk, "--completions")
+
+
+def test_data_that_is_not_there(desk: Desk, generator: str) -> None:
+    desk.data.unlink()
+    refused(desk.run_at(generator), desk, "data.parquet", "no such file")
+    refused(desk.judge_all(), desk, "data.parquet", "no such file")
+
+
+def test_data_that_is_no_parquet(desk: Desk) -> None:
+    desk.data.write_text("id,prompt\n1,x\n")
+    refused(desk.judge_all(), desk, "data.parquet", "not a parquet file")
+
+
+def test_a_folder_without_data(desk: Desk) -> None:
+    (desk.folder / "empty").mkdir()
+    outcome = desk.judge("--data", "empty", "--completions", "completions.jsonl")
+    refused(outcome, desk, "empty", "*.parquet")
+
+
+def test_data_without_a_column(desk: Desk) -> None:
+    row = problem().model_dump()
+    del row["ground_truth"]
+    desk.write_rows(row)
+    refused(desk.judge_all(), desk, "data.parquet", "'ground_truth'")
+
+
+def test_data_with_a_problem_twice(desk: Desk) -> None:
+    desk.write_rows(problem("p1").model_dump(), problem("p1").model_dump())
+    refused(desk.judge_all(), desk, "data.parquet: row 2", "'p1'", "row 1")
+
+
+def test_a_problem_in_two_files(desk: Desk) -> None:
+    write_dataset(str(desk.folder / "other.parquet"), [problem("p2")])
+    outcome = desk.judge_all("--data", "other.parquet")
+    refused(outcome, desk, "other.parquet: row 1", "'p2'", "data.parquet: row 2")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "", "{}", '{"inputs": ["1"], "outputs": []}', '{"test_list": []}']
+)
+def test_a_ground_truth_that_cannot_be_used(desk: Desk, text: str) -> None:
+    desk.write_rows(problem("p1").model_dump(), problem("p2", ground_truth=text).model_dump())
+    refused(desk.judge_all(), desk, "data.parquet: row 2", "'p2'", "ground_truth")
+
+
+def test_an_empty_data_set(desk: Desk) -> None:
+    table = pa.Table.from_pylist([problem().model_dump()])
+    pq.write_table(table.slice(0, 0), desk.data)
+    refused(desk.judge_all(), desk, "data.parquet", "no rows")
+
+
+def test_a_null(desk: Desk) -> None:
+    desk.write_rows(problem("p1").model_dump(), {**problem("p2").model_dump(), "prompt": None})
+    refused(desk.judge_all(), desk, "data.parquet: row 2", "'prompt'")
+
+
+# Recorded completions
+
+
+def test_completions_that_are_not_there(desk: Desk) -> None:
+    desk.completions.unlink()
+    refused(desk.judge_all(), desk, "completions.jsonl", "no such file")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "none of its 0"),
+        ('{"problem_id": "other", "completion": "x"}\n', "none of its 1"),
+        ('{"problem_id": "p1"}\n', ":1: not a completion"),
+        ('{"problem_id": "p1", "completion": "x"}\n{"problem', ":2: torn"),
+        ("[]\n", ":1: "),
+        ('{"problem_id": "p1", "completion": "x"}\n' * 2, "two completions"),
+    ],
+)
+def test_completions_that_cannot_be_used(desk: Desk, text: str, said: str) -> None:
+    desk.completions.write_text(text)
+    refused(desk.judge_all(), desk, "completions.jsonl", said)
+
+
+def test_replayed_completions_that_are_not_there(desk: Desk) -> None:
+    given = ("--embedded", "generation.backend=replay", "generation.replay.completions=absent")
+    outcome = desk.run("--data", "data.parquet", *given)
+    refused(outcome, desk, "generation.replay.completions", "absent")
+
+
+# The generator
+
+
+def test_no_generator(desk: Desk) -> None:
+    refused(desk.run("--data", "data.parquet"), desk, "--base-url")
+
+
+def test_a_backend_that_nobody_starts(desk: Desk) -> None:
+    outcome = desk.run("--data", "data.parquet", "generation.backend=replay")
+    refused(outcome, desk, "'replay'", "--embedded")
+
+
+def test_a_generator_that_is_down(desk: Desk) -> None:
+    url = refused_url()
+    refused(desk.run_at(url), desk, url, "is it running?")
+    refused(desk.run_at(f"{url}/v1"), desk, f"{url}/v1/models")
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "said"),
+    [
+        (401, '{"error": {"message": "bad key"}}', "bad key"),
+        (403, "", "HTTP 403"),
+        (404, "", "HTTP 404"),
+        (500, "broken\nin two lines", "HTTP 500"),
+        (200, "<html>\nhello\n</html>", "does not speak the OpenAI API"),
+        (200, "{}", "does not speak the OpenAI API"),
+        (200, '{"data": []}', "none"),
+        (200, '{"data": [{"id": "a"}, {"id": "b"}]}', "a, b"),
+    ],
+)
+def test_a_generator_that_does_not_help(desk: Desk, status: int, text: str, said: str) -> None:
+    with answering({"/v1/models": (status, text)}) as url:
+        outcome = desk.run_at(url, OPENAI_API_KEY=SECRET)
+    refused(outcome, desk, said)
+    assert SECRET not in outcome.stderr + outcome.stdout
+    assert url in outcome.line or "generation.model" in outcome.line
+
+
+def test_a_generator_with_another_model(desk: Desk, generator: str) -> None:
+    outcome = desk.run_at(generator, "--model", "other")
+    refused(outcome, desk, generator, "'other'", "coder")
+
+
+def test_one_of_two_generators_is_down(desk: Desk, generator: str) -> None:
+    url = refused_url()
+    refused(desk.run_at(generator, "--base-url", url), desk, url)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "http://127.0.0.1:port"])
+def test_a_generator_url_that_is_none(desk: Desk, url: str) -> None:
+    refused(desk.run_at(url), desk, url)
+
+
+# The sandbox and Redis
+
+
+def test_a_sandbox_that_is_away(desk: Desk) -> None:
+    url = refused_url()
+    refused(desk.judge_all(f"sandbox.url={url}/run_code"), desk, url, "SANDBOX_URLS")
+    refused(desk.judge_all(SANDBOX_URLS=url), desk, url, "--embedded")
+
+
+def test_a_sandbox_that_is_none(desk: Desk, generator: str) -> None:
+    refused(desk.judge_all(f"sandbox.url={generator}"), desk, generator, "no SandboxFusion")
+    outcome = desk.run_at(generator, f"sandbox.url={generator}")
+    refused(outcome, desk, generator, "no SandboxFusion")
+
+
+def test_an_embedded_stack_with_a_sandbox_that_is_away(desk: Desk) -> None:
+    url = refused_url()
+    refused(desk.judge_all("--embedded", SANDBOX_URLS=url), desk, url)
+
+
+def test_redis_that_is_away(desk: Desk, sandbox: str) -> None:
+    host = refused_url().removeprefix("http://")
+    outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL=f"redis://:{SECRET}@{host}/0")
+    refused(outcome, desk, host, "not reachable", "REDIS_URL")
+    assert SECRET not in outcome.stderr + outcome.stdout
+
+
+def test_redis_that_refuses_the_password(
+    desk: Desk, sandbox: str, redis_server: RedisServer
+) -> None:
+    host = redis_server.url.rpartition("@")[2]
+    outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL=f"redis://:{SECRET}@{host}")
+    refused(outcome, desk, host, "password")
+    assert SECRET not in outcome.stderr + outcome.stdout
+
+
+def test_a_redis_url_that_is_none(desk: Desk, sandbox: str) -> None:
+    outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL="http://127.0.0.1:6379")
+    refused(outcome, desk, "REDIS_URL")
+
+
+# The output
+
+
+@pytest.mark.parametrize("embedded", [[], ["--embedded"]], ids=["", "embedded"])
+def test_an_output_folder_with_another_runs_results(desk: Desk, embedded: list[str]) -> None:
+    out = desk.folder / "out"
+    out.mkdir()
+    before = {}
+    for name in ARTIFACTS:
+        before[name] = json.dumps({"fingerprint": "another", "name": name})
+        (out / name).write_text(before[name])
+    outcome = desk.judge_all(*embedded)
+    assert outcome.code == 2
+    assert outcome.line.startswith("plumb: out ")
+    assert "another run" in outcome.line
+    assert "--force" in outcome.line
+    assert {path.name: path.read_text() for path in out.iterdir()} == before
+
+
+def test_an_output_folder_with_results_of_unknown_origin(desk: Desk) -> None:
+    out = desk.folder / "out"
+    out.mkdir()
+    (out / artifacts.VERDICTS).write_text("")
+    outcome = desk.judge_all()
+    assert outcome.code == 2
+    assert "unknown origin" in outcome.line
+    assert [path.name for path in out.iterdir()] == [artifacts.VERDICTS]
+
+
+@pytest.mark.parametrize("how", ["sandbox", "generator", "redis"])
+def test_force_takes_no_results_away_that_cannot_be_replaced(
+    desk: Desk, sandbox: str, generator: str, how: str
+) -> None:
+    """The old results go when the new run begins, and not before it is known that it can."""
+    out = desk.folder / "out"
+    out.mkdir()
+    (out / artifacts.RUN).write_text("{}")
+    url = refused_url()
+    if how == "sandbox":
+        outcome = desk.judge_all("--force", SANDBOX_URLS=url)
+    elif how == "generator":
+        outcome = desk.run_at(url, "--force", SANDBOX_URLS=sandbox)
+    else:
+        redis_url = f"redis://{url.removeprefix('http://')}/0"
+        outcome = desk.judge_all("--force", SANDBOX_URLS=sandbox, REDIS_URL=redis_url)
+    assert outcome.code == 2
+    assert outcome.line.startswith("plumb: ")
+    assert (out / artifacts.RUN).read_text() == "{}"
+
+
+def test_an_output_folder_that_cannot_be_made(desk: Desk) -> None:
+    (desk.folder / "out").write_text("a file")
+    refused(desk.judge_all("--embedded"), desk, "out")
+    assert (desk.folder / "out").read_text() == "a file"
+
+
+def test_an_output_url_that_is_none(desk: Desk) -> None:
+    outcome = plumb(
+        *("judge", "--data", "data.parquet", "--completions", "completions.jsonl"),
+        *("--output", "nosuch://bucket/x"),
+        folder=desk.folder,
+    )
+    refused(outcome, desk, "nosuch://bucket/x")
+
+
+# plumb data
+
+
+def test_a_source_that_is_not_there(desk: Desk) -> None:
+    outcome = plumb(
+        *("data", "import", "humaneval", "--source", "absent.jsonl", "--output", "data"),
+        folder=desk.folder,
+    )
+    refused(outcome, desk, "absent.jsonl")
+    assert not (desk.folder / "data").exists()
