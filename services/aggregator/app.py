@@ -7,11 +7,10 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from redis import Redis
-from redis.exceptions import RedisError
 
 from services.aggregator.fold import RunFold, Runs
 from services.aggregator.metrics import LedgerCollector
-from shared.ledger import JudgeQueue
+from shared.ledger import JudgeQueue, trouble
 
 
 def make_app(redis: Redis, runs: Runs) -> web.Application:
@@ -24,10 +23,8 @@ def make_app(redis: Redis, runs: Runs) -> web.Application:
         return web.json_response({"status": "alive"})
 
     async def readyz(_request: web.Request) -> web.Response:
-        try:
-            await asyncio.to_thread(redis.ping)
-        except RedisError as error:
-            return web.json_response({"ready": False, "reason": f"Redis: {error}"}, status=503)
+        if reason := await asyncio.to_thread(trouble, redis):
+            return web.json_response({"ready": False, "reason": reason}, status=503)
         return web.json_response({"ready": True})
 
     async def metrics(_request: web.Request) -> web.Response:

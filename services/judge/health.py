@@ -11,10 +11,10 @@ from typing import Self
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from redis import Redis
-from redis.exceptions import RedisError
 
 from services.judge.settings import JudgeSettings
 from shared.files import write_text
+from shared.ledger import trouble
 
 
 class HealthServer:
@@ -60,10 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Requests of probes are not worth a line."""
 
     def _ready(self) -> None:
-        try:
-            self.redis.ping()
-        except RedisError as error:
-            self._answer(503, {"ready": False, "reason": f"Redis: {error}"})
+        if reason := trouble(self.redis):
+            self._answer(503, {"ready": False, "reason": reason})
         else:
             self._answer(200, {"ready": True})
 

@@ -1,6 +1,7 @@
 """What a worker process keeps between jobs: event loop, sandbox connections, problems, configs."""
 
 import asyncio
+import json
 import time
 from collections.abc import Coroutine
 from functools import lru_cache
@@ -33,8 +34,7 @@ class JudgeProcess:
         self._settings = settings
         self._redis = redis
         self._loop = asyncio.Runner()
-        self._sandboxes: dict[str, SandboxClient] = {}
-        self._config = lru_cache(maxsize=16)(self._load_config)
+        self._sandboxes: dict[tuple[object, ...], SandboxClient] = {}
         self._problem = lru_cache(maxsize=32)(self._load_problem)
 
     def close(self) -> None:
@@ -78,7 +78,8 @@ class JudgeProcess:
     async def _verdict(self, run: str, generation: Generation) -> Verdict:
         sample = generation.sample
         problem = self._problem(run, sample.dataset, sample.problem_id)
-        judge = Judge(self._config(run), self._sandbox(run))
+        config = self._config(run)
+        judge = Judge(config, self._sandbox(config))
         attempts = Attempts()
         try:
             judgement = await judge.judge(problem, generation.completion, attempts)
@@ -91,11 +92,12 @@ class JudgeProcess:
             )
         return to_verdict(generation, judgement, attempts, self.name)
 
-    def _load_config(self, run: str) -> Config:
-        meta = Ledger(self._redis, run).meta()
-        if "config" not in meta:
+    def _config(self, run: str) -> Config:
+        # Read for each job: the next session of a run may have put something right.
+        document = Ledger(self._redis, run).config()
+        if document is None:
             raise PlumblineError(f"the ledger knows no run {run!r}")
-        return validate_config(meta["config"])
+        return _parsed_config(document)
 
     def _load_problem(self, run: str, dataset: str, problem_id: str) -> Problem:
         problem = Ledger(self._redis, run).problem(dataset, problem_id)
@@ -103,17 +105,19 @@ class JudgeProcess:
             raise PlumblineError(f"run {run!r} has no problem {problem_id!r} in {dataset!r}")
         return problem
 
-    def _sandbox(self, run: str) -> SandboxClient:
-        config = self._config(run)
+    def _sandbox(self, config: Config) -> SandboxClient:
         urls = [u.strip().rstrip("/") for u in self._settings.sandbox_urls.split(",") if u.strip()]
-        client = self._sandboxes.get(run)
-        if client is None:
-            client = self._sandboxes[run] = SandboxClient(
-                [u.removesuffix("/run_code") for u in urls] or config.sandbox_urls,
-                max_attempts=config.judge.max_attempts,
-                retry_budget=config.judge.retry_budget,
-            )
-        return client
+        urls = [u.removesuffix("/run_code") for u in urls] or config.sandbox_urls
+        attempts, budget = config.judge.max_attempts, config.judge.retry_budget
+        key = (*urls, attempts, budget)
+        if key not in self._sandboxes:
+            self._sandboxes[key] = SandboxClient(urls, max_attempts=attempts, retry_budget=budget)
+        return self._sandboxes[key]
+
+
+@lru_cache(maxsize=16)
+def _parsed_config(document: str) -> Config:
+    return validate_config(json.loads(document))
 
 
 async def _renew(lease: Lease, every: float) -> None:

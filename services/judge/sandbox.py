@@ -176,12 +176,12 @@ class SandboxClient:
                     f"{place.url}/run_code", json=request.body()
                 ) as response:
                     body = await response.read()
+        except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
+            place.failed()
+            raise _AttemptFailedError(f"{type(error).__name__}: {error}", busy=True) from None
         except TimeoutError:
             place.failed()
             raise _AttemptFailedError(f"read_timeout: {request.deadline:.0f} s") from None
-        except aiohttp.ClientError as error:
-            place.failed()
-            raise _AttemptFailedError(f"{type(error).__name__}: {error}", busy=True) from None
         finally:
             place.in_flight -= 1
         return _parse(response.status, response.headers.get("Retry-After"), body)

@@ -1,6 +1,6 @@
 """The ledger: what is owed and what is done, in Redis. Every Redis key is made in this package."""
 
-from shared.ledger.connection import connect
+from shared.ledger.connection import connect, trouble
 from shared.ledger.ledger import Ledger, RunState, VerdictEvent, list_runs
 from shared.ledger.queue import JudgeQueue, Lease, job_id
 
@@ -13,4 +13,5 @@ __all__ = [
     "connect",
     "job_id",
     "list_runs",
+    "trouble",
 ]

@@ -2,9 +2,10 @@
 
 import re
 import time
+from typing import Any
 
-from redis import Redis
-from redis.backoff import ExponentialWithJitterBackoff
+from redis import ConnectionPool, Redis
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -54,6 +55,25 @@ def connect(url: str, patience: float = 0.0) -> Redis:
             "or use --embedded"
         ) from None
     return client
+
+
+def trouble(redis: Redis) -> str | None:
+    """Say why the server does not answer right now; None if it does. It does not wait for it."""
+    settings: dict[str, Any] = {
+        **redis.get_connection_kwargs(),
+        "socket_connect_timeout": 2,
+        "socket_timeout": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+    }
+    pool = ConnectionPool(redis.connection_pool.connection_class, **settings)
+    try:
+        Redis(connection_pool=pool).ping()
+    except RedisError as error:
+        return f"Redis: {error}"
+    finally:
+        pool.disconnect()
+    return None
 
 
 def _ping(url: str, give_up: float) -> None:

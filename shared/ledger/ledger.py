@@ -102,6 +102,11 @@ class Ledger:
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, _INCARNATION))
         return None if stored is None else str(json.loads(stored))
 
+    def config(self) -> str | None:
+        """The config of the run's latest session as JSON; None where there is no such run."""
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "config"))
+        return None if stored is None else text(stored)
+
     def set_meta(self, **values: Any) -> None:  # noqa: ANN401 - any JSON value
         self._redis.hset(
             self._keys.meta, mapping={name: json.dumps(value) for name, value in values.items()}

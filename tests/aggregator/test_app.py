@@ -109,7 +109,6 @@ async def test_without_redis_it_is_alive_and_not_ready(own_redis_server: RedisSe
     redis.close()
 
 
-@pytest.mark.xfail(reason="connect()'s client tries again for 40 s before it fails", strict=True)
 async def test_a_probe_is_told_at_once_that_redis_is_away(own_redis_server: RedisServer) -> None:
     redis = connect(own_redis_server.url)
     async with TestClient(TestServer(make_app(redis, Runs(redis)))) as client:

@@ -108,7 +108,6 @@ def test_a_problem_that_the_ledger_lacks_is_a_failed_job(ledger: Ledger, sandbox
         judge(ledger, other)
 
 
-@pytest.mark.xfail(reason="config and sandbox client of a run are kept for ever", strict=True)
 @pytest.mark.usefixtures("process")
 def test_the_next_session_may_name_another_sandbox(ledger: Ledger, sandbox_url: str) -> None:
     """The worker outlives a session; the same run goes on with ``sandbox.url`` put right."""

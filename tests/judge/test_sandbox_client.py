@@ -288,7 +288,6 @@ async def test_a_sandbox_that_never_answers(
     assert all("read_timeout" in reason for reason in error.reasons)
 
 
-@pytest.mark.xfail(reason="aiohttp's connect time-out is a TimeoutError too", strict=True)
 async def test_a_sandbox_that_cannot_be_connected_to_is_away_and_not_broken(
     start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
