@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint format types lock bench-pipeline clean
+.PHONY: help install demo test test-fast lint format types lock bench-pipeline bench-judge clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -48,6 +48,9 @@ lock: ## renew requirements.lock from pyproject.toml (needs uv)
 
 bench-pipeline: $(STAMP) ## samples per second through queue, ledger and aggregator
 	$(BIN)/python -m tests.bench.pipeline
+
+bench-judge: $(STAMP) ## completions per second of `batch` against verl's compute_score (SANDBOX_URL: which sandbox)
+	$(BIN)/python -m tests.bench.judge
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

@@ -5,14 +5,33 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from yaml import YAMLError
 
+from shared.checkers import get_checker
 from shared.errors import ConfigError
+from shared.extraction import ExtractionPolicy
+
+Method = Literal["batch", "submit", "compute_score"]
+_OWN_CHECKERS = {"submit": "lines", "compute_score": "exact"}
+BATCH_LANGUAGES = ("python", "cpp")
+# What SandboxFusion's /run_code knows.
+LANGUAGES = (
+    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
+    "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
+    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
+)  # fmt: skip
 
 
 class _Section(BaseModel):
@@ -80,11 +99,16 @@ class DataConfig(_Section):
 
 
 class SandboxConfig(_Section):
-    """Where answers run. Time limits are seconds for one test case."""
+    """Where answers run. ``timeout`` is seconds for one test case.
+
+    ``max_concurrency`` caps the calls that all workers together make at once to one sandbox; within
+    it the number adapts to what the sandbox bears.
+    """
 
     url: str | list[str] = "http://localhost:8080/run_code"
     timeout: float = Field(default=10, gt=0)
     memory_limit_mb: int = Field(default=1024, ge=1)
+    max_concurrency: int = Field(default=64, ge=1)
 
 
 class ReplayConfig(_Section):
@@ -110,22 +134,105 @@ class GenerationConfig(_Section):
     replay: ReplayConfig = ReplayConfig()
 
 
+class DatasetJudgeConfig(_Section):
+    """How the answers of one data set are judged; what is not given is as for all of them.
+
+    ``checker`` is one of ``shared.checkers``, or None for the method's own: ``tokens`` for
+    ``batch``, ``exact`` for ``compute_score``, SandboxFusion's ``lines`` for ``submit``.
+    """
+
+    method: Method | None = None
+    checker: str | None = None
+    language: str | None = None
+    extraction: ExtractionPolicy | None = None
+    max_timeouts: int | None = Field(default=None, ge=1)
+
+
 class JudgeConfig(_Section):
-    """How answers are judged.
+    """How answers are judged. Times are seconds.
+
+    ``sandbox.timeout`` are CPU seconds of a case for ``batch``, wall-clock seconds for the others.
+    A case that ends within ``cpu_grace`` times that limit, or is stopped after ``wall_factor``
+    times it, has its time-out confirmed (``confirm_timeouts``) with the sandbox to itself.
+    ``max_timeouts``: after so many time-outs an answer's remaining cases count as timed out.
+    ``call_seconds``: a sandbox call of ``batch`` begins no further case after that; what is left
+    goes into the next call.
 
     A sandbox call that failed is made again up to ``max_attempts`` times where the sandbox itself
     broke, and for ``retry_budget`` seconds where it was busy or away. A completion whose worker
     died ``max_deliveries`` times over is given up as ``api_error``.
     """
 
-    method: Literal["compute_score"] = "compute_score"
+    method: Method = "batch"
+    checker: str | None = None
     language: str = "python"
+    extraction: ExtractionPolicy = ExtractionPolicy.LAST
+    verl_native: bool = False
+    confirm_timeouts: bool = True
+    max_timeouts: int | None = Field(default=None, ge=1)
+    cpu_grace: float = Field(default=1.25, ge=1)
+    wall_factor: float = Field(default=3, ge=1)
+    compile_timeout: float = Field(default=30, gt=0)
+    call_seconds: float = Field(default=60, gt=0)
+    max_output_mb: int = Field(default=16, ge=1, le=64)
+    max_processes: int = Field(default=64, ge=1)
+    max_completion_chars: int = Field(default=200_000, ge=1)
+    datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
     workers: int | None = Field(default=None, ge=1)
     case_concurrency: int = Field(default=2, ge=1)
     max_attempts: int = Field(default=5, ge=1)
     retry_budget: float = Field(default=120, ge=0)
     max_deliveries: int = Field(default=3, ge=0)
-    max_completion_chars: int = Field(default=200_000, ge=1)
+
+    def for_dataset(self, name: str) -> Self:
+        """The settings for one data set.
+
+        Raises:
+            ValueError: What the data set has of its own does not go with the rest.
+        """
+        if name not in self.datasets:
+            return self
+        own = self.datasets[name].model_dump(exclude_none=True)
+        merged = {**self.model_dump(exclude={"datasets"}), **own}
+        if "method" in own and "checker" not in own:
+            merged["checker"] = None  # that was for the other method
+        return type(self).model_validate(merged)
+
+    def with_method(self, method: Method) -> Self:
+        """The same with another method for all data sets, and that method's own checker."""
+        if method == self.method and not self.datasets:
+            return self
+        document = self.model_dump()
+        document |= {"method": method, "checker": None}
+        for own in document["datasets"].values():
+            own |= {"method": None, "checker": None}
+        return type(self).model_validate(document)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.checker is not None:
+            get_checker(self.checker)
+        own = _OWN_CHECKERS.get(self.method)
+        if own and self.checker not in (None, own):
+            raise ValueError(f"{self.method} compares by {own!r} alone, not by {self.checker!r}")
+        if self.language not in LANGUAGES:
+            near = difflib.get_close_matches(self.language.lower(), LANGUAGES, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"SandboxFusion has no language {self.language!r}{hint}")
+        if self.method == "batch" and self.language not in BATCH_LANGUAGES:
+            raise ValueError(
+                f"batch judges {' and '.join(BATCH_LANGUAGES)}; for {self.language!r} take the "
+                "method submit or compute_score"
+            )
+        if self.verl_native and (self.method, self.language) != ("compute_score", "python"):
+            raise ValueError("verl_native goes with method compute_score and language python alone")
+        for name in self.datasets:
+            try:
+                self.for_dataset(name)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+                raise ValueError(f"datasets.{name}: {reason}") from None
+        return self
 
 
 class RunConfig(_Section):
@@ -168,7 +275,8 @@ class Config(_Section):
     def fingerprint(self) -> str:
         """SHA-256 of what decides the numbers; where the parts run and how many, does not count."""
         document = self.model_dump(mode="json")
-        document["sandbox"].pop("url")
+        for key in ("url", "max_concurrency"):
+            document["sandbox"].pop(key)
         for key in (
             "workers",
             "case_concurrency",

@@ -7,9 +7,20 @@ from functools import cached_property
 from typing import Self
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from shared.checkers import get_checker
 from shared.statuses import FinalStatus
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Record(BaseModel):
@@ -17,20 +28,40 @@ class _Record(BaseModel):
 
 
 class StdioTests(_Record):
-    """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's shape)."""
+    """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's shape).
+
+    A problem with several right answers names its own ``checker`` (see ``shared.checkers``) or
+    brings one along: ``checker_source``, Python that defines ``check(input, output, expected)``.
+    """
 
     inputs: list[str] = Field(min_length=1)
     outputs: list[str]
     fn_name: str | None = None
+    checker: str | None = None
+    checker_source: str | None = None
 
     @property
     def cases(self) -> int:
         return len(self.inputs)
 
+    @field_validator("checker")
+    @classmethod
+    def _known_checker(cls, checker: str | None) -> str | None:
+        if checker is not None:
+            get_checker(checker)
+        return checker
+
     @model_validator(mode="after")
-    def _same_length(self) -> Self:
+    def _usable(self) -> Self:
         if len(self.inputs) != len(self.outputs):
             raise ValueError(f"{len(self.inputs)} inputs but {len(self.outputs)} outputs")
+        texts = (*self.inputs, *self.outputs, self.checker_source or "")
+        if not all(is_encodable(text) for text in texts):
+            raise ValueError(
+                "an input, output or checker has lone surrogates and cannot be encoded"
+            )
+        if self.checker_source is not None and "def check" not in self.checker_source:
+            raise ValueError("checker_source must define check(input, output, expected)")
         return self
 
 
@@ -135,7 +166,9 @@ class SampleId:
         return cls(unquote(dataset), unquote(problem_id), int(index))
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can hold the text: whether it is free of lone surrogates."""
+    return _SURROGATE.search(text) is None
 
 
 def without_surrogates(text: str) -> str:
@@ -193,8 +226,11 @@ class Verdict(_SampleRecord):
 
     ``detail`` says more than the status where there is more to say (``no_code_block``,
     ``memory_limit``, a signal's name …). ``total_judge_time`` is the sum of the cases' durations in
-    seconds; ``attempts`` counts the requests to the sandbox, ``infra_failures`` names those among
-    them that failed through no fault of the answer.
+    seconds, ``cpu_time`` that of their CPU seconds and ``peak_memory`` the most bytes that one
+    needed, where the method measures them. ``attempts`` counts the requests to the sandbox,
+    ``infra_failures`` names those among them that failed through no fault of the answer.
+    ``confirmed`` cases ran a second time, with the sandbox to themselves, because the machine's
+    load may have been why they took too long; ``flipped`` of them ended otherwise then.
     """
 
     final_status: FinalStatus
@@ -211,6 +247,10 @@ class Verdict(_SampleRecord):
     checker: str
     attempts: int = 0
     infra_failures: list[str] = Field(default_factory=list)
+    cpu_time: float | None = Field(default=None, ge=0)
+    peak_memory: int | None = Field(default=None, ge=0)
+    confirmed: int = Field(default=0, ge=0)
+    flipped: int = Field(default=0, ge=0)
     worker: str | None = None
     judged_at: float | None = None
 

@@ -47,10 +47,12 @@ def run_document(ledger: Ledger, plan: RunPlan, meta: dict[str, Any]) -> dict[st
     statuses: Counter[FinalStatus] = Counter()
     failures: Counter[str] = Counter()
     unjudged: list[dict[str, str | None]] = []
-    sandbox_requests = 0
+    sandbox_requests = confirmed = flipped = 0
     for verdict in ledger.verdicts(samples):
         statuses[verdict.final_status] += 1
         sandbox_requests += verdict.attempts
+        confirmed += verdict.confirmed
+        flipped += verdict.flipped
         failures.update(reason.split(":")[0] for reason in verdict.infra_failures)
         if not verdict.judged and len(unjudged) < _LISTED:
             unjudged.append({"sample": verdict.sample.key, "reason": verdict.detail})
@@ -68,6 +70,8 @@ def run_document(ledger: Ledger, plan: RunPlan, meta: dict[str, Any]) -> dict[st
         "statuses": {status.value: statuses[status] for status in FinalStatus},
         "sandbox_requests": sandbox_requests,
         "infra_failures": dict(failures.most_common()),
+        "timeouts_confirmed": confirmed - flipped,
+        "timeouts_flipped": flipped,
         "duplicate_verdicts": meta.get("duplicate_verdicts", 0),
         "jobs_redelivered": meta.get("jobs_redelivered", 0),
         "datasets": [dataset.document() for dataset in plan.datasets],

@@ -1,17 +1,33 @@
-"""`plumb judge`: judge completions that exist already."""
+"""`plumb judge`: judge completions that exist already, by one method or by two to compare."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from services.cli.comparison import print_comparison
 from services.cli.execute import Order, execute
-from services.cli.options import ConfigFile, Embedded, Force, Output, Overrides
+from services.cli.options import (
+    ConfigFile,
+    Embedded,
+    Force,
+    MethodName,
+    Output,
+    Overrides,
+    UseComputeScore,
+    UseSubmit,
+    method_named,
+    with_method,
+)
+from services.runner.comparison import compare_folders
+from services.runner.preflight import check_judging
 from services.runner.recorded import MatchedCompletions, match_completions
 from services.runner.sources import RecordedSource
-from shared.config import load_config
+from shared.config import Config, load_config
 from shared.datasets import read_datasets
 from shared.errors import ConfigError
 from shared.plan import make_plan
+from shared.schemas import Problem
 
 _SHOWN = 5
 
@@ -28,14 +44,21 @@ def judge(
     output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
+    method: MethodName = None,
+    use_submit_api: UseSubmit = False,
+    use_compute_score: UseComputeScore = False,
+    compare_with: Annotated[
+        str | None,
+        typer.Option("--compare-with", help="Judge by this method too and list disagreements."),
+    ] = None,
 ) -> None:
     """Judge completions that exist already; the artifacts are those of a run."""
     flags = ["run.name=judge"] if config is None else []
     resolved = load_config(config, [*flags, *(overrides or [])])
+    resolved = with_method(resolved, method, use_submit_api, use_compute_score)
     if output:
-        resolved = resolved.model_copy(
-            update={"output": resolved.output.model_copy(update={"dir": output})}
-        )
+        resolved = _into(resolved, output)
+    other = _other(resolved, compare_with) if compare_with else None
     paths = data or resolved.data.eval_files
     if not paths:
         raise ConfigError("no data sets: give --data PATH")
@@ -43,10 +66,25 @@ def judge(
         raise ConfigError("no completions: give --completions FILE")
     problems = read_datasets(paths)
     matched = match_completions(completions, problems)
+    for wanted in (resolved, other) if other else (resolved,):
+        execute(_order(wanted, problems, matched, completions, embedded, force))
+    if other:
+        print_comparison(compare_folders(resolved, other))
+
+
+def _order(
+    config: Config,
+    problems: Sequence[Problem],
+    matched: MatchedCompletions,
+    completions: str,
+    embedded: bool,
+    force: bool,
+) -> Order:
     indices = matched.indices()
     answered = [p for p in problems if (p.dataset, p.problem_id) in indices]
-    order = Order(
-        config=resolved,
+    check_judging(config, answered)
+    return Order(
+        config=config,
         problems=answered,
         plan=make_plan(answered, lambda p: indices[p.dataset, p.problem_id]),
         embedded=embedded,
@@ -60,7 +98,19 @@ def judge(
         },
         notes=_notes(matched),
     )
-    execute(order)
+
+
+def _other(config: Config, name: str) -> Config:
+    """The run to compare with: by another method, into a folder below."""
+    method = method_named(name)
+    if method == config.judge.method:
+        raise ConfigError(f"--compare-with {name}: that is the method itself; name another one")
+    changed = config.model_copy(update={"judge": config.judge.with_method(method)})
+    return _into(changed, f"{config.output_dir}/{method}")
+
+
+def _into(config: Config, folder: str) -> Config:
+    return config.model_copy(update={"output": config.output.model_copy(update={"dir": folder})})
 
 
 def _notes(matched: MatchedCompletions) -> list[str]:

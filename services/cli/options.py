@@ -1,8 +1,11 @@
 """Options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
+
+from shared.config import Config, Method
+from shared.errors import ConfigError
 
 Embedded = Annotated[
     bool,
@@ -16,3 +19,40 @@ ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of t
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys of the config to change.")
 ]
+MethodName = Annotated[
+    str | None, typer.Option("--method", help="batch (default), submit or compute_score.")
+]
+UseSubmit = Annotated[
+    bool, typer.Option("--use-submit-api", help="Judge by SandboxFusion's /submit.")
+]
+UseComputeScore = Annotated[
+    bool, typer.Option("--use-compute-score", help="Judge by verl's rules: the GRPO reward.")
+]
+
+
+def with_method(config: Config, name: str | None, submit: bool, compute_score: bool) -> Config:
+    """Apply the flags that choose a method.
+
+    Raises:
+        ConfigError: No such method, or more than one.
+    """
+    flags = {"submit": submit, "compute_score": compute_score}
+    chosen = {*([name] if name else []), *(method for method, given in flags.items() if given)}
+    if len(chosen) > 1:
+        raise ConfigError(f"one method, please, not {' and '.join(sorted(chosen))}")
+    if not chosen:
+        return config
+    judge = config.judge.with_method(method_named(chosen.pop()))
+    return config.model_copy(update={"judge": judge})
+
+
+def method_named(name: str) -> Method:
+    """Check the name of a method.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
+    methods = get_args(Method)
+    if name not in methods:
+        raise ConfigError(f"no method {name!r}; there are {', '.join(methods)}")
+    return cast(Method, name)

@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from services.cli.execute import Order, execute
-from services.cli.options import ConfigFile, Embedded, Force, Output, Overrides
+from services.cli.options import (
+    ConfigFile,
+    Embedded,
+    Force,
+    MethodName,
+    Output,
+    Overrides,
+    UseComputeScore,
+    UseSubmit,
+    with_method,
+)
+from services.runner.preflight import check_judging
 from services.runner.prompts import check_templates
 from shared.config import Config, load_config
 from shared.datasets import read_datasets
@@ -31,9 +42,13 @@ def run(
     output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
+    method: MethodName = None,
+    use_submit_api: UseSubmit = False,
+    use_compute_score: UseComputeScore = False,
 ) -> None:
     """Generate an answer per problem, have it judged, write the numbers."""
     resolved = load_config(config, [*_flags(base_url, model, data, output), *(overrides or [])])
+    resolved = with_method(resolved, method, use_submit_api, use_compute_score)
     if not resolved.data.eval_files:
         raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
     generation = resolved.generation
@@ -48,6 +63,7 @@ def run(
         )
     check_templates(resolved.data)
     problems = _limited(read_datasets(resolved.data.eval_files), resolved.data.limit)
+    check_judging(resolved, problems)
     n = resolved.actor_rollout_ref.rollout.n
     order = Order(
         config=resolved,

@@ -25,10 +25,18 @@ class JudgeMetrics:
         self._busy = Counter(
             "plumbline_judge_busy_seconds", "Seconds spent judging.", registry=self.registry
         )
+        self._confirmations = Counter(
+            "plumbline_judge_timeout_confirmations",
+            "Cases run a second time because load may have been why they took too long.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.judged = 0
 
     def count(self, verdict: Verdict, seconds: float) -> None:
         self.judged += 1
         self._samples.labels(verdict.final_status.value).inc()
         self._requests.inc(verdict.attempts)
+        self._confirmations.labels("flipped").inc(verdict.flipped)
+        self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
         self._busy.inc(seconds)

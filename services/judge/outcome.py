@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.judge.sandbox import Attempts
@@ -14,7 +14,14 @@ _SHOWN_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """One test case. ``duration`` is seconds in the sandbox."""
+    """One test case.
+
+    Attributes:
+        duration: Wall-clock seconds in the sandbox.
+        cpu_time: CPU seconds of the program, where the method measures it.
+        memory: Bytes of its peak resident set, where the method measures it.
+        doubtful: Whether the machine's load may have decided it.
+    """
 
     code: CaseCode
     duration: float = 0.0
@@ -23,6 +30,9 @@ class CaseOutcome:
     expected: str | None = None
     actual: str | None = None
     stderr: str | None = None
+    cpu_time: float | None = None
+    memory: int | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,8 @@ class Judgement:
 
     ``status`` is given where the cases do not decide it: nothing to run, or a syntax error in a
     language that SandboxFusion does not compile. ``cases_total`` is the number of tests that the
-    problem has.
+    problem has. ``confirmed`` counts the cases that ran a second time because their time-out was
+    doubtful, ``flipped`` those of them that ended otherwise then.
     """
 
     method: str
@@ -40,6 +51,8 @@ class Judgement:
     cases: Sequence[CaseOutcome] = ()
     status: FinalStatus | None = None
     detail: str | None = None
+    confirmed: int = 0
+    flipped: int = 0
 
 
 def to_verdict(
@@ -63,12 +76,16 @@ def to_verdict(
         cases_total=judgement.cases_total,
         case_codes=[int(code) for code in codes],
         total_judge_time=sum(case.duration for case in judgement.cases),
+        cpu_time=_sum(case.cpu_time for case in judgement.cases),
+        peak_memory=max((case.memory for case in judgement.cases if case.memory), default=None),
         error_breakdown=_breakdown(codes),
         first_failed_case=None if failed is None else _failed_case(failed, judgement.cases[failed]),
         method=judgement.method,
         checker=judgement.checker,
         attempts=attempts.requests,
         infra_failures=attempts.failures,
+        confirmed=judgement.confirmed,
+        flipped=judgement.flipped,
         worker=worker,
         judged_at=time.time(),
     )
@@ -80,6 +97,11 @@ def shorten(text: str | None, limit: int = _SHOWN_CHARS) -> str | None:
         return text
     half = limit // 2
     return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _detail(cases: Sequence[CaseOutcome], status: FinalStatus) -> str | None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.judging import Judge
 from services.judge.metrics import JudgeMetrics
@@ -16,7 +17,7 @@ from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableEr
 from services.judge.settings import JudgeSettings
 from shared.config import Config, validate_config
 from shared.errors import PlumblineError
-from shared.ledger import Lease, Ledger, job_id
+from shared.ledger import Lease, Ledger, PoolSettings, SandboxPool, connect_async, job_id
 from shared.ledger.ledger import unjudged_verdict
 from shared.logs import get_logger
 from shared.schemas import Generation, Problem, SampleId, Verdict
@@ -34,13 +35,20 @@ class JudgeProcess:
         self._settings = settings
         self._redis = redis
         self._loop = asyncio.Runner()
-        self._sandboxes: dict[tuple[object, ...], SandboxClient] = {}
+        self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
+        self._async_redis: AsyncRedis | None = None
         self._problem = lru_cache(maxsize=32)(self._load_problem)
 
     def close(self) -> None:
-        for sandbox in self._sandboxes.values():
-            self._loop.run(sandbox.__aexit__(None, None, None))
+        self._loop.run(self._close())
         self._loop.close()
+
+    async def _close(self) -> None:
+        for sandbox, pool in self._sandboxes.values():
+            await sandbox.__aexit__(None, None, None)
+            await pool.close()
+        if self._async_redis is not None:
+            await self._async_redis.aclose()
 
     def judge(self, run: str, sample: SampleId, completion_sha256: str) -> None:
         """Judge a completion and write its verdict, unless it has been replaced or judged."""
@@ -79,7 +87,7 @@ class JudgeProcess:
         sample = generation.sample
         problem = self._problem(run, sample.dataset, sample.problem_id)
         config = self._config(run)
-        judge = Judge(config, self._sandbox(config))
+        judge = Judge(config, await self._sandbox(config))
         attempts = Attempts()
         try:
             judgement = await judge.judge(problem, generation.completion, attempts)
@@ -105,14 +113,20 @@ class JudgeProcess:
             raise PlumblineError(f"run {run!r} has no problem {problem_id!r} in {dataset!r}")
         return problem
 
-    def _sandbox(self, config: Config) -> SandboxClient:
+    async def _sandbox(self, config: Config) -> SandboxClient:
         urls = [u.strip().rstrip("/") for u in self._settings.sandbox_urls.split(",") if u.strip()]
         urls = [u.removesuffix("/run_code") for u in urls] or config.sandbox_urls
         attempts, budget = config.judge.max_attempts, config.judge.retry_budget
-        key = (*urls, attempts, budget)
+        concurrency = config.sandbox.max_concurrency
+        key = (*urls, attempts, budget, concurrency)
         if key not in self._sandboxes:
-            self._sandboxes[key] = SandboxClient(urls, max_attempts=attempts, retry_budget=budget)
-        return self._sandboxes[key]
+            if self._async_redis is None:
+                self._async_redis = await connect_async(self._settings.redis_url, patience=60)
+            settings = PoolSettings(max_concurrency=concurrency)
+            pool = SandboxPool(self._async_redis, urls, self.name, settings=settings)
+            client = SandboxClient(pool, max_attempts=attempts, retry_budget=budget)
+            self._sandboxes[key] = client, pool
+        return self._sandboxes[key][0]
 
 
 @lru_cache(maxsize=16)

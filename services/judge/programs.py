@@ -3,10 +3,9 @@
 import json
 import re
 import signal
-from functools import cache
-from pathlib import Path
 
-from services.judge.harness import EXIT_CODES
+from services.judge.harness import source
+from services.judge.harness.functions import EXIT_CODES
 from shared.extraction import Extraction, Reason
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode
@@ -15,7 +14,7 @@ EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
 
 
-def humaneval_program(answer: Extraction, tests: HumanEvalTests, token: str) -> str:
+def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
     """Build the program that runs ``check(entry_point)``, which is one case.
 
     What the prompt has before the entry point (imports, helper functions) comes first. An answer
@@ -28,15 +27,15 @@ def humaneval_program(answer: Extraction, tests: HumanEvalTests, token: str) -> 
         prelude, code = "", f"{tests.prompt.rstrip()}\n{code}"
     # Some tests draw random inputs; a verdict is a function of the answer.
     seed = "import random; random.seed(0)\n" if "random" in tests.test else ""
-    return _program(prelude, code, [f"{seed}{tests.test}\ncheck({tests.entry_point})\n"], token)
+    return _program(prelude, code, [f"{seed}{tests.test}\ncheck({tests.entry_point})\n"])
 
 
-def mbpp_program(answer: Extraction, tests: MbppTests, token: str) -> str:
+def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
     """Build the program that runs each statement of ``test_list``, a case each, in order.
 
     The setup code runs before the answer, or after it where it needs the answer's names.
     """
-    return _program(tests.test_setup_code, answer.code, tests.test_list, token)
+    return _program(tests.test_setup_code, answer.code, tests.test_list)
 
 
 def classify(
@@ -52,7 +51,7 @@ def classify(
         return_code: Exit code; a signal's number as -n or 128 + n; None where it is not known.
         stdout: Standard output, which need not be complete.
         stderr: Standard error.
-        token: The token that the program was built with.
+        token: The token that the program was given on standard input.
         timed_out: Whether the sandbox stopped the program.
         cases: How many tests the program runs.
 
@@ -66,15 +65,10 @@ def classify(
     return codes, _detail(codes, return_code, stderr, timed_out)
 
 
-def _program(setup: str, answer: str, tests: list[str], token: str) -> str:
+def _program(setup: str, answer: str, tests: list[str]) -> str:
     # ascii() leaves no character that an encoding, or a lone surrogate, could spoil.
-    arguments = ", ".join(ascii(part) for part in (setup, answer, tests, token))
-    return f"{_harness()}\n\nrun({arguments})\n"
-
-
-@cache
-def _harness() -> str:
-    return Path(__file__).with_name("harness.py").read_text(encoding="utf-8")
+    arguments = ", ".join(ascii(part) for part in (setup, answer, tests))
+    return f"{source('functions')}\n\nrun({arguments})\n"
 
 
 def _before_function(prompt: str, name: str) -> str:

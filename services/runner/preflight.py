@@ -1,12 +1,49 @@
 """Is everything there that a run needs? Asked before anything is written."""
 
+import difflib
 from collections.abc import Sequence
 
 import aiohttp
 
-from shared.errors import ServiceError
+from shared.config import Config, JudgeConfig
+from shared.errors import ConfigError, DataError, ServiceError
+from shared.schemas import Problem, StdioTests
 
 _TIMEOUT = 10.0
+
+
+def check_judging(config: Config, problems: Sequence[Problem]) -> None:
+    """See whether each problem can be judged as the config wants it.
+
+    Raises:
+        ConfigError: ``judge.datasets`` names a data set that the run does not have.
+        DataError: The method or the language does not go with a problem's tests.
+    """
+    datasets = sorted({problem.dataset for problem in problems})
+    for name in config.judge.datasets:
+        if name not in datasets:
+            near = difflib.get_close_matches(name, datasets, n=1, cutoff=0.0)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"judge.datasets names {name!r}, which this run has not{hint}")
+    settings = {name: config.judge.for_dataset(name) for name in datasets}
+    for problem in problems:
+        if trouble := _trouble(problem, settings[problem.dataset]):
+            raise DataError(f"{problem.dataset}: problem {problem.problem_id!r}: {trouble}")
+
+
+def _trouble(problem: Problem, settings: JudgeConfig) -> str | None:
+    tests = problem.tests
+    if not isinstance(tests, StdioTests):
+        if settings.language != "python":
+            return f"function tests are Python, but judge.language is {settings.language!r}"
+        return None
+    if tests.fn_name and settings.language != "python":
+        return f"calls of {tests.fn_name!r} are Python, but judge.language is {settings.language!r}"
+    if tests.fn_name and settings.method == "submit":
+        return f"the method submit cannot call {tests.fn_name!r}; take batch or compute_score"
+    if settings.method != "batch" and (tests.checker or tests.checker_source):
+        return f"it has a checker of its own, which the method {settings.method} does not use"
+    return None
 
 
 async def check_sandboxes(urls: Sequence[str]) -> None:

@@ -42,13 +42,17 @@ class Admission:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[int]:
+    async def slot(self, *, admitted: bool = False) -> AsyncIterator[int]:
         """A slot for the length of the block.
+
+        Args:
+            admitted: It is for the next part of something that has been let in already, and waits
+                even behind a full queue.
 
         Raises:
             QueueFullError: Every slot is taken and the queue is full.
         """
-        number = await self._acquire()
+        number = await self._acquire(admitted)
         started = time.monotonic()
         try:
             yield number
@@ -57,10 +61,10 @@ class Admission:
             self._seconds_per_run += SMOOTHING * (seconds - self._seconds_per_run)
             self._release(number)
 
-    async def _acquire(self) -> int:
+    async def _acquire(self, admitted: bool) -> int:
         if self._free:
             return self._free.pop()
-        if len(self._waiting) >= self._queue_limit:
+        if not admitted and len(self._waiting) >= self._queue_limit:
             raise QueueFullError(len(self._waiting), self._retry_after())
         place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)

@@ -1,7 +1,6 @@
 """The HTTP face of the sandbox."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -10,13 +9,17 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from services.sandbox import bodies
-from services.sandbox.admission import Admission, QueueFullError
-from services.sandbox.bodies import InvalidRequestError
+from services.sandbox.admission import Admission
+from services.sandbox.answers import Outcome, answered
+from services.sandbox.execution import Execution
 from services.sandbox.metrics import Metrics
 from services.sandbox.probe import Chosen, choose
 from services.sandbox.reaper import Reaper
-from services.sandbox.schemas import RunCodeRequest, RunCodeResponse, RunStatus
+from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.submit.judging import judge
+from services.sandbox.submit.registry import DATASETS, make_plan
+from services.sandbox.submit.schemas import SubmitRequest
 from shared.logs import get_logger
 
 NO_ISOLATION = (
@@ -45,7 +48,9 @@ class Server:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._show_metrics)
+        app.router.add_get("/list_datasets", self._list_datasets)
         app.router.add_post("/run_code", self._run_code)
+        app.router.add_post("/submit", self._submit)
         return app
 
     async def _isolate(self, _app: web.Application) -> AsyncIterator[None]:
@@ -82,45 +87,33 @@ class Server:
         text = generate_latest(self._metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    async def _list_datasets(self, _request: web.Request) -> web.Response:
+        return web.json_response(list(DATASETS))
+
     async def _run_code(self, http: web.Request) -> web.Response:
-        try:
-            request = bodies.parse(await http.read(), http.content_type)
-        except InvalidRequestError as error:
-            self._count("invalid")
-            return web.json_response(
-                {"detail": error.detail}, status=HTTPStatus.UNPROCESSABLE_ENTITY
-            )
-        try:
-            answer = await self._admit(request)
-        except QueueFullError as error:
-            self._count("rejected")
-            log.info("rejected", reason=str(error))
-            return web.json_response(
-                {"detail": str(error)},
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-                headers={"Retry-After": str(error.retry_after)},
-            )
-        except asyncio.CancelledError:
-            self._count("cancelled")
-            raise
-        self._count(answer.status.value)
+        return await answered(self._run(http), self._metrics.requests)
+
+    async def _run(self, http: web.Request) -> Outcome:
+        request = bodies.parse(await http.read(), http.content_type, RunCodeRequest)
+        answer = await self._execution().run(request)
         if answer.status is RunStatus.SANDBOX_ERROR:
             log.warning("sandbox_error", language=request.language, message=answer.message)
-        return web.Response(body=answer.model_dump_json(), content_type="application/json")
+        return answer.status.value, answer
 
-    async def _admit(self, request: RunCodeRequest) -> RunCodeResponse:
+    async def _submit(self, http: web.Request) -> web.Response:
+        return await answered(self._judge(http), self._metrics.submits)
+
+    async def _judge(self, http: web.Request) -> Outcome:
+        request = bodies.parse(await http.read(), http.content_type, SubmitRequest)
+        # In a thread: a huge record must not keep the loop from watching programs' time limits.
+        plan = await asyncio.to_thread(make_plan, request)
+        result = await judge(request, plan, self._execution())
+        return "accepted" if result.accepted else "not_accepted", result
+
+    def _execution(self) -> Execution:
         assert self._chosen is not None, "requests come only after start-up"
-        async with self._admission.slot() as slot:
-            started = time.monotonic()
-            try:
-                return await self._chosen.runner.run(request, slot)
-            finally:
-                seconds = time.monotonic() - started
-                self._metrics.busy_seconds.inc(seconds)
-                self._metrics.run_seconds.labels(request.language).observe(seconds)
-
-    def _count(self, outcome: str) -> None:
-        self._metrics.requests.labels(outcome).inc()
+        limit = self._settings.submit_output_limit
+        return Execution(self._chosen.runner, self._admission, self._metrics, limit)
 
 
 @web.middleware

@@ -1,15 +1,15 @@
 """Reading a request's JSON, and answering in the original's way where it is not what it must be."""
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from services.sandbox.schemas import RunCodeRequest
+Request = TypeVar("Request", bound=BaseModel)
 
 
 class InvalidRequestError(Exception):
-    """A body that is no RunCodeRequest.
+    """A body that is not what its endpoint wants.
 
     Attributes:
         detail: The list of pydantic-style errors that goes into the 422 answer.
@@ -20,7 +20,7 @@ class InvalidRequestError(Exception):
         self.detail = detail
 
 
-def parse(body: bytes, content_type: str) -> RunCodeRequest:
+def parse(body: bytes, content_type: str, model: type[Request]) -> Request:
     """The request in ``body``.
 
     Raises:
@@ -30,7 +30,7 @@ def parse(body: bytes, content_type: str) -> RunCodeRequest:
         missing = {"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}
         raise InvalidRequestError([missing])
     try:
-        return RunCodeRequest.model_validate(_decode(body, content_type))
+        return model.model_validate(_decode(body, content_type))
     except ValidationError as error:
         details: list[dict[str, Any]] = [dict(item) for item in error.errors()]
         for detail in details:
@@ -52,7 +52,7 @@ def _decode(body: bytes, content_type: str) -> object:
         return json.loads(body)
     except json.JSONDecodeError as error:
         raise InvalidRequestError([_json_error(error.pos, error.msg)]) from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, or a number of 4300 digits
         raise InvalidRequestError([_json_error(0, str(error))]) from error
 
 

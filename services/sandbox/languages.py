@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+COMPILED = frozenset({"cpp"})
+PROGRAM = "test"  # the compiled program in its folder
 CPP_LIBRARIES = ("crypto", "ssl", "pthread")
 
 
@@ -24,7 +26,7 @@ def plan(language: str, source: Path, python: Path) -> Plan:
     """The commands that run ``source``; ``language`` is a key of ``EXTENSIONS``."""
     if language == "cpp":
         links = [f"-l{library}" for library in cpp_libraries()]
-        return Plan(["g++", "-std=c++17", str(source), "-o", "test", *links], ["./test"])
+        return Plan(["g++", "-std=c++17", str(source), "-o", PROGRAM, *links], [f"./{PROGRAM}"])
     interpreter = str(python) if language == "python" else "bash"
     return Plan(None, [interpreter, str(source)])
 

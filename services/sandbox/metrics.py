@@ -18,6 +18,12 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.submits = Counter(
+            "plumbline_sandbox_submits",
+            "Requests to /submit by outcome; their runs count in run and busy seconds.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.run_seconds = Histogram(
             "plumbline_sandbox_run_seconds",
             "Seconds from admission to the answer, compilation included.",

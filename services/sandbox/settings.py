@@ -42,6 +42,7 @@ class SandboxSettings(ServiceSettings):
         temp_root: Where the folder of each run is made.
         readonly_paths: More paths that programs may read, separated by ``:``.
         output_limit_bytes: Cap of stdout and of stderr; beyond it the run is killed.
+        submit_output_limit: Characters that all runs of one submit may print together.
         fetch_limit_bytes: Cap of all fetched files of a request together.
         file_limit_bytes: Largest file a program may write (RLIMIT_FSIZE).
         tmp_limit_bytes: Size of the private /tmp.
@@ -62,6 +63,7 @@ class SandboxSettings(ServiceSettings):
     temp_root: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()))
     readonly_paths: str = ""
     output_limit_bytes: int = Field(8 * MIB, ge=1)
+    submit_output_limit: int = Field(64 * MIB, ge=1)
     fetch_limit_bytes: int = Field(64 * MIB, ge=0)
     file_limit_bytes: int = Field(512 * MIB, ge=1)
     tmp_limit_bytes: int = Field(256 * MIB, ge=1)

@@ -1,10 +1,15 @@
 """A Redis client that rides out a restart of the server."""
 
+import asyncio
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from redis import ConnectionPool, Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -15,6 +20,13 @@ from shared.errors import ServiceError
 
 # About 40 seconds in all: longer than a server needs to load its append-only file again.
 _RETRIES = 45
+_MANY = 10_000
+_SETTINGS: dict[str, Any] = {
+    "socket_connect_timeout": 5,
+    "socket_timeout": 30,
+    "retry_on_error": [RedisConnectionError, RedisTimeoutError, BusyLoadingError],
+    "health_check_interval": 30,
+}
 
 
 def connect(url: str, patience: float = 0.0) -> Redis:
@@ -30,31 +42,22 @@ def connect(url: str, patience: float = 0.0) -> Redis:
     Raises:
         ServiceError: The URL is none, or nothing that speaks Redis answers there.
     """
-    try:
+    with _explained(url):
         _ping(url, time.monotonic() + patience)
-        client = Redis.from_url(
-            url,
-            socket_connect_timeout=5,
-            socket_timeout=30,
-            retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _RETRIES),
-            retry_on_error=[RedisConnectionError, RedisTimeoutError, BusyLoadingError],
-            health_check_interval=30,
-        )
-    except ValueError as error:
-        raise ServiceError(
-            f"REDIS_URL {_hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB): "
-            f"{_hide_password(str(error))}"
-        ) from None
-    except AuthenticationError as error:
-        raise ServiceError(
-            f"Redis at {_hide_password(url)} refuses the password: {error}"
-        ) from None
-    except RedisError as error:
-        raise ServiceError(
-            f"Redis at {_hide_password(url)} is not reachable: {error}; start it, set REDIS_URL, "
-            "or use --embedded"
-        ) from None
-    return client
+        return Redis.from_url(url, retry=Retry(_backoff(), _RETRIES), **_SETTINGS)
+
+
+async def connect_async(url: str, patience: float = 0.0) -> AsyncRedis:
+    """What ``connect`` is, for coroutines.
+
+    Raises:
+        ServiceError: The URL is none, or nothing that speaks Redis answers there.
+    """
+    with _explained(url):
+        await asyncio.to_thread(_ping, url, time.monotonic() + patience)
+        retry = AsyncRetry(_backoff(), _RETRIES)
+        # Whoever waits for a push has a connection of its own.
+        return AsyncRedis.from_url(url, retry=retry, max_connections=_MANY, **_SETTINGS)
 
 
 def trouble(redis: Redis) -> str | None:
@@ -74,6 +77,31 @@ def trouble(redis: Redis) -> str | None:
     finally:
         pool.disconnect()
     return None
+
+
+def _backoff() -> ExponentialWithJitterBackoff:
+    return ExponentialWithJitterBackoff(base=0.05, cap=1.0)
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """What hinders us at ``url`` as a ServiceError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ServiceError(
+            f"REDIS_URL {_hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB): "
+            f"{_hide_password(str(error))}"
+        ) from None
+    except AuthenticationError as error:
+        raise ServiceError(
+            f"Redis at {_hide_password(url)} refuses the password: {error}"
+        ) from None
+    except RedisError as error:
+        raise ServiceError(
+            f"Redis at {_hide_password(url)} is not reachable: {error}; start it, set REDIS_URL, "
+            "or use --embedded"
+        ) from None
 
 
 def _ping(url: str, give_up: float) -> None:

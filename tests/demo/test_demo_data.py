@@ -164,4 +164,5 @@ def test_contest_answers_are_fenced_but_for_one() -> None:
     contest = [c for c in COMPLETIONS if c["dataset"].startswith("codecontests")]
     bare = [c for c in contest if c["completion"].strip() and "```python\n" not in c["completion"]]
 
-    assert [c["expected_status"] for c in bare] == ["syntax_error"]
+    # verl's rule finds no code without a fence, the default method does.
+    assert [c["expected_status"] for c in bare] == ["success"]

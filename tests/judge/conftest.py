@@ -8,6 +8,7 @@ import pytest
 
 from services.cli.embedded.child import Child, wait_until
 from services.judge.sandbox import SandboxClient
+from tests.judge.pools import OpenPool
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,11 @@ def sandbox_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-async def sandbox(sandbox_url: str) -> AsyncIterator[SandboxClient]:
-    async with SandboxClient([sandbox_url], max_attempts=2, retry_budget=30) as client:
+def pool(sandbox_url: str) -> OpenPool:
+    return OpenPool([sandbox_url])
+
+
+@pytest.fixture
+async def sandbox(pool: OpenPool) -> AsyncIterator[SandboxClient]:
+    async with SandboxClient(pool, max_attempts=2, retry_budget=30) as client:
         yield client

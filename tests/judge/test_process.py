@@ -13,6 +13,7 @@ from shared.errors import PlumblineError
 from shared.ledger import Ledger
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
+from tests.conftest import RedisServer
 from tests.runner.generators import refused_url
 from tests.shared.ledgers import generation, problem, verdict
 
@@ -26,8 +27,9 @@ def ledger(redis: Redis) -> Ledger:
 
 
 @pytest.fixture
-def process(redis: Redis) -> Iterator[JudgeProcess]:
-    process = JudgeProcess(JudgeSettings(sandbox_urls=""), redis, "worker-1")
+def process(redis: Redis, redis_server: RedisServer) -> Iterator[JudgeProcess]:
+    settings = JudgeSettings(redis_url=redis_server.url, sandbox_urls="")
+    process = JudgeProcess(settings, redis, "worker-1")
     set_current(process)
     yield process
     process.close()
@@ -124,10 +126,11 @@ def test_the_next_session_may_name_another_sandbox(ledger: Ledger, sandbox_url: 
 
 @pytest.mark.usefixtures("process")
 def test_the_environment_says_where_the_sandbox_is(
-    ledger: Ledger, redis: Redis, sandbox_url: str
+    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> None:
     begin(ledger, refused_url())
-    settings = JudgeSettings(sandbox_urls=f" {sandbox_url}/run_code ,")
+    urls = f" {sandbox_url}/run_code ,"
+    settings = JudgeSettings(redis_url=redis_server.url, sandbox_urls=urls)
     process = JudgeProcess(settings, redis, "worker-2")
     ledger.record(generation(completion=ECHO))
     process.judge(ledger.run, P1, generation(completion=ECHO).completion_sha256)

@@ -11,7 +11,7 @@ from services.judge.programs import (
     humaneval_program,
     mbpp_program,
 )
-from shared.extraction import Extraction, Reason, extract_python
+from shared.extraction import Extraction, Reason, extract
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode
 from tests.judge.local import run_program
@@ -44,18 +44,14 @@ PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
 
 def judge_humaneval(code, reason=Reason.FENCED, timeout=10.0):
     answer = Extraction(code, reason)
-    codes, detail, stderr = run_program(
-        lambda token: humaneval_program(answer, HUMANEVAL, token), timeout=timeout
-    )
+    codes, detail, stderr = run_program(humaneval_program(answer, HUMANEVAL), timeout=timeout)
     assert len(codes) == 1
     return codes[0], detail, stderr
 
 
 def judge_mbpp(code, tests=MBPP, timeout=10.0):
     answer = Extraction(code, Reason.FENCED)
-    return run_program(
-        lambda token: mbpp_program(answer, tests, token), len(tests.test_list), timeout
-    )
+    return run_program(mbpp_program(answer, tests), len(tests.test_list), timeout)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +86,7 @@ def test_right_answers_are_accepted(code):
 
 
 def test_a_body_continues_the_prompt():
-    answer = extract_python("    return sum(values) + helper(values)\n\nprint(total([]")
+    answer = extract("    return sum(values) + helper(values)\n\nprint(total([]")
     assert judge_humaneval(answer.code, answer.reason)[:2] == (PASSED, None)
 
 

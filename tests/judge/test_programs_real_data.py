@@ -3,13 +3,12 @@
 import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from services.judge.programs import humaneval_program, mbpp_program
-from shared.extraction import Extraction, Reason, extract_python
+from shared.extraction import Extraction, Reason, extract
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode
 from tests.judge.local import run_program
@@ -34,16 +33,16 @@ def in_pairs(function, rows):
 
 
 def solves_humaneval(problem, completion):
-    answer = extract_python(completion, entry_point=problem["entry_point"])
+    answer = extract(completion, entry_point=problem["entry_point"])
     tests = HumanEvalTests(**{key: problem[key] for key in HumanEvalTests.model_fields})
-    codes, _, _ = run_program(partial(humaneval_program, answer, tests))
+    codes, _, _ = run_program(humaneval_program(answer, tests))
     return codes == [CaseCode.PASSED]
 
 
 def solves_mbpp(problem):
     tests = MbppTests(**{key: problem[key] for key in MbppTests.model_fields})
     answer = Extraction(problem["code"], Reason.FENCED)
-    codes, _, _ = run_program(partial(mbpp_program, answer, tests), len(tests.test_list))
+    codes, _, _ = run_program(mbpp_program(answer, tests), len(tests.test_list))
     return codes == [CaseCode.PASSED] * len(tests.test_list)
 
 

@@ -1,8 +1,10 @@
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -10,8 +12,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.judge import sandbox as module
-from services.judge.sandbox import Attempts, RunCode, SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import (
+    Attempts,
+    RunCode,
+    RunCodeResponse,
+    SandboxClient,
+    SandboxUnavailableError,
+    Submit,
+    api,
+)
+from services.judge.sandbox import client as module
+from shared.ledger import Outcome
+from tests.judge.pools import OpenPool
 
 REQUEST = RunCode(
     code="print(1)",
@@ -74,11 +86,13 @@ class StandIn:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
+        self.paths: list[str] = []
         self.times: list[float] = []
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.times.append(time.monotonic())
+        self.paths.append(request.path)
         self.asked.append(await request.json())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return await answer(request)
@@ -98,7 +112,8 @@ def start(stack: AsyncExitStack) -> Start:
     async def start(*answers: Answer, port: int | None = None) -> StandIn:
         stand_in = StandIn(*answers)
         app = web.Application()
-        app.router.add_post("/run_code", stand_in.handle)
+        for path in ("/run_code", "/submit"):
+            app.router.add_post(path, stand_in.handle)
         server = TestServer(app, port=port)
         await server.start_server()
         stack.push_async_callback(server.close)
@@ -109,9 +124,15 @@ def start(stack: AsyncExitStack) -> Start:
 
 
 @pytest.fixture
-def client(stack: AsyncExitStack) -> Callable[..., Awaitable[SandboxClient]]:
+def pool() -> OpenPool:
+    return OpenPool([])
+
+
+@pytest.fixture
+def client(stack: AsyncExitStack, pool: OpenPool) -> Callable[..., Awaitable[SandboxClient]]:
     async def client(*urls: str, max_attempts: int = 3, retry_budget: float = 30) -> SandboxClient:
-        made = SandboxClient(urls, max_attempts=max_attempts, retry_budget=retry_budget)
+        pool.urls = list(urls)
+        made = SandboxClient(pool, max_attempts=max_attempts, retry_budget=retry_budget)
         return await stack.enter_async_context(made)
 
     return client
@@ -185,8 +206,25 @@ async def test_a_fault_is_tried_again(
 async def test_a_busy_sandbox_says_when_to_come_again(start: Start, client: Client) -> None:
     server = await start(said(503, Retry_After="0.4"), GOOD_ANSWER)
     await (await client(server.url)).run_code(REQUEST, Attempts())
-    # Jittered by half of it either way.
-    assert 0.19 < server.times[1] - server.times[0] < 5
+    assert 0.4 <= server.times[1] - server.times[0] < 5
+
+
+async def test_no_jitter_undercuts_when_to_come_again(
+    start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.random, "uniform", lambda low, _high: low)
+    server = await start(said(503, Retry_After="0.2"), GOOD_ANSWER)
+    await (await client(server.url)).run_code(REQUEST, Attempts())
+    assert server.times[1] - server.times[0] >= 0.2
+
+
+@pytest.mark.parametrize("header", ["-7", "-inf", "nan"])
+async def test_a_retry_after_that_makes_no_sense_is_passed_over(
+    start: Start, client: Client, pool: OpenPool, header: str
+) -> None:
+    server = await start(said(503, Retry_After=header), GOOD_ANSWER)
+    await (await client(server.url)).run_code(REQUEST, Attempts())
+    assert pool.grants[0].permit.retry_after == 0
 
 
 async def test_a_retry_after_that_is_no_number_is_passed_over(start: Start, client: Client) -> None:
@@ -274,7 +312,7 @@ async def test_a_long_answer_is_cut_in_the_reason(start: Start, client: Client) 
 async def test_a_sandbox_that_never_answers(
     start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SLACK", -4.9)
+    monkeypatch.setattr(api, "_SLACK", -4.9)
     release = asyncio.Event()
 
     async def hang(_request: web.Request) -> web.StreamResponse:
@@ -322,58 +360,6 @@ async def test_the_delays_grow(
     assert all(delay >= 0.02 * 2**number * 0.95 for number, delay in enumerate(delays)), delays
 
 
-async def test_two_sandboxes_share_the_load(start: Start, client: Client) -> None:
-    waiting = [0, 0]
-    full, release = asyncio.Event(), asyncio.Event()
-
-    def slow(number: int) -> Answer:
-        async def answer(_request: web.Request) -> web.StreamResponse:
-            waiting[number] += 1
-            if sum(waiting) == 20:
-                full.set()
-            await release.wait()
-            return web.json_response(GOOD)
-
-        return answer
-
-    servers = [await start(slow(0)), await start(slow(1))]
-    both = await client(*(server.url for server in servers))
-    async with asyncio.TaskGroup() as group:
-        for _ in range(20):
-            group.create_task(both.run_code(REQUEST, Attempts()))
-        await full.wait()
-        assert waiting == [10, 10]
-        release.set()
-
-
-async def test_a_slow_sandbox_gets_less(start: Start, client: Client) -> None:
-    release = asyncio.Event()
-
-    async def stuck(_request: web.Request) -> web.StreamResponse:
-        await release.wait()
-        return web.json_response(GOOD)
-
-    slow, quick = await start(stuck), await start(GOOD_ANSWER)
-    both = await client(slow.url, quick.url)
-    first = asyncio.create_task(both.run_code(REQUEST, Attempts()))
-    while not slow.asked:
-        await asyncio.sleep(0)
-    for _ in range(5):
-        await both.run_code(REQUEST, Attempts())
-    assert (len(slow.asked), len(quick.asked)) == (1, 5)
-    release.set()
-    await first
-
-
-async def test_two_sandboxes_take_turns(start: Start, client: Client) -> None:
-    """A worker has few calls in flight; workers that all prefer the first leave the others idle."""
-    servers = [await start(GOOD_ANSWER), await start(GOOD_ANSWER)]
-    both = await client(*(server.url for server in servers))
-    for _ in range(20):
-        await both.run_code(REQUEST, Attempts())
-    assert min(len(server.asked) for server in servers) >= 5
-
-
 async def test_with_one_sandbox_dead_the_other_one_does_the_work(
     start: Start, client: Client
 ) -> None:
@@ -383,3 +369,258 @@ async def test_with_one_sandbox_dead_the_other_one_does_the_work(
         alive = await start(GOOD_ANSWER)
         both = await client(dead, alive.url, retry_budget=1)
         assert (await both.run_code(REQUEST, Attempts())).status == "Success"
+
+
+# Permits
+
+
+class Clock:
+    """The client's clock, which stands still but where it is moved on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (GOOD_ANSWER, Outcome.OK),
+        (said(429), Outcome.REJECTED),
+        (said(502), Outcome.REJECTED),
+        (said(503), Outcome.REJECTED),
+        (said(504), Outcome.REJECTED),
+        (torn, Outcome.BROKEN),
+        (dropped, Outcome.BROKEN),
+        (said(500), Outcome.OK),
+        (said(200, "<html>"), Outcome.OK),
+        (said(200, {"status": "SandboxError", "message": "x"}), Outcome.OK),
+        (said(422), None),
+    ],
+)
+async def test_what_the_pool_is_told(
+    start: Start, client: Client, pool: OpenPool, answer: Answer, outcome: Outcome | None
+) -> None:
+    server = await start(answer, GOOD_ANSWER)
+    with contextlib.suppress(SandboxUnavailableError):
+        await (await client(server.url)).run_code(REQUEST, Attempts())
+    assert pool.grants[0].permit.outcome == outcome
+    assert pool.held == 0
+
+
+async def test_the_pool_is_told_of_a_sandbox_that_never_answers(
+    start: Start, client: Client, pool: OpenPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_SLACK", -4.9)
+    release = asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await release.wait()
+        return web.Response()
+
+    server = await start(hang)
+    await failed(await client(server.url, max_attempts=1), Attempts())
+    release.set()
+    assert [grant.permit.outcome for grant in pool.grants] == [Outcome.BROKEN]
+
+
+async def test_the_pool_is_told_when_to_come_again(
+    start: Start, client: Client, pool: OpenPool
+) -> None:
+    server = await start(said(503, Retry_After="0.25"), said(503, Retry_After="600"))
+    await failed(await client(server.url, retry_budget=2), Attempts())
+    assert [grant.permit.retry_after for grant in pool.grants] == [0.25, 30]
+
+
+def ran_for(seconds: float) -> dict[str, Any]:
+    return {**GOOD, "run_result": {**GOOD["run_result"], "execution_time": seconds}}
+
+
+@pytest.mark.parametrize(
+    ("took", "executed", "outcome"),
+    [
+        (0.5, 0.1, Outcome.OK),
+        (0.7, 0.1, Outcome.CONGESTED),
+        (14.0, 10.0, Outcome.OK),
+        (16.0, 10.0, Outcome.CONGESTED),
+    ],
+)
+async def test_a_program_that_waited_long_before_it_ran_is_a_sign_of_congestion(
+    start: Start,
+    client: Client,
+    pool: OpenPool,
+    clock: Clock,
+    took: float,
+    executed: float,
+    outcome: Outcome,
+) -> None:
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        clock.now += took
+        return web.json_response(ran_for(executed))
+
+    server = await start(slow)
+    await (await client(server.url)).run_code(REQUEST, Attempts())
+    assert pool.grants[0].permit.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("cpu", "executed", "outcome"),
+    [
+        (1.1, 4.0, Outcome.OK),
+        (0.9, 4.0, Outcome.CONGESTED),
+        (0.4, 4.0, Outcome.OK),  # too little to say anything
+    ],
+)
+async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
+    start: Start,
+    client: Client,
+    pool: OpenPool,
+    clock: Clock,
+    cpu: float,
+    executed: float,
+    outcome: Outcome,
+) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        clock.now += executed
+        return web.json_response(ran_for(executed))
+
+    def cpu_of(response: RunCodeResponse) -> float:
+        assert response.executed == executed
+        return cpu
+
+    server = await start(answer)
+    await (await client(server.url)).run_code(replace(REQUEST, cpu_of=cpu_of), Attempts())
+    assert pool.grants[0].permit.outcome is outcome
+
+
+async def test_the_sandbox_that_failed_is_avoided(
+    start: Start, client: Client, pool: OpenPool
+) -> None:
+    one, other = await start(said(503)), await start(said(500), GOOD_ANSWER)
+    await (await client(one.url, other.url)).run_code(REQUEST, Attempts())
+    assert [grant.avoid for grant in pool.grants[:2]] == [None, one.url]
+    assert [grant.permit.url for grant in pool.grants[:2]] == [one.url, other.url]
+    assert pool.grants[2].avoid == other.url
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_call_that_has_to_be_alone_is_so_each_time(
+    start: Start, client: Client, pool: OpenPool, alone: bool
+) -> None:
+    server = await start(said(503), GOOD_ANSWER)
+    await (await client(server.url)).run_code(REQUEST, Attempts(), alone=alone)
+    assert [grant.exclusive for grant in pool.grants] == [alone, alone]
+
+
+async def test_a_permit_is_held_while_the_sandbox_works_and_not_between_attempts(
+    start: Start, client: Client, pool: OpenPool
+) -> None:
+    held: list[int] = []
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        held.append(pool.held)
+        return web.Response(status=503, headers={"Retry-After": "20"})
+
+    server = await start(answer)
+    attempts = Attempts()
+    asking = asyncio.create_task((await client(server.url)).run_code(REQUEST, attempts))
+    while not attempts.failures:
+        await asyncio.sleep(0)
+    assert (held, pool.held) == ([1], 0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_a_call_that_is_cancelled_gives_its_permit_back(
+    start: Start, client: Client, pool: OpenPool
+) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await release.wait()
+        return web.Response()
+
+    server = await start(hang)
+    asking = asyncio.create_task((await client(server.url)).run_code(REQUEST, Attempts()))
+    await asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    release.set()
+    assert pool.held == 0
+    assert pool.grants[0].permit.outcome is None
+
+
+async def test_the_budget_is_counted_from_the_first_trouble(
+    start: Start, client: Client, pool: OpenPool, clock: Clock
+) -> None:
+    """A fleet at work, which makes calls wait for permits, is no sandbox that is away."""
+
+    async def late(_request: web.Request) -> web.StreamResponse:
+        clock.now += 1000
+        return web.Response(status=503)
+
+    server = await start(late, GOOD_ANSWER)
+    answer = await (await client(server.url, retry_budget=5)).run_code(REQUEST, Attempts())
+    assert answer.status == "Success"
+
+
+# The data-set API
+
+
+SUBMIT = Submit(dataset="d", completion="c", config={"language": "python"}, cases=7, timeout=2.0)
+
+
+async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenPool) -> None:
+    test = {"passed": True, "exec_info": GOOD, "test_info": {"input": {}}}
+    body = {"id": 0, "accepted": True, "extracted_code": "x", "tests": [test], "full_code": None}
+    server = await start(said(503), said(200, body))
+    attempts = Attempts()
+    answer = await (await client(server.url)).submit(SUBMIT, attempts, alone=True)
+    assert (answer.accepted, answer.extracted_code) == (True, "x")
+    assert answer.tests[0].passed
+    assert answer.tests[0].exec_info == RunCodeResponse.model_validate(GOOD)
+    assert server.paths == ["/submit"] * 2
+    assert server.asked[1] == {
+        "dataset": "d",
+        "id": 0,
+        "completion": "c",
+        "config": {"language": "python"},
+    }
+    assert attempts == Attempts(2, ["http_503"])
+    assert [grant.exclusive for grant in pool.grants] == [True, True]
+    assert pool.grants[1].permit.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("body", [{"accepted": True, "tests": [{}]}, {"tests": []}, [], "x"])
+async def test_what_is_no_answer_to_a_submit(start: Start, client: Client, body: object) -> None:
+    server = await start(said(200, body))
+    with pytest.raises(SandboxUnavailableError, match="unusable answer"):
+        await (await client(server.url, max_attempts=1)).submit(SUBMIT, Attempts())
+
+
+def test_a_submit_has_time_for_all_its_cases() -> None:
+    """Three at a time, each compiled and run: a hundred rounds of four seconds."""
+    assert replace(SUBMIT, cases=300).deadline >= 400 + 30
+
+
+# Fetched files
+
+
+@pytest.mark.parametrize(
+    ("files", "content"),
+    [({"f": "eA=="}, b"x"), ({}, b""), ({"f": "A"}, b""), ({"f": "\u00e4"}, b"")],
+)
+def test_a_fetched_file(files: dict[str, str], content: bytes) -> None:
+    assert RunCodeResponse.model_validate({**GOOD, "files": files}).file("f") == content

@@ -1,6 +1,8 @@
 import asyncio
 import base64
+import json
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,6 +16,8 @@ from services.sandbox.app import create_app
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 
+needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+
 
 class Sandbox:
     """A client of one real server."""
@@ -22,14 +26,22 @@ class Sandbox:
         self.session = session
         self.url = url
 
-    async def post(self, **request: Any) -> tuple[int, Any]:
-        async with self.session.post(f"{self.url}/run_code", json=request) as answer:
+    async def send(
+        self, method: str, path: str, body: bytes, content_type: str = "application/json"
+    ) -> tuple[int, Any]:
+        headers = {"Content-Type": content_type}
+        url = f"{self.url}{path}"
+        async with self.session.request(method, url, data=body, headers=headers) as answer:
             return answer.status, await answer.json()
 
+    async def post(self, **request: Any) -> tuple[int, Any]:
+        return await self.post_raw(json.dumps(request).encode())
+
     async def post_raw(self, body: bytes, content_type: str = "application/json") -> Any:
-        headers = {"Content-Type": content_type}
-        async with self.session.post(f"{self.url}/run_code", data=body, headers=headers) as answer:
-            return answer.status, await answer.json()
+        return await self.send("POST", "/run_code", body, content_type)
+
+    async def submit(self, **request: Any) -> tuple[int, Any]:
+        return await self.send("POST", "/submit", json.dumps(request).encode())
 
     async def run(self, code: str, language: str = "python", **request: Any) -> Any:
         status, answer = await self.post(code=code, language=language, **request)

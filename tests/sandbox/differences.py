@@ -13,4 +13,33 @@ DIFFERENCES: dict[str, str] = {
     "py_memory_limit_1MB": "tiny-memory",
     "pytest_no_tests": "languages",
     "pytest_pass": "languages",
+    "env_no_row_in_table": "no-tables",
+    "he_freeform_missing_test_field": "bad-record",
+    "oj_sql_sandbox_error_after_5_tries": "no-retries",
+    "get_metrics_function_mbpp": "endpoints",
+    "get_prompt_ae_context_en": "endpoints",
+    "get_prompt_ae_context_no_locale_500": "endpoints",
+    "get_prompt_ae_template": "endpoints",
+    "get_prompt_by_id_mbpp": "endpoints",
+    "get_prompt_he": "endpoints",
+    "get_prompt_he_freeform": "endpoints",
+    "get_prompt_he_freeform_zh": "endpoints",
+    "get_prompt_oj_cpp_zh": "endpoints",
+    "get_prompt_oj_rust_default": "endpoints",
+    "get_prompts_mbpp_provided": "endpoints",
+    "get_prompts_offset_ignored_with_provided": "endpoints",
+    "list_ids_mbpp_provided": "endpoints",
+    "unknown_404": "endpoints",
 }
+
+# Status codes that a difference has in place of the original's.
+STATUS: dict[str, int] = {"no-tables": 400, "bad-record": 400}
+
+# Texts inside answers that are otherwise equal: (difference, the original's, ours).
+REWRITTEN: list[tuple[str, str, str]] = [
+    (
+        "optional-numpy",
+        "import numpy\nimport numpy as np\n",
+        "try: import numpy, numpy as np\nexcept ImportError: pass\n",
+    ),
+]

@@ -17,8 +17,12 @@ if os.fork() == 0:
         os.execv(sys.executable, [sys.executable, "-c", {sleeper!r}, {token!r}])
     os._exit(0)
 os.wait()
-while not any({token!r} in open(f"/proc/{{p}}/cmdline").read()
-              for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()):
+def runs(p):
+    try:
+        return {token!r} in open(f"/proc/{{p}}/cmdline").read()
+    except OSError:  # of a process that ended just now
+        return False
+while not any(runs(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()):
     pass
 print("daemon is up", flush=True)
 """

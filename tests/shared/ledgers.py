@@ -1,8 +1,11 @@
-"""Records to fill a ledger with."""
+"""Records to fill a ledger with, and how to wait for a pool of sandboxes."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
+from shared.ledger import PlaceState, SandboxPool
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 from shared.statuses import FinalStatus
 
@@ -60,3 +63,10 @@ def verdict(
         "attempts": 1,
     }
     return Verdict.model_validate({**values, **fields})
+
+
+async def until(pool: SandboxPool, reached: Callable[[list[PlaceState]], bool]) -> None:
+    """Wait until the sandboxes of ``pool`` are in some state."""
+    async with asyncio.timeout(20):
+        while not reached(await pool.state()):
+            await asyncio.sleep(0.002)

@@ -33,7 +33,7 @@ def test_defaults() -> None:
     assert config == Config()
     rollout = config.actor_rollout_ref.rollout
     assert (rollout.temperature, rollout.n, rollout.load_format) == (0.0, 1, "auto")
-    assert config.judge.method == "compute_score"
+    assert config.judge.method == "batch"
     assert config.output_dir == "outputs/phase0"
 
 
@@ -188,6 +188,95 @@ def test_a_config_does_not_change() -> None:
         Config().run.name = "other"  # type: ignore[misc]
 
 
+# Judging
+
+
+def test_a_data_set_is_judged_as_all_are_but_for_what_it_says() -> None:
+    judge = load_config(
+        None,
+        [
+            "judge.checker=float:0.01",
+            "judge.max_timeouts=3",
+            "judge.datasets.cc={checker: exact, max_timeouts: 1, extraction: first}",
+            "judge.datasets.go={method: compute_score, language: go}",
+        ],
+    ).judge
+    assert judge.for_dataset("other") == judge
+    own = judge.for_dataset("cc")
+    assert (own.method, own.checker, own.max_timeouts) == ("batch", "exact", 1)
+    assert (own.extraction, judge.extraction) == ("first", "last")
+    assert own.call_seconds == judge.call_seconds
+    # The checker was for the other method.
+    go = judge.for_dataset("go")
+    assert (go.method, go.language, go.checker, go.max_timeouts) == ("compute_score", "go", None, 3)
+
+
+@pytest.mark.parametrize("method", ["batch", "submit", "compute_score"])
+def test_the_data_sets_own_method_and_checker(method: str) -> None:
+    checker = {"batch": "tokens", "submit": "lines", "compute_score": "exact"}[method]
+    document = {"judge": {"datasets": {"d.1": {"method": method, "checker": checker}}}}
+    own = validate_config(document).judge.for_dataset("d.1")
+    assert (own.method, own.checker) == (method, checker)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["judge.checker=fuzzy"], "no checker 'fuzzy'; valid are"),
+        (["judge.checker=float:-1"], "no checker 'float:-1'"),
+        (
+            ["judge.method=submit", "judge.checker=tokens"],
+            "submit compares by 'lines' alone, not by 'tokens'",
+        ),
+        (
+            ["judge.method=compute_score", "judge.checker=lines"],
+            "compute_score compares by 'exact' alone, not by 'lines'",
+        ),
+        (["judge.language=c++"], "SandboxFusion has no language 'c++'"),
+        (["judge.language=Python"], "did you mean 'python'?"),
+        (["judge.language=python3"], "did you mean 'python'?"),
+        (["judge.language=javascript"], "SandboxFusion has no language 'javascript'"),
+        (
+            ["judge.language=rust"],
+            "batch judges python and cpp; for 'rust' take the method submit or compute_score",
+        ),
+        (["judge.verl_native=true"], "verl_native goes with method compute_score"),
+        (
+            ["judge.verl_native=true", "judge.method=compute_score", "judge.language=cpp"],
+            "verl_native goes with method compute_score and language python alone",
+        ),
+        (["judge.max_timeouts=0"], "'judge.max_timeouts'"),
+        (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
+        (["judge.wall_factor=0.5"], "'judge.wall_factor'"),
+        (["judge.call_seconds=0"], "'judge.call_seconds'"),
+        (["judge.extraction=best"], "'judge.extraction'"),
+    ],
+)
+def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: str) -> None:
+    assert said in refusal(None, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: no checker 'fuzzy'"),
+        (["judge.datasets.cc.language=rust"], "datasets.cc: batch judges python and cpp"),
+        (["judge.datasets.cc.language=pyhton"], "datasets.cc: SandboxFusion has no language"),
+        (
+            ["judge.method=submit", "judge.datasets.cc.checker=exact"],
+            "datasets.cc: submit compares by 'lines' alone",
+        ),
+        (["judge.datasets.cc.method=guess"], "'judge.datasets.cc.method'"),
+        (["judge.datasets.cc.metod=batch"], "unknown config key 'judge.datasets.cc.metod'"),
+        (["judge.datasets.cc.workers=2"], "unknown config key 'judge.datasets.cc.workers'"),
+    ],
+)
+def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], said: str) -> None:
+    message = refusal(None, *overrides)
+    assert said in message
+    assert "validation error" not in message
+
+
 # The fingerprint
 
 
@@ -201,6 +290,7 @@ def test_a_config_does_not_change() -> None:
         "judge.max_attempts=9",
         "judge.retry_budget=1",
         "judge.max_deliveries=1",
+        "sandbox.max_concurrency=3",
         "generation.base_urls=[http://a/v1]",
         "generation.concurrency=3",
         "generation.request_timeout=3",
@@ -229,6 +319,13 @@ def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
         "data.limit=5",
         "data.templates={d: 'Do {prompt}'}",
         "judge.language=cpp",
+        "judge.method=submit",
+        "judge.checker=exact",
+        "judge.extraction=first",
+        "judge.confirm_timeouts=false",
+        "judge.max_timeouts=2",
+        "judge.cpu_grace=2",
+        "judge.datasets.d.checker=exact",
         "judge.max_completion_chars=10",
         "generation.model=other",
         "generation.seed=1",

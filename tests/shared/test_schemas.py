@@ -13,6 +13,7 @@ from shared.schemas import (
     SampleId,
     StdioTests,
     Verdict,
+    is_encodable,
     parse_ground_truth,
     sha256,
 )
@@ -108,6 +109,15 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
         ('{"inputs": "1", "outputs": ["1"]}', "inputs"),
         ('{"inputs": ["1"], "outputs": ["1"], "extra": 1}', "extra"),
         ('["inputs", "outputs"]', "object"),
+        ('{"inputs": ["\\ud800"], "outputs": ["1"]}', "hex escape"),
+        ('{"inputs": ["1"], "outputs": ["a\\udfff"]}', "surrogate"),
+        ('{"inputs": ["1"], "outputs": ["1"], "checker": "fuzzy"}', "no checker 'fuzzy'; valid"),
+        ('{"inputs": ["1"], "outputs": ["1"], "checker": "float:nan"}', "no checker"),
+        ('{"inputs": ["1"], "outputs": ["1"], "checker": ""}', "no checker ''"),
+        (
+            '{"inputs": ["1"], "outputs": ["1"], "checker_source": "print(1)"}',
+            "must define check(input, output, expected)",
+        ),
         ('{"test_list": []}', "test_list"),
         ('{"test_list": [""], "test_setup_code": null}', "test_setup_code"),
         ('{"entry_point": "f", "prompt": "p"}', "test"),
@@ -127,6 +137,35 @@ def test_a_ground_truth_that_cannot_be_used(text: str, said: str) -> None:
 def test_any_text_is_parsed_or_refused_in_one_way(text: str) -> None:
     with pytest.raises(ValueError):
         parse_ground_truth(text)
+
+
+@pytest.mark.parametrize("checker", ["exact", "lines", "tokens", "float", "float:1e-3", None])
+def test_a_problem_names_its_checker(checker: str | None) -> None:
+    document = {"inputs": ["\U0001f600"], "outputs": ["ä"], "checker": checker}
+    tests = parse_ground_truth(json.dumps(document))
+    assert isinstance(tests, StdioTests)
+    assert tests.checker == checker
+
+
+def test_a_problem_brings_its_checker_along() -> None:
+    source = "def check(input, output, expected):\n    return True\n"
+    document = {"inputs": ["1"], "outputs": ["1"], "checker_source": source}
+    assert parse_ground_truth(json.dumps(document)) == StdioTests(**document)
+
+
+@pytest.mark.parametrize("field", ["inputs", "outputs", "checker_source"])
+def test_tests_that_utf_8_cannot_hold_are_refused(field: str) -> None:
+    fields = {"inputs": ["1"], "outputs": ["1"], "checker_source": "def check(): pass"}
+    broken = "def check(): '\ud800'"
+    with pytest.raises(ValidationError, match="lone surrogates"):
+        StdioTests(**{**fields, field: broken if field == "checker_source" else [broken]})
+
+
+@given(TEXT)
+def test_what_utf_8_can_hold(text: str) -> None:
+    assert is_encodable(text)
+    assert not is_encodable(f"{text}\udc80")
+    assert not is_encodable(f"\ud800{text}")
 
 
 def test_a_problem_knows_its_tests() -> None:

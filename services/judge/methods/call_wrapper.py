@@ -25,8 +25,10 @@ def _plumbline_call():
         sys.stderr.write(f"arguments are not JSON: {error}\\n")
         return
     try:
-        function = globals().get($name)
-        if function is None and "Solution" in globals():
+        function = None
+        if $name in globals():
+            function = globals()[$name]
+        elif "Solution" in globals():
             function = getattr(globals()["Solution"](), $name)
         if not function:
             sys.stderr.write("no function or method " + $name + "\\n")

@@ -5,25 +5,26 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from shared.python_source import Substance, parse, returns_at_top, substance
+from shared.extraction.python_source import Substance, parse, returns_at_top, substance
 
 
-def bare_program(text: str, entry_point: str | None = None) -> str | None:
+def bare_program(text: str) -> str | None:
     """The text, less common indentation, if the whole of it is a program."""
-    code, rank = dedent_program(text, entry_point)
-    tree = parse(code) if rank >= Substance.STATEMENTS else None
-    return code if tree and not returns_at_top(tree) else None
+    code, tree = dedent_program(text)
+    if tree is None or returns_at_top(tree):
+        return None
+    return code if substance(tree) >= Substance.STATEMENTS else None
 
 
-def dedent_program(code: str, entry_point: str | None = None) -> tuple[str, Substance]:
+def dedent_program(code: str) -> tuple[str, ast.Module | None]:
     """Take off common indentation where that makes definitions of it; a bare body keeps it."""
-    rank = substance(parse(code), entry_point)
-    if rank is Substance.BROKEN and code.lstrip("\n")[:1] in (" ", "\t"):
+    tree = parse(code)
+    if tree is None and code.lstrip("\n")[:1] in (" ", "\t"):
         text = textwrap.dedent(code)
-        tree = parse(text)
-        if tree and not returns_at_top(tree) and substance(tree) >= Substance.ANSWER:
-            return text, substance(tree, entry_point)
-    return code, rank
+        dedented = parse(text)
+        if dedented and not returns_at_top(dedented) and substance(dedented) >= Substance.ANSWER:
+            return text, dedented
+    return code, tree
 
 
 def function_body(text: str) -> str | None:

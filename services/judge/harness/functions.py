@@ -6,8 +6,12 @@ Without that line nothing has passed: an answer that exits early cannot be mista
 The answer runs as a module of another name than ``__main__`` (a main guard does not run), with
 standard input at its end and with output that goes nowhere.
 
-This guards against accidents (early exits, patched or closed streams, output after the tests, own
-``check`` functions). It does not guard against an answer that looks for the token in this file.
+The token comes on standard input and is in no file while the answer runs. This guards against
+early exits, patched or closed streams and built-in functions, tracing, output after the tests, own
+``check`` functions and answers that read their program's file. An answer in the tests' own process
+that walks the frames below it could still find the token, and one whose results are equal to
+everything passes tests of equality; no verdict of tests that share a process with the answer is
+proof against that.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ import os
 import sys
 import traceback
 import types
+
+# An answer may put others in their place; these are bound before it runs.
+from builtins import AssertionError, BaseException, compile, exec, isinstance, len, next, type
 
 PASSED, WRONG_ANSWER, RUNTIME_ERROR, COMPILE_ERROR = 1, 0, -2, -4
 EXIT_CODES = {PASSED: 0, WRONG_ANSWER: 91, COMPILE_ERROR: 93, RUNTIME_ERROR: 1}
@@ -68,13 +75,16 @@ def describe(error: BaseException) -> str:
         return type(shown).__name__ + "\n"
 
 
-def run(setup: str, answer: str, tests: list[str], token: str) -> None:
-    write, leave = os.write, os._exit  # an answer may put others in their place
+def run(setup: str, answer: str, tests: list[str]) -> None:
+    token = os.read(0, 100).decode().strip()
+    write, leave = os.write, os._exit
+    settrace, setprofile = sys.settrace, sys.setprofile
     out, err, null = os.dup(1), os.dup(2), os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     module = types.ModuleType("answer")
     sys.modules["answer"] = module  # dataclasses and pickle look a class's module up
+    sys.modules["__main__"] = module  # and what is here is out of reach of an import
     codes: list[int] = []
     failure = ""
     try:
@@ -83,6 +93,8 @@ def run(setup: str, answer: str, tests: list[str], token: str) -> None:
         codes = [code_of(error)] * len(tests)
         failure = describe(error)
     for test in tests[len(codes) :]:
+        settrace(None)  # a tracing function could skip the lines of a test
+        setprofile(None)
         try:
             execute(test, "<test>", module.__dict__)
             codes.append(PASSED)

@@ -4,6 +4,8 @@ import ast
 import warnings
 from enum import IntEnum
 
+from shared.extraction.names import defined_names
+
 # Parsing happens in our own process and its cost grows with the text; no real answer is near this.
 MAX_PARSED_CHARACTERS = 200_000
 
@@ -62,10 +64,9 @@ def returns_at_top(block: ast.Module | ast.FunctionDef) -> bool:
 def substance(tree: ast.Module | None, entry_point: str | None = None) -> Substance:
     if tree is None:
         return Substance.BROKEN
-    names = {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
-    if entry_point in names:
+    if entry_point in defined_names(tree):
         return Substance.ENTRY_POINT
-    if names or any(_is_definition_or_input(node) for node in ast.walk(tree)):
+    if any(_is_definition_or_input(node) for node in ast.walk(tree)):
         return Substance.ANSWER
     return Substance.STATEMENTS if any(map(_does_something, tree.body)) else Substance.VALUES
 

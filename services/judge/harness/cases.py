@@ -1,0 +1,863 @@
+"""Runs one answer on many inputs: the program of one sandbox call. It runs there, not here.
+
+Standard library and Python 3.8 syntax only. Three kinds of processes:
+
+- The *keeper* reads the order from standard input, hands out one case after another, stops what
+  takes too long and writes the results. It never runs a line of the answer.
+- The *zygote*, forked before the order is read, compiles the answer once and forks a child per
+  case. It knows no input, and not the key.
+- The *child* is the answer: a process of its own with its own standard streams (regular files, in
+  memory), folder, session and limits, that behaves as ``python solution.py`` would (see
+  ``Program``).
+
+Order (standard input): a line of words, then the inputs one after another. Results (a file): per
+record a line of words, then its bytes. Each record carries a MAC over itself and the one before it,
+with a key that only the keeper knows, so that an answer cannot write, change or leave out one.
+Expected outputs are never here.
+
+Where the harness is root, answers run as a user that nobody else has, and can do nothing to it.
+Elsewhere they cannot look into keeper and zygote, but kill them: then the records end without an
+``end``.
+"""
+
+from __future__ import annotations
+
+import _signal
+import atexit
+import builtins
+import gc
+import io
+import os
+import resource
+import select
+import sys
+import time
+import types
+
+TYPE_CHECKING = False  # typing is slow to load, too
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn, TextIO
+
+try:
+    from _blake2 import blake2b  # hashlib would load OpenSSL first, several milliseconds
+except ImportError:
+    from hashlib import blake2b
+
+RESULTS = "results"
+MAX_STDERR = 4096
+MAX_RESULTS = 16 * 1024 * 1024
+# Seconds for which the zygote may be silent where it has nothing to wait for.
+PATIENCE = 10.0
+# Address space of the compiler, which is not to take the machine's.
+COMPILER_MEMORY = 4 << 30
+SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+# What answers import at their top is loaded once, where loading it has no effect to be seen.
+PRELOADED = frozenset((
+    "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy",
+    "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq",
+    "io", "itertools", "json", "math", "numbers", "numpy", "operator", "os", "queue", "random",
+    "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time", "types",
+    "typing",
+))  # fmt: skip
+
+
+class Lost(Exception):
+    """The zygote is gone, or does not answer."""
+
+
+class Order:
+    """What to do; sizes in bytes, times in seconds."""
+
+    def __init__(self, data: bytes) -> None:
+        head, _, payload = data.partition(b"\n")
+        words = head.decode().split(" ")
+        self.key = bytes.fromhex(words[0])
+        self.language = words[1]
+        self.cpu_limit, self.wall_limit, self.compile_limit, self.budget = map(float, words[2:6])
+        self.memory, self.output, self.processes, self.max_timeouts = map(int, words[6:10])
+        self.inputs: list[bytes] = []
+        start = 0
+        for size in map(int, words[10:]):
+            self.inputs.append(payload[start : start + size])
+            start += size
+
+
+class Results:
+    """The file that is fetched in the end."""
+
+    def __init__(self, path: str, key: bytes) -> None:
+        self.path = path
+        self.key = key
+        self.mac = b""
+        self.text = bytearray()
+        self.file = self.create()
+
+    def create(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def add(self, kind: str, *words: object, out: bytes = b"", err: bytes = b"") -> None:
+        head = " ".join(map(str, (kind, *words, len(out), len(err)))).encode()
+        self.mac = blake2b(
+            self.mac + head + b"\n" + out + err, key=self.key, digest_size=16
+        ).digest()
+        record = head + b" " + self.mac.hex().encode() + b"\n" + out + err + b"\n"
+        self.text += record
+        write_all(self.file, record)
+
+    def close(self) -> None:
+        """Write everything again where somebody has written too, or put something in its place."""
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+            untouched = os.path.samestat(there, os.fstat(self.file))
+        except OSError:
+            untouched = False
+        if not untouched or os.pread(self.file, len(self.text) + 1, 0) != self.text:
+            clear(self.path)
+            self.file = self.create()
+            write_all(self.file, self.text)
+
+
+def write_all(fd: int, data: bytes | bytearray) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def clear(path: str) -> None:
+    """Have nothing at this path: what cannot be removed goes out of the way."""
+    try:
+        remove(path)
+    except OSError:
+        os.rename(path, name_beside(path))
+
+
+def remove(path: str) -> None:
+    """Remove a file or folder. Inner folders come out first, so no depth is too great."""
+    todo = [path]
+    while todo:
+        folder = todo.pop()
+        if not unlink(folder):
+            continue
+        os.chmod(folder, 0o700)
+        for name in os.listdir(folder):
+            inner = folder + "/" + name
+            if unlink(inner):
+                os.chmod(inner, 0o700)
+                todo.append(name_beside(path))
+                os.rename(inner, todo[-1])
+        os.rmdir(folder)
+
+
+def unlink(path: str) -> bool:
+    """Remove a file, if it is there; says whether it is a folder instead."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        return True
+    return False
+
+
+def name_beside(path: str) -> str:
+    return path + "-" + os.urandom(8).hex()
+
+
+try:
+    import _ctypes  # ctypes itself takes milliseconds to load
+
+    class Function(_ctypes.CFuncPtr):
+        _flags_ = _ctypes.FUNCFLAG_CDECL
+
+    def function_of_c(name: str) -> Any:
+        this_program: Any = None
+        return Function(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
+
+    _prctl, _fflush = function_of_c("prctl"), function_of_c("fflush")
+except (ImportError, OSError, AttributeError):
+    _prctl = _fflush = lambda *_: None
+
+
+def prctl(option: int, value: int) -> None:
+    _prctl(option, value, 0, 0, 0)
+
+
+def own_user(folder: str) -> int | None:
+    """A user for the answers alone, where this is root and others can read the interpreter."""
+    if os.geteuid() != 0:
+        return None
+    for path in (os.path.realpath(sys.executable), os.__file__, os.path.dirname(folder)):
+        while path != "/":
+            if not os.stat(path).st_mode & 0o001 << (2 * os.path.isfile(path)):
+                return None
+            path = os.path.dirname(path)
+    # The second where there are no such large numbers: a container with users of its own.
+    for first, count in ((1 << 30, 1 << 30), (40000, 20000)):
+        user = first + int.from_bytes(os.urandom(8), "big") % count
+        if can_become(user):
+            return user
+    return None
+
+
+def can_become(user: int) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(user)
+        except OSError:
+            os._exit(1)  # root of a namespace that has no other users
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def become(user: int) -> None:
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+
+
+def standard_files(folder: str) -> list[int]:
+    """Input, output and errors of one case after another: files without a name."""
+    fds = []
+    for name in ("in", "out", "err"):
+        try:
+            fds.append(os.memfd_create(name))  # making a file on a disk takes 20 times as long
+        except (OSError, AttributeError):
+            path = folder + "/" + name
+            fds.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            os.unlink(path)
+    return fds
+
+
+def attach(fd: int, file: int) -> None:
+    """Open a file anew as a standard stream."""
+    try:
+        opened = os.open("/proc/self/fd/%d" % file, os.O_WRONLY if fd else os.O_RDONLY)
+    except OSError:
+        opened = os.dup(file)
+        os.lseek(opened, 0, os.SEEK_SET)
+    os.dup2(opened, fd)
+    os.close(opened)
+
+
+class Keeper:
+    """See the module."""
+
+    def __init__(
+        self, folder: str, files: list[int], requests: int, replies: int, zygote: int
+    ) -> None:
+        self.folder = folder
+        self.stdin, self.out, self.err = files
+        self.requests = requests
+        self.replies = replies
+        self.zygote = zygote
+        self.pid: int | None = None
+        self.buffer = b""
+        self.began = time.monotonic()
+
+    def work(self) -> None:
+        prctl(PR_SET_DUMPABLE, 0)  # else the answer could read the key from memory
+        with open(0, "rb", closefd=False) as stdin:
+            self.order = order = Order(stdin.read())
+        self.results = Results(self.folder + "/" + RESULTS, order.key)
+        try:
+            self.results.add("end", self.run_all() if self.compile() else "compile")
+        except (Lost, OSError, ValueError):
+            self.results.add("end", "lost")
+        for pid in (self.pid, self.zygote):
+            if pid:
+                kill_group(pid)
+        self.results.close()
+
+    def compile(self) -> bool:
+        order = self.order
+        words = (order.language, order.cpu_limit, order.memory, order.output, order.processes)
+        self.send(" ".join(map(str, words)))
+        try:
+            kind, size = self.receive(order.compile_limit).split()
+        except TimeoutError:
+            self.results.add("compile", "timeout")
+            return False
+        text = self.receive_bytes(int(size))
+        self.results.add("compile", kind, err=text)
+        return kind == "ok"
+
+    def run_all(self) -> str:
+        late = 0
+        for index, stdin in enumerate(self.order.inputs):
+            if index and time.monotonic() - self.began > self.order.budget:
+                return "budget"
+            if len(self.results.text) > MAX_RESULTS:
+                return "full"
+            late += self.run(index, stdin) in ("cpu", "wall")
+            if late == self.order.max_timeouts > 0:
+                return "timeouts"
+        return "done"
+
+    def run(self, index: int, stdin: bytes) -> str:
+        for fd in (self.stdin, self.out, self.err):
+            os.ftruncate(fd, 0)
+        if os.pwrite(self.stdin, stdin, 0) != len(stdin):
+            raise Lost
+        self.send("run")
+        self.pid = int(self.reply())
+        began = time.monotonic()
+        killed = self.wait(self.pid, began)
+        status, cpu, memory, clean = self.reply().split()
+        wall = time.monotonic() - began
+        size = os.fstat(self.out).st_size
+        flag = killed or ("output" if size >= self.order.output else "-")
+        printed = os.pread(self.out, 0 if flag == "output" else size, 0)
+        said = os.pread(self.err, MAX_STDERR, max(0, os.fstat(self.err).st_size - MAX_STDERR))
+        words = (index, status, cpu, int(wall * 1e6), memory, flag)
+        self.results.add("case", *words, out=printed, err=said)
+        self.pid = None
+        if clean != "clean":
+            raise Lost  # something of this answer lives on; no other case may run beside it
+        return flag
+
+    def wait(self, pid: int, began: float) -> str | None:
+        """Wait for the end of a case, or bring it about; says by which limit."""
+        order = self.order
+        pause = order.cpu_limit
+        while True:
+            left = began + order.wall_limit - time.monotonic()
+            if self.readable(min(pause, left) if left > 0 else 0):
+                return None
+            used = cpu_of(pid)
+            if used >= order.cpu_limit or left <= 0:
+                kill_group(pid)
+                return "cpu" if used >= order.cpu_limit else "wall"
+            pause = max(0.02, order.cpu_limit - used)
+
+    def send(self, text: str) -> None:
+        try:
+            write_all(self.requests, text.encode() + b"\n")
+        except BrokenPipeError:
+            raise Lost from None
+
+    def readable(self, seconds: float) -> bool:
+        return b"\n" in self.buffer or bool(select.select([self.replies], [], [], seconds)[0])
+
+    def reply(self) -> str:
+        try:
+            return self.receive(PATIENCE)
+        except TimeoutError:
+            raise Lost from None
+
+    def receive(self, seconds: float) -> str:
+        give_up = time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            if not self.readable(max(0, give_up - time.monotonic())):
+                raise TimeoutError
+            self.fill()
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return line.decode()
+
+    def receive_bytes(self, size: int) -> bytes:
+        while len(self.buffer) < size:
+            self.fill()
+        data, self.buffer = self.buffer[:size], self.buffer[size:]
+        return data
+
+    def fill(self) -> None:
+        data = os.read(self.replies, 65536)
+        if not data:
+            raise Lost
+        self.buffer += data
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process and of its children that it has waited for."""
+    return sum(map(int, stat_of(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def kill_group(pid: int) -> None:
+    kill(os.killpg, pid, SIGKILL)
+    kill(os.kill, pid, SIGKILL)
+
+
+class Zygote:
+    """See the module."""
+
+    def __init__(
+        self, folder: str, user: int | None, files: list[int], requests: int, replies: int
+    ) -> None:
+        self.folder = folder
+        self.case = folder + "/case"
+        self.user = user
+        self.files = files
+        self.requests = requests
+        self.replies = replies
+        self.warned = b""
+        self.program: Program | None = None
+        self.made: object = None
+
+    def serve(self) -> Program:
+        """Fork children; returns in each of them, and never in the zygote."""
+        os.setpgid(0, 0)  # a compiler that takes too long is stopped with this one
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # what outlives its parent becomes our child
+        prctl(PR_SET_PDEATHSIG, SIGKILL)
+        prctl(PR_SET_DUMPABLE, 0)  # else an answer could tell the keeper what it likes
+        self.leave_streams()
+        words = self.next_request().split()
+        self.language = words[0]
+        self.cpu = float(words[1])
+        self.memory, self.output, self.processes = map(int, words[2:])
+        self.name = "solution.cpp" if self.language == "cpp" else "solution.py"
+        with open(self.folder + "/answer", "rb") as file:
+            self.source = file.read()
+        self.make_folder()
+        prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
+        kind, text = prepare()
+        write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
+        if self.user is None:
+            self.processes += tasks_of_user()
+        gc.collect()
+        gc.freeze()  # spares each child the copying of what it does not touch
+        if self.language == "python" and kind == b"ok":
+            for fd, own in enumerate(self.files):
+                os.dup2(own, fd)
+            self.program = Program(self.code, self.case)
+            self.leave_streams()
+        while True:
+            self.next_request()
+            self.make_folder()
+            pid = os.fork()
+            if pid == 0:
+                return self.child()
+            write_all(self.replies, b"%d\n" % pid)
+            self.see_end(pid)
+
+    def see_end(self, pid: int) -> None:
+        _, status, usage = os.wait4(pid, 0)
+        clean, cpu = sweep(pid)
+        cpu += usage.ru_utime + usage.ru_stime
+        words = (exit_code(status), cpu * 1e6, usage.ru_maxrss, b"clean" if clean else b"unclean")
+        write_all(self.replies, b"%d %d %d %s\n" % words)
+
+    @staticmethod
+    def leave_streams() -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
+
+    def next_request(self) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            data = os.read(self.requests, 4096)
+            if not data:
+                os._exit(0)
+            line += data
+        return line.decode()
+
+    def make_folder(self) -> None:
+        """A fresh folder with the program in it, unless the last case left it as it was."""
+        if self.made is not None and self.made == self.folder_now():
+            return
+        clear(self.case)
+        os.mkdir(self.case, 0o700)
+        path = self.case + "/" + self.name
+        with open(path, "wb") as file:
+            file.write(self.source)
+        if self.user is not None:
+            os.chown(path, self.user, self.user)
+            os.chown(self.case, self.user, self.user)
+        self.made = self.folder_now()
+
+    def folder_now(self) -> object:
+        """What an answer cannot change without a trace."""
+        try:
+            looks = [os.lstat(self.case), os.lstat(self.case + "/" + self.name)]
+            names = os.listdir(self.case)
+        except OSError:
+            return None
+        return names, [
+            (look.st_ino, look.st_mode, look.st_nlink, look.st_size, look.st_ctime_ns)
+            for look in looks
+        ]
+
+    def compile_python(self) -> tuple[bytes, bytes]:
+        path = self.case + "/solution.py"
+        os.dup2(self.files[2], 2)  # where warnings go
+        try:
+            self.code = compile(self.source, path, "exec", dont_inherit=True)
+        except Exception as error:
+            import traceback
+
+            lines = traceback.format_exception_only(type(error), error)
+            return b"error", "".join(lines).encode("utf-8", "backslashreplace")
+        flush(sys.stderr)
+        self.warned = os.pread(2, MAX_STDERR, 0)
+        self.leave_streams()
+        for name in imported(self.source):
+            try:
+                __import__(name)
+            except Exception:
+                pass  # the answer will meet the same
+        return b"ok", b""
+
+    def compile_cpp(self) -> tuple[bytes, bytes]:
+        made, program = self.case + "/program", self.folder + "/program"
+        command = ["g++", "-std=c++17", "-O2", "-o", made, self.case + "/solution.cpp"]
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(self.files[2], 2)
+            limit(resource.RLIMIT_AS, COMPILER_MEMORY)
+            if self.user is not None:
+                become(self.user)
+            try:
+                os.execvp(command[0], command)
+            except OSError as error:
+                os.write(2, ("cannot start g++: %s\n" % error).encode())
+                os._exit(127)
+        _, status = os.waitpid(pid, 0)
+        text = os.pread(self.files[2], MAX_STDERR, 0)
+        if status == 0:
+            os.rename(made, program)
+            if self.user is not None:
+                os.chown(program, 0, 0)
+                os.chmod(program, 0o755)
+        missing = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 127
+        return b"ok" if status == 0 else b"missing" if missing else b"error", text
+
+    def child(self) -> Program:
+        os.close(self.requests)
+        os.close(self.replies)
+        os.setsid()
+        for fd, file in enumerate(self.files):
+            attach(fd, file)
+        for file in self.files:
+            os.close(file)
+        os.chdir(self.case)
+        self.limit()
+        if self.program is None:
+            self.become_program()
+        os.write(2, self.warned)
+        if "numpy.random.mtrand" in sys.modules:  # ``random`` sees to itself
+            sys.modules["numpy.random"].seed()
+        return self.program
+
+    def limit(self) -> None:
+        # A second more than the keeper allows, for what it cannot see: many threads at once.
+        seconds = int(self.cpu) + 2
+        limit(resource.RLIMIT_CPU, seconds)
+        limit(resource.RLIMIT_CORE, 0)
+        limit(resource.RLIMIT_FSIZE, self.output)
+        if self.memory > 0:
+            limit(resource.RLIMIT_AS, self.memory)
+            limit(resource.RLIMIT_DATA, self.memory)
+        limit(resource.RLIMIT_NPROC, self.processes)
+        if self.user is not None:
+            become(self.user)
+        prctl(PR_SET_PDEATHSIG, SIGKILL)
+        prctl(PR_SET_DUMPABLE, 1)
+
+    def become_program(self) -> NoReturn:
+        for number in (SIGPIPE, SIGXFSZ):
+            _signal.signal(number, _signal.SIG_DFL)
+        try:
+            os.execv(self.folder + "/program", ["./program"])
+        except OSError as error:
+            os.write(2, ("cannot start the program: %s\n" % error).encode())
+        os._exit(126)
+
+
+def limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def tasks_of_user() -> int:
+    """How many threads this user has in sight: the limit counts them all."""
+    user, count = os.getuid(), 0
+    for pid in processes():
+        try:
+            if os.stat("/proc/%d" % pid).st_uid == user:
+                count += os.stat("/proc/%d/task" % pid).st_nlink - 2
+        except OSError:
+            pass
+    return count
+
+
+def exit_code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def sweep(pid: int) -> tuple[bool, float]:
+    """Kill what a case left behind; says whether nothing is left, and its CPU seconds."""
+    cpu = 0.0
+    give_up = time.monotonic() + 2
+    while time.monotonic() < give_up:
+        kill(os.killpg, pid, SIGKILL)
+        try:
+            while True:
+                ended, _, usage = os.wait4(-1, os.WNOHANG)
+                if not ended:
+                    break
+                cpu += usage.ru_utime + usage.ru_stime
+        except ChildProcessError:
+            return True, cpu
+        for number in (SIGSTOP, SIGKILL):  # first no one of them is to have more children
+            for child in children():
+                kill(os.kill, child, number)
+    return False, cpu
+
+
+def kill(how: Callable[[int, int], None], pid: int, number: int) -> None:
+    try:
+        how(pid, number)
+    except OSError:
+        pass
+
+
+def children() -> list[int]:
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid(), "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:  # not every kernel has it
+        own = b"%d" % os.getpid()
+        return [pid for pid in processes() if stat_of(pid)[1:2] == [own]]
+
+
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state on."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def imported(source: bytes) -> Iterator[str]:
+    """Names of the modules that a program imports at its top, as far as they may be preloaded."""
+    for line in source.decode("utf-8", "replace").splitlines():
+        words = line.replace(",", " ").split()
+        if line.startswith("from ") and len(words) > 1:
+            names = words[1:2]
+        elif line.startswith("import "):
+            names = words[1:]
+        else:
+            continue
+        for name in names:
+            if name.rstrip(";") in PRELOADED:
+                yield name.rstrip(";")
+
+
+class Program:
+    """An answer as the main program of its process, and its end.
+
+    ``finish`` does in the interpreter's order what ``python solution.py`` does at its end and can
+    be observed: threads are waited for, exit functions run, streams flushed, objects of the main
+    module finalized. The rest, taking the interpreter itself apart, is most of the time that an
+    exit takes, and is left out.
+    """
+
+    def __init__(self, code: types.CodeType, folder: str) -> None:
+        self.code = code
+        self.status = 0
+        self.failure: list[BaseException] = []
+        # An answer may put others in their place.
+        self.leave, self.kill = os._exit, os.kill
+        self.collect, self.collects = gc.collect, gc.isenabled
+        self.exit_functions = atexit._run_exitfuncs
+        for name in ("stdin", "stdout", "stderr"):
+            reopen(name)
+        path = folder + "/solution.py"
+        sys.argv[:] = [path]
+        sys.path[0] = folder
+        if hasattr(sys, "orig_argv"):
+            sys.orig_argv[-1] = path
+        hide_own_frames()
+        self.module = module = types.ModuleType("__main__")
+        loader: Any = globals().get("__loader__")
+        module.__loader__ = loader and type(loader)("__main__", path)
+        module.__dict__.update(
+            __annotations__={}, __builtins__=builtins, __file__=path, __cached__=None
+        )
+        sys.modules["__main__"] = module
+
+    def end(self) -> NoReturn:
+        """What follows after the last line, or after an exception that nobody caught."""
+        flush(stream("stderr"))
+        flush(stream("stdout"))
+        if self.failure:
+            self.fail(self.failure.pop())
+        self.finish()
+
+    def fail(self, error: BaseException) -> None:
+        # The first frame is this harness's.
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        if isinstance(error, SystemExit):
+            self.status = exit_status(error.code)
+            return
+        self.status = -SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        sys.last_type, sys.last_value = type(error), error
+        sys.last_traceback = error.__traceback__
+        hook = getattr(sys, "excepthook", sys.__excepthook__)
+        second: BaseException | None = None
+        try:
+            hook(type(error), error, error.__traceback__)
+        except BaseException as raised:
+            second = raised
+        if isinstance(second, SystemExit):
+            self.status = exit_status(second.code)
+        elif second is not None:
+            second.__traceback__ = second.__traceback__ and second.__traceback__.tb_next
+            say("Error in sys.excepthook:\n")
+            sys.__excepthook__(type(second), second, second.__traceback__)
+            say("\nOriginal exception was:\n")
+            sys.__excepthook__(type(error), error, error.__traceback__)
+
+    def finish(self) -> NoReturn:
+        quietly(lambda: sys.modules["threading"]._shutdown())
+        quietly(self.exit_functions)
+        flushed = self.flush_all()
+        sys.last_type = sys.last_value = sys.last_traceback = None
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        # Twice, as the interpreter does: the first brings containers before what they contain, and
+        # a file is flushed before what it writes to is closed.
+        if self.collects():
+            quietly(self.collect)
+        # Now nothing holds the main module, and its objects are finalized.
+        del self.module
+        sys.modules.pop("__main__", None)
+        quietly(self.collect)
+        flush(stream("stdout"))
+        flush(stream("stderr"))
+        _fflush(None)
+        if self.status < 0:
+            _signal.signal(-self.status, _signal.SIG_DFL)
+            self.kill(os.getpid(), -self.status)
+        self.leave(self.status if flushed else 120)
+
+    @staticmethod
+    def flush_all() -> bool:
+        out = stream("stdout")
+        failure = flush(out)
+        if failure is not None:
+            newer = sys.version_info >= (3, 13)
+            say("Exception ignored %s\n" % ("on flushing sys.stdout:" if newer else "in: %r" % out))
+            quietly(lambda: sys.__excepthook__(type(failure), failure, failure.__traceback__))
+        return (flush(stream("stderr")) is None) & (failure is None)
+
+
+def exit_status(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
+    try:
+        text = str(code)
+    except BaseException:
+        text = ""
+    say(text)
+    say("\n")
+    return 1
+
+
+def say(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+    except BaseException:
+        pass
+
+
+def quietly(function: Callable[[], object]) -> None:
+    try:
+        function()
+    except BaseException:
+        pass
+
+
+def hide_own_frames() -> None:
+    """Let limits of recursion count from the answer's first frame."""
+    frames = 1 if sys.version_info >= (3, 12) else 2  # ``exec`` itself counted as one
+    set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
+
+    def setrecursionlimit(limit: int) -> None:
+        own = isinstance(limit, int) and 0 < limit < (1 << 31) - frames
+        set_limit(limit + frames if own else limit)
+
+    def getrecursionlimit() -> int:
+        return get_limit() - frames
+
+    set_limit(get_limit() + frames)
+    sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, getrecursionlimit
+
+
+def reopen(name: str) -> None:
+    """A standard stream as the interpreter makes it at its start, on what is there now."""
+    old = getattr(sys, name)
+    mode = "r" if name == "stdin" else "w"
+    fd = ("stdin", "stdout", "stderr").index(name)
+    buffering = 0 if isinstance(old.buffer, io.RawIOBase) else -1  # PYTHONUNBUFFERED
+    buffer: Any = open(fd, mode + "b", buffering, closefd=False)
+    getattr(buffer, "raw", buffer).name = "<%s>" % name
+    new: Any = io.TextIOWrapper(
+        buffer, old.encoding, old.errors, "\n", old.line_buffering, old.write_through
+    )
+    new.mode = mode
+    setattr(sys, name, new)
+    setattr(sys, "__%s__" % name, new)
+
+
+def stream(name: str) -> TextIO | None:
+    return getattr(sys, name, None)
+
+
+def flush(stream: TextIO | None) -> BaseException | None:
+    """Flush a stream that is there and open; returns what went wrong."""
+    try:
+        if stream is None or stream.closed:
+            return None
+    except BaseException:
+        pass  # what does not say that it is closed is not
+    try:
+        stream.flush()
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        return error
+    return None
+
+
+def start() -> Program:
+    """Fork the zygote; returns in the children of cases only."""
+    if "PYTHONHASHSEED" not in os.environ:
+        # The order of sets of texts is random otherwise, and a verdict with it.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    folder = os.path.dirname(os.path.abspath(__file__))
+    user = own_user(folder)
+    if user is not None:
+        os.chmod(folder, 0o711)
+    files = standard_files(folder)
+    requests_out, requests_in = os.pipe()
+    replies_out, replies_in = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(requests_in)
+        os.close(replies_out)
+        return Zygote(folder, user, files, requests_out, replies_in).serve()
+    os.close(requests_out)
+    os.close(replies_in)
+    Keeper(folder, files, requests_in, replies_out, pid).work()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    program = start()
+    try:
+        exec(program.code, program.module.__dict__)
+    except BaseException as error:
+        program.failure.append(error)  # and nothing else holds it when objects are finalized
+    program.end()

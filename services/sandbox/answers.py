@@ -1,0 +1,52 @@
+"""From the outcome of a request to its HTTP answer."""
+
+import asyncio
+from collections.abc import Awaitable
+from http import HTTPStatus
+
+from aiohttp import web
+from prometheus_client import Counter
+from pydantic import BaseModel
+
+from services.sandbox.admission import QueueFullError
+from services.sandbox.bodies import InvalidRequestError
+from services.sandbox.submit.errors import SubmitError
+from shared.logs import get_logger
+
+LOGGED = 500  # characters of a detail, which may quote the request
+
+log = get_logger(__name__)
+
+Outcome = tuple[str, BaseModel]
+"""What a request is counted as, and the body of its answer."""
+
+
+async def answered(work: Awaitable[Outcome], requests: Counter) -> web.Response:
+    """Wait for ``work``, count it in ``requests`` and answer, its errors too."""
+    try:
+        outcome, body = await work
+    except InvalidRequestError as error:
+        requests.labels("invalid").inc()
+        return web.json_response({"detail": error.detail}, status=HTTPStatus.UNPROCESSABLE_ENTITY)
+    except SubmitError as error:
+        at_fault = error.status is HTTPStatus.BAD_REQUEST
+        requests.labels("refused" if at_fault else "failed").inc()
+        (log.info if at_fault else log.warning)("submit_error", detail=str(error)[:LOGGED])
+        return web.json_response({"detail": str(error)}, status=error.status)
+    except QueueFullError as error:
+        requests.labels("rejected").inc()
+        log.info("rejected", reason=str(error))
+        return _try_later(error)
+    except asyncio.CancelledError:
+        requests.labels("cancelled").inc()
+        raise
+    requests.labels(outcome).inc()
+    return web.Response(body=body.model_dump_json(), content_type="application/json")
+
+
+def _try_later(error: QueueFullError) -> web.Response:
+    return web.json_response(
+        {"detail": str(error)},
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        headers={"Retry-After": str(error.retry_after)},
+    )

@@ -1,0 +1,148 @@
+"""SandboxFusion's own rules for finding the code in a completion.
+
+They are kept with all their oddities, for verdicts hang on them, and have nothing to do with
+Plumbline's own rules in ``shared.extraction``. The original's regular expressions can take
+quadratic time and more; these take time linear in the text.
+
+Source: SandboxFusion 469de08, ``sandbox/utils/extraction.py``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Tags that count as a language, those of the languages this server runs; exact, for the original
+# knows "PY" and not "PYTHON".
+_TAGS = {
+    "python": ("python", "Python", "PY", "py", "python3", "Python3"),
+    "cpp": ("cpp", "Cpp", "CPP", "c++", "C++"),
+    "bash": ("bash", "Bash", "BASH", "sh", "shell"),
+}
+_LANGUAGES = {tag: language for language, tags in _TAGS.items() for tag in tags}
+
+_FENCE = "```"
+_CLOSING_FENCE = re.compile(r"\n[^\S\n]*```")
+_ENTRY_POINTS = {"python": 'if __name__ == "__main__":', "cpp": "int main()"}
+_EXAMPLE = "# Example usage"
+_HEAD = re.compile("(?:def|class) .")
+_BEFORE_HEAD = re.compile("(?:import|from|#).")
+
+
+@dataclass(frozen=True)
+class Block:
+    """``language`` is "" where the tag names none."""
+
+    language: str
+    code: str
+
+
+def in_language(completion: str, language: str) -> str:
+    """The first block in ``language``, else the first in any, else "".
+
+    Source: ``default_extract_helper`` without custom logic.
+    """
+    first: Block | None = None
+    for block in _blocks(completion, language):
+        if block.language == language:
+            return block.code
+        first = first or block
+    return first.code if first else ""
+
+
+def first_block(completion: str, language: str) -> str:
+    """The first block whatever its language, less carriage returns and the entry point.
+
+    Source: ``extract_code_from_freeform_completion`` with ``first_block_only``.
+    """
+    block = next(_blocks(completion, language), None)
+    return without_entry_point(block.code.replace("\r", ""), language) if block else ""
+
+
+def without_entry_point(code: str, language: str) -> str:
+    """What stands before the main guard or ``int main()``, and before an example of use.
+
+    Source: ``remove_entripoints``.
+    """
+    for mark in (_ENTRY_POINTS.get(language), _EXAMPLE):
+        if mark and mark in code:
+            code = code.partition(mark)[0].strip()
+    return code
+
+
+def _blocks(completion: str, language: str) -> Iterator[Block]:
+    """Complete fenced blocks; else an unclosed one; without a fence, what looks like code."""
+    for find in (_complete, _unclosed):
+        blocks = find(completion)
+        if block := next(blocks, None):
+            yield block
+            yield from blocks
+            return
+    yield from _unfenced(completion, language)
+
+
+def _complete(text: str) -> Iterator[Block]:
+    """A closing fence begins a line, but not the one after the opening fence."""
+    start = 0
+    while opening := _opening(text, start):
+        tag, begin = opening
+        closing = _CLOSING_FENCE.search(text, begin)
+        if closing is None:
+            return
+        yield Block(tag, _less_blank_lines(text[begin : closing.start()]))
+        start = closing.end()
+
+
+def _unclosed(text: str) -> Iterator[Block]:
+    if opening := _opening(text, 0):
+        tag, begin = opening
+        yield Block(tag, text[begin:])
+
+
+def _opening(text: str, start: int) -> tuple[str, int] | None:
+    """The next opening fence's language, and where its content begins."""
+    fence = text.find(_FENCE, start)
+    newline = text.find("\n", fence) if fence >= 0 else -1
+    if newline < 0:
+        return None
+    tag = text[fence + len(_FENCE) : newline].strip()
+    return _LANGUAGES.get(tag, ""), newline + 1
+
+
+def _less_blank_lines(code: str) -> str:
+    """Blank lines before a closing fence belong to the fence; blanks at a line's end do not."""
+    kept = code.rstrip()
+    blanks, newline, _ = code[len(kept) :].partition("\n")
+    return kept + blanks if newline else code
+
+
+def _unfenced(text: str, language: str) -> Iterator[Block]:
+    lines = [line for line in text.split("\n") if line.strip()]
+    if language == "python":
+        yield from _definitions(lines)
+    elif language == "bash":
+        yield Block("bash", _joined(lines))
+
+
+def _definitions(lines: list[str]) -> Iterator[Block]:
+    """Each top-level definition with its indented body, and the imports and comments before it."""
+    start = index = 0
+    while index < len(lines):
+        if _HEAD.match(lines[index]):
+            end = _body_end(lines, index + 1)
+            if end > index + 1:
+                yield Block("python", _joined(lines[start:end]))
+            start = index = end
+        else:
+            index += 1
+            if not _BEFORE_HEAD.match(lines[index - 1]):
+                start = index
+
+
+def _body_end(lines: list[str], index: int) -> int:
+    while index < len(lines) and lines[index][0].isspace():
+        index += 1
+    return index
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"

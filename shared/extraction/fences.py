@@ -1,0 +1,125 @@
+"""Fenced blocks in Markdown as models write it: CommonMark's rules, read with some leniency."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shared.extraction.languages import Language
+from shared.extraction.python_source import ends_inside_string, parse
+
+_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)", re.DOTALL)
+_LABEL = re.compile(r"[\s{.]*([A-Za-z0-9_+#-]*)")
+# "Here it is:```python": no fence to CommonMark, and a common slip.
+_LATE_FENCE = re.compile(r"(?<!`)```[ \t]*([A-Za-z0-9_+#-]+)[ \t]*\Z")
+# In a comment it is the answer's own.
+_GLUED_FENCE = re.compile(r"^([^#\n]*[^#`\n])```[ \t]*$", re.MULTILINE)
+_MAX_SKIPPED_CLOSERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``label`` is lower-case and "" where there is none, ``line`` is the opening fence's index."""
+
+    label: str
+    code: str
+    closed: bool
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Opener:
+    indent: int
+    fence: str
+    label: str
+
+
+def find_blocks(text: str, language: Language) -> list[Block]:
+    """Find the fenced blocks of a text with "\\n" line ends, in order.
+
+    A block ends at a line that holds nothing but a fence of the same character, at least as long as
+    the opening one and indented by at most three columns more. A line that opens a block in the
+    wanted language ends an unclosed block before it. What an indented opening fence is indented by
+    is taken off every line of its block, as far as all of them have it. Of Python blocks: a fence
+    inside a triple-quoted string does not end one, and where no line does, a fence at the end of a
+    line of code may.
+    """
+    return list(_scan(text.split("\n"), language))
+
+
+def _scan(lines: Sequence[str], language: Language) -> Iterator[Block]:
+    start = 0
+    while start < len(lines):
+        opener = _opening(lines[start], language)
+        start += 1
+        if opener is None:
+            continue
+        end, closed = _end(lines, start, opener, language)
+        if closed and language.is_python and language.owns(opener.label):
+            end = _outside_strings(lines, start, end, opener, language)
+        code = _content(lines[start:end], opener.indent)
+        following = end + 1 if closed else end
+        if not closed:
+            code, closed = _cut_at_glued_fence(code, language)
+        yield Block(opener.label, code, closed, start - 1)
+        start = following
+
+
+def _opening(line: str, language: Language) -> _Opener | None:
+    match = _FENCE.match(line)
+    if match is None:
+        late = _LATE_FENCE.search(line)
+        label = late[1].lower() if late else ""
+        return _Opener(0, "```", label) if language.owns(label) else None
+    indent, fence, info = match.groups()
+    if fence[0] == "`" and "`" in info:
+        return None  # a code span
+    found = _LABEL.match(info)
+    return _Opener(len(indent), fence, found[1].lower() if found else "")
+
+
+def _end(lines: Sequence[str], start: int, opener: _Opener, language: Language) -> tuple[int, bool]:
+    """Index of the line that ends the block, and whether it is a closing fence."""
+    for index in range(start, len(lines)):
+        match = _FENCE.match(lines[index])
+        if match is None or len(match[1]) > opener.indent + 3:
+            continue
+        fence, info = match[2], match[3]
+        if fence[0] == opener.fence[0] and len(fence) >= len(opener.fence) and not info.strip():
+            return index, True
+        following = _opening(lines[index], language)
+        if following and language.owns(following.label) and len(fence) == len(opener.fence):
+            return index, False
+    return len(lines), False
+
+
+def _outside_strings(
+    lines: Sequence[str], start: int, end: int, opener: _Opener, language: Language
+) -> int:
+    """Move the end on where the fence found is part of a string, else leave it."""
+    later = end
+    for _ in range(_MAX_SKIPPED_CLOSERS):
+        if not ends_inside_string(_content(lines[start:later], opener.indent)):
+            break
+        later, closed = _end(lines, later + 1, opener, language)
+        if not closed:
+            return end
+    return later if later == end or parse(_content(lines[start:later], opener.indent)) else end
+
+
+def _cut_at_glued_fence(code: str, language: Language) -> tuple[str, bool]:
+    """End an unclosed block at "print(x)```", where what precedes it is Python and all is not."""
+    glued = _GLUED_FENCE.search(code)
+    if glued and language.is_python and parse(code) is None and parse(code[: glued.end(1)]):
+        return code[: glued.end(1)], True
+    return code.rstrip().removesuffix("```"), False
+
+
+def _content(lines: Sequence[str], indent: int) -> str:
+    """Join lines less the fence's indentation, or less what all of them have if that is less."""
+    common = min((_blanks(line) for line in lines if line.strip()), default=0)
+    removed = min(indent, common)
+    return "\n".join(line[min(removed, _blanks(line)) :] for line in lines)
+
+
+def _blanks(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))

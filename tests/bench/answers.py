@@ -1,0 +1,119 @@
+"""Real answers to measure with: public data where it is, else the demo's."""
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from shared.extraction import extract, extract_verl
+from shared.schemas import HumanEvalTests, Problem, StdioTests, sha256
+
+FOLDER = "PLUMBLINE_REAL_DATA"
+_REPOSITORY = Path(__file__).parents[2]
+_DEMO = _REPOSITORY / "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    problem: Problem
+    completion: str
+
+
+def real_data() -> Path | None:
+    folder = Path(os.environ.get(FOLDER) or _REPOSITORY.parent / "shared" / "data")
+    return folder if folder.is_dir() else None
+
+
+def stdio_answers(count: int, cases: int) -> list[Answer]:
+    """Answers with as many cases each, that end of themselves and from which verl takes the same
+    program as we do."""
+    found = _contest_answers(cases) if real_data() else _demo_answers(cases)
+    usable = [answer for answer in found if _same_program(answer.completion)]
+    step = max(1, len(usable) // count)  # not all of the same few problems
+    return usable[::step][:count]
+
+
+def humaneval_answers(count: int) -> list[Answer]:
+    found = list(_humaneval_answers() if real_data() else _demo_humaneval())
+    return found[:: max(1, len(found) // count)][:count]
+
+
+def _same_program(completion: str) -> bool:
+    ours, theirs = extract(completion), extract_verl(completion)
+    return ours.found and ours.code.strip() == theirs.code.strip()
+
+
+def _contest_answers(cases: int) -> Iterator[Answer]:
+    folder = real_data()
+    assert folder is not None
+    problems = {row["name"]: row for row in _lines(folder / "code_contests_test_40.jsonl.gz")}
+    for row in _lines(folder / "code_contests_completions.jsonl.gz"):
+        inputs, outputs = _contest_cases(problems[row["problem"]])
+        if len(inputs) >= cases and not {"TLE", "SKIP"} & row["oracle"]["counts"].keys():
+            tests = StdioTests(inputs=inputs[:cases], outputs=outputs[:cases])
+            yield Answer(make_problem(row["problem"], tests), row["response"])
+
+
+def _contest_cases(row: dict[str, Any]) -> tuple[list[str], list[str]]:
+    kinds = [row[f"{kind}_tests"] for kind in ("public", "private", "generated")]
+    inputs = [text for kind in kinds for text in kind["input"]]
+    return inputs, [text for kind in kinds for text in kind["output"]]
+
+
+def _demo_answers(cases: int) -> Iterator[Answer]:
+    files = [_DEMO / f"problems/codecontests_{part}.jsonl" for part in ("valid", "test")]
+    rows = {row["problem_id"]: row for file in files for row in _lines(file)}
+    for recorded in _lines(_DEMO / "completions.jsonl"):
+        row = rows.get(recorded["problem_id"])
+        if row and recorded["expected_status"] in ("success", "wrong_answer"):
+            truth = row["ground_truth"]
+            tests = StdioTests(
+                inputs=list(islice(cycle(truth["inputs"]), cases)),
+                outputs=list(islice(cycle(truth["outputs"]), cases)),
+                fn_name=truth.get("fn_name"),
+            )
+            yield Answer(make_problem(row["problem_id"], tests), recorded["completion"])
+
+
+def _humaneval_answers() -> Iterator[Answer]:
+    folder = real_data()
+    assert folder is not None
+    problems = {row["task_id"]: row for row in _lines(folder / "HumanEval.jsonl.gz")}
+    for recorded in _lines(folder / "humaneval_completions_chatgpt_cot.jsonl.gz"):
+        row = problems[recorded["task_id"]]
+        tests = HumanEvalTests(**{key: row[key] for key in HumanEvalTests.model_fields})
+        yield Answer(make_problem(row["task_id"], tests), recorded["response"])
+
+
+def _demo_humaneval() -> Iterator[Answer]:
+    rows = {row["problem_id"]: row for row in _lines(_DEMO / "problems/humaneval.jsonl")}
+    for recorded in _lines(_DEMO / "completions.jsonl"):
+        row = rows.get(recorded["problem_id"])
+        if row and recorded["expected_status"] in ("success", "wrong_answer"):
+            tests = HumanEvalTests.model_validate(row["ground_truth"])
+            yield Answer(make_problem(row["problem_id"], tests), recorded["completion"])
+
+
+def make_problem(name: str, tests: StdioTests | HumanEvalTests) -> Problem:
+    return Problem(
+        dataset="bench",
+        split="test",
+        problem_id=name,
+        prompt=name,
+        data_source="bench",
+        ground_truth=tests.model_dump_json(exclude_none=True),
+        difficulty="",
+        sandbox_dataset="",
+        sandbox_id=name,
+        prompt_sha256=sha256(name),
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    return [json.loads(line) for line in text.splitlines()]

@@ -1,0 +1,104 @@
+"""Judging one answer by a method of ours, or by verl, with a sandbox and nothing else."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from services.judge.methods import METHODS, Task
+from services.judge.outcome import Judgement
+from services.judge.sandbox import Attempts, SandboxClient
+from shared.config import Config
+from shared.ledger import Permit
+from shared.schemas import Problem, StdioTests
+from tests.bench.answers import Answer
+from tests.parity import verl
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A code per case, what the first said at its end, the answer's CPU seconds where known."""
+
+    codes: Sequence[int]
+    last_words: str = ""
+    cpu: float = 0.0
+
+
+JudgeAnswer = Callable[[Answer], Awaitable[Judged]]
+
+
+class OpenPool:
+    """Gives a permit to whoever asks: what is compared here asks for little at a time."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @asynccontextmanager
+    async def permit(
+        self, *, exclusive: bool = False, avoid: str | None = None
+    ) -> AsyncIterator[Permit]:
+        yield Permit("open", self._url)
+
+
+def client(url: str, *, max_attempts: int = 2, retry_budget: float = 30) -> SandboxClient:
+    return SandboxClient(OpenPool(url), max_attempts=max_attempts, retry_budget=retry_budget)
+
+
+def make_task(config: Config, sandbox: SandboxClient, problem: Problem, completion: str) -> Task:
+    return Task(
+        problem=problem,
+        completion=completion,
+        settings=config.judge,
+        limits=config.sandbox,
+        sandbox=sandbox,
+        attempts=Attempts(),
+    )
+
+
+def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
+    """``judge.method`` of the config."""
+    method = METHODS[config.judge.method]
+
+    async def judge(answer: Answer) -> Judged:
+        judgement: Judgement = await method(
+            make_task(config, sandbox, answer.problem, answer.completion)
+        )
+        codes = [int(case.code) for case in judgement.cases]
+        said = judgement.cases[0].stderr if judgement.cases else ""
+        cpu = sum(case.cpu_time or 0.0 for case in judgement.cases)
+        return Judged(codes, _last_line(said), cpu)
+
+    return judge
+
+
+def by_verl(config: Config, url: str, slots: int) -> JudgeAnswer:
+    """verl's own ``compute_score``, with at most so many calls at once over all answers.
+
+    Raises:
+        ScorerMissingError: verl's scorer cannot be had.
+    """
+    scorer = verl.load()[verl.NAME]
+    semaphore = threading.Semaphore(slots)
+    codes = {"success": 1, "wrong_answer": 0, "runtime_error": -2, "timeout": -3}
+
+    async def judge(answer: Answer) -> Judged:
+        tests = answer.problem.tests
+        assert isinstance(tests, StdioTests)
+        _, cases = await asyncio.to_thread(
+            scorer.compute_score,
+            f"{url}/run_code",
+            semaphore,
+            config.sandbox.memory_limit_mb,
+            answer.completion,
+            tests.model_dump(exclude_none=True),
+            timeout=config.sandbox.timeout,
+        )
+        found = [codes.get(case["status"], -1) for case in cases]
+        return Judged(found, _last_line(cases[0].get("stderr")))
+
+    return judge
+
+
+def _last_line(text: str | None) -> str:
+    return (text or "").rstrip().rsplit("\n", 1)[-1][-100:]

@@ -1,0 +1,99 @@
+"""A verdict is a function of the answer: not of how many are judged at once, nor of the load."""
+
+import asyncio
+import gzip
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from services.data.importer import import_dataset
+from services.judge.methods import METHODS, Task
+from services.judge.sandbox import Attempts, SandboxClient
+from shared.config import Config, load_config
+from shared.datasets import read_datasets
+from shared.ledger import PoolSettings, SandboxPool, connect_async
+from shared.schemas import Problem, StdioTests
+from tests.conftest import RedisServer
+from tests.sandboxes import own_sandbox
+
+pytestmark = [pytest.mark.e2e, pytest.mark.real_data, pytest.mark.timeout(600)]
+
+# PLUMBLINE_LOAD_CASES=1000 takes them all, which is a matter of a quarter of an hour.
+_CASES = int(os.environ.get("PLUMBLINE_LOAD_CASES", "12"))
+_CORES = len(os.sched_getaffinity(0))
+
+Verdicts = dict[int, list[int]]
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+@contextmanager
+def burners(count: int) -> Iterator[None]:
+    """Processes that want a core each."""
+    started = [multiprocessing.Process(target=_spin, daemon=True) for _ in range(count)]
+    for process in started:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def shortened(problem: Problem) -> Problem:
+    tests = problem.tests
+    assert isinstance(tests, StdioTests)
+    kept = {"inputs": tests.inputs[:_CASES], "outputs": tests.outputs[:_CASES]}
+    return problem.model_copy(update={"ground_truth": json.dumps(kept)})
+
+
+async def judged(
+    sandbox: str, redis: str, answers: list[tuple[Problem, str]], config: Config, at_once: int
+) -> Verdicts:
+    connection = await connect_async(redis)
+    settings = PoolSettings(max_concurrency=at_once, initial=at_once, minimum=at_once)
+    pool = SandboxPool(connection, [sandbox], "load", settings=settings)
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(client: SandboxClient, problem: Problem, completion: str) -> list[int]:
+        async with slots:
+            task = Task(problem, completion, config.judge, config.sandbox, client, Attempts())
+            judgement = await METHODS[config.judge.method](task)
+            return [int(case.code) for case in judgement.cases]
+
+    async with SandboxClient(pool, max_attempts=3, retry_budget=60) as client:
+        codes = await asyncio.gather(*(one(client, *answer) for answer in answers))
+    await pool.close()
+    await connection.aclose()
+    return dict(enumerate(codes))
+
+
+def test_verdicts_are_the_same_one_by_one_and_32_at_once_beside_burners(
+    real_data: Path, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    source = str(real_data / "code_contests_test_40.jsonl.gz")
+    data = import_dataset("code_contests", source, tmp_path, include_generated=True).path
+    problems = {problem.problem_id: problem for problem in read_datasets([str(data)])}
+    with gzip.open(real_data / "code_contests_completions.jsonl.gz", "rt") as file:
+        recorded = [json.loads(line) for line in file]
+    answers = [(shortened(problems[r["problem"]]), r["response"]) for r in recorded]
+    config = load_config(None, ["sandbox.timeout=5", "judge.max_timeouts=1"])
+    many = {"PLUMBLINE_SANDBOX_CONCURRENCY": "32"}
+    with own_sandbox(tmp_path, **many) as sandbox, burners(_CORES):
+        alone, together = (
+            asyncio.run(judged(sandbox, redis_server.url, answers, config, at_once))
+            for at_once in (1, 32)
+        )
+    flipped = [recorded[i]["problem"] for i in alone if alone[i] != together[i]]
+    assert flipped == []
+    assert len(alone) == 91
+    assert {code for codes in alone.values() for code in codes} >= {1, 0, -2, -3}

@@ -1,0 +1,68 @@
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.judge.sandbox import RunCode, SandboxClient
+from services.judge.sandbox.client import Attempts
+from tests.hostile.machine import Machine
+from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401
+from tests.judge.pools import OpenPool
+
+FOREIGN = os.environ.get("SANDBOX_URL", "")
+
+
+@pytest.fixture(scope="session")
+def temp_root() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="hostile"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def url(request: pytest.FixtureRequest, temp_root: Path) -> Iterator[str]:
+    """The sandbox of SANDBOX_URL; else this repository's, with a folder for its files alone."""
+    if FOREIGN:
+        yield FOREIGN.removesuffix("/run_code").rstrip("/")
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLUMBLINE_SANDBOX_TEMP_ROOT", str(temp_root))
+        patch.setenv("PLUMBLINE_SANDBOX_CONCURRENCY", "2")
+        yield request.getfixturevalue("own_sandbox_url")
+
+
+@pytest.fixture
+async def sandbox(url: str) -> AsyncIterator[SandboxClient]:
+    async with SandboxClient(OpenPool([url]), max_attempts=2, retry_budget=30) as client:
+        yield client
+
+
+async def run(sandbox: SandboxClient, script: str) -> str:
+    request = RunCode(script, "bash", None, 10, 10, -1)
+    response = await sandbox.run_code(request, Attempts())
+    assert response.run_result is not None
+    return response.run_result.stdout or ""
+
+
+@pytest.fixture
+async def machine(sandbox: SandboxClient, temp_root: Path) -> Machine | None:
+    """What programs leave on this machine; None for a sandbox elsewhere."""
+    if FOREIGN:
+        return None
+    user = int(await run(sandbox, "id -u"))
+    return Machine(temp_root, user)
+
+
+@pytest.fixture
+async def isolated(sandbox: SandboxClient) -> None:
+    """For what may harm a machine: only in a process namespace, or where one is asked to."""
+    if os.environ.get("SANDBOX_HOSTILE") == "1":
+        return
+    if FOREIGN:
+        pytest.skip("SANDBOX_HOSTILE=1 runs this against the sandbox of SANDBOX_URL")
+    if int(await run(sandbox, "ls -d /proc/[0-9]* | wc -l")) > 20:
+        pytest.skip("needs a sandbox with a process namespace")

@@ -1,0 +1,47 @@
+"""What hostile programs could leave behind on the machine of the sandbox."""
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SLOTS = 2
+
+
+@dataclass(frozen=True)
+class Machine:
+    """``user`` is one of the sandbox's slots, or the user that all of them share."""
+
+    temp_root: Path
+    user: int
+
+    async def wait_until_clean(self, seconds: float = 10) -> None:
+        give_up = time.monotonic() + seconds
+        while left := [*self.processes(), *self.files()]:
+            assert time.monotonic() < give_up, left
+            await asyncio.sleep(0.05)
+
+    def files(self) -> list[str]:
+        return [str(path) for path in self.temp_root.iterdir()]
+
+    def processes(self) -> list[str]:
+        """Those with the sandbox's folder in their environment, and those of its slots' users."""
+        return [
+            f"{path.name}: {path.joinpath('cmdline').read_text(errors='replace')!r}"
+            for path in Path("/proc").iterdir()
+            if path.name.isdigit() and self._is_ours(path)
+        ]
+
+    def _is_ours(self, process: Path) -> bool:
+        try:
+            if process.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+            if process.stat().st_uid != os.getuid() and self._near(process.stat().st_uid):
+                return True
+            return f"HOME={self.temp_root}/".encode() in process.joinpath("environ").read_bytes()
+        except OSError:
+            return False
+
+    def _near(self, user: int) -> bool:
+        return self.user != os.getuid() and abs(user - self.user) < SLOTS

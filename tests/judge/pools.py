@@ -1,0 +1,43 @@
+"""A pool without limits, for tests of those who use one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from shared.ledger import Permit
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What was asked for, and what was given and reported."""
+
+    permit: Permit
+    exclusive: bool
+    avoid: str | None
+
+
+@dataclass
+class OpenPool:
+    """Gives a permit to whoever asks: sandboxes in turn, the one to avoid only if it is alone.
+
+    Attributes:
+        grants: All permits there ever were.
+        held: How many are out now.
+    """
+
+    urls: list[str]
+    grants: list[Grant] = field(default_factory=list)
+    held: int = 0
+
+    @asynccontextmanager
+    async def permit(
+        self, *, exclusive: bool = False, avoid: str | None = None
+    ) -> AsyncIterator[Permit]:
+        urls = [url for url in self.urls if url != avoid] or self.urls
+        permit = Permit(f"permit {len(self.grants)}", urls[len(self.grants) % len(urls)])
+        self.grants.append(Grant(permit, exclusive, avoid))
+        self.held += 1
+        try:
+            yield permit
+        finally:
+            self.held -= 1

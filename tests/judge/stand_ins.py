@@ -1,0 +1,109 @@
+"""Sandboxes that do what the real one does too seldom: stand still, break off, lack a compiler."""
+
+import base64
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from services.judge.harness import cases, wire
+from services.judge.sandbox import Attempts, CommandResult, RunCode, RunCodeResponse, SandboxClient
+
+_SPIKE = """\
+import io, sys, time
+sys.stdin = io.StringIO(sys.stdin.read())
+if "slow" in sys.stdin.getvalue():
+    time.sleep(60)
+"""
+
+
+@dataclass
+class Spiked:
+    """The real sandbox on a crowded machine: cases with "slow" in their input stand still.
+
+    By itself on the sandbox a call runs as ever.
+    """
+
+    real: SandboxClient
+    calls: list[bool] = field(default_factory=list)
+
+    async def run_code(
+        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse:
+        self.calls.append(alone)
+        if not alone:
+            program = base64.b64decode(request.files[wire.ANSWER]).decode()
+            crowded = base64.b64encode(f"{_SPIKE}\n{program}".encode()).decode()
+            request = replace(request, files={wire.ANSWER: crowded})
+        return await self.real.run_code(request, attempts, alone=alone)
+
+
+@dataclass
+class Damaged:
+    """The real sandbox, with results that something happens to on the way back."""
+
+    real: SandboxClient
+    damage: Callable[[bytes], bytes]
+    singles: list[RunCode] = field(default_factory=list)
+
+    async def run_code(
+        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse:
+        if wire.RESULTS not in request.fetch_files:
+            self.singles.append(request)
+            return await self.real.run_code(request, attempts, alone=alone)
+
+        def damaged(response: RunCodeResponse) -> float:
+            results = self.damage(response.file(wire.RESULTS))
+            response.files[wire.RESULTS] = base64.b64encode(results).decode()
+            assert request.cpu_of is not None
+            return request.cpu_of(response)
+
+        return await self.real.run_code(replace(request, cpu_of=damaged), attempts, alone=alone)
+
+
+@dataclass
+class Scripted:
+    """Gives each call the next list of records, the last one for ever; keeps what it was asked."""
+
+    records: list[Sequence[tuple[object, ...]]]
+    asked: list[RunCode] = field(default_factory=list)
+    alone: list[bool] = field(default_factory=list)
+
+    async def run_code(
+        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse:
+        attempts.requests += 1
+        self.asked.append(request)
+        self.alone.append(alone)
+        script = self.records.pop(0) if len(self.records) > 1 else self.records[0]
+        response = RunCodeResponse(
+            status="Success",
+            run_result=CommandResult(status="Finished", return_code=0, execution_time=1.0),
+            files={wire.RESULTS: base64.b64encode(_results(request, script)).decode()},
+        )
+        assert request.cpu_of is not None
+        request.cpu_of(response)
+        return response
+
+
+def case(
+    place: int, out: bytes = b"", *, code: int = 0, cpu: float = 0.1, limit: str = "-"
+) -> tuple[object, ...]:
+    """The record of a case."""
+    return ("case", place, code, int(cpu * 1e6), int(cpu * 1e6), 9000, limit, out, b"")
+
+
+def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
+    key = bytes.fromhex((request.stdin or "").split(" ", 1)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        results = cases.Results(str(Path(folder, wire.RESULTS)), key)
+        for record in script:
+            if record[0] == "end":
+                results.add(*map(str, record))
+            else:
+                kind, *words, out, err = record
+                assert isinstance(out, bytes)
+                assert isinstance(err, bytes)
+                results.add(str(kind), *words, out=out, err=err)
+        return results.text

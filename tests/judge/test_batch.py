@@ -1,0 +1,572 @@
+"""The default method against the sandbox of this repository."""
+
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from services.judge import calls
+from services.judge.harness import wire
+from services.judge.methods import batch
+from services.judge.outcome import Judgement
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from shared.schemas import Verdict, sha256
+from shared.statuses import FinalStatus
+from tests.judge.pools import OpenPool
+from tests.judge.stand_ins import Damaged, Scripted, Spiked, case
+from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+
+ECHO = "print(input())"
+# Of 0.3 CPU seconds, and a wall guard of 2.4 seconds.
+QUICK = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=8")
+# Where nothing sleeps the wall guard need not be waited for, and a busy machine does no harm.
+BUSY = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=100")
+JudgeAnswer = Callable[..., Awaitable[Verdict]]
+
+
+@pytest.fixture
+def judge(sandbox: SandboxClient) -> JudgeAnswer:
+    async def judge(
+        code: str, *cases: tuple[str, str], overrides: Sequence[str] = (), **fields: str
+    ) -> Verdict:
+        problem = stdio(*(cases or [("1\n", "1\n")]), **fields)
+        language = "cpp" if "judge.language=cpp" in overrides else "python"
+        task = make_task(sandbox, problem, fenced(code, language), *overrides)
+        return await verdict_of(batch.judge, task)
+
+    return judge
+
+
+async def judged(
+    sandbox: object, code: str, *cases: tuple[str, str], overrides: Sequence[str] = ()
+) -> tuple[Judgement, Attempts]:
+    """With the cases' details, by a stand-in."""
+    completion = fenced(code, "cpp" if "judge.language=cpp" in overrides else "python")
+    task = make_task(sandbox, stdio(*cases), completion, *overrides)  # type: ignore[arg-type]
+    return await batch.judge(task), task.attempts
+
+
+def codes(judgement: Judgement) -> list[int]:
+    return [int(outcome.code) for outcome in judgement.cases]
+
+
+async def test_all_cases_pass(judge: JudgeAnswer) -> None:
+    verdict = await judge(ECHO, ("1\n", "1\n"), ("ä 2\n", "ä  2 "), ("3", "3"))
+    assert verdict.case_codes == [1, 1, 1]
+    assert verdict.final_status is FinalStatus.SUCCESS
+    assert verdict.accepted
+    assert (verdict.cases_passed, verdict.cases_total, verdict.pass_ratio) == (3, 3, 1.0)
+    assert (verdict.method, verdict.checker, verdict.attempts) == ("batch", "tokens", 1)
+    assert (verdict.confirmed, verdict.flipped) == (0, 0)
+    assert verdict.first_failed_case is None
+    assert verdict.detail is None
+    assert verdict.total_judge_time > 0
+
+
+MANY = """\
+import os, sys, time
+match input():
+    case "right": print("right")
+    case "wrong": print("left")
+    case "raise": raise ValueError("broken")
+    case "exit": print("exit"); sys.exit(3)
+    case "leave": os._exit(0)
+    case "signal": os.kill(os.getpid(), 11)
+    case "memory": bytearray(10**10)
+    case "deep": f = lambda: f(); f()
+    case "bytes": sys.stdout.buffer.write(b"\\xff")
+    case "loop":
+        while True: pass
+    case "sleep": time.sleep(60)
+    case "much": print("x" * 2_000_000)
+    case "read": input()
+"""
+
+
+async def test_each_case_has_its_own_outcome(sandbox: SandboxClient) -> None:
+    expected: dict[str, tuple[int, str | None]] = {
+        "right": (1, None),
+        "wrong": (0, None),
+        "raise": (-2, None),
+        "exit": (-2, None),
+        "leave": (0, None),
+        "signal": (-2, "SIGSEGV"),
+        "memory": (-2, "memory_limit"),
+        "deep": (-2, None),
+        "bytes": (0, "not_utf8"),
+        "loop": (-3, None),
+        "sleep": (-3, "wall_guard"),
+        "much": (-2, "output_limit"),
+        "read": (-2, None),
+    }
+    limits = ("judge.max_output_mb=1", "judge.confirm_timeouts=false", *QUICK)
+    judgement, attempts = await judged(
+        sandbox, MANY, *[(name, name) for name in expected], overrides=limits
+    )
+    found = {
+        name: (int(outcome.code), outcome.detail)
+        for name, outcome in zip(expected, judgement.cases, strict=True)
+    }
+    assert found == expected
+    assert attempts.requests == 1
+
+
+async def test_a_wrong_answer_is_shown(judge: JudgeAnswer) -> None:
+    code = "import sys\nprint(input())\nprint('why', file=sys.stderr)"
+    verdict = await judge(code, ("1\n", "1\n"), ("2\n", "3\n"), ("4\n", "4\n"))
+    assert verdict.case_codes == [1, 0, 1]
+    assert verdict.final_status is FinalStatus.WRONG_ANSWER
+    failed = verdict.first_failed_case
+    assert failed is not None
+    assert (failed.case_index, failed.status) == (1, FinalStatus.WRONG_ANSWER)
+    assert (failed.input, failed.expected, failed.actual) == ("2\n", "3\n", "2\n")
+    assert failed.stderr == "why\n"
+
+
+async def test_a_runtime_error_is_shown(judge: JudgeAnswer) -> None:
+    verdict = await judge("def f():\n    raise ValueError('broken')\nf()")
+    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
+    assert verdict.first_failed_case is not None
+    stderr = verdict.first_failed_case.stderr or ""
+    assert stderr.startswith("Traceback")
+    assert stderr.endswith("ValueError: broken\n")
+
+
+async def test_empty_texts(judge: JudgeAnswer) -> None:
+    code = "import sys\nprint(repr(sys.stdin.read()))"
+    verdict = await judge(code, ("", "''"), ("\n", r"'\n'"), ("", "''"))
+    assert verdict.case_codes == [1, 1, 1]
+    assert (await judge("pass", ("", ""), ("1", ""))).case_codes == [1, 1]
+
+
+async def test_expected_outputs_stay_here() -> None:
+    sandbox = Scripted([[("compile", "ok", b"", b""), case(0, b"1"), ("end", "done")]])
+    await judged(sandbox, ECHO, ("in-0", "out-0"))
+    (asked,) = sandbox.asked
+    assert asked.stdin is not None
+    assert asked.stdin.endswith("in-0")
+    assert "out-0" not in repr(asked.body())
+
+
+# Programs that do not run
+
+
+@pytest.mark.parametrize("code", ["print(", "if True:\npass", "return 1", "x\0y", "a = 1 1"])
+async def test_a_program_that_does_not_compile(judge: JudgeAnswer, code: str) -> None:
+    verdict = await judge(code, *[("1", "1")] * 3)
+    assert verdict.case_codes == [-4, -4, -4]
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert (verdict.cases_total, verdict.attempts) == (3, 1)
+    assert verdict.first_failed_case is not None
+    assert "Error" in (verdict.first_failed_case.stderr or "")
+
+
+async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer) -> None:
+    assert (await judge("exec('a = = 1')")).case_codes == [-2]
+
+
+async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
+    task = make_task(sandbox, stdio(("1", "1"), ("2", "2")), "I cannot help with that, sorry.")
+    verdict = await verdict_of(batch.judge, task)
+    assert (verdict.final_status, verdict.detail) == (FinalStatus.SYNTAX_ERROR, "no_code_block")
+    assert (verdict.cases_total, verdict.case_codes, verdict.attempts) == (2, [], 0)
+
+
+@pytest.mark.parametrize(("policy", "code"), [("last", 1), ("first", 0)])
+async def test_the_block_that_the_policy_takes(
+    sandbox: SandboxClient, policy: str, code: int
+) -> None:
+    text = f"{fenced('print(2)')}\nNo:\n{fenced('print(1)')}"
+    task = make_task(sandbox, stdio(("", "1")), text, f"judge.extraction={policy}")
+    assert codes(await batch.judge(task)) == [code]
+
+
+# Comparing
+
+
+@pytest.mark.parametrize(
+    ("own", "configured", "printed", "expected", "passed"),
+    [
+        (None, None, "1  2\n", "1 2", 1),
+        (None, "exact", "1  2\n", "1 2", 0),
+        (None, "float:0.01", "1.001", "1", 1),
+        ("float:0.01", None, "1.001", "1", 1),
+        ("lines", "exact", "A", "a", 1),
+        ("exact", "lines", "A", "a", 0),
+    ],
+)
+async def test_the_problem_and_then_the_config_name_the_checker(
+    sandbox: SandboxClient,
+    own: str | None,
+    configured: str | None,
+    printed: str,
+    expected: str,
+    passed: int,
+) -> None:
+    overrides = [f"judge.checker={configured}"] if configured else []
+    problem = stdio(("", expected), checker=own)
+    task = make_task(sandbox, problem, fenced(f"print({printed!r}, end='')"), *overrides)
+    verdict = await verdict_of(batch.judge, task)
+    assert verdict.case_codes == [passed]
+    assert verdict.checker == own or configured or "tokens"
+
+
+# Any divisor will do.
+DIVISOR = """\
+def check(input, output, expected):
+    return int(input) % int(output) == 0 and int(output) > 1
+"""
+
+
+async def test_a_problems_own_checker(judge: JudgeAnswer) -> None:
+    code = "n = int(input())\nprint(n // 2 if n != 7 else 5)\nassert n != 9"
+    cases = [("8", "8"), ("7", "7"), ("9", "9"), ("6", "2")]
+    verdict = await judge(code, *cases, checker_source=DIVISOR)
+    assert verdict.case_codes == [1, 0, -2, 1]
+    assert verdict.checker == f"python:{sha256(DIVISOR)[:8]}"
+    assert verdict.attempts == 2
+
+
+async def test_a_checker_is_not_asked_about_what_failed_anyway(judge: JudgeAnswer) -> None:
+    verdict = await judge("raise ValueError", checker_source=DIVISOR)
+    assert (verdict.case_codes, verdict.attempts) == ([-2], 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return 1", 1),
+        ("return 'no'", 1),
+        ("return None", 0),
+        ("return []", 0),
+        ("print('x' * 1000)\n    return True", 1),
+        ("open('verdicts', 'w').write('000')\n    return True", 1),
+        ("return (input, output, expected) == ('ä\\n', 'ä\\n', 'ö')", 1),
+    ],
+)
+async def test_what_a_checker_may_do(judge: JudgeAnswer, body: str, code: int) -> None:
+    source = f"def check(input, output, expected):\n    {body}\n"
+    assert (await judge(ECHO, ("ä\n", "ö"), checker_source=source)).case_codes == [code]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def check(input, output, expected):\n    raise KeyError('mine')", "KeyError: 'mine'"),
+        ("def check(a, b):\n    return True", "TypeError"),
+        ("def check(input, output, expected):\n    while True: pass", "failed"),
+        ("def check(input, output, expected):\n    import sys; sys.exit()", "failed"),
+        ("def checked(): pass", "KeyError"),
+        ("def check(", "SyntaxError"),
+    ],
+)
+async def test_a_checker_that_breaks_is_no_fault_of_the_answer(
+    judge: JudgeAnswer, source: str, said: str
+) -> None:
+    with pytest.raises(SandboxUnavailableError, match="the problem's checker failed") as caught:
+        await judge(ECHO, overrides=["sandbox.timeout=0.5"], checker_source=source)
+    assert said in str(caught.value)
+
+
+# Time and memory
+
+
+async def test_cpu_time_and_memory_are_measured(judge: JudgeAnswer) -> None:
+    code = (
+        "import time\n"
+        "if input() == 'big': kept = bytearray(b'x') * 100_000_000\n"
+        "while time.process_time() < 0.3: pass\n"
+    )
+    verdict = await judge(code, ("small", ""), ("big", ""))
+    assert verdict.case_codes == [1, 1]
+    assert verdict.cpu_time is not None
+    assert 0.5 < verdict.cpu_time < 2
+    assert verdict.peak_memory is not None
+    assert 100e6 < verdict.peak_memory < 300e6
+    assert verdict.total_judge_time >= 0.5
+    small = await judge(code, ("small", ""))
+    assert small.peak_memory is not None
+    assert small.peak_memory < 80e6
+
+
+async def test_sleeping_takes_no_cpu_time(judge: JudgeAnswer) -> None:
+    verdict = await judge("import time\ntime.sleep(0.5)", ("", ""))
+    assert verdict.cpu_time is not None
+    assert verdict.cpu_time < 0.3
+    assert verdict.total_judge_time >= 0.5
+
+
+async def test_a_limit_of_cpu_time_needs_no_confirmation(
+    judge: JudgeAnswer, pool: OpenPool
+) -> None:
+    verdict = await judge("while True: pass", overrides=BUSY)
+    assert verdict.case_codes == [-3]
+    assert (verdict.final_status, verdict.detail) == (FinalStatus.TIMEOUT, None)
+    assert (verdict.confirmed, verdict.flipped) == (0, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False]
+
+
+async def test_the_wall_guards_stop_is_confirmed_by_itself(
+    judge: JudgeAnswer, pool: OpenPool
+) -> None:
+    code = "import time\ntime.sleep(60 if input() == 'slow' else 0)"
+    verdict = await judge(code, ("quick", ""), ("slow", ""), overrides=QUICK)
+    assert verdict.case_codes == [1, -3]
+    assert verdict.detail == "wall_guard"
+    assert (verdict.confirmed, verdict.flipped) == (1, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False, True]
+
+
+async def test_confirmation_can_be_left_out(judge: JudgeAnswer, pool: OpenPool) -> None:
+    overrides = ["judge.confirm_timeouts=false", *QUICK]
+    verdict = await judge("import time\ntime.sleep(60)", overrides=overrides)
+    assert (verdict.case_codes, verdict.detail) == ([-3], "wall_guard")
+    assert (verdict.confirmed, len(pool.grants)) == (0, 1)
+
+
+OK = ("compile", "ok", b"", b"")
+DONE = ("end", "done")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "again", "code", "confirmed", "flipped"),
+    [
+        (0.9, None, 1, 0, 0),
+        (1.0, None, 1, 0, 0),
+        (1.1, 0.9, 1, 1, 1),
+        (1.1, 1.1, -3, 1, 0),
+        (1.25, None, -3, 0, 0),
+    ],
+)
+async def test_a_case_just_beyond_its_limit_is_confirmed(
+    cpu: float, again: float | None, code: int, confirmed: int, flipped: int
+) -> None:
+    """Of 1 second and a grace of a quarter."""
+    records = [[OK, case(0, b"1", cpu=seconds), DONE] for seconds in (cpu, again or cpu)]
+    sandbox = Scripted([*records])
+    judgement, _ = await judged(sandbox, ECHO, ("1", "1"), overrides=["sandbox.timeout=1"])
+    assert codes(judgement) == [code]
+    assert (judgement.confirmed, judgement.flipped) == (confirmed, flipped)
+    assert sandbox.alone == [False, True][: 1 + confirmed]
+
+
+async def test_a_load_spike_decides_nothing(sandbox: SandboxClient) -> None:
+    spiked = Spiked(sandbox)
+    cases = [("slow 1", "slow 1"), ("2", "2"), ("slow 3", "4"), ("5", "6")]
+    judgement, _ = await judged(spiked, ECHO, *cases, overrides=QUICK)
+    assert codes(judgement) == [1, 1, 0, 0]
+    assert (judgement.confirmed, judgement.flipped) == (2, 2)
+    assert spiked.calls == [False, True]
+
+
+@pytest.mark.parametrize("spike", [True, False])
+@pytest.mark.parametrize("allowed", [1, 2, 3])
+async def test_with_few_time_outs_allowed_a_load_spike_decides_nothing_either(
+    sandbox: SandboxClient, allowed: int, spike: bool
+) -> None:
+    """What the spike kept from running is run; true time-outs count as they do without it."""
+    code = "s = input()\nwhile 'loop' in s: pass\nprint(s)"
+    inputs = ["loop 1", "slow 2", "3", "loop 4", "5", "loop 6", "7"]
+    expected = {1: [-3] * 7, 2: [-3, 1, 1] + [-3] * 4, 3: [-3, 1, 1, -3, 1, -3, -3]}
+    crowded = Spiked(sandbox) if spike else sandbox
+    overrides = [f"judge.max_timeouts={allowed}", *QUICK]
+    judgement, _ = await judged(crowded, code, *[(i, i) for i in inputs], overrides=overrides)
+    assert codes(judgement) == expected[allowed]
+    details = [outcome.detail for outcome in judgement.cases]
+    assert (details[6], details[5] == "not_run") == ("not_run", allowed < 3)
+    spiked = spike and allowed > 1
+    assert (judgement.confirmed, judgement.flipped) == (spiked, spiked)
+
+
+async def test_after_as_many_time_outs_as_allowed_nothing_runs(
+    sandbox: SandboxClient, pool: OpenPool
+) -> None:
+    overrides = ["judge.max_timeouts=2", *BUSY]
+    code = "n = input()\nwhile n != 'x': pass\nprint(1)"
+    cases = [("x", "1"), ("1", "1"), ("x", "1"), ("2", "1"), ("x", "1")]
+    judgement, _ = await judged(sandbox, code, *cases, overrides=overrides)
+    assert codes(judgement) == [1, -3, 1, -3, -3]
+    assert [outcome.detail for outcome in judgement.cases[-2:]] == [None, "not_run"]
+    assert len(pool.grants) == 1
+
+
+async def test_time_outs_are_counted_over_all_calls(sandbox: SandboxClient, pool: OpenPool) -> None:
+    overrides = ["judge.max_timeouts=2", "judge.call_seconds=0.01", *BUSY]
+    judgement, _ = await judged(sandbox, "while True: pass", *[("1", "1")] * 5, overrides=overrides)
+    assert codes(judgement) == [-3] * 5
+    assert [outcome.detail for outcome in judgement.cases] == [None, None, *["not_run"] * 3]
+    assert len(pool.grants) == 2
+
+
+# Calls
+
+
+async def test_a_call_begins_no_case_when_its_time_is_up(
+    judge: JudgeAnswer, pool: OpenPool
+) -> None:
+    code = "import time\nn = input()\ntime.sleep(0.1)\nprint(n)"
+    cases = [(str(n), str(n if n != 3 else 0)) for n in range(6)]
+    verdict = await judge(code, *cases, overrides=["judge.call_seconds=0.15"])
+    assert verdict.case_codes == [1, 1, 1, 0, 1, 1]
+    assert verdict.attempts == len(pool.grants) > 2
+
+
+async def test_large_inputs_go_in_calls_of_their_own(
+    judge: JudgeAnswer, pool: OpenPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_MAX_INPUT", 1000)
+    sizes = [400, 600, 1, 5000, 300, 300, 400]
+    code = "s = input()\nprint(len(s), s[0])"
+    cases = [(letter * size, f"{size} {letter}") for letter, size in zip("abcdefg", sizes)]
+    verdict = await judge(code, *cases)
+    assert verdict.case_codes == [1] * 7
+    assert verdict.attempts == len(pool.grants) == 4
+
+
+async def test_a_lot_of_input_and_output(judge: JudgeAnswer) -> None:
+    """Beyond 128 KiB, where SandboxFusion itself cuts; and 18 MB of results, in two calls."""
+    text = "x" * 6_000_000
+    verdict = await judge(ECHO, (text, text), (text, text + "!"), (text, text), ("1", "1"))
+    assert verdict.case_codes == [1, 0, 1, 1]
+    assert verdict.attempts == 2
+
+
+async def test_the_output_limit(judge: JudgeAnswer) -> None:
+    code = "import sys\nn = int(input())\nfor _ in range(n): print('x' * 999)"
+    cases = [("1000", "\n".join(["x" * 999] * 1000)), ("2000", "")]
+    verdict = await judge(code, *cases, overrides=["judge.max_output_mb=1"])
+    assert verdict.case_codes == [1, -2]
+    assert verdict.detail == "output_limit"
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+async def test_where_the_harness_is_lost_each_case_has_a_call(
+    sandbox: SandboxClient, kept: int
+) -> None:
+    def cut(results: bytes) -> bytes:
+        at = 0
+        for _ in range(kept):
+            at = results.index(b"case", at + 1)
+        return results[:at]
+
+    code = "n = int(input())\nassert n != 3\nprint(n)\nwhile n == 2: pass"
+    damaged = Damaged(sandbox, cut)
+    cases = [(str(n), str(n if n else 9)) for n in range(5)]
+    overrides = ("judge.confirm_timeouts=false", "sandbox.timeout=1")
+    judgement, attempts = await judged(damaged, code, *cases, overrides=overrides)
+    assert codes(judgement) == [0, 1, -3, -2, 1]
+    told = max(0, kept - 1)
+    assert [request.stdin for request in damaged.singles] == [str(n) for n in range(told, 5)]
+    assert attempts.requests == 1 + 5 - told
+
+
+async def test_a_time_out_of_a_call_of_its_own_is_confirmed(
+    sandbox: SandboxClient, pool: OpenPool
+) -> None:
+    damaged = Damaged(sandbox, lambda _results: b"")
+    judgement, _ = await judged(
+        damaged,
+        "n = input()\nwhile n == '1': pass",
+        *[("1", "1"), ("2", "")],
+        overrides=["sandbox.timeout=1"],
+    )
+    assert codes(judgement) == [-3, 1]
+    assert (judgement.confirmed, judgement.flipped) == (1, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False] * 3 + [True] * 2
+
+
+async def test_a_forged_record_gains_nothing(judge: JudgeAnswer) -> None:
+    """The answer finds the results' file, where it can, and writes what it wants to be true."""
+    code = (
+        "import glob, os\n"
+        f"for path in ['../{wire.RESULTS}', *glob.glob('/tmp/*/{wire.RESULTS}')]:\n"
+        "    try:\n"
+        "        os.remove(path)\n"
+        f"        open(path, 'w').write('case 0 0 1 1 1 - 2 0 {'0' * 32}\\n1\\n\\n')\n"
+        "    except OSError: pass\n"
+        "print(2)"
+    )
+    assert (await judge(code, *[("1", "1")] * 2)).case_codes == [0, 0]
+
+
+# Calls of a function
+
+
+@pytest.mark.parametrize(
+    ("code", "stdin", "expected", "passed"),
+    [
+        ("def f(a, b):\n    return a + b", "1\n2", "3", 1),
+        ("class Solution:\n    def f(self, a):\n        return [a, None]", "1", "[1, null]", 1),
+        ("def f(a: List[int]) -> float:\n    return sqrt(sum(a))", "[1, 3]", "2.0", 1),
+        ("def f(a):\n    return a", "1", "2", 0),
+        ("def f(a):\n    raise ValueError", "1", "1", 0),
+        ("def g(a):\n    return a", "1", "1", 0),
+        ("def f(a):\n    import sys\n    sys.exit(1)", "1", "1", -2),
+        ("def f(a) return a", "1", "1", -4),
+    ],
+)
+async def test_calls_of_a_function(
+    judge: JudgeAnswer, code: str, stdin: str, expected: str, passed: int
+) -> None:
+    assert (await judge(code, (stdin, expected), fn_name="f")).case_codes == [passed]
+
+
+# Compiled languages
+
+
+CPP = ("judge.language=cpp",)
+needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
+
+
+@needs_cpp
+async def test_a_compiled_program(judge: JudgeAnswer) -> None:
+    code = (
+        "#include <cstdio>\n#include <cstdlib>\n#include <vector>\nint main() {\n"
+        '  int n; if (scanf("%d", &n) != 1) return 4;\n'
+        "  if (n == 7) return 7;\n  if (n == 8) abort();\n  for (volatile int i = 0; n == 9; i = 0);\n"
+        "  if (n == 10) std::vector<char> v(100000000000ull, 'x');\n"
+        '  printf("%d", n);\n}'
+    )
+    inputs = ["1", "2", "7", "8", "9", "10", "x"]
+    cases = [(text, "1") for text in inputs]
+    verdict = await judge(code, *cases, overrides=[*CPP, *BUSY])
+    assert verdict.case_codes == [1, 0, -2, -2, -3, -2, -2]
+    assert verdict.detail == "SIGABRT"
+    assert (verdict.attempts, verdict.confirmed) == (1, 0)
+    assert verdict.cpu_time is not None
+    assert verdict.cpu_time > 0.25
+
+
+@needs_cpp
+async def test_a_compile_error_holds_for_all_cases(judge: JudgeAnswer) -> None:
+    verdict = await judge("int main() { return 0", *[("1", "1")] * 3, overrides=CPP)
+    assert verdict.case_codes == [-4, -4, -4]
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.first_failed_case is not None
+    assert "error" in (verdict.first_failed_case.stderr or "")
+    assert verdict.attempts == 1
+
+
+async def test_a_compiler_that_is_not_there_is_trouble_of_ours() -> None:
+    missing = [("compile", "missing", b"", b"cannot start g++"), ("end", "compile")]
+    with pytest.raises(SandboxUnavailableError, match=r"cannot compile: cannot start g\+\+"):
+        await judged(Scripted([missing]), ECHO, ("1", "1"), overrides=CPP)
+
+
+async def test_a_compiler_that_takes_too_long() -> None:
+    late = [("compile", "timeout", b"", b""), ("end", "compile")]
+    judgement, _ = await judged(Scripted([late]), ECHO, *[("1", "1")] * 2, overrides=CPP)
+    assert codes(judgement) == [-4, -4]
+    assert {outcome.detail for outcome in judgement.cases} == {"compile_timeout"}
+
+
+# Trouble of ours
+
+
+async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
+    pool = OpenPool(["http://127.0.0.1:1"])
+    async with SandboxClient(pool, max_attempts=2, retry_budget=0) as client:
+        task = make_task(client, stdio(("1", "1")), fenced(ECHO))
+        with pytest.raises(SandboxUnavailableError):
+            await batch.judge(task)
+    assert task.attempts.requests == len(task.attempts.failures) == 1

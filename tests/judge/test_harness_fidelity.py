@@ -1,0 +1,315 @@
+"""The harness of cases against ``python solution.py < input > output``, program by program.
+
+What cannot be the same is at the end of this file, each with its reason.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from services.judge.harness import source, wire
+from services.judge.harness.wire import CallResult, CaseLimits
+from tests.judge.fidelity_programs import PROGRAMS, SILENT, VERSIONED
+
+LIMITS = CaseLimits(
+    cpu=20, wall=60, compile=30, budget=100, memory=4 << 30, output=16 << 20, processes=100
+)
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+def _interpreters() -> list[str]:
+    """This one, and those that PLUMBLINE_TEST_PYTHONS names (separated by ``:``)."""
+    own = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    more = os.environ.get("PLUMBLINE_TEST_PYTHONS", "").split(":")
+    return list(dict.fromkeys([own, *filter(None, more)]))
+
+
+PYTHONS = _interpreters()
+
+
+@dataclass(frozen=True)
+class End:
+    stdout: bytes
+    exit_code: int
+    stderr: str
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+# Where root lets others in, the harness gives answers a user of their own.
+USERS = ["same user", "own user"] if os.geteuid() == 0 else ["same user"]
+
+
+@pytest.fixture(params=USERS)
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp())
+    if request.param == "own user":
+        path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def reference(
+    folder: Path, python: str, program: bytes, stdin: bytes, environment: dict[str, str]
+) -> End:
+    case = Path(tempfile.mkdtemp(dir=folder)) / "case"
+    case.mkdir()
+    (case / "solution.py").write_bytes(program)
+    files = [case.parent / name for name in ("in", "out", "err")]
+    files[0].write_bytes(stdin)
+    with files[0].open("rb") as stdin_file, files[1].open("wb") as out, files[2].open("wb") as err:
+        ended = subprocess.run(
+            [python, str(case / "solution.py")],
+            cwd=case,
+            env=environment,
+            stdin=stdin_file,
+            stdout=out,
+            stderr=err,
+            timeout=60,
+        )
+    return _end(case, files[1].read_bytes(), ended.returncode, files[2].read_bytes())
+
+
+def _end(case: Path, stdout: bytes, exit_code: int, stderr: bytes) -> End:
+    path = str(case).encode()
+    text = stderr.replace(path, b"CASE").decode("utf-8", "replace")
+    return End(stdout.replace(path, b"CASE"), exit_code, re.sub(r"0x[0-9a-f]{6,}", "0x", text))
+
+
+def harness(
+    folder: Path,
+    python: str,
+    program: bytes,
+    inputs: Sequence[bytes],
+    environment: dict[str, str] | None = None,
+    limits: CaseLimits = LIMITS,
+    language: str = "python",
+) -> tuple[CallResult, Path]:
+    place = Path(tempfile.mkdtemp(dir=folder))
+    place.chmod(0o755)
+    (place / wire.ANSWER).write_bytes(program)
+    (place / "harness.py").write_text(source("cases"))
+    key = secrets.token_bytes(32)
+    head = wire.encode_order(key, language, limits, ["x" * len(stdin) for stdin in inputs])
+    order = head.partition("\n")[0].encode() + b"\n" + b"".join(inputs)
+    ended = subprocess.run(
+        [python, str(place / "harness.py")],
+        cwd=place,
+        env=environment or ENVIRONMENT,
+        input=order,
+        capture_output=True,
+        timeout=100,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    return wire.decode_results((place / wire.RESULTS).read_bytes(), key), place / "case"
+
+
+def ends(
+    folder: Path,
+    python: str,
+    program: bytes,
+    inputs: Sequence[bytes],
+    environment: dict[str, str] | None = None,
+) -> list[End]:
+    got, case = harness(folder, python, program, inputs, environment)
+    assert (got.compiled, got.end, len(got.cases)) == ("ok", "done", len(inputs)), got
+    runs = [got.cases[place] for place in range(len(inputs))]
+    return [_end(case, run.stdout, run.exit_code, run.stderr.encode()) for run in runs]
+
+
+def check(
+    folder: Path,
+    python: str,
+    program: bytes,
+    inputs: Sequence[bytes],
+    environment: dict[str, str] | None = None,
+    silent: bool = False,
+) -> None:
+    environment = environment or ENVIRONMENT
+    with ThreadPoolExecutor(2) as threads:
+        wanted = list(
+            threads.map(
+                lambda stdin: reference(folder, python, program, stdin, environment), inputs
+            )
+        )
+    got = ends(folder, python, program, inputs, environment)
+    if silent:
+        got, wanted = ([replace(end, stderr="") for end in ends] for ends in (got, wanted))
+    assert got == wanted
+
+
+def version(python: str) -> tuple[int, int]:
+    words = subprocess.check_output([python, "-c", "import sys; print(*sys.version_info[:2])"])
+    major, minor = words.split()
+    return int(major), int(minor)
+
+
+# All of them as each user takes long: it is done where more interpreters are asked for.
+@pytest.mark.parametrize("folder", USERS if len(PYTHONS) > 1 else USERS[-1:], indirect=True)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_ends_as_by_itself(folder: Path, python: str, name: str) -> None:
+    if name in VERSIONED and version(python) < VERSIONED[name]:
+        pytest.skip(f"needs Python {VERSIONED[name]}")
+    program, *inputs = PROGRAMS[name]
+    check(folder, python, program, inputs or [b""], silent=name in SILENT)
+
+
+UNBUFFERED = """
+import os, sys
+print('a', end='', flush=False)
+print(sys.stdout.write_through, sys.stdout.buffer, sys.stdout.line_buffering)
+os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"PYTHONUNBUFFERED": "1"},
+        {"PYTHONIOENCODING": "latin-1:replace"},
+        {"LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        {"PYTHONUTF8": "1", "LANG": "C"},
+        {"PYTHONWARNINGS": "error"},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+@pytest.mark.parametrize("program", [UNBUFFERED, "print(ascii(input())); print('é')"])
+def test_environment_is_the_same(
+    folder: Path, python: str, more: dict[str, str], program: str
+) -> None:
+    check(folder, python, program.encode(), [b"\xc3\xa9\xff\n"], {**ENVIRONMENT, **more})
+
+
+def outputs(folder: Path, python: str, program: str, count: int = 3) -> list[bytes]:
+    return [end.stdout for end in ends(folder, python, program.encode(), [b""] * count)]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import random\nprint(random.random())",
+        "import os\nprint(os.urandom(8))",
+        "import uuid\nprint(uuid.uuid4())",
+        "import secrets\nprint(secrets.token_hex())",
+        "import tempfile\nprint(tempfile.mktemp())",
+    ],
+)
+def test_chance_is_new_in_every_case(folder: Path, python: str, program: str) -> None:
+    assert len(set(outputs(folder, python, program))) == 3
+
+
+def test_chance_of_numpy_is_new_in_every_case(folder: Path, python: str) -> None:
+    if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
+        pytest.skip("needs numpy")
+    program = "import numpy\nimport numpy.random\nprint(numpy.random.rand())"
+    assert len(set(outputs(folder, python, program))) == 3
+    seeded = b"import numpy as np\nnp.random.seed(5)\nprint(np.random.rand(), np.eye(2) @ np.eye(2))"
+    check(folder, python, seeded, [b""] * 2)
+
+
+def test_numpy_ends_as_by_itself(folder: Path, python: str) -> None:
+    if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
+        pytest.skip("needs numpy")
+    program = b"""
+import sys
+import numpy as np
+a = np.array(sys.stdin.read().split(), dtype=np.int64)
+print(a.cumsum(), np.linalg.inv(np.eye(300))[0, :2], np.zeros(10**6).sum())
+print(np.dot(np.ones((400, 400)), np.ones((400, 400)))[0, 0], np.int8(100) + np.int8(100))
+"""
+    check(folder, python, program, [b"1 2 3", b""])
+
+
+LEAVERS = {
+    "files": "open('x', 'w').write('x'); os.mkdir('y'); open('y/z', 'w').close()",
+    "changed program": "open('solution.py', 'r+').write('#')",
+    "no program": "os.unlink('solution.py')",
+    "link": "os.symlink('/etc', 'link'); os.unlink('solution.py'); os.symlink('/x', 'solution.py')",
+    "closed folder": "os.mkdir('y'); open('y/z', 'w').close(); os.chmod('y', 0); os.chmod('.', 0)",
+    "deep": "[(os.mkdir('d'), os.chdir('d')) for _ in range(1000)]",
+    "long names": "[open('n' * 250 + str(i), 'w').close() for i in range(300)]; open('a\\nb', 'w')",
+    "pipe and socket": "os.mkfifo('p'); import socket; socket.socket(socket.AF_UNIX).bind('s')",
+    "mode of streams": "os.fchmod(0, 0) if os.fstat(0).st_uid == os.getuid() else 0",
+    "flags of streams": "os.set_blocking(0, False); import fcntl; fcntl.fcntl(1, 4, os.O_APPEND)",
+    "offsets": "os.lseek(1, 1000, 0); os.ftruncate(1, 500)",
+    "imported": "import json; json.dumps = None; import builtins; builtins.len = None",
+    "environment": "os.environ['X'] = '1'; os.putenv('X', '2'); os.nice(5); os.umask(0o777)",
+    "daemon": "os.fork() or (os.setsid(), os.fork(), __import__('time').sleep(60))",
+    "group": "os.fork() or (os.setpgid(0, 0), __import__('time').sleep(60))",
+    "stopped": "os.fork() or (os.setsid(), os.kill(os.getpid(), 19))",
+}
+SEES = """
+import os, sys, json
+print(sorted(os.listdir('.')), os.environ.get('X'), os.umask(0o22), os.nice(0), len('four'))
+print(oct(os.stat('.').st_mode), open('solution.py').read()[:20], json.dumps(1), os.getcwd())
+print(sys.stdin.read(), os.lseek(1, 0, 1), os.get_blocking(0), file=sys.stderr)
+sys.stdin = None
+if open(0).read(): {act}
+"""
+
+
+@pytest.mark.parametrize("name", LEAVERS)
+def test_no_case_sees_what_another_left(folder: Path, python: str, name: str) -> None:
+    program = SEES.replace("{act}", LEAVERS[name]).replace("sys.stdin.read()", "''").encode()
+    inputs = [b"", b"act", b"", b"act", b"act", b""]
+    got = ends(folder, python, program, inputs)
+    assert (got[0].exit_code, got[0].stdout[:16]) == (0, b"['solution.py'] ")
+    assert [end for end, stdin in zip(got, inputs, strict=True) if not stdin] == [got[0]] * 3
+
+
+def test_what_children_use_counts(folder: Path, python: str) -> None:
+    program = b"""
+import os, time
+r, w = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setsid()
+        while time.process_time() < 0.3: pass
+        os.write(w, b'x')
+    os._exit(0)
+os.wait()
+os.read(r, 1)
+"""
+    got, _ = harness(folder, python, program, [b""])
+    assert got.cases[0].exit_code == 0
+    assert got.cases[0].cpu >= 0.3
+
+
+UNEQUAL = {
+    # The harness is below the answer's first frame, and shows where stacks are shown.
+    "stack": "import traceback, sys\ntraceback.print_stack(file=sys.stdout)",
+    # ``threading`` keeps the number that the main thread had where it was loaded.
+    "native_id": "import threading, os\nprint(threading.main_thread().native_id == os.getpid())",
+    # What PRELOADED names and a program's top imports is there before its own folder is looked at.
+    "own module": "open('queue.py', 'w').write('x = 5')\nimport queue\nprint(hasattr(queue, 'x'))",
+    # The interpreter is not taken apart, so a finalizer at the end still finds its modules.
+    "modules at the end": "class A:\n  def __del__(self):\n    import sys\n    print(sys.argv)\na = A()",
+}
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_what_is_known_to_differ(folder: Path, python: str, name: str) -> None:
+    """Not wanted, but known: should one of them become equal, it moves to the programs above."""
+    program = UNEQUAL[name].encode()
+    alone = reference(folder, python, program, b"", ENVIRONMENT)
+    if name == "native_id" and version(python) >= (3, 13):
+        return
+    assert ends(folder, python, program, [b""]) != [alone]

@@ -1,0 +1,279 @@
+"""SandboxFusion's data-set API, spoken to the sandbox of this repository and to a stand-in."""
+
+import json
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from services.judge.methods import submit
+from services.judge.sandbox import (
+    Attempts,
+    RunCodeResponse,
+    SandboxClient,
+    Submit,
+    SubmitResponse,
+    SubmittedTest,
+)
+from shared.schemas import Problem, Verdict
+from shared.statuses import FinalStatus
+from tests.judge.pools import OpenPool
+from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.shared.ledgers import problem
+
+BASE = "judge.method=submit"
+ECHO = "print(input())"
+HUMANEVAL = problem(
+    ground_truth=json.dumps(
+        {
+            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+            "entry_point": "inc",
+            "prompt": "def inc(n):\n    '''One more.'''\n",
+        }
+    )
+)
+MBPP = problem(
+    ground_truth=json.dumps(
+        {"test_list": ["assert inc(1) == 2", "assert inc(2) == 3"], "test_setup_code": "one = 1"}
+    )
+)
+JudgeAnswer = Callable[..., Awaitable[Verdict]]
+
+
+@pytest.fixture
+def judge(sandbox: SandboxClient) -> JudgeAnswer:
+    async def judge(code: str, problem: Problem, *overrides: str) -> Verdict:
+        language = "cpp" if "judge.language=cpp" in overrides else "python"
+        task = make_task(sandbox, problem, fenced(code, language), BASE, *overrides)
+        return await verdict_of(submit.judge, task)
+
+    return judge
+
+
+async def test_standard_input_and_output(judge: JudgeAnswer) -> None:
+    verdict = await judge(ECHO, stdio(("1\n", "1\n"), ("ä 2", "ä 2"), ("", "")))
+    assert verdict.case_codes == [1, 1, -2]
+    verdict = await judge(ECHO, stdio(("1\n", "1\n"), ("ä 2", "ä 2")))
+    assert verdict.accepted
+    assert (verdict.method, verdict.checker, verdict.attempts) == ("submit", "lines", 1)
+    assert (verdict.cases_total, verdict.pass_ratio) == (2, 1.0)
+    assert verdict.total_judge_time > 0
+    assert (verdict.cpu_time, verdict.peak_memory) == (None, None)
+
+
+async def test_each_case_has_its_own_outcome(judge: JudgeAnswer) -> None:
+    code = (
+        "import os\nn = int(input())\nif n == 2: raise ValueError\n"
+        "if n == 3: os.kill(os.getpid(), 11)\nprint(n)"
+    )
+    verdict = await judge(code, stdio(("1", "1"), ("2", "2"), ("3", "3"), ("4", "5"), ("6", "6")))
+    assert verdict.case_codes == [1, -2, -2, 0, 1]
+    assert (verdict.final_status, verdict.detail) == (FinalStatus.RUNTIME_ERROR, "SIGSEGV")
+    failed = verdict.first_failed_case
+    assert failed is not None
+    assert (failed.case_index, failed.input, failed.expected) == (1, "2", "2")
+    assert "ValueError" in (failed.stderr or "")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "code"),
+    [
+        ("YES", "yes", 1),
+        ("1.0000001", "1", 1),
+        ("1.1", "1", 0),
+        ("a  b", "a b", 0),
+        ("a\n", "a", 1),
+    ],
+)
+async def test_comparing_is_sandboxfusions(
+    judge: JudgeAnswer, printed: str, expected: str, code: int
+) -> None:
+    """Whatever the problem asks for."""
+    given = stdio(("", expected), checker="float:0.5")
+    assert (await judge(f"print({printed!r})", given)).case_codes == [code]
+
+
+async def test_the_block_is_the_one_that_sandboxfusion_takes(sandbox: SandboxClient) -> None:
+    text = f"{fenced('print(1)')}\nNo:\n{fenced('print(2)')}"
+    verdict = await verdict_of(submit.judge, make_task(sandbox, stdio(("", "1")), text, BASE))
+    assert verdict.case_codes == [1]
+
+
+async def test_a_program_that_does_not_compile(judge: JudgeAnswer) -> None:
+    verdict = await judge("print(", stdio(("1", "1"), ("2", "2")))
+    assert verdict.case_codes == [-2, -2]
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+
+
+async def test_a_time_out_is_confirmed_by_itself(judge: JudgeAnswer, pool: OpenPool) -> None:
+    code = "import time\nn = input()\ntime.sleep(60 if n == '2' else 0)\nprint(n)"
+    verdict = await judge(code, stdio(("1", "1"), ("2", "2")), "sandbox.timeout=1.5")
+    assert verdict.case_codes == [1, -3]
+    assert verdict.final_status is FinalStatus.TIMEOUT
+    assert (verdict.confirmed, verdict.flipped) == (1, 0)
+    assert [grant.exclusive for grant in pool.grants] == [False, True]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
+async def test_compiled_programs(judge: JudgeAnswer) -> None:
+    code = (
+        "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << n; return n == 3; }"
+    )
+    cases = stdio(("1", "1"), ("2", "1"), ("3", "3"))
+    assert (await judge(code, cases, "judge.language=cpp")).case_codes == [1, 0, -2]
+    verdict = await judge("int main() { return 0", cases, "judge.language=cpp")
+    assert verdict.case_codes == [-4, -4, -4]
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+
+
+# Function tests
+
+
+@pytest.mark.parametrize(("given", "total"), [(HUMANEVAL, 1), (MBPP, 2)], ids=["he", "mbpp"])
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("def inc(n):\n    return n + 1", FinalStatus.SUCCESS),
+        ("def inc(n):\n    return 0", FinalStatus.WRONG_ANSWER),
+        ("def inc(n):\n    return n / 0", FinalStatus.RUNTIME_ERROR),
+        ("def inc(n) return n", FinalStatus.SYNTAX_ERROR),
+        # What the other methods do not fall for.
+        ("def inc(n):\n    return 0\nimport os\nos._exit(0)", FinalStatus.SUCCESS),
+    ],
+)
+async def test_function_tests(
+    judge: JudgeAnswer, given: Problem, total: int, code: str, status: FinalStatus
+) -> None:
+    """One run for all statements: they pass or fail together."""
+    verdict = await judge(code, given)
+    assert verdict.final_status is status
+    assert verdict.checker == "exit_code"
+    assert verdict.cases_total == len(verdict.case_codes) == total
+    assert len(set(verdict.case_codes)) == 1
+
+
+async def test_function_tests_are_python_whatever_other_answers_are(sandbox: SandboxClient) -> None:
+    completion = fenced("def inc(n):\n    return n + 1")
+    for given in (HUMANEVAL, MBPP):
+        task = make_task(sandbox, given, completion, BASE, "judge.language=cpp")
+        assert (await verdict_of(submit.judge, task)).accepted
+
+
+# What is asked, and odd answers
+
+
+def ran(status: str = "Finished", code: int | None = 0, stderr: str = "") -> RunCodeResponse:
+    run = {"status": status, "return_code": code, "execution_time": 0.25, "stderr": stderr}
+    good = (status, code) == ("Finished", 0)
+    return RunCodeResponse.model_validate(
+        {"status": "Success" if good else "Failed", "run_result": {**run, "stdout": ""}}
+    )
+
+
+def result(passed: bool = True, info: RunCodeResponse | None = None) -> SubmittedTest:
+    return SubmittedTest(passed=passed, exec_info=info or ran())
+
+
+LATE = result(False, ran("TimeLimitExceeded", None))
+
+
+@dataclass
+class Scripted:
+    """Gives each submit the next list of tests, the last one for ever."""
+
+    answers: list[list[SubmittedTest]]
+    asked: list[Submit] = field(default_factory=list)
+    alone: list[bool] = field(default_factory=list)
+
+    async def submit(
+        self, request: Submit, attempts: Attempts, *, alone: bool = False
+    ) -> SubmitResponse:
+        attempts.requests += 1
+        self.asked.append(request)
+        self.alone.append(alone)
+        tests = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return SubmitResponse(accepted=all(test.passed for test in tests), tests=tests)
+
+
+async def judged(sandbox: Scripted, given: Problem, *overrides: str) -> Verdict:
+    task = make_task(sandbox, given, "text", BASE, *overrides)  # type: ignore[arg-type]
+    return await verdict_of(submit.judge, task)
+
+
+TWO = stdio(("1", "a"), ("2", "b"))
+
+
+async def body_of(given: Problem, *overrides: str) -> Any:
+    sandbox = Scripted([[result()] * 2])
+    await judged(sandbox, given, "sandbox.timeout=7", *overrides)
+    return sandbox.asked[0].body()
+
+
+async def test_what_is_asked() -> None:
+    limits = {"compile_timeout": 7, "run_timeout": 7}
+    cases = [
+        {"input": {"stdin": "1"}, "output": {"stdout": "a"}},
+        {"input": {"stdin": "2"}, "output": {"stdout": "b"}},
+    ]
+    assert await body_of(TWO, "judge.language=cpp") == {
+        "dataset": "plumbline_stdio",
+        "id": 0,
+        "completion": "text",
+        "config": {
+            "dataset_type": "CommonOJDataset",
+            "language": "cpp",
+            "extra": {"run_all_cases": True},
+            "provided_data": {"id": 0, "content": TWO.prompt, "labels": {}, "test": cases},
+            **limits,
+        },
+    }
+    humaneval = await body_of(HUMANEVAL)
+    assert humaneval["dataset"] == "humaneval_python"
+    assert humaneval["config"]["extra"] == {"is_freeform": True}
+    assert humaneval["config"]["provided_data"]["entry_point"] == "inc"
+    mbpp = await body_of(MBPP)
+    assert mbpp["dataset"] == "mbpp"
+    assert mbpp["config"]["provided_data"]["labels"] == {"test_setup_code": "one = 1"}
+    assert mbpp["config"].items() >= limits.items()
+
+
+async def test_a_time_out_that_does_not_happen_again() -> None:
+    sandbox = Scripted([[LATE, LATE], [result(), LATE]])
+    verdict = await judged(sandbox, TWO)
+    assert verdict.case_codes == [1, -3]
+    assert (verdict.confirmed, verdict.flipped, verdict.attempts) == (2, 1, 2)
+    assert sandbox.alone == [False, True]
+    unconfirmed = await judged(Scripted([[LATE, LATE]]), TWO, "judge.confirm_timeouts=false")
+    assert (unconfirmed.confirmed, unconfirmed.attempts) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("tests", "status", "codes"),
+    [
+        ([], FinalStatus.API_ERROR, []),
+        ([result()], FinalStatus.API_ERROR, [1]),
+        ([result(False)], FinalStatus.WRONG_ANSWER, [0]),
+        ([result()] * 3, FinalStatus.SUCCESS, [1, 1]),
+        ([result(), result(False, RunCodeResponse(status="SandboxError"))], None, [1, -1]),
+    ],
+)
+async def test_results_that_are_too_few_or_too_many(
+    tests: list[SubmittedTest], status: FinalStatus | None, codes: list[int]
+) -> None:
+    """What nothing was said of has not passed, and is no fault of the answer."""
+    verdict = await judged(Scripted([tests]), TWO)
+    assert verdict.final_status is (status or FinalStatus.API_ERROR)
+    assert verdict.case_codes == codes
+    assert verdict.cases_total == 2
+
+
+async def test_the_time_of_one_run_counts_once() -> None:
+    assert (await judged(Scripted([[result()]]), MBPP)).total_judge_time == 0.25
+    assert (await judged(Scripted([[result()] * 2]), TWO)).total_judge_time == 0.5
+
+
+@pytest.mark.parametrize("given", [HUMANEVAL, MBPP])
+async def test_function_tests_without_a_result(given: Problem) -> None:
+    assert (await judged(Scripted([[]]), given)).final_status is FinalStatus.API_ERROR

@@ -1,0 +1,128 @@
+"""Asking verl's scorer, and asking ours."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from services.judge.methods import METHODS
+from services.judge.outcome import to_verdict
+from services.judge.sandbox import SandboxClient
+from shared.config import Config, load_config
+from shared.schemas import Problem, StdioTests, Verdict
+from shared.statuses import FinalStatus
+from tests.bench.judges import make_task
+from tests.parity.cases import Answer
+from tests.parity.verl import NAME
+from tests.shared.ledgers import generation, problem
+
+MEMORY_MB = 1024
+_CONCURRENCY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What verl says: a code and what it knows per case, and the score."""
+
+    codes: Sequence[int]
+    metadata: Sequence[Mapping[str, Any]]
+    score: float
+
+    @property
+    def statuses(self) -> list[FinalStatus]:
+        """The cases' statuses under our names."""
+        names = [case["status"] for case in self.metadata if "status" in case]
+        return [_STATUSES.get(name, FinalStatus.API_ERROR) for name in names]
+
+
+class Scorer:
+    """verl's functions. While it is open, their results per case are recorded."""
+
+    def __init__(self, modules: Mapping[str, ModuleType]) -> None:
+        self.modules = modules
+        self.package, self.utils = modules[NAME], modules[f"{NAME}.utils"]
+        self._check = self.package.check_correctness
+        self._last = threading.local()
+
+    def __enter__(self) -> Self:
+        # compute_score keeps the codes to itself, and they are what is to be compared.
+        self.package.check_correctness = self._recording_check
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.package.check_correctness = self._check
+
+    def _recording_check(self, **arguments: Any) -> tuple[list[Any], list[dict[str, Any]]]:
+        self._last.codes, metadata = self._check(**arguments)
+        return self._last.codes, metadata
+
+    def score(self, url: str, answer: Answer) -> Found:
+        """Have ``compute_score`` judge an answer."""
+        self._last.codes = []
+        slots = threading.Semaphore(_CONCURRENCY)
+        tests = answer.tests.model_dump(exclude_none=True)
+        score, metadata = self.package.compute_score(
+            f"{url}/run_code", slots, MEMORY_MB, answer.completion, tests, timeout=answer.timeout
+        )
+        return _found(self._last.codes, metadata, score)
+
+    def check(self, url: str, code: str, tests: StdioTests, language: str) -> Found:
+        """Have ``check_correctness`` judge a program in any language."""
+        slots = threading.Semaphore(_CONCURRENCY)
+        codes, metadata = self._check(
+            f"{url}/run_code", tests.model_dump(), code, 10, MEMORY_MB, language, slots
+        )
+        return _found(codes, metadata, codes.count(True) / len(codes))
+
+
+def _found(codes: Sequence[Any], metadata: Any, score: float) -> Found:
+    return Found([int(code) for code in codes], metadata, score)
+
+
+def config(answer: Answer, *overrides: str) -> Config:
+    return load_config(
+        None,
+        [
+            "judge.method=compute_score",
+            # verl takes a time-out as it comes.
+            "judge.confirm_timeouts=false",
+            f"judge.case_concurrency={_CONCURRENCY}",
+            f"sandbox.timeout={answer.timeout}",
+            f"sandbox.memory_limit_mb={MEMORY_MB}",
+            *overrides,
+        ],
+    )
+
+
+async def judge(sandbox: SandboxClient, answer: Answer, *overrides: str) -> Verdict:
+    """Have our ``compute_score`` judge an answer.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable answer for a case.
+    """
+    task = make_task(config(answer, *overrides), sandbox, _problem(answer.tests), answer.completion)
+    judgement = await METHODS["compute_score"](task)
+    made = generation(completion=answer.completion)
+    return to_verdict(made, judgement, task.attempts, "parity")
+
+
+def _problem(tests: StdioTests) -> Problem:
+    return problem(ground_truth=tests.model_dump_json(exclude_none=True))
+
+
+# verl's names for what a case came to, under ours.
+_STATUSES = {
+    "success": FinalStatus.SUCCESS,
+    "wrong_answer": FinalStatus.WRONG_ANSWER,
+    "runtime_error": FinalStatus.RUNTIME_ERROR,
+    "timeout": FinalStatus.TIMEOUT,
+    "compile_error": FinalStatus.SYNTAX_ERROR,
+    "compile_timeout": FinalStatus.SYNTAX_ERROR,
+    "compile_error_skipped": FinalStatus.SYNTAX_ERROR,
+}

@@ -1,0 +1,291 @@
+"""Submits through the real server: the dataset classes, refusals, hostile requests."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.sandbox.submit.humaneval import HEADER
+from services.sandbox.submit.registry import make_plan
+from services.sandbox.submit.schemas import SubmitRequest
+from tests.sandbox.conftest import Sandbox, b64, needs_cpp
+
+HUMANEVAL = {
+    "prompt": 'def double(n):\n    """Twice n."""\n',
+    "entry_point": "double",
+    "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n",
+}
+EVOEVAL = {
+    "content": HUMANEVAL["prompt"],
+    "labels": '{"entry_point": "double"}',
+    "test": HUMANEVAL["test"],
+}
+MBPP = {
+    "labels": {"test_setup_code": "two = 2"},
+    "test_list": ["assert double(2) == 5", "assert double(2) == 4"],
+}
+RIGHT, WRONG = "def double(n):\n    return 2 * n", "def double(n):\n    return n + 1"
+
+
+def fenced(code: str, tag: str = "python") -> str:
+    return f"```{tag}\n{code}\n```"
+
+
+def submission(dataset: str, completion: str, record: Any, **config: Any) -> dict[str, Any]:
+    config = {"provided_data": record} | config
+    return {"dataset": dataset, "id": "task/1", "completion": completion, "config": config}
+
+
+async def judged(
+    sandbox: Sandbox, dataset: str, completion: str, record: Any, **config: Any
+) -> Any:
+    status, answer = await sandbox.submit(**submission(dataset, completion, record, **config))
+    assert status == 200, answer
+    assert answer["id"] == "task/1"
+    return answer
+
+
+def program(dataset: str, completion: str, record: Any, **config: Any) -> str:
+    request = SubmitRequest(**submission(dataset, completion, record, **config))
+    return make_plan(request).program.code
+
+
+async def test_datasets_are_listed(sandbox: Sandbox):
+    assert await sandbox.send("GET", "/list_datasets", b"") == (
+        200,
+        ["code_contests", "humaneval_python", "shadow_humaneval_python", "evoeval", "mbpp"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "record"),
+    [
+        ("humaneval_python", HUMANEVAL),
+        ("shadow_humaneval_python", HUMANEVAL),
+        ("evoeval", HUMANEVAL),
+        ("evoeval", EVOEVAL),
+        ("my_own", HUMANEVAL),
+    ],
+)
+async def test_humaneval_and_its_relatives(sandbox: Sandbox, dataset: str, record: Any):
+    config = {"dataset_type": "HumanEvalDataset"}
+    freeform = config | {"extra": {"is_freeform": True}}
+    for code, accepted in ((RIGHT, True), (WRONG, False)):
+        body = code.partition("\n")[2] + "\n"
+        answer = await judged(sandbox, dataset, body, record, **config)
+        assert (answer["accepted"], answer["tests"][0]["passed"]) == (accepted, accepted)
+        answer = await judged(sandbox, dataset, fenced(code), record, **freeform)
+        assert (answer["accepted"], answer["extracted_code"]) == (accepted, code)
+        assert answer["full_code"].endswith(record["test"] + "\ncheck(double)")
+
+
+def test_shadow_humaneval_extracts_as_the_original():
+    """The first block whatever its language, cut at the main guard and after the function."""
+    guard = 'if __name__ == "__main__":\n    pass'
+    text = fenced(f"{RIGHT}\n{guard}", "text") + "\n" + fenced(WRONG)
+    freeform = {"extra": {"is_freeform": True}}
+    shadow = program("shadow_humaneval_python", text, HUMANEVAL, **freeform)
+    assert RIGHT in shadow
+    assert guard not in shadow
+    assert WRONG in program("humaneval_python", text, HUMANEVAL, **freeform)
+    two = fenced(f"{RIGHT}\nx = 1")
+    assert "x = 1" not in program("shadow_humaneval_python", two, HUMANEVAL, **freeform)
+    assert "x = 1" in program("humaneval_python", two, HUMANEVAL, **freeform)
+
+
+def test_humaneval_programs_run_without_numpy():
+    code = program("humaneval_python", "    return 2 * n\n", HUMANEVAL)
+    assert code.startswith(HEADER)
+    assert len(HEADER.splitlines()) == 16
+    bare = [sys.executable, "-I", "-S", "-c"]
+    assert subprocess.run([*bare, "import numpy"], capture_output=True, check=False).returncode
+    assert subprocess.run([*bare, code], capture_output=True, check=False).returncode == 0
+
+
+async def test_mbpp_joins_set_up_code_and_tests(sandbox: Sandbox):
+    answer = await judged(sandbox, "mbpp", fenced("def double(n):\n    return two * n"), MBPP)
+    assert answer["accepted"] is False
+    assert answer["extracted_code"] == "two = 2\ndef double(n):\n    return two * n"
+    few = await judged(sandbox, "mbpp", fenced(RIGHT), MBPP, is_fewshot=True)
+    assert few["accepted"] is True
+    assert "== 5" not in few["full_code"]
+    as_text = MBPP | {"labels": json.dumps(MBPP["labels"]), "test_list": '["assert two == 2"]'}
+    renamed = await judged(sandbox, "my_mbpp", "", as_text, dataset_type="MBPPDataset")
+    assert (renamed["accepted"], renamed["full_code"]) == (True, "two = 2\n\nassert two == 2\n")
+
+
+def cases(stdin: Any, stdout: Any) -> dict[str, Any]:
+    return {"test": [{"input": stdin, "output": stdout}]}
+
+
+def auto(code: str, language: str = "python", **test: Any) -> dict[str, Any]:
+    return {"labels": {"programming_language": language}, "test": {"code": code} | test}
+
+
+async def test_autoeval_inserts_where_the_test_says(sandbox: Sandbox):
+    config: dict[str, Any] = {"dataset_type": "AutoEvalDataset"}
+    test = "def run():\n#<INSERT>\nassert double(2) == 4\n#<INSERT>lost("
+    record = auto(test.replace("def run():\n", ""))
+    answer = await judged(sandbox, "set", fenced(RIGHT + "\n# Example usage\nx("), record, **config)
+    assert (answer["accepted"], answer["extra"]) == (True, {})
+    assert answer["full_code"] == f"{RIGHT}\nassert double(2) == 4\n"
+    literal = auto("source = #<INSERT>\nexec(source)\nassert double(2) == 4")
+    config["extra"] = {"repr_code": True}
+    answer = await judged(sandbox, "set", fenced(RIGHT), literal, **config)
+    assert answer["accepted"] is True
+    assert repr(RIGHT) in answer["full_code"]
+
+
+async def test_autoeval_assets_and_execution_language(sandbox: Sandbox):
+    record = auto("grep -q return code.py && cat data/a.txt", asset={"data/a.txt": b64("hi")})
+    record["test"]["code"] = "cat > code.py <<'END'\n#<INSERT>\nEND\n" + record["test"]["code"]
+    record["labels"]["execution_language"] = "bash"
+    text = json.dumps(record["test"] | {"asset": json.dumps(record["test"]["asset"])})
+    for each in (record, record | {"test": text}):
+        answer = await judged(sandbox, "set", fenced(RIGHT), each, dataset_type="AutoEvalDataset")
+        assert answer["accepted"] is True, answer
+        assert answer["tests"][0]["exec_info"]["run_result"]["stdout"] == "hi"
+
+
+@needs_cpp
+async def test_autoeval_cpp_loses_its_main(sandbox: Sandbox):
+    code = "int twice(int n) { return 2 * n; }\nint main() { return 1; }"
+    record = auto("int main(int, char**) { return twice(2) != 4; }", "cpp")
+    answer = await judged(
+        sandbox, "set", fenced(code, "c++"), record, dataset_type="AutoEvalDataset"
+    )
+    assert (answer["accepted"], answer["extracted_code"]) == (True, code.partition("\n")[0])
+
+
+async def test_autoeval_flag_must_be_printed(sandbox: Sandbox):
+    config = {"dataset_type": "AutoEvalDataset", "extra": {"append_flag": True}}
+    record = auto("assert double(2) == 4\n")
+    right = await judged(sandbox, "set", fenced(RIGHT), record, **config)
+    leaves = await judged(sandbox, "set", fenced("import os; os._exit(0)"), record, **config)
+    assert (right["accepted"], leaves["accepted"]) == (True, False)
+    assert right["full_code"] != leaves["full_code"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "record", "config", "named"),
+    [
+        ("mbpp", None, {}, "provided_data"),
+        ("mbpp", {}, {}, "provided_data"),
+        ("mbpp", [], {}, "provided_data"),
+        ("mbpp", [MBPP], {}, "dict"),
+        ("mbpp", {"labels": {}}, {}, "test_setup_code"),
+        ("mbpp", MBPP | {"test_list": []}, {"is_fewshot": True}, "test_list"),
+        ("mbpp", MBPP | {"test_list": [1]}, {}, "test_list.0"),
+        ("mbpp", MBPP | {"test_list": "[" * 100_000}, {}, "test_list"),
+        ("mbpp", MBPP | {"labels": "9" * 5_000}, {}, "labels"),
+        ("mbpp", MBPP | {"test_list": ["\ud800"]}, {}, "test_list.0"),
+        ("humaneval_python", HUMANEVAL | {"test": None}, {}, "test"),
+        ("humaneval_python", HUMANEVAL | {"tests": "x"}, {}, "MultiPL-E"),
+        ("humaneval_python", {"test": "", "entry_point": "f"}, {}, "prompt"),
+        ("evoeval", EVOEVAL | {"labels": None}, {}, "labels"),
+        ("code_contests", {"test": []}, {}, "config.language"),
+        ("code_contests", {"test": {}}, {"language": "python"}, "test"),
+        ("code_contests", cases({}, {"stdout": ""}), {"language": "cpp"}, "stdin"),
+        ("code_contests", cases({"stdin": ""}, {}), {"language": "cpp"}, "stdout"),
+        ("code_contests", cases({"x" * 9999: 1}, {}), {"language": "cpp"}, "test.0.input"),
+        ("set", auto("x", "java"), {"dataset_type": "AutoEvalDataset"}, "programming_language"),
+        ("set", auto("x", asset="[]"), {"dataset_type": "AutoEvalDataset"}, "asset"),
+        ("set", MBPP, {}, "no eval class found for dataset set"),
+        ("set", MBPP, {"dataset_type": "Nothing"}, "eval class Nothing not found"),
+    ],
+)
+async def test_what_cannot_be_judged_is_400(
+    sandbox: Sandbox, dataset: str, record: Any, config: dict[str, Any], named: str
+):
+    status, answer = await sandbox.submit(**submission(dataset, "x", record, **config))
+    assert status == 400
+    assert named in answer["detail"]
+    assert len(answer["detail"]) < 600
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"dataset": 1}, ["dataset"]),
+        ({"dataset": "\ud800"}, ["dataset"]),
+        ({"id": None}, ["id", "int"]),
+        ({"id": "\ud800"}, ["id", "int"]),
+        ({"completion": None}, ["completion"]),
+        ({"completion": "a\udfffb"}, ["completion"]),
+        ({"config": None}, ["config"]),
+        ({"config": {"language": "Python"}}, ["config", "language"]),
+        ({"config": {"extra": None}}, ["config", "extra"]),
+        ({"config": {"run_timeout": "soon"}}, ["config", "run_timeout"]),
+        ({"config": {"provided_data": [1]}}, ["config", "provided_data", "list[dict[str,any]]", 0]),
+    ],
+)
+async def test_wrong_requests_are_422(sandbox: Sandbox, change: Any, place: list[Any]):
+    request = submission("mbpp", fenced(RIGHT), MBPP) | change
+    status, answer = await sandbox.submit(**request)
+    assert status == 422
+    assert answer["detail"][0]["loc"] == ["body", *place]
+
+
+async def test_custom_extraction_is_not_executed(sandbox: Sandbox, tmp_path: Path):
+    trace = tmp_path / "trace"
+    logic = f"open({str(trace)!r}, 'w')\nsubmit_code_blocks([])"
+    request = submission("code_contests", "x", {"test": []}, language="python")
+    request["config"]["custom_extract_logic"] = logic
+    status, answer = await sandbox.submit(**request)
+    assert status == 400
+    assert "custom_extract_logic" in answer["detail"]
+    assert not trace.exists()
+
+
+async def test_trouble_of_the_sandbox_is_an_error_at_once(sandbox: Sandbox):
+    began = time.monotonic()
+    outside = auto("pass", asset={"../out": b64("x")})
+    for request in (
+        submission("set", "", outside, dataset_type="AutoEvalDataset"),
+        submission("mbpp", "", MBPP, run_timeout=float("nan")),
+        submission(
+            "code_contests",
+            "",
+            cases({"stdin": ""}, {"stdout": ""}),
+            language="python",
+            run_timeout="NaN",
+        ),
+        submission("code_contests", "", cases({"stdin": ""}, {"stdout": ""}), language="rust"),
+    ):
+        status, answer = await sandbox.submit(**request)
+        assert (status, list(answer)) == (500, ["detail"])
+        assert answer["detail"].partition(": ")[2]
+    assert time.monotonic() - began < 5
+    assert await sandbox.metric('plumbline_sandbox_submits_total{outcome="failed"}') == 4
+
+
+async def test_nul_is_only_a_character(sandbox: Sandbox):
+    answer = await judged(sandbox, "mbpp", fenced("x = '\0'"), MBPP)
+    assert (answer["accepted"], answer["extracted_code"]) == (False, "two = 2\nx = '\0'")
+    nul = cases({"stdin": "a\0b"}, {"stdout": "a\0b"})
+    answer = await judged(
+        sandbox, "code_contests", fenced("print(input())"), nul, language="python"
+    )
+    assert answer["accepted"] is True
+
+
+async def test_zero_time_limits_are_the_default_ones():
+    config = {"run_timeout": 0, "compile_timeout": 0}
+    request = SubmitRequest(**submission("humaneval_python", "", HUMANEVAL, **config))
+    limits = make_plan(request).program
+    assert (limits.run_timeout, limits.compile_timeout) == (20, 20)
+    request.config.run_timeout = 3
+    assert make_plan(request).program.run_timeout == 3
+
+
+async def test_submits_are_counted_by_outcome(sandbox: Sandbox):
+    for code in (RIGHT, WRONG):
+        await judged(sandbox, "mbpp", fenced(code), MBPP, is_fewshot=True)
+    await sandbox.submit(dataset="none")
+    for outcome in ("accepted", "not_accepted", "invalid"):
+        name = f'plumbline_sandbox_submits_total{{outcome="{outcome}"}}'
+        assert await sandbox.metric(name) == 1

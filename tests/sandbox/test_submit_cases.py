@@ -1,0 +1,228 @@
+"""Submits with cases of standard input and output: order, concurrency, admission, compiling."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.sandbox.settings import IsolationChoice
+from services.sandbox.submit.ordered import in_order
+from tests.sandbox.conftest import Sandbox, StartSandbox, alive, needs_cpp, until
+
+ECHO = "print(input())"
+IN_FLIGHT = "plumbline_sandbox_in_flight"
+QUEUED = "plumbline_sandbox_queued"
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+def case(stdin: str, stdout: str | None = None) -> dict[str, Any]:
+    return {"input": {"stdin": stdin}, "output": {"stdout": stdin if stdout is None else stdout}}
+
+
+def request(code: str, cases: list[Any], language: str = "python", **config: Any) -> dict[str, Any]:
+    config = {"language": language, "provided_data": {"test": cases}} | config
+    completion = f"```{language}\n{code}\n```"
+    return {"dataset": "code_contests", "id": 1, "completion": completion, "config": config}
+
+
+async def judged(
+    sandbox: Sandbox, code: str, cases: list[Any], language: str = "python", **config: Any
+) -> Any:
+    status, answer = await sandbox.submit(**request(code, cases, language, **config))
+    assert status == 200, answer
+    assert answer["full_code"] is None
+    return answer
+
+
+async def test_bash_under_another_name(sandbox: Sandbox):
+    body = request("read a; echo $((a + 1))", [case("1", "2")], "bash")
+    body |= {
+        "dataset": "my_contest",
+        "config": body["config"] | {"dataset_type": "CommonOJDataset"},
+    }
+    status, answer = await sandbox.submit(**body)
+    assert (status, answer["accepted"]) == (200, True)
+
+
+async def test_first_failure_ends_the_cases_unless_all_are_wanted(sandbox: Sandbox):
+    cases = [case("1"), case("2", "3"), case("4"), case("5", "6")]
+    short = await judged(sandbox, ECHO, cases)
+    whole = await judged(sandbox, ECHO, cases, extra={"run_all_cases": True})
+    assert [test["passed"] for test in short["tests"]] == [True, False]
+    assert [test["passed"] for test in whole["tests"]] == [True, False, True, False]
+    assert [test["test_info"] for test in whole["tests"]] == cases
+    assert (short["accepted"], whole["accepted"]) == (False, False)
+
+
+async def test_other_keys_of_a_case_are_echoed_and_long_texts_cut(sandbox: Sandbox):
+    long = {"input": {"stdin": "a" * 1001, "note": "n"}, "output": {"stdout": "a" * 1001}}
+    passed = (await judged(sandbox, ECHO, [long]))["tests"][0]["test_info"]
+    cut = "a" * 498 + "..." + "a" * 498
+    assert passed == {"input": {"stdin": cut, "note": "n"}, "output": {"stdout": cut}}
+    failed = await judged(sandbox, "print(0)", [long])
+    assert failed["tests"][0]["test_info"] == long
+    full = await judged(sandbox, ECHO, [long], extra={"return_full_case": True})
+    assert full["tests"][0]["test_info"] == long
+
+
+async def test_many_cases_end_with_the_first_failure(sandbox: Sandbox):
+    began = time.monotonic()
+    answer = await judged(sandbox, "print(0)", [case("1")] * 20_000)
+    assert (len(answer["tests"]), answer["accepted"]) == (1, False)
+    assert time.monotonic() - began < 10
+    assert await sandbox.metric("plumbline_sandbox_run_seconds_count") <= 3
+
+
+async def test_three_cases_at_once(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox(concurrency=8)
+    code = "import time; time.sleep(0.5); print(input())"
+    running = asyncio.create_task(judged(sandbox, code, [case(str(n)) for n in range(6)]))
+    seen = set()
+    while not running.done():
+        seen.add(await sandbox.metric(IN_FLIGHT))
+    assert (await running)["accepted"] is True
+    assert max(seen) == 3
+    assert await sandbox.metric(IN_FLIGHT) == 0
+
+
+async def test_full_queue_turns_the_whole_submit_away(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox(concurrency=1, queue_limit=0)
+    running = asyncio.create_task(sandbox.run("import time; time.sleep(60)", run_timeout=60))
+
+    async def runs() -> bool:
+        return await sandbox.metric(IN_FLIGHT) == 1
+
+    await until(runs)
+    for language in ("python", "cpp"):
+        async with sandbox.session.post(
+            f"{sandbox.url}/submit", json=request(ECHO, [case("1")] * 3, language)
+        ) as answer:
+            assert answer.status == 503
+            assert int(answer.headers["Retry-After"]) >= 1
+    assert await sandbox.metric("plumbline_sandbox_queued") == 0
+    running.cancel()
+
+
+async def test_submit_once_let_in_is_not_turned_away(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox(concurrency=1, queue_limit=0)
+    answer = await judged(sandbox, ECHO, [case(str(n)) for n in range(8)])
+    assert (len(answer["tests"]), answer["accepted"]) == (8, True)
+
+
+async def test_client_that_leaves_stops_all_cases(start_sandbox: StartSandbox, token: str):
+    sandbox = await start_sandbox(concurrency=2)
+    code = (
+        "import os, sys; os.execv(sys.executable,"
+        f" [sys.executable, '-c', 'import time; time.sleep(60)', {token!r}])"
+    )
+    running = asyncio.create_task(judged(sandbox, code, [case("1")] * 5, run_timeout=60))
+    await until(lambda: alive(token))
+    running.cancel()
+    await until(lambda: not alive(token))
+
+    async def idle() -> bool:
+        return await sandbox.metric(IN_FLIGHT) + await sandbox.metric(QUEUED) == 0
+
+    await until(idle)
+
+
+async def test_output_of_all_cases_is_bounded(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox(submit_output_limit=250_000)
+    config = {"extra": {"run_all_cases": True}}
+    answer = await judged(sandbox, "print('x' * 99_999)", [case("1")] * 5, **config)
+    results = [test["exec_info"]["run_result"] for test in answer["tests"]]
+    assert [len(result["stdout"]) for result in results] == [100_000, 100_000, 0]
+    assert results[2]["return_code"] == -9
+    assert "output limit of 250000" in results[2]["stderr"]
+    assert answer["tests"][2]["exec_info"]["status"] == "Failed"
+    passing = await judged(
+        sandbox, "import sys; sys.stderr.write('x' * 99_999); print(1)", [case("1")] * 5
+    )
+    assert [test["passed"] for test in passing["tests"]] == [True, True, False]
+
+
+@needs_cpp
+async def test_cpp_is_compiled_once_and_no_case_meddles(every_isolation: Sandbox):
+    shell = "test ! -e seen && touch seen && echo broken > test && cat"
+    code = f'#include <unistd.h>\nint main() {{ execlp("sh", "sh", "-c", "{shell}", nullptr); }}'
+    answer = await judged(every_isolation, code, [case(str(n)) for n in range(4)], "cpp")
+    assert answer["accepted"] is True, answer
+    assert len(answer["tests"]) == 4
+    assert len({str(test["exec_info"]["compile_result"]) for test in answer["tests"]}) == 1
+
+
+@needs_cpp
+@pytest.mark.skipif(not SYSTEM_PYTHON.exists(), reason="no Python that every user may run")
+async def test_compiled_program_is_taken_back_from_its_user(start_sandbox: StartSandbox):
+    """It outlives its run, and the next run in the slot, of another request, is the same user."""
+    none = IsolationChoice.NONE
+    sandbox = await start_sandbox(isolation=none, python=SYSTEM_PYTHON, concurrency=1)
+    if (await sandbox.ready())["identity"] != "slot user":
+        pytest.skip("the server is not root: all programs are one user")
+    own = "find /tmp -maxdepth 1 -user $(id -u) | wc -l"
+    code = f'#include <unistd.h>\nint main() {{ execlp("sh", "sh", "-c", "{own}", nullptr); }}'
+    answer = await judged(sandbox, code, [case("", "1")], "cpp")
+    assert answer["accepted"] is True, answer
+
+
+@needs_cpp
+async def test_cpp_that_does_not_compile_fails_each_case(
+    start_sandbox: StartSandbox, tmp_path: Path
+):
+    tmp_path.chmod(0o755)
+    sandbox = await start_sandbox(temp_root=tmp_path)
+    before = set(tmp_path.iterdir())
+    config = {"extra": {"run_all_cases": True}}
+    answer = await judged(sandbox, "int main() { nope }", [case("1"), case("2")], "cpp", **config)
+    assert [test["passed"] for test in answer["tests"]] == [False, False]
+    for test in answer["tests"]:
+        assert test["exec_info"]["status"] == "Failed"
+        assert test["exec_info"]["run_result"] is None
+        assert "nope" in test["exec_info"]["compile_result"]["stderr"]
+    slow = await judged(sandbox, "int main() { }", [case("1")], "cpp", compile_timeout=1e-9)
+    result = slow["tests"][0]["exec_info"]["compile_result"]
+    assert result["status"] == "TimeLimitExceeded"
+    await judged(sandbox, "int main() { }", [case("", "")], "cpp")
+    assert set(tmp_path.iterdir()) == before
+
+
+async def test_in_order_begins_no_more_than_its_limit_ahead():
+    begun: list[int] = []
+    ended: list[int] = []
+
+    async def work(number: int) -> int:
+        begun.append(number)
+        try:
+            await asyncio.sleep(0.05 * (number + 1))
+        finally:
+            ended.append(number)
+        return number
+
+    results = in_order((work(number) for number in range(5)), 3)
+    assert await anext(results) == 0
+    assert begun == [0, 1, 2]
+    assert await anext(results) == 1
+    await results.aclose()
+    assert begun == [0, 1, 2, 3]
+    assert sorted(ended) == begun
+
+
+async def test_in_order_ends_the_others_when_one_fails():
+    forever = asyncio.Event()
+
+    async def fail() -> None:
+        raise ValueError("it failed")
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            forever.set()
+            raise
+
+    results = in_order(iter([fail(), wait()]), 3)
+    with pytest.raises(ValueError, match="it failed"):
+        await anext(results)
+    assert forever.is_set()

@@ -1,0 +1,143 @@
+"""What holds of extraction whatever the completion."""
+
+import ast
+import textwrap
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.extraction import ExtractionPolicy, Reason, extract, extract_verl
+from tests.shared.test_extraction import SOLVE
+
+fence_soup = st.lists(
+    st.sampled_from(
+        ["```", "```python", "~~~", "py", "\n", "\r\n", " ", "    ", "x = 1", SOLVE, "prose here.",
+         "<think>", "</think>", '"""', "print(", ")", "\t", "`", "return 3", "@a", "\x00", "\ud800",
+         ">>> ", "solve(1)", "n += 1", "```cpp", "#include <x>", "lambda: 0", "import solve as b",
+         "from a import *", "class A:", "    pass", "match x:", "\x0c", "\u2028"]
+    ),
+    max_size=30,
+).map("".join)  # fmt: skip
+anything = fence_soup | st.text() | st.text(st.characters())
+languages = st.sampled_from(["python", "cpp", "nodejs", "R", "bash", "nonesuch", "", "```"])
+
+statements = st.sampled_from(
+    [
+        SOLVE,
+        "import sys\nfrom math import gcd",
+        "@staticmethod\ndef decorated(\n    a, b=(1,\n2),\n):\n    return a",
+        'class Point:\n    """A point.\n\nIn a plane: `x`, ``y``.\n    """\n\n    x: int = 0',
+        'TEXT = """one\n    two ``` three\n"""',
+        "# only ~~~ a comment ```",
+        "async def later():\n\tawait later()",
+        "if __name__ == '__main__':\n    print(solve(3))",
+        "assert solve(1) == 2",
+        "for _ in range(3):\n    pass\nelse:\n    print('<think>', '</think>.')",
+        "print(\n    1,\n)",
+    ]
+) | st.text().map(lambda text: f"print({text!r})")
+programs = st.lists(statements, min_size=1, max_size=5).map("\n\n".join)
+prose = st.sampled_from(
+    ["", "Sure, here it is:", "1. First:\n2. Then that.", "Use `solve(n)` or ``x`` there.\n"]
+)
+
+
+@st.composite
+def wrapped(draw: st.DrawFn, code: str, *, labels: tuple[str, ...], closed: bool = True) -> str:
+    fence = draw(st.sampled_from(["```", "~~~", "````", "~~~~~"]))
+    label = draw(st.sampled_from(labels))
+    blanks = draw(st.sampled_from(["", " ", "\t "]))
+    lines = [f"{fence}{label}{blanks}", code, *([f"{fence}{blanks}"] if closed else [])]
+    indent = draw(st.sampled_from(["", " ", "   ", "    ", "\t", "        "]))
+    block = textwrap.indent("\n".join(lines), indent)
+    after = f"\n{draw(prose)}" if closed else ""
+    text = f"{draw(prose)}\n{block}{after}"
+    return text.replace("\n", "\r\n") if draw(st.booleans()) else text
+
+
+PYTHON_LABELS = ("python", "Python", "PYTHON", "py", "python3", " python", "{.python}", 'py t="a"')
+
+
+@given(st.data(), programs, st.sampled_from(ExtractionPolicy))
+def test_a_program_in_a_fence_comes_back(data, program, policy):
+    ast.parse(program)
+    completion = data.draw(wrapped(program, labels=(*PYTHON_LABELS, "")))
+    found = extract(completion, policy=policy)
+    assert found.code == program
+    assert found.reason in (Reason.FENCED, Reason.UNLABELLED)
+    assert extract(completion, entry_point="solve", policy=policy) == found
+
+
+@given(st.data(), programs)
+def test_a_truncated_program_is_said_to_be(data, program):
+    completion = data.draw(wrapped(f"{program}\nprint(", labels=PYTHON_LABELS, closed=False))
+    found = extract(completion)
+    assert (found.code, found.reason) == (f"{program}\nprint(", Reason.UNCLOSED_FENCE)
+
+
+@given(st.data(), programs)
+def test_blocks_in_other_languages_never_matter(data, program):
+    answer = data.draw(wrapped(program, labels=(*PYTHON_LABELS, "")))
+    others = ("java", "cpp", "text", "bash", "json", "JavaScript", "python-repl", "markdown")
+    junk = st.text(st.characters(exclude_characters="`~<"), max_size=20) | programs
+    earlier = data.draw(st.lists(junk.flatmap(lambda j: wrapped(j, labels=others)), max_size=3))
+    assert extract("\n".join([*earlier, answer])) == extract(answer)
+
+
+@given(programs.filter(lambda p: "(" in p or "import" in p), prose, prose)
+def test_a_bare_program_comes_back_and_once_is_enough(program, before, after):
+    assert extract(program).code == program.strip("\n")
+    found = extract(f"{before}\n\n{program}\n\n{after}")
+    assert extract(found.code).code == found.code
+
+
+@given(st.data(), programs, st.sampled_from(["", "\r\n", "```\n"]))
+def test_extracting_twice_changes_nothing(data, program, tail):
+    body = textwrap.indent(SOLVE, "    ").partition("\n")[2]
+    for completion in (data.draw(wrapped(f"{SOLVE}\n{program}", labels=("py", ""))), body + tail):
+        code = extract(completion).code
+        assert extract(code).code == code
+
+
+@given(anything, languages, st.sampled_from(ExtractionPolicy), st.sampled_from([None, "solve", ""]))
+@settings(max_examples=400)
+def test_never_raises_and_says_what_it_found(completion, language, policy, entry_point):
+    found = extract(completion, language=language, policy=policy, entry_point=entry_point)
+    assert found.found == bool(found.code.strip())
+    assert (found.reason is Reason.EMPTY) == (not completion.strip())
+    assert extract(completion, language=language, policy=policy, entry_point=entry_point) == found
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["`", "```\n", "```python\n", "```python\nx = (\n```\n", '```python\n"""\n```\n', "<think>\n",
+     "</think>\n", "<think></think>\n", " ", "\n", "~", "   ```python\n", "x```python ", "x\n",
+     "x\n`", "a ```python\nx```\n", "```python\nf(x)\n```\n", "````md\n```python\n", "```java\n",
+     "```python\ndef f(:\n```\n", '```python\nx = """\n~~~\n', "@a\n", "\r", "int main(\n"],
+)  # fmt: skip
+def test_hostile_text_takes_linear_time(unit):
+    # A quadratic rule takes minutes, a linear one a second or two.
+    start = time.process_time()
+    for language in ("python", "cpp"):
+        extract(unit * (400_000 // len(unit)), language=language, entry_point="f")
+    extract_verl(unit * (400_000 // len(unit)))
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("mark", ["`", "~"])
+def test_fences_within_fences_take_linear_time(mark):
+    opening = "\n".join(f"{mark * k}python\nx" for k in range(600, 2, -1))
+    closing = "\n".join(mark * k for k in range(3, 600))
+    start = time.process_time()
+    extract(f"{opening}\n{closing}")
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "unit", ["(", "[", "-", "a.", "1+", "f(", "lambda:", "x\n", "if x:\n ", "9"]
+)
+def test_hostile_python_is_survived(unit):
+    extract(unit * (199_000 // len(unit)))
+    extract(f"```python\n{unit * (199_000 // len(unit))}\n```")
