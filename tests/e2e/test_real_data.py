@@ -12,13 +12,14 @@ from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_data, pytest.mark.timeout(900)]
 
-# The oracle took the last block of whatever label; verl's rule, the last one labelled python.
+# The oracle took the last block of whatever label, which is an example of output in these two
+# answers; we take the last one labelled python.
 _OTHER_CODE_EXTRACTED = {
     "1582_F1. Korney Korneevich and XOR (easy version)",
     "1586_F. Defender of Childhood Dreams",
 }
-# All 89 answers without a time-out take ten minutes on two cores; a part of them is enough here.
-_EVERY = 7
+# By compute_score all 89 answers without a time-out take ten minutes on two cores.
+_EVERY = 9
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -26,11 +27,15 @@ def read(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def judged(data: Path, completions: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+def judged(
+    data: Path, completions: list[dict[str, Any]], folder: Path, *options: str
+) -> list[dict[str, Any]]:
     file = folder / "completions.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in completions))
     arguments = ["judge", "--data", str(data), "--completions", str(file), "--embedded"]
-    done = plumb.plumb(plumb.command(*arguments, "--output", str(folder / "out")), timeout=850)
+    done = plumb.plumb(
+        plumb.command(*arguments, "--output", str(folder / "out"), *options), timeout=850
+    )
     assert done.returncode == 0, done.stderr
     verdicts = plumb.read_jsonl(folder / "out" / "verdicts.jsonl")
     assert len(verdicts) == len(completions)
@@ -72,28 +77,68 @@ def test_reference_solutions_of_mbpp_are_accepted(real_data: Path, tmp_path: Pat
     assert [v["problem_id"] for v in verdicts if not v["accepted"]] == []
 
 
-def test_codecontests_answers_pass_as_many_tests_as_the_oracle_says(
-    real_data: Path, tmp_path: Path
+def as_the_oracle_read_it(recorded: dict[str, Any]) -> str:
+    """The answer; where the oracle took another of its blocks, that one as the only program."""
+    response: str = recorded["response"]
+    if recorded["problem"] not in _OTHER_CODE_EXTRACTED:
+        return response
+    return f"```python\n{response.split('```')[-2]}```"
+
+
+@pytest.fixture
+def contest(real_data: Path, tmp_path: Path) -> Path:
+    source = str(real_data / "code_contests_test_40.jsonl.gz")
+    return import_dataset("code_contests", source, tmp_path, include_generated=True).path
+
+
+def on_generated_tests(verdict: dict[str, Any], oracle: dict[str, Any]) -> list[int]:
+    # The oracle leaves the public tests out, which come first.
+    codes: list[int] = verdict["case_codes"][-oracle["n"] :]
+    return codes
+
+
+def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
+    contest: Path, real_data: Path, tmp_path: Path
 ) -> None:
-    source = real_data / "code_contests_test_40.jsonl.gz"
-    data = import_dataset("code_contests", str(source), tmp_path, include_generated=True).path
     recorded = read(real_data / "code_contests_completions.jsonl.gz")
-    chosen = [
-        r
-        for r in recorded
-        if not {"TLE", "SKIP"} & r["oracle"]["counts"].keys()
-        and r["problem"] not in _OTHER_CODE_EXTRACTED
-    ][::_EVERY]
+    completions = [
+        {"problem_id": r["problem"], "completion": as_the_oracle_read_it(r), "sample_index": index}
+        for index, r in enumerate(recorded)
+    ]
+    # As the oracle, which ran no more than four cases into their time limit.
+    limits = ["sandbox.timeout=5", "judge.max_timeouts=4"]
+    verdicts = judged(contest, completions, tmp_path, *limits)
+    found = {v["sample_index"]: on_generated_tests(v, oracle_of(recorded, v)) for v in verdicts}
+    passed = {index: codes.count(1) for index, codes in found.items()}
+    assert passed == {index: r["oracle"]["tokens"] for index, r in enumerate(recorded)}
+    accepted = [index for index, codes in found.items() if set(codes) == {1}]
+    assert len(accepted) == 33
+
+
+def oracle_of(recorded: list[dict[str, Any]], verdict: dict[str, Any]) -> dict[str, Any]:
+    oracle: dict[str, Any] = recorded[verdict["sample_index"]]["oracle"]
+    return oracle
+
+
+def test_batch_and_compute_score_give_every_case_the_same_code(
+    contest: Path, real_data: Path, tmp_path: Path
+) -> None:
+    recorded = read(real_data / "code_contests_completions.jsonl.gz")
+    chosen = [r for r in recorded if not {"TLE", "SKIP"} & r["oracle"]["counts"].keys()][::_EVERY]
     completions = [
         {"problem_id": r["problem"], "completion": r["response"], "sample_index": index}
         for index, r in enumerate(chosen)
     ]
-    verdicts = judged(data, completions, tmp_path)
-    # The oracle leaves the public tests out, which come first.
-    found = {
-        v["sample_index"]: sum(
-            code == 1 for code in v["case_codes"][-chosen[v["sample_index"]]["oracle"]["n"] :]
-        )
-        for v in verdicts
+    options = ["--compare-with", "compute_score", "judge.checker=exact"]
+    verdicts = judged(contest, completions, tmp_path, *options)
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert comparison["methods"] == ["batch", "compute_score"]
+    assert comparison["samples"] == comparison["agreeing"] == len(chosen)
+    assert {v["method"] for v in verdicts} == {"batch"}
+    found = {v["sample_index"]: on_generated_tests(v, oracle_of(chosen, v)) for v in verdicts}
+    expected = {
+        index: r["oracle"]["exact"]
+        for index, r in enumerate(chosen)
+        if r["problem"] not in _OTHER_CODE_EXTRACTED
     }
-    assert found == {index: r["oracle"]["exact"] for index, r in enumerate(chosen)}
+    assert {index: found[index].count(1) for index in expected} == expected
