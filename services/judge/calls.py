@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from services.judge.harness import source, wire
 from services.judge.harness.wire import CallResult, CaseLimits, CaseRun
 from services.judge.methods.base import Task
-from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError
+from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, Usage
 from shared.logs import get_logger
 
 log = get_logger(__name__)
@@ -96,10 +96,11 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
     key, language = secrets.token_bytes(32), task.settings.language
     result = CallResult()
 
-    def cpu_of(response: RunCodeResponse) -> float:
+    def usage_of(response: RunCodeResponse) -> Usage:
         nonlocal result
         result = wire.decode_results(response.file(wire.RESULTS), key)
-        return sum(case.cpu for case in result.cases.values())
+        cases = result.cases.values()
+        return Usage(sum(case.cpu for case in cases), sum(case.wall for case in cases))
 
     response = await task.sandbox.run_code(
         RunCode(
@@ -111,7 +112,7 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
             memory_limit_mb=-1,  # the harness limits each case; it is not to be limited itself
             files={wire.ANSWER: base64.b64encode(program.encode()).decode()},
             fetch_files=(wire.RESULTS,),
-            cpu_of=cpu_of,
+            usage_of=usage_of,
         ),
         task.attempts,
         alone=task.alone,

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.judge.harness import cases, wire
-from services.judge.sandbox import Attempts, CommandResult, RunCode, RunCodeResponse, SandboxClient
+from services.judge.sandbox import (
+    Attempts,
+    CommandResult,
+    RunCode,
+    RunCodeResponse,
+    SandboxClient,
+    Usage,
+)
 
 _SPIKE = """\
 import io, sys, time
@@ -53,13 +60,13 @@ class Damaged:
             self.singles.append(request)
             return await self.real.run_code(request, attempts, alone=alone)
 
-        def damaged(response: RunCodeResponse) -> float:
+        def damaged(response: RunCodeResponse) -> Usage:
             results = self.damage(response.file(wire.RESULTS))
             response.files[wire.RESULTS] = base64.b64encode(results).decode()
-            assert request.cpu_of is not None
-            return request.cpu_of(response)
+            assert request.usage_of is not None
+            return request.usage_of(response)
 
-        return await self.real.run_code(replace(request, cpu_of=damaged), attempts, alone=alone)
+        return await self.real.run_code(replace(request, usage_of=damaged), attempts, alone=alone)
 
 
 @dataclass
@@ -69,6 +76,7 @@ class Scripted:
     records: list[Sequence[tuple[object, ...]]]
     asked: list[RunCode] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list)
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
@@ -82,16 +90,22 @@ class Scripted:
             run_result=CommandResult(status="Finished", return_code=0, execution_time=1.0),
             files={wire.RESULTS: base64.b64encode(_results(request, script)).decode()},
         )
-        assert request.cpu_of is not None
-        request.cpu_of(response)
+        assert request.usage_of is not None
+        self.usages.append(request.usage_of(response))
         return response
 
 
 def case(
-    place: int, out: bytes = b"", *, code: int = 0, cpu: float = 0.1, limit: str = "-"
+    place: int,
+    out: bytes = b"",
+    *,
+    code: int = 0,
+    cpu: float = 0.1,
+    wall: float = 0.1,
+    limit: str = "-",
 ) -> tuple[object, ...]:
     """The record of a case."""
-    return ("case", place, code, int(cpu * 1e6), int(cpu * 1e6), 9000, limit, out, b"")
+    return ("case", place, code, int(cpu * 1e6), int(wall * 1e6), 9000, limit, out, b"")
 
 
 def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:

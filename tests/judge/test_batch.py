@@ -9,7 +9,7 @@ from services.judge import calls
 from services.judge.harness import wire
 from services.judge.methods import batch
 from services.judge.outcome import Judgement
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, Usage
 from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
@@ -208,7 +208,7 @@ async def test_the_problem_and_then_the_config_name_the_checker(
     task = make_task(sandbox, problem, fenced(f"print({printed!r}, end='')"), *overrides)
     verdict = await verdict_of(batch.judge, task)
     assert verdict.case_codes == [passed]
-    assert verdict.checker == own or configured or "tokens"
+    assert verdict.checker == (own or configured or "tokens")
 
 
 # Any divisor will do.
@@ -401,6 +401,14 @@ async def test_time_outs_are_counted_over_all_calls(sandbox: SandboxClient, pool
 # Calls
 
 
+async def test_a_call_says_what_the_answers_used() -> None:
+    """By which the client sees whether they got their share of a core."""
+    cases = [case(0, cpu=0.5, wall=1.5), case(1, cpu=0.25, wall=0.5)]
+    sandbox = Scripted([[OK, *cases, DONE]])
+    await judged(sandbox, ECHO, ("1", "1"), ("2", "2"))
+    assert sandbox.usages == [Usage(cpu=0.75, wall=2.0)]
+
+
 async def test_a_call_begins_no_case_when_its_time_is_up(
     judge: JudgeAnswer, pool: OpenPool
 ) -> None:
@@ -417,7 +425,9 @@ async def test_large_inputs_go_in_calls_of_their_own(
     monkeypatch.setattr(calls, "_MAX_INPUT", 1000)
     sizes = [400, 600, 1, 5000, 300, 300, 400]
     code = "s = input()\nprint(len(s), s[0])"
-    cases = [(letter * size, f"{size} {letter}") for letter, size in zip("abcdefg", sizes)]
+    cases = [
+        (letter * size, f"{size} {letter}") for letter, size in zip("abcdefg", sizes, strict=True)
+    ]
     verdict = await judge(code, *cases)
     assert verdict.case_codes == [1] * 7
     assert verdict.attempts == len(pool.grants) == 4
@@ -523,7 +533,8 @@ async def test_a_compiled_program(judge: JudgeAnswer) -> None:
     code = (
         "#include <cstdio>\n#include <cstdlib>\n#include <vector>\nint main() {\n"
         '  int n; if (scanf("%d", &n) != 1) return 4;\n'
-        "  if (n == 7) return 7;\n  if (n == 8) abort();\n  for (volatile int i = 0; n == 9; i = 0);\n"
+        "  if (n == 7) return 7;\n  if (n == 8) abort();\n"
+        "  for (volatile int i = 0; n == 9; i = 0);\n"
         "  if (n == 10) std::vector<char> v(100000000000ull, 'x');\n"
         '  printf("%d", n);\n}'
     )

@@ -19,6 +19,7 @@ from services.judge.sandbox import (
     SandboxClient,
     SandboxUnavailableError,
     Submit,
+    Usage,
     api,
 )
 from services.judge.sandbox import client as module
@@ -401,9 +402,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         (said(504), Outcome.REJECTED),
         (torn, Outcome.BROKEN),
         (dropped, Outcome.BROKEN),
-        (said(500), Outcome.OK),
-        (said(200, "<html>"), Outcome.OK),
-        (said(200, {"status": "SandboxError", "message": "x"}), Outcome.OK),
+        (said(500), None),
+        (said(200, "<html>"), None),
+        (said(200, {"status": "SandboxError", "message": "x"}), None),
         (said(422), None),
     ],
 )
@@ -473,11 +474,12 @@ async def test_a_program_that_waited_long_before_it_ran_is_a_sign_of_congestion(
 
 
 @pytest.mark.parametrize(
-    ("cpu", "executed", "outcome"),
+    ("cpu", "wall", "outcome"),
     [
         (1.1, 4.0, Outcome.OK),
         (0.9, 4.0, Outcome.CONGESTED),
         (0.4, 4.0, Outcome.OK),  # too little to say anything
+        (0.6, 0.7, Outcome.OK),  # the rest of the time went into compiling
     ],
 )
 async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
@@ -486,19 +488,19 @@ async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
     pool: OpenPool,
     clock: Clock,
     cpu: float,
-    executed: float,
+    wall: float,
     outcome: Outcome,
 ) -> None:
     async def answer(_request: web.Request) -> web.StreamResponse:
-        clock.now += executed
-        return web.json_response(ran_for(executed))
+        clock.now += 4
+        return web.json_response(ran_for(4))
 
-    def cpu_of(response: RunCodeResponse) -> float:
-        assert response.executed == executed
-        return cpu
+    def usage_of(response: RunCodeResponse) -> Usage:
+        assert response.executed == 4
+        return Usage(cpu, wall)
 
     server = await start(answer)
-    await (await client(server.url)).run_code(replace(REQUEST, cpu_of=cpu_of), Attempts())
+    await (await client(server.url)).run_code(replace(REQUEST, usage_of=usage_of), Attempts())
     assert pool.grants[0].permit.outcome is outcome
 
 

@@ -22,7 +22,7 @@ Elsewhere they cannot look into keeper and zygote, but kill them: then the recor
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import atexit
 import builtins
 import gc
@@ -33,6 +33,9 @@ import select
 import sys
 import time
 import types
+
+# What is needed after an answer, which may put others in their place.
+from builtins import BaseException, KeyboardInterrupt, SystemExit, getattr, isinstance, str, type
 
 TYPE_CHECKING = False  # typing is slow to load, too
 if TYPE_CHECKING:
@@ -47,8 +50,9 @@ except ImportError:
 RESULTS = "results"
 MAX_STDERR = 4096
 MAX_RESULTS = 16 * 1024 * 1024
-# Seconds for which the zygote may be silent where it has nothing to wait for.
-PATIENCE = 10.0
+# Seconds for which the zygote may be silent where it has nothing to wait for; and the fewer where
+# an answer was killed, for that one may have stopped it.
+PATIENCE, LESS_PATIENCE = 10.0, 5.0
 # Address space of the compiler, which is not to take the machine's.
 COMPILER_MEMORY = 4 << 30
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
@@ -171,7 +175,7 @@ try:
     class Function(_ctypes.CFuncPtr):
         _flags_ = _ctypes.FUNCFLAG_CDECL
 
-    def function_of_c(name: str) -> Any:
+    def function_of_c(name: str) -> Callable[..., object]:
         this_program: Any = None
         return Function(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
 
@@ -270,6 +274,10 @@ class Keeper:
             if pid:
                 kill_group(pid)
         self.results.close()
+        try:
+            clear(self.folder + "/case")  # a sandbox need not cope with what an answer makes of it
+        except OSError:
+            pass
 
     def compile(self) -> bool:
         order = self.order
@@ -302,10 +310,11 @@ class Keeper:
         if os.pwrite(self.stdin, stdin, 0) != len(stdin):
             raise Lost
         self.send("run")
-        self.pid = int(self.reply())
+        self.pid = int(self.reply(PATIENCE))
         began = time.monotonic()
         killed = self.wait(self.pid, began)
-        status, cpu, memory, clean = self.reply().split()
+        reply = self.reply(LESS_PATIENCE if killed else PATIENCE)
+        status, cpu, memory, clean = reply.split()
         wall = time.monotonic() - began
         size = os.fstat(self.out).st_size
         flag = killed or ("output" if size >= self.order.output else "-")
@@ -341,9 +350,9 @@ class Keeper:
     def readable(self, seconds: float) -> bool:
         return b"\n" in self.buffer or bool(select.select([self.replies], [], [], seconds)[0])
 
-    def reply(self) -> str:
+    def reply(self, seconds: float) -> str:
         try:
-            return self.receive(PATIENCE)
+            return self.receive(seconds)
         except TimeoutError:
             raise Lost from None
 
@@ -536,7 +545,8 @@ class Zygote:
         self.limit()
         if self.program is None:
             self.become_program()
-        os.write(2, self.warned)
+        if self.warned:
+            os.write(2, self.warned)
         if "numpy.random.mtrand" in sys.modules:  # ``random`` sees to itself
             sys.modules["numpy.random"].seed()
         return self.program
@@ -817,8 +827,10 @@ def stream(name: str) -> TextIO | None:
 
 def flush(stream: TextIO | None) -> BaseException | None:
     """Flush a stream that is there and open; returns what went wrong."""
+    if stream is None:
+        return None
     try:
-        if stream is None or stream.closed:
+        if stream.closed:
             return None
     except BaseException:
         pass  # what does not say that it is closed is not

@@ -24,7 +24,16 @@ import traceback
 import types
 
 # An answer may put others in their place; these are bound before it runs.
-from builtins import AssertionError, BaseException, compile, exec, isinstance, len, next, type
+from builtins import (  # noqa: UP029
+    AssertionError,
+    BaseException,
+    compile,
+    exec,
+    isinstance,
+    len,
+    next,
+    type,
+)
 
 PASSED, WRONG_ANSWER, RUNTIME_ERROR, COMPILE_ERROR = 1, 0, -2, -4
 EXIT_CODES = {PASSED: 0, WRONG_ANSWER: 91, COMPILE_ERROR: 93, RUNTIME_ERROR: 1}

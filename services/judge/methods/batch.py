@@ -20,6 +20,7 @@ from shared.schemas import StdioTests
 from shared.statuses import CaseCode, FinalStatus
 
 NAME = "batch"
+_COMPILE_TIMEOUT = "compile_timeout"
 _NOT_RUN = "not_run"
 
 
@@ -62,7 +63,7 @@ class _Answer:
             self._tests.cases,
             [outcomes[place] for place in places],
             confirmed=len(ran),
-            flipped=sum(again[place].code is not CaseCode.TIMEOUT for place in ran),
+            flipped=sum(not _late(again[place]) for place in ran),
         )
 
     async def _run(self, task: Task, places: list[int]) -> dict[int, CaseOutcome]:
@@ -115,14 +116,22 @@ class _Answer:
         return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None, False
 
     def _not_compiled(self, run: "calls.BatchRun", places: list[int]) -> dict[int, CaseOutcome]:
-        detail = "compile_timeout" if run.compile_timeout else None
-        outcomes = {p: self._case(p, CaseCode.COMPILE_ERROR, detail) for p in places}
+        detail = _COMPILE_TIMEOUT if run.compile_timeout else None
+        # The compiler's limit is one of wall-clock time.
+        late = run.compile_timeout
+        outcomes = {
+            p: replace(self._case(p, CaseCode.COMPILE_ERROR, detail), doubtful=late) for p in places
+        }
         outcomes[places[0]] = replace(outcomes[places[0]], stderr=run.compile_error)
         return outcomes
 
     def _case(self, place: int, code: CaseCode, detail: str | None) -> CaseOutcome:
         stdin, expected = self._tests.inputs[place], self._tests.outputs[place]
         return CaseOutcome(code, detail=detail, input=stdin, expected=expected)
+
+
+def _late(case: CaseOutcome) -> bool:
+    return case.code is CaseCode.TIMEOUT or case.detail == _COMPILE_TIMEOUT
 
 
 def _confirming(task: Task, outcomes: Iterable[CaseOutcome]) -> Task:

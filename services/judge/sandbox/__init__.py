@@ -7,6 +7,7 @@ from services.judge.sandbox.api import (
     Submit,
     SubmitResponse,
     SubmittedTest,
+    Usage,
 )
 from services.judge.sandbox.client import Attempts, SandboxClient, SandboxUnavailableError
 
@@ -20,4 +21,5 @@ __all__ = [
     "Submit",
     "SubmitResponse",
     "SubmittedTest",
+    "Usage",
 ]

@@ -60,10 +60,18 @@ class SubmitResponse(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What answers used of the sandbox: CPU seconds and wall-clock seconds, all runs together."""
+
+    cpu: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunCode:
     """A request to run a program; memory in MiB.
 
-    ``cpu_of`` reads the CPU seconds that the answers used out of the response, where it says.
+    ``usage_of`` reads out of the response what the answers used, where it says.
     """
 
     code: str
@@ -74,7 +82,7 @@ class RunCode:
     memory_limit_mb: int
     files: Mapping[str, str] = field(default_factory=dict)
     fetch_files: Sequence[str] = ()
-    cpu_of: Callable[[RunCodeResponse], float] | None = None
+    usage_of: Callable[[RunCodeResponse], Usage] | None = None
 
     def body(self) -> Mapping[str, Any]:
         return {

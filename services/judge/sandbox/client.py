@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from services.judge.sandbox.api import RunCode, RunCodeResponse, Submit, SubmitResponse
+from services.judge.sandbox.api import RunCode, RunCodeResponse, Submit, SubmitResponse, Usage
 from shared.ledger import Outcome, Permit
 from shared.logs import get_logger
 
@@ -59,7 +59,7 @@ class _AttemptFailedError(Exception):
     def __init__(
         self,
         reason: str,
-        outcome: Outcome,
+        outcome: Outcome | None,
         *,
         busy: bool = False,
         retry_after: float = 0.0,
@@ -115,8 +115,8 @@ class SandboxClient:
         call = _Call("/run_code", request.body(), request.deadline, RunCodeResponse, alone)
 
         def outcome(response: RunCodeResponse, seconds: float) -> Outcome:
-            cpu = request.cpu_of(response) if request.cpu_of else None
-            return _health(response, seconds, cpu)
+            usage = request.usage_of(response) if request.usage_of else None
+            return _health(response, seconds, usage)
 
         return await self._repeat(call, attempts, outcome)
 
@@ -151,7 +151,8 @@ class SandboxClient:
                     log.error("sandbox rejects our request", reason=str(error))
                     raise SandboxUnavailableError([*reasons, str(error)]) from None
                 except _AttemptFailedError as error:
-                    permit.report(error.outcome, error.retry_after)
+                    if error.outcome is not None:
+                        permit.report(error.outcome, error.retry_after)
                     failure = error
             avoid = permit.url
             reasons.append(failure.reason)
@@ -195,11 +196,12 @@ def _delay(failures: int, retry_after: float) -> float:
     return retry_after + random.uniform(0.5, 1.5) * backoff
 
 
-def _health(response: RunCodeResponse, seconds: float, cpu: float | None) -> Outcome:
+def _health(response: RunCodeResponse, seconds: float, usage: Usage | None) -> Outcome:
     executed = response.executed
     if seconds - executed > _WAITED + _WAITED_SHARE * executed:
         return Outcome.CONGESTED
-    if cpu is not None and cpu > _CPU_MEASURABLE and cpu < _CPU_SHARE * executed:
+    # Of the answers' own time: compiling takes seconds in which they use nothing.
+    if usage is not None and _CPU_MEASURABLE < usage.cpu < _CPU_SHARE * usage.wall:
         return Outcome.CONGESTED
     return Outcome.OK
 
@@ -211,15 +213,15 @@ def _parse(status: int, retry_after: str | None, body: bytes, kind: type[Answer]
             f"http_{status}", Outcome.REJECTED, busy=True, retry_after=_seconds(retry_after)
         )
     if status >= 500:
-        raise _AttemptFailedError(f"http_{status}: {excerpt}", Outcome.OK)
+        raise _AttemptFailedError(f"http_{status}: {excerpt}", None)
     if status != 200:
         raise _RejectedError(f"http_{status}: {excerpt}")
     try:
         answer = kind.model_validate_json(body)
     except ValidationError:
-        raise _AttemptFailedError(f"unusable answer: {excerpt}", Outcome.OK) from None
+        raise _AttemptFailedError(f"unusable answer: {excerpt}", None) from None
     if isinstance(answer, RunCodeResponse) and answer.status == "SandboxError":
-        raise _AttemptFailedError(f"SandboxError: {answer.message[-200:]}", Outcome.OK)
+        raise _AttemptFailedError(f"SandboxError: {answer.message[-200:]}", None)
     return answer
 
 
