@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from services.judge.harness import source, wire
+from services.judge.harness import harness_files, source, wire
 from services.judge.harness.wire import CallResult, CaseLimits, CaseRun
 from services.judge.methods.base import Task
 from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, Usage
@@ -104,13 +104,16 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
 
     response = await task.sandbox.run_code(
         RunCode(
-            code=source("cases"),
+            code=source("boot"),
             language="python",
             stdin=wire.encode_order(key, language, limits, inputs),
             compile_timeout=10,
             run_timeout=limits.call,
             memory_limit_mb=-1,  # the harness limits each case; it is not to be limited itself
-            files={wire.ANSWER: base64.b64encode(program.encode()).decode()},
+            files={
+                **harness_files(),
+                wire.ANSWER: base64.b64encode(program.encode()).decode(),
+            },
             fetch_files=(wire.RESULTS,),
             usage_of=usage_of,
         ),

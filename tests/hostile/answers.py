@@ -169,7 +169,7 @@ ANSWERS = {
     "memory at once": _answer("a = bytearray(10**11)", ERROR),
     "stack": _answer(
         "sys.setrecursionlimit(10**9)\ndef f(x): return [f(x)]\nx = []\n"
-        "for _ in range(10**6): x = [x]\nrepr(x)", ERROR,
+        "for _ in range(10**6): x = [x]\nrepr(x)", ERROR, LATE,
     ),
     "memory shared": _answer(
         """
@@ -323,7 +323,7 @@ ANSWERS = {
         """
         import builtins
         show = print
-        for name in 'exec', 'compile', 'open', 'print', '__import__', 'getattr', 'isinstance', 'len':
+        for name in 'exec compile open print __import__ getattr isinstance len type str'.split():
             setattr(builtins, name, lambda *_, **__: None)
         os._exit = sys.exit = os.kill = lambda *_: None
         show(n * 2)

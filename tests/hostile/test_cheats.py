@@ -18,7 +18,7 @@ HUMANEVAL = problem(
             "prompt": "def twice(x):\n",
             "entry_point": "twice",
             "test": "def check(candidate):\n    assert candidate(2) == 4\n"
-            "    assert len([candidate(3)]) == 1 and candidate(3) == 6\n",
+            "    assert len([candidate(3)]) == 1 and candidate(3) == 6\n    assert candidate\n",
         }
     )
 )
@@ -56,10 +56,11 @@ CHEATS = {
     "  def __setitem__(self, *_): os._exit(0)\nlinecache.cache = D()",
     "tracing": "import sys\ndef trace(frame, event, arg):\n"
     "  if event == 'exception' or frame.f_code.co_name in ('<module>', 'check'):\n"
-    "    try: frame.f_lineno = 99\n    except ValueError: pass\n  return trace\nsys.settrace(trace)",
+    "    try: frame.f_lineno = 99\n    except ValueError: pass\n"
+    "  return trace\nsys.settrace(trace)",
     "tracing, lines skipped": "import sys\ndef trace(frame, event, arg):\n"
     "  if event == 'line' and frame.f_code.co_name == 'check':\n"
-    "    try: frame.f_lineno = frame.f_code.co_firstlineno + 2\n    except ValueError: pass\n"
+    "    try: frame.f_lineno = frame.f_code.co_firstlineno + 3\n    except ValueError: pass\n"
     "  return trace\nsys.settrace(trace)",
     "profile": "import sys, os\nsys.setprofile(lambda frame, event, arg: "
     "os._exit(0) if frame.f_code.co_name == 'check' else None)",
@@ -70,7 +71,8 @@ CHEATS = {
     "open('/dev/stdin').read() or os.read(0, 99).decode()\n"
     "[os.write(fd, f'\\n{token} [1, 1]\\n'.encode()) for fd in (1, 3, 4) if not print(token)]\n"
     "os._exit(0)",
-    "token from files": "import os, re\nfor folder in '.', '..':\n  for name in os.listdir(folder):\n"
+    "token from files": "import os, re\nfor folder in '.', '..':\n"
+    "  for name in os.listdir(folder):\n"
     "    try: text = open(os.path.join(folder, name)).read()\n"
     "    except (OSError, UnicodeDecodeError): continue\n"
     "    for token in re.findall('[0-9a-f]{32}', text):\n"

@@ -3,6 +3,7 @@
 What cannot be the same is at the end of this file, each with its reason.
 """
 
+import base64
 import os
 import re
 import secrets
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness import source, wire
+from services.judge.harness import harness_files, source, wire
 from services.judge.harness.wire import CallResult, CaseLimits
 from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
 
@@ -106,12 +107,14 @@ def harness(
     place = Path(tempfile.mkdtemp(dir=folder))
     place.chmod(0o755)
     (place / wire.ANSWER).write_bytes(program)
-    (place / "harness.py").write_text(source("cases"))
+    for name, content in harness_files().items():
+        (place / name).write_bytes(base64.b64decode(content))
+    (place / "main.py").write_text(source("boot"))
     key = secrets.token_bytes(32)
     head = wire.encode_order(key, language, limits, ["x" * len(stdin) for stdin in inputs])
     order = head.partition("\n")[0].encode() + b"\n" + b"".join(inputs)
     ended = subprocess.run(
-        [python, str(place / "harness.py")],
+        [python, str(place / "main.py")],
         cwd=place,
         env=environment or ENVIRONMENT,
         input=order,

@@ -424,7 +424,6 @@ class Zygote:
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None:
             self.processes += tasks_of_user()
-        gc.collect()
         gc.freeze()  # spares each child the copying of what it does not touch
         if self.language == "python" and kind == b"ok":
             for fd, own in enumerate(self.files):
@@ -791,7 +790,8 @@ def quietly(function: Callable[[], object]) -> None:
 
 def hide_own_frames() -> None:
     """Let limits of recursion count from the answer's first frame."""
-    frames = 1 if sys.version_info >= (3, 12) else 2  # ``exec`` itself counted as one
+    levels: int = globals().get("_LEVELS", 1)  # boot.py has executed this, or this is the program
+    frames = levels * (1 if sys.version_info >= (3, 12) else 2)  # ``exec`` itself counted as one
     set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
 
     def setrecursionlimit(limit: int) -> None:

@@ -16,15 +16,12 @@ proof against that.
 
 from __future__ import annotations
 
-import contextlib
-import linecache
 import os
 import sys
-import traceback
 import types
 
 # An answer may put others in their place; these are bound before it runs.
-from builtins import (  # noqa: UP029
+from builtins import (
     AssertionError,
     BaseException,
     compile,
@@ -41,13 +38,15 @@ SEVEREST_FIRST = (COMPILE_ERROR, RUNTIME_ERROR, WRONG_ANSWER, PASSED)
 MAX_TRACEBACK = 4000
 
 
+sources: dict[str, str] = {}  # of what has no file, for tracebacks
+
+
 class AnswerDoesNotCompile(Exception):
     pass
 
 
 def execute(source: str, filename: str, namespace: dict[str, object]) -> None:
-    # A traceback shows the lines of what has no file.
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    sources[filename] = source
     exec(compile(source, filename, "exec", dont_inherit=True), namespace)
 
 
@@ -56,15 +55,16 @@ def load(setup: str, answer: str, namespace: dict[str, object]) -> None:
         code = compile(answer, "<answer>", "exec", dont_inherit=True)
     except BaseException as error:
         raise AnswerDoesNotCompile from error
-    linecache.cache["<answer>"] = (len(answer), None, answer.splitlines(True), "<answer>")
+    sources["<answer>"] = answer
     setup_is_due = False
     try:
         execute(setup, "<setup>", namespace)
     except NameError:
         setup_is_due = True  # two MBPP setups build on a class of the answer
-    # An example call that reads standard input; the functions above it are there.
-    with contextlib.suppress(EOFError):
+    try:
         exec(code, namespace)
+    except EOFError:
+        pass  # an example call that reads standard input; the functions above it are there
     if setup_is_due:
         execute(setup, "<setup>", namespace)
 
@@ -78,9 +78,14 @@ def code_of(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     shown = error.__cause__ or error if isinstance(error, AnswerDoesNotCompile) else error
     try:
+        import linecache  # slow to load, and needed for a failure alone
+        import traceback
+
+        for name, text in sources.items():
+            linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         lines = traceback.format_exception(type(shown), shown, shown.__traceback__)
         return "".join(lines)[-MAX_TRACEBACK:]
-    except BaseException:  # noqa: BLE001 - an exception that cannot be shown is the answer's
+    except BaseException:
         return type(shown).__name__ + "\n"
 
 
@@ -98,7 +103,7 @@ def run(setup: str, answer: str, tests: list[str]) -> None:
     failure = ""
     try:
         load(setup, answer, module.__dict__)
-    except BaseException as error:  # noqa: BLE001 - SystemExit too is an outcome
+    except BaseException as error:
         codes = [code_of(error)] * len(tests)
         failure = describe(error)
     for test in tests[len(codes) :]:
@@ -107,7 +112,7 @@ def run(setup: str, answer: str, tests: list[str]) -> None:
         try:
             execute(test, "<test>", module.__dict__)
             codes.append(PASSED)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             codes.append(code_of(error))
             failure = failure or describe(error)
         # At once, so that a later test that hangs or kills the process takes nothing away.
