@@ -69,5 +69,5 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cheap tests first: what starts a whole stack comes last."""
-    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    """Cheap tests first: then hostile programs, and last what starts a whole stack."""
+    items.sort(key=lambda item: [bool(item.get_closest_marker(m)) for m in ("e2e", "hostile")])

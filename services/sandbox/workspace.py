@@ -6,7 +6,9 @@ import os
 import secrets
 import shutil
 import stat
+import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from shared.logs import get_logger
@@ -101,16 +103,13 @@ class Workspace:
         return files
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(RecursionError):  # of folders a thousand levels deep, before Python 3.13
+            shutil.rmtree(self.path, ignore_errors=True)
         if not self.path.exists():
             return
-        # The program took the permissions of its own folders away.
-        self.path.chmod(0o700)
-        for folder, names, _ in os.walk(self.path):
-            for path in (Path(folder, name) for name in names):
-                if not path.is_symlink():
-                    path.chmod(0o700)
-        shutil.rmtree(self.path, ignore_errors=True)
+        # What the program took its own permissions away from, or made too deep for rmtree.
+        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", str(self.path)], capture_output=True, check=False)
         if self.path.exists():
             log.warning("folder_left", path=str(self.path))
 

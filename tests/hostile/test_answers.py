@@ -13,6 +13,8 @@ from tests.hostile.answers import ANSWERS, PRIES
 from tests.hostile.machine import Machine
 from tests.judge.tasks import fenced, make_task, stdio, verdict_of
 
+pytestmark = pytest.mark.hostile
+
 CASES = (("1\n", "2\n"), ("2\n", "4\n"))
 GOOD = """
 import time

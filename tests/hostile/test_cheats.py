@@ -12,6 +12,8 @@ from shared.statuses import FinalStatus
 from tests.judge.tasks import fenced, make_task, verdict_of
 from tests.shared.ledgers import problem
 
+pytestmark = pytest.mark.hostile
+
 HUMANEVAL = problem(
     ground_truth=json.dumps(
         {

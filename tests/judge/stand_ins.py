@@ -41,7 +41,7 @@ class Spiked:
         if not alone:
             program = base64.b64decode(request.files[wire.ANSWER]).decode()
             crowded = base64.b64encode(f"{_SPIKE}\n{program}".encode()).decode()
-            request = replace(request, files={wire.ANSWER: crowded})
+            request = replace(request, files={**request.files, wire.ANSWER: crowded})
         return await self.real.run_code(request, attempts, alone=alone)
 
 

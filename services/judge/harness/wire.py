@@ -41,7 +41,7 @@ class CaseLimits:
     @property
     def call(self) -> float:
         """Seconds that a call can take at most."""
-        return self.compile + self.budget + self.wall + 15
+        return self.compile + self.budget + self.wall + 10
 
 
 @dataclass(frozen=True, slots=True)
