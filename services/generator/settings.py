@@ -18,6 +18,21 @@ class GeneratorSettings(ServiceSettings):
     name be matched by its prompt. ``replay_failures`` is what the next requests get instead of an
     answer, see :mod:`services.generator.backends.replay.failures`. ``replay_time_scale`` multiplies
     the recorded ``gen_time``; at 0 it is not waited for.
+
+    ``router_*`` are for backends with engines behind the router (:mod:`services.generator.router`).
+
+    - ``max_in_flight``: requests at a time on one replica. Below the engine's own limit, so that a
+      probe need not wait for one of them to end. Up to ``queue_size`` more wait for a place.
+    - ``deadline``: for a request, its waiting and its up to ``max_attempts`` attempts.
+      ``progress_timeout``: for the next byte of an answer, which is all of it where it is not
+      streamed; a replica that hangs is found by its probes long before.
+    - ``probe_interval``: without a token for so long, a replica is asked for one, which it has
+      ``probe_timeout`` to give; after ``probe_failures`` failures in a row it is started again, the
+      first time after ``restart_backoff``, and ``restarts_per_hour`` times at most.
+    - ``start_timeout``: until a replica has given its first token. ``stop_timeout``: for its end.
+      ``grace``: for the requests in flight when the service is stopped.
+    - ``max_body``: bytes of one request, ``max_held`` of all at work.
+    - ``default_output``: tokens to expect of a request that sets no limit.
     """
 
     model_config = SettingsConfigDict(
@@ -36,6 +51,24 @@ class GeneratorSettings(ServiceSettings):
     replay_seed: int = 0
     replay_failures: Annotated[tuple[str, ...], NoDecode] = ()
     replay_time_scale: float = Field(default=0, ge=0, allow_inf_nan=False)
+    router_max_in_flight: int = Field(default=512, ge=1)
+    router_queue_size: int = Field(default=4096, ge=0)
+    router_max_body: int = Field(default=32 * 2**20, ge=1)
+    router_max_held: int = Field(default=2**30, ge=1)
+    router_default_output: int = Field(default=1024, ge=1)
+    router_deadline: float = Field(default=3600, gt=0, allow_inf_nan=False)
+    router_max_attempts: int = Field(default=4, ge=1)
+    router_connect_timeout: float = Field(default=10, gt=0, allow_inf_nan=False)
+    router_progress_timeout: float = Field(default=1800, gt=0, allow_inf_nan=False)
+    router_probe_interval: float = Field(default=15, gt=0, allow_inf_nan=False)
+    router_probe_timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
+    router_probe_failures: int = Field(default=3, ge=1)
+    router_start_timeout: float = Field(default=1800, gt=0, allow_inf_nan=False)
+    router_stop_timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
+    router_restart_backoff: float = Field(default=1, ge=0, allow_inf_nan=False)
+    router_restarts_per_hour: int = Field(default=10, ge=0)
+    router_grace: float = Field(default=20, ge=0, allow_inf_nan=False)
+    router_scrape_timeout: float = Field(default=2, gt=0, allow_inf_nan=False)
 
     @field_validator("replay_data", "replay_failures", mode="before")
     @classmethod

@@ -1,0 +1,254 @@
+"""What goes through the router unchanged, and what does not."""
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from tests.generator.router.conftest import Start
+from tests.generator.router.engines import (
+    MODEL,
+    FakeEngine,
+    FakeFactory,
+    Received,
+    wait_for_gate,
+    web,
+    with_status,
+)
+
+
+async def test_answer_is_passed_on_byte_for_byte(start: Start, factory: FakeFactory) -> None:
+    odd = b'{ "choices":[{"finish_reason" : "stop"}],\n\n "x": "\\ud800", "big": 1e400 }  '
+
+    async def answer_oddly(_e: FakeEngine, _q: web.Request, _r: Received) -> web.Response:
+        return web.Response(body=odd, headers={"Content-Type": "application/json; charset=x"})
+
+    factory.behave = answer_oddly
+    service = await start()
+    async with service.post() as response:
+        assert await response.read() == odd
+        assert response.headers["Content-Type"] == "application/json; charset=x"
+
+
+async def test_request_body_is_passed_on_byte_for_byte(start: Start, factory: FakeFactory) -> None:
+    service = await start()
+    odd = b'{"messages" : [{"content":"?"}],  "unknown": [1.50, {"a": null}] }\n'
+    url = service.server.make_url("/v1/chat/completions")
+    async with service.client.post(url, data=odd) as response:
+        assert response.status == 200
+    received = factory.engine(0).received[0]
+    assert received.body == odd
+    assert received.headers["Content-Type"] == "application/json"
+    assert received.path == "/v1/chat/completions"
+
+
+async def test_engines_model_name_replaces_the_served_one(
+    start: Start, factory: FakeFactory
+) -> None:
+    service = await start(model="coder")
+    await service.ask(model="coder", top_k=5, messages=[{"role": "user", "content": "coder"}])
+    document = factory.engine(0).received[0].document
+    assert document["model"] == MODEL
+    assert document["top_k"] == 5
+    assert document["messages"] == [{"role": "user", "content": "coder"}]
+
+
+async def test_served_name_is_the_engines_where_none_is_set(
+    start: Start, factory: FakeFactory
+) -> None:
+    service = await start()
+    async with service.get("/v1/models") as response:
+        assert [model["id"] for model in (await response.json())["data"]] == [MODEL]
+    assert (await service.ask(model=MODEL))[0] == 200
+
+
+async def test_other_models_are_404(start: Start, factory: FakeFactory) -> None:
+    service = await start(model="coder")
+    async with service.get("/v1/models") as response:
+        assert [model["id"] for model in (await response.json())["data"]] == ["coder"]
+    for name in ("other", MODEL):
+        status, answered, _ = await service.ask(model=name)
+        assert (status, answered["error"]["code"]) == (404, "model_not_found")
+    assert factory.engine(0).received == []
+
+
+async def test_request_id_goes_through_and_comes_back(start: Start, factory: FakeFactory) -> None:
+    service = await start()
+    name = "run-1/humaneval/HumanEval%2F0/0"
+    async with service.post(headers={"X-Request-Id": name}) as response:
+        assert response.headers["X-Request-Id"] == name
+        assert response.headers["X-Plumbline-Replica"] == "replica-0.0"
+    assert factory.engine(0).received[0].request_id == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 600, "n\xe4me"])
+async def test_unusable_request_id_is_replaced(
+    start: Start, factory: FakeFactory, name: str
+) -> None:
+    service = await start()
+    async with service.post(headers={"X-Request-Id": name}) as response:
+        assert response.status == 200
+        given = response.headers["X-Request-Id"]
+    assert given != name
+    assert given == factory.engine(0).received[0].request_id
+
+
+async def test_the_routers_token_does_not_go_to_the_engine(
+    start: Start, factory: FakeFactory
+) -> None:
+    service = await start(api_key="s3cret")
+    headers = {"Authorization": "Bearer s3cret", "traceparent": "00-1-2-01", "Cookie": "a=b"}
+    async with service.post(headers=headers) as response:
+        assert response.status == 200
+    received = factory.engine(0).received[0].headers
+    assert "Authorization" not in received
+    assert "Cookie" not in received
+    assert received["traceparent"] == "00-1-2-01"
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 429])
+async def test_4xx_goes_back_unchanged_and_is_not_tried_again(
+    start: Start, factory: FakeFactory, status: int
+) -> None:
+    factory.behave = with_status(status, '{"object":  "error", "message": "too long"}')
+    service = await start(2)
+    async with service.post() as response:
+        assert response.status == status
+        assert await response.text() == '{"object":  "error", "message": "too long"}'
+    assert sum(len(engine.received) for engine in factory.engines) == 1
+    await service.is_counted(f'plumbline_generator_requests_total{{outcome="http_{status}"}} 1.0')
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_client_that_leaves_takes_its_request_with_it(
+    start: Start, factory: FakeFactory, stream: bool
+) -> None:
+    factory.behave = wait_for_gate
+    service = await start()
+    asking = asyncio.create_task(service.ask(stream=stream))
+    engine = factory.engine(0)
+    await engine.has_received(1)
+    asking.cancel()
+    await engine.until(lambda engine: engine.cancelled == 1)
+    await service.is_counted('plumbline_generator_requests_total{outcome="cancelled"} 1.0')
+    await service.is_counted('plumbline_generator_requests_in_flight{replica="0"} 0.0')
+
+
+async def test_list_prompts_and_several_answers(start: Start, factory: FakeFactory) -> None:
+    service = await start()
+    for prompt in ("a", ["a", "b"], [1, 2, 3], [[1, 2], [3]], [], None, {"a": 1}):
+        asked = {"prompt": prompt, "n": 3, "max_tokens": 2}
+        url = service.server.make_url("/v1/completions")
+        async with service.client.post(url, json=asked) as response:
+            assert response.status == 200
+        assert factory.engine(0).received[-1].document == asked
+
+
+async def test_large_body(start: Start, factory: FakeFactory) -> None:
+    service = await start(model="coder")
+    prompt = "x" * 5_000_000
+    status, _, _ = await service.ask(model="coder", prompt=prompt)
+    assert status == 200
+    assert factory.engine(0).received[0].document["prompt"] == prompt
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("POST", "/v1/embeddings", 404),
+        ("POST", "/v1/chat/completions/batch", 404),
+        ("GET", "/v1/chat/completions", 405),
+        ("DELETE", "/v1/models", 405),
+        ("POST", "/health", 404),
+    ],
+)
+async def test_unknown_paths_are_refused_in_openais_shape(
+    start: Start, method: str, path: str, status: int
+) -> None:
+    service = await start()
+    url = service.server.make_url(path)
+    async with service.client.request(method, url) as response:
+        assert response.status == status
+        error = (await response.json())["error"]
+    assert set(error) == {"message", "type", "code"}
+    assert path in error["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{not json", b"[]", b'"text"', b"null", b"[" * 100_000, b"1" * 10_000, b"\xff\xfe\x00"],
+)
+async def test_what_is_no_json_object_is_400(
+    start: Start, factory: FakeFactory, body: bytes
+) -> None:
+    service = await start()
+    url = service.server.make_url("/v1/chat/completions")
+    async with service.client.post(url, data=body) as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["code"] == "invalid_json"
+    assert factory.engine(0).received == []
+
+
+async def test_odd_values_are_for_the_engine_to_judge(start: Start, factory: FakeFactory) -> None:
+    service = await start()
+    odd = [
+        {"max_tokens": "many", "n": -1, "messages": "hello", "model": None},
+        {"max_tokens": 10**30, "n": 10**30, "messages": [None, 3, {"content": [None, {}]}]},
+        {"max_tokens": True, "stream": "yes", "messages": [{"content": [{"text": 5}]}]},
+    ]
+    url = service.server.make_url("/v1/chat/completions")
+    for asked in odd:
+        async with service.client.post(url, data=json.dumps(asked)) as response:
+            assert response.status == 200
+        assert factory.engine(0).received[-1].document == asked
+
+
+async def test_too_large_a_body_is_413(start: Start, factory: FakeFactory) -> None:
+    service = await start(router_max_body=1000)
+
+    async def in_chunks():  # without a length told beforehand
+        for _ in range(3):
+            yield b" " * 500
+
+    url = service.server.make_url("/v1/chat/completions")
+    for data in (b" " * 1001, in_chunks()):
+        try:
+            async with service.client.post(url, data=data) as response:
+                assert response.status == 413
+                assert (await response.json())["error"]["code"] == "too_large"
+        except aiohttp.ClientOSError:
+            pytest.fail("the connection broke instead of an answer")
+    exactly = b'{"a": "' + b"x" * 991 + b'"}'
+    assert len(exactly) == 1000
+    async with service.client.post(url, data=exactly) as response:
+        assert response.status == 200
+
+
+async def test_bodies_together_are_bounded(start: Start, factory: FakeFactory) -> None:
+    factory.behave = wait_for_gate
+    service = await start(router_max_held=1000)
+    first = asyncio.create_task(service.ask(padding="x" * 600))
+    await factory.engine(0).has_received(1)
+    status, answered, _ = await service.ask(padding="x" * 600)
+    assert (status, answered["error"]["code"]) == (429, "queue_full")
+    factory.engine(0).gate.set()
+    assert (await first)[0] == 200
+    assert (await service.ask(padding="x" * 600))[0] == 200
+
+
+async def test_bearer_token(start: Start) -> None:
+    service = await start(api_key="s3cret\n")
+    for token in ("", "Bearer wrong", "s3cret"):
+        headers = {"Authorization": token}
+        async with service.post(headers=headers) as response:
+            assert response.status == 401
+            assert (await response.json())["error"]["code"] == "invalid_api_key"
+        async with service.get("/v1/models", headers=headers) as response:
+            assert response.status == 401
+    async with service.post(headers={"Authorization": "Bearer s3cret"}) as response:
+        assert response.status == 200
+    for path in ("/healthz", "/readyz", "/metrics"):
+        async with service.get(path) as response:
+            assert response.status == 200

@@ -1,0 +1,242 @@
+"""What makes a replica healthy, doubtful, or one to be started again."""
+
+import asyncio
+import errno
+
+import aiohttp
+import pytest
+
+from services.generator.router.connections import Connections
+from tests.generator.router.conftest import PROBING, Service, Start
+from tests.generator.router.engines import (
+    Behaviour,
+    FakeEngine,
+    FakeFactory,
+    Received,
+    abort,
+    answer,
+    break_connection,
+    event,
+    hang,
+    streaming,
+    wait_for_gate,
+    web,
+    with_status,
+)
+
+
+async def no_choice(_e: FakeEngine, _q: web.Request, _r: Received) -> web.StreamResponse:
+    return web.json_response({"choices": []})
+
+
+async def no_json(_e: FakeEngine, _q: web.Request, _r: Received) -> web.StreamResponse:
+    return web.Response(text="<html>")
+
+
+async def healthy_again(service: Service, factory: FakeFactory) -> None:
+    await service.are("healthy")
+    assert (await service.ask())[2] == "replica-0.1"
+    assert factory.replicas[0, 0].stops == 1
+
+
+@pytest.mark.parametrize(
+    ("behave", "said"),
+    [
+        (hang, "no token within 0.3 s"),
+        (with_status(500), "HTTP 500"),
+        (with_status(404), "HTTP 404"),
+        (abort, "aborted"),
+        (no_choice, "no choice"),
+        (no_json, "not JSON"),
+        (break_connection, "reset"),
+    ],
+)
+async def test_a_replica_that_gives_no_token_is_started_again(
+    start: Start, factory: FakeFactory, behave: Behaviour, said: str
+) -> None:
+    """Its /health says 200 throughout."""
+    factory.gates[0, 1] = asyncio.Event()
+    service = await start(**PROBING)
+    factory.engine(0).behave_to_probes = behave
+    await service.are("starting")
+    assert said in (await service.state())["replicas"][0]["error"]
+    factory.gates[0, 1].set()
+    await healthy_again(service, factory)
+    assert 'replica_restarts_total{replica="0"} 1.0' in await service.metrics()
+
+
+async def test_an_idle_replica_is_probed(start: Start, factory: FakeFactory) -> None:
+    await start(router_probe_interval=0.05)
+    await factory.engine(0).until(lambda engine: engine.probes >= 4)
+
+
+async def test_traffic_takes_the_place_of_probes(start: Start, factory: FakeFactory) -> None:
+    service = await start(router_probe_interval=0.5)
+    before = factory.engine(0).probes
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 1.2
+    while loop.time() < end:
+        assert (await service.ask())[0] == 200
+    assert factory.engine(0).probes == before
+
+
+async def test_a_killed_replica_is_replaced_at_once(start: Start, factory: FakeFactory) -> None:
+    factory.behaviours[0, 0] = wait_for_gate
+    service = await start()
+    asking = asyncio.create_task(service.ask())
+    await factory.engine(0).has_received(1)
+    await factory.engine(0).kill()
+    assert (await asking)[2] == "replica-0.1"
+    assert "a connection was dropped" in (await service.state())["replicas"][0]["error"]
+
+
+async def test_a_dropped_connection_alone_is_no_death(start: Start, factory: FakeFactory) -> None:
+    async def first_breaks(
+        engine: FakeEngine, request: web.Request, received: Received
+    ) -> web.StreamResponse:
+        first = len(engine.received) == 1
+        return await (break_connection if first else answer)(engine, request, received)
+
+    factory.behave = first_breaks
+    service = await start()
+    before = factory.engine(0).probes
+    assert (await service.ask())[2] == "replica-0.0"
+    assert factory.engine(0).probes == before + 1
+
+
+async def test_a_slow_probe_after_a_dropped_connection_is_no_death(
+    start: Start, factory: FakeFactory
+) -> None:
+    factory.behaviours[0, 0] = break_connection
+    service = await start(2, router_probe_failures=3, router_probe_timeout=0.3)
+    doubted = factory.engine(0)
+    doubted.behave_to_probes = wait_for_gate
+    before = doubted.probes
+    assert (await service.ask())[2] == "replica-1.0"
+    await service.are("suspect", "healthy")
+    await doubted.until(lambda engine: engine.probes == before + 2)  # the first took too long
+    assert len(doubted.received) == 1
+    doubted.behave = answer
+    doubted.gate.set()
+    await service.are("healthy", "healthy")
+    assert {(await service.ask())[2] for _ in range(2)} == {"replica-0.0", "replica-1.0"}
+
+
+@pytest.mark.parametrize("behave", [with_status(500), abort])
+async def test_a_failed_request_asks_for_a_probe(
+    start: Start, factory: FakeFactory, behave: Behaviour
+) -> None:
+    factory.behaviours[0, 0] = behave
+    service = await start(2)
+    dead = factory.engine(0)
+    dead.behave_to_probes = with_status(500)
+    assert (await service.ask())[2] == "replica-1.0"
+    await service.are("healthy", "healthy")
+    assert (0, 1) in factory.replicas
+
+
+async def test_requests_of_an_ejected_replica_move(start: Start, factory: FakeFactory) -> None:
+    factory.behaviours[0, 0] = hang
+    service = await start(2, **PROBING)
+    factory.engine(0).behave_to_probes = hang
+    answers = await asyncio.gather(*(service.ask() for _ in range(10)))
+    assert {(status, replica) for status, _, replica in answers} == {(200, "replica-1.0")}
+    moved = len(factory.engine(0).received)
+    assert moved >= 5
+    text = await service.metrics()
+    assert f'plumbline_generator_retries_total{{reason="ejected"}} {moved}.0' in text
+
+
+async def test_begun_streams_of_an_ejected_replica_end_with_an_error(
+    start: Start, factory: FakeFactory
+) -> None:
+    factory.behave = streaming(event("Hi"), "gate")
+    service = await start(**PROBING)
+    factory.engine(0).behave_to_probes = hang
+    got = await service.stream()
+    assert got.startswith(event("Hi"))
+    assert b'"code": "ejected"' in got
+    assert b"[DONE]" not in got
+
+
+async def test_tokens_of_other_requests_count_for_a_slow_probe(
+    start: Start, factory: FakeFactory
+) -> None:
+    """As in a long prefill: the probe waits, but something comes out all the time."""
+
+    async def trickle(
+        _e: FakeEngine, request: web.Request, _received: Received
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in range(8):
+            await asyncio.sleep(0.25)
+            await response.write(event("x"))
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    factory.behave = trickle
+    # Each event comes after the probe began, and before its time is over.
+    service = await start(router_probe_failures=1, **PROBING)
+    engine = factory.engine(0)
+    before = engine.probes
+    engine.behave_to_probes = hang
+    got = await service.stream()
+    assert got.endswith(b"data: [DONE]\n\n")
+    assert engine.probes >= before + 3
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_the_engines_counters_count_for_a_slow_probe(
+    start: Start, factory: FakeFactory, counts: bool
+) -> None:
+    """Requests that are not streamed show nothing until they end."""
+    factory.behaviours[0, 0] = wait_for_gate
+    factory.metrics = 'vllm:generation_tokens_total{model_name="m"} 0\n'
+    service = await start(**PROBING)
+    engine = factory.engine(0)
+
+    async def hang_and_count(
+        engine: FakeEngine, request: web.Request, received: Received
+    ) -> web.StreamResponse:
+        if counts:
+            engine.metrics = f"vllm:generation_tokens_total {engine.probes}\n"
+        return await hang(engine, request, received)
+
+    engine.behave_to_probes = hang_and_count
+    asking = asyncio.create_task(service.ask())
+    if counts:
+        await engine.until(lambda engine: engine.probes >= 6)
+        engine.gate.set()
+    assert (await asking)[2] == ("replica-0.0" if counts else "replica-0.1")
+
+
+async def test_a_hung_replica_gets_nothing_new(start: Start, factory: FakeFactory) -> None:
+    service = await start(2, router_probe_failures=50, **PROBING)
+    hung = factory.engine(0)
+    hung.behave = hung.behave_to_probes = hang
+    await service.are("suspect", "healthy")
+    for _ in range(4):
+        assert (await service.ask())[2] == "replica-1.0"
+    assert hung.received == []
+    hung.behave = hung.behave_to_probes = answer
+    await service.are("healthy", "healthy")
+
+
+async def test_what_this_process_lacks_is_not_the_replicas_fault(
+    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = await start(router_probe_interval=0.05, router_probe_failures=1)
+    tries = 0
+
+    def out_of_sockets(*_arguments: object, **_options: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise aiohttp.ClientOSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connections, "post", out_of_sockets)
+        while tries < 4:
+            await asyncio.sleep(0.01)
+    assert await service.states() == ["healthy"]
+    assert (await service.ask())[2] == "replica-0.0"

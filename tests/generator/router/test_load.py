@@ -1,0 +1,156 @@
+"""Many requests at once, and replicas that die under them."""
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+
+from tests.generator.router.conftest import Service, Start
+from tests.generator.router.engines import (
+    DONE,
+    Behaviour,
+    FakeEngine,
+    FakeFactory,
+    Received,
+    after,
+    answer,
+    event,
+    hang,
+    web,
+    with_status,
+)
+
+
+async def echo(_e: FakeEngine, _q: web.Request, received: Received) -> web.StreamResponse:
+    """Answers, after a while, with what was asked."""
+    await asyncio.sleep(0.05)
+    text = received.document["messages"][0]["content"]
+    choice = {"message": {"content": text}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    return web.json_response({"choices": [choice], "usage": usage})
+
+
+async def echo_stream(
+    _e: FakeEngine, request: web.Request, received: Received
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await asyncio.sleep(0.05)
+    await response.prepare(request)
+    for piece in (event(), event(received.document["messages"][0]["content"]), DONE):
+        await response.write(piece)
+    return response
+
+
+async def ask_for(service: Service, text: str) -> tuple[int, str]:
+    status, answered, _ = await service.ask(messages=[{"role": "user", "content": text}])
+    return status, answered["choices"][0]["message"]["content"] if status == 200 else ""
+
+
+async def stream_for(service: Service, text: str) -> tuple[int, str]:
+    got = await service.stream(messages=[{"role": "user", "content": text}])
+    events = [part.removeprefix(b"data: ") for part in got.split(b"\n\n")[:-1]]
+    assert events.pop() == b"[DONE]"
+    deltas = [json.loads(part)["choices"][0]["delta"] for part in events]
+    return 200, "".join(delta.get("content", "") for delta in deltas)
+
+
+async def echo_at_the_gate(
+    engine: FakeEngine, request: web.Request, received: Received
+) -> web.StreamResponse:
+    await engine.gate.wait()
+    return await echo(engine, request, received)
+
+
+async def test_2000_requests_at_once(start: Start, factory: FakeFactory) -> None:
+    factory.behave = echo_at_the_gate
+    places = 256
+    service = await start(
+        3, router_max_in_flight=places, router_queue_size=2000 - 3 * places, router_deadline=60
+    )
+    names = [f"question {number}" for number in range(2000)]
+    asking = [asyncio.create_task(ask_for(service, name)) for name in names]
+    await service.queues(2000 - 3 * places)
+    assert [engine.in_flight for engine in factory.engines] == [places] * 3
+    for engine in factory.engines:
+        engine.gate.set()
+    assert await asyncio.gather(*asking) == [(200, name) for name in names]
+    assert sum(len(engine.received) for engine in factory.engines) == 2000
+    assert max(engine.most_in_flight for engine in factory.engines) <= places
+    assert 'requests_in_flight{replica="0"} 0.0' in await service.metrics()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("end", ["kill", "hang", "dead inside"])
+async def test_a_replica_ends_under_load_and_nothing_is_lost(
+    start: Start, factory: FakeFactory, end: str, stream: bool
+) -> None:
+    factory.behave = echo_stream if stream else echo
+    service = await start(
+        3, router_deadline=30, router_probe_interval=0.2, router_probe_timeout=0.5
+    )
+    answered: Counter[str] = Counter()
+    stop = asyncio.Event()
+
+    async def client(number: int) -> None:
+        turn = 0
+        while not stop.is_set():
+            name = f"{number}.{turn}"
+            ask = stream_for if stream else ask_for
+            assert await ask(service, name) == (200, name)
+            answered[name] += 1
+            turn += 1
+
+    clients = [asyncio.create_task(client(number)) for number in range(30)]
+    ending = factory.engine(1)
+    await ending.has_received(20)
+    if end == "kill":
+        await ending.kill()
+    else:
+        behave: Behaviour = hang if end == "hang" else with_status(500)
+        ending.behave = ending.behave_to_probes = behave
+    while (1, 1) not in factory.replicas:
+        await asyncio.sleep(0.01)
+    await factory.engine(1, 1).has_received(20)
+    stop.set()
+    await asyncio.gather(*clients)
+    assert set(answered.values()) == {1}
+    text = await service.metrics()
+    assert f'requests_total{{outcome="answered"}} {len(answered)}.0' in text
+    assert 'replica_restarts_total{replica="1"} 1.0' in text
+    assert factory.replicas[1, 0].stops == 1
+    assert factory.asked.count((0, 0)) == factory.asked.count((2, 0)) == 1
+    assert len(factory.asked) == 4
+
+
+async def test_all_replicas_die_and_come_back(start: Start, factory: FakeFactory) -> None:
+    factory.behave = after(0.05)
+    service = await start(2, router_max_attempts=10)
+    asking = [asyncio.create_task(service.ask()) for _ in range(50)]
+    for rank in range(2):
+        await factory.engine(rank).has_received(10)
+    for rank in range(2):
+        await factory.engine(rank).kill()
+    answers = await asyncio.gather(*asking)
+    assert {status for status, _, _ in answers} == {200}
+    assert {replica for _, _, replica in answers} <= {
+        f"replica-{rank}.{generation}" for rank in range(2) for generation in range(2)
+    }
+
+
+async def test_one_slow_replica_does_not_hold_up_the_others(
+    start: Start, factory: FakeFactory
+) -> None:
+    """Least outstanding tokens; in turns, half of the requests would wait for the slow one."""
+    factory.behaviours[0, 0] = after(0.5)
+    factory.behave = answer
+    service = await start(2)
+    limit = asyncio.Semaphore(8)
+
+    async def ask() -> None:
+        async with limit:
+            assert (await service.ask())[0] == 200
+
+    await asyncio.gather(*(ask() for _ in range(200)))
+    slow, fast = (len(engine.received) for engine in factory.engines)
+    assert slow < fast / 2

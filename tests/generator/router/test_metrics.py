@@ -1,0 +1,150 @@
+"""The router's own metrics, and those of the engines beside them."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from services.generator.router.engine_metrics import merge, tokens_counted
+from services.generator.router.rate import Rate
+from tests.generator.router.conftest import Start
+from tests.generator.router.engines import FakeFactory, wait_for_gate
+
+VLLM = """\
+# HELP vllm:num_requests_running Number of requests.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="/models/a b,c}"} 3.0
+# HELP vllm:generation_tokens_total Tokens.
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0"} 120.0
+# TYPE vllm:latency histogram
+vllm:latency_bucket{le="0.5"} 1 1700000000000
+vllm:latency_bucket{le="+Inf"} 2
+vllm:latency_sum 0.7
+vllm:latency_count 2
+"""
+
+
+def test_texts_are_merged_by_metric() -> None:
+    merged = merge({"0": VLLM, "1": VLLM.replace("3.0", "5.0")})
+    lines = merged.splitlines()
+    assert lines[:4] == [
+        "# HELP vllm:num_requests_running Number of requests.",
+        "# TYPE vllm:num_requests_running gauge",
+        'vllm:num_requests_running{replica="0",engine="0",model_name="/models/a b,c}"} 3.0',
+        'vllm:num_requests_running{replica="1",engine="0",model_name="/models/a b,c}"} 5.0',
+    ]
+    assert 'vllm:latency_bucket{replica="1",le="0.5"} 1 1700000000000' in lines
+    assert 'vllm:latency_sum{replica="0"} 0.7' in lines
+    families = {family.name: family for family in text_string_to_metric_families(merged)}
+    assert len(families["vllm:latency"].samples) == 8
+    assert families["vllm:latency"].type == "histogram"
+
+
+def test_lines_that_are_none_are_left_out() -> None:
+    text = 'good 1\n<html>\nbad one two three\nworse{a=b} 1\nx{a="1"\nnumber{a="1"} x\n\ufffd 1\n'
+    assert merge({"0": text}) == 'good{replica="0"} 1\n'
+    assert merge({}) == ""
+
+
+def test_a_label_of_that_name_is_kept_under_another() -> None:
+    text = 'm{replica="a",other="replica=\\"b\\"",my_replica="c",} NaN\n'
+    assert merge({"0": text}) == (
+        'm{replica="0",exported_replica="a",other="replica=\\"b\\"",my_replica="c"} NaN\n'
+    )
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    list(text_string_to_metric_families(merge({"0": text, "1": text})))
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        (VLLM, 120),
+        (VLLM + 'vllm:prompt_tokens_total{engine="0"} 7\nvllm:prompt_tokens_total 1e1', 137),
+        ("sglang:generation_tokens_total 4", 4),
+        ("vllm:generation_tokens_created 4\nother_total 5", None),
+        ("vllm:generation_tokens_total x", None),
+        ("", None),
+    ],
+)
+def test_tokens_counted_by_an_engine(text: str, tokens: float | None) -> None:
+    assert tokens_counted(text) == tokens
+
+
+async def test_engines_metrics_beside_ours(start: Start, factory: FakeFactory) -> None:
+    factory.metrics = VLLM
+    service = await start(2)
+    assert (await service.ask())[0] == 200
+    text = await service.metrics()
+    list(text_string_to_metric_families(text))  # all of it can be read
+    for line in (
+        'vllm:generation_tokens_total{replica="0",engine="0"} 120.0',
+        'vllm:generation_tokens_total{replica="1",engine="0"} 120.0',
+        'plumbline_generator_requests_total{outcome="answered"} 1.0',
+        'plumbline_generator_tokens_total{kind="prompt"} 3.0',
+        'plumbline_generator_tokens_total{kind="completion"} 2.0',
+        "plumbline_generator_request_duration_seconds_count 1.0",
+        'plumbline_generator_replica_healthy{replica="0"} 1.0',
+        'plumbline_generator_replica_restarts_total{replica="0"} 0.0',
+        "plumbline_generator_requests_queued 0.0",
+    ):
+        assert line in text.splitlines()
+
+
+async def test_an_engine_that_is_down_is_left_out(start: Start, factory: FakeFactory) -> None:
+    factory.metrics = VLLM
+    factory.gates[0, 1] = asyncio.Event()
+    service = await start(2)
+    await factory.engine(0).kill()
+    text = await service.metrics()
+    assert 'vllm:generation_tokens_total{replica="1"' in text
+    assert 'vllm:generation_tokens_total{replica="0"' not in text
+
+
+async def test_an_engine_that_is_slow_is_left_out(start: Start, factory: FakeFactory) -> None:
+    factory.metrics = VLLM
+    service = await start(2, router_scrape_timeout=0.2)
+    factory.engine(0).metrics_gate.clear()
+    text = await service.metrics()
+    assert 'vllm:generation_tokens_total{replica="1"' in text
+    assert 'vllm:generation_tokens_total{replica="0"' not in text
+
+
+async def test_answers_that_wait_are_in_flight(start: Start, factory: FakeFactory) -> None:
+    factory.behave = wait_for_gate
+    service = await start(1)
+    asking = asyncio.create_task(service.ask())
+    await factory.engine(0).has_received(1)
+    assert 'requests_in_flight{replica="0"} 1.0' in await service.metrics()
+    factory.engine(0).gate.set()
+    await asking
+    assert 'requests_in_flight{replica="0"} 0.0' in await service.metrics()
+
+
+def test_rate_of_what_is_finished() -> None:
+    now = 0.0
+    rate = Rate(clock=lambda: now)
+    assert rate.retry_after(10) == 5  # nothing is known
+    for _ in range(200):  # two a second
+        now += 0.5
+        rate.finished()
+    assert rate.per_second == pytest.approx(2, rel=0.02)
+    assert rate.retry_after(0) == 1
+    assert rate.retry_after(20) == pytest.approx(10, abs=1)
+    assert rate.retry_after(10_000) == 60
+    now += 30
+    assert rate.per_second == pytest.approx(2 / 2.718, rel=0.05)
+
+
+def test_rate_of_a_young_service() -> None:
+    now = 0.0
+    rate = Rate(clock=lambda: now)
+    for _ in range(10):
+        now += 0.1
+        rate.finished()
+    assert rate.per_second == pytest.approx(10, rel=0.05)

@@ -1,0 +1,184 @@
+"""What is read of requests, answers and events, as functions of their bytes."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from services.generator.router.answers import Usage, aborted, usage_of
+from services.generator.router.asked import read_asked
+from services.generator.router.events import EventSplitter, is_hollow, sound_part
+from services.generator.router.failures import AttemptError, Reason
+from tests.generator.router.engines import DONE, USAGE, event
+
+PATH = "/v1/chat/completions"
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("model"), inner),
+    max_leaves=8,
+)
+
+
+def work(**document: Any) -> tuple[int, int]:
+    asked = read_asked(PATH, json.dumps(document).encode(), 100)
+    return asked.prompt_tokens, asked.output_tokens
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"messages": [{"content": "x" * 40}, {"content": "x" * 40}]}, (21, 100)),
+        ({"messages": [{"content": [{"text": "x" * 40}, {"image_url": {}}]}]}, (11, 100)),
+        ({"prompt": "x" * 40, "max_tokens": 7}, (11, 7)),
+        ({"prompt": ["x" * 40, "x" * 80], "max_tokens": 7}, (32, 14)),
+        ({"prompt": [1, 2, 3], "max_tokens": 7}, (3, 7)),
+        ({"prompt": [[1, 2, 3], [4]], "max_tokens": 7}, (4, 14)),
+        ({"prompt": "", "n": 4, "max_tokens": 7, "max_completion_tokens": 5}, (1, 20)),
+        ({"max_tokens": 10**30, "n": 10**30}, (1, 1024 * 10**6)),
+        ({"max_tokens": "7", "n": "x"}, (1, 100)),
+        ({}, (1, 100)),
+    ],
+)
+def test_work_of_a_request(document: dict[str, Any], expected: tuple[int, int]) -> None:
+    assert work(**document) == expected
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.text(), json_values), st.text(), st.text(), st.booleans())
+@example({"tools": [{"model": "a"}]}, "a", "b", False)
+@example({"content": '"model": "a"'}, "a", 'b"\\', False)
+def test_only_the_model_is_replaced(
+    document: dict[str, Any], served: str, engines: str, spaced: bool
+) -> None:
+    document = {**document, "model": served}
+    body = json.dumps(document, indent=2 if spaced else None, ensure_ascii=False)
+    asked = read_asked(PATH, body.encode("utf-8", "surrogatepass"), 100)
+    assert json.loads(asked.body_for(engines)) == {**document, "model": engines}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"model" :"a", "x":1.50}', b'{"model" :"/m", "x":1.50}'),
+        (b'{"x":1.50}', b'{"x":1.50}'),
+        (b'{"model": null,  "x":1}', b'{"model": null,  "x":1}'),
+        (b'{"model": "/m" ,"x":1}', b'{"model": "/m" ,"x":1}'),
+        (b'{"mod\\u0065l": "a"}', b'{"model": "/m"}'),
+        (b'{"a": {"model": "a"}, "model": "a"}', b'{"a": {"model": "a"}, "model": "/m"}'),
+        ('{"model": "a"}'.encode("utf-16"), b'{"model": "/m"}'),
+    ],
+)
+def test_the_rest_of_a_body_stays_as_it_was(body: bytes, expected: bytes) -> None:
+    assert read_asked(PATH, body, 100).body_for("/m") == expected
+
+
+def choices(*reasons: object) -> bytes:
+    return json.dumps({"choices": [{"finish_reason": reason} for reason in reasons]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (choices("abort"), True),
+        (choices("stop", "abort"), True),
+        (choices("stop", None), False),
+        (b'{"choices": [{"finish_reason":\n"abort"}]}', True),
+        (b'{"choices": [{"text": "abort", "finish_reason": "stop"}]}', False),
+        (b'{"finish_reason": "abort", "choices": ["abort"]}', False),
+        (b'"abort"', False),
+        (b'{"choices": "abort"}', False),
+        (b'<html>"abort"', False),
+    ],
+)
+def test_aborted(body: bytes, expected: bool) -> None:
+    assert aborted(body) is expected
+
+
+@given(json_values, st.integers(0, 10**6), st.integers(0, 10**6))
+@example({"usage": {}}, 1, 2)
+@example({"text": '"usage": {"prompt_tokens": 9}'}, 1, 2)
+@example(["usage", {"decoded_token": "usage"}], 1, 2)
+def test_usage_of_an_answer(said: Any, prompt: int, completion: int) -> None:
+    usage = {"prompt_tokens": prompt, "total_tokens": 0, "completion_tokens": completion}
+    body = json.dumps({"choices": said, "usage": usage, "prompt_logprobs": None}).encode()
+    assert usage_of(body) == Usage(prompt, completion)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"usage": null}', b'{"a": "usage"}'])
+def test_no_usage(body: bytes) -> None:
+    assert usage_of(body) is None
+
+
+def test_usage_before_other_things_of_that_name() -> None:
+    body = b'{"usage": {"prompt_tokens": 3, "completion_tokens": 2}, "tokens": ["usage"]}'
+    assert usage_of(body) == Usage(3, 2)
+
+
+def test_usage_of_a_stream_is_the_last() -> None:
+    early = USAGE.replace(b'completion_tokens": 2', b'completion_tokens": 1')
+    assert usage_of(early + event("x") + USAGE + DONE) == Usage(3, 2)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from([event("a"), USAGE, b"data: x\r\n\r\n", b": p\n\n"])), st.data())
+def test_split_stream_is_the_stream(events: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(events)
+    splitter, got = EventSplitter(), []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        got.append(splitter.feed(stream[:size]))
+        stream = stream[size:]
+    assert b"".join(got) == b"".join(events)
+    for block in got:
+        assert block == b"" or block.endswith((b"\n\n", b"\r\n\r\n"))
+
+
+def test_an_event_that_does_not_end_is_cut() -> None:
+    splitter = EventSplitter()
+    with pytest.raises(AttemptError):
+        for _ in range(10):
+            splitter.feed(b"x" * 2**20)
+
+
+ERROR = b'data: {"error": {"message": "dead"}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("block", "sound", "reason"),
+    [
+        (event("a") + event("b"), event("a") + event("b"), None),
+        (event("a") + event("", "abort") + event("b"), event("a"), Reason.ABORT),
+        (ERROR + DONE, b"", Reason.SERVER_ERROR),
+        (event("a") + b'data: {"error": "dead"}\n\n', event("a"), Reason.SERVER_ERROR),
+        (b'data: {"error": null}\n\n', b'data: {"error": null}\n\n', None),
+        (b'data: "error"\n\n', b'data: "error"\n\n', None),
+        (b'event: error\ndata:{"error":{"code":500}}\r\n\r\n', b"", Reason.SERVER_ERROR),
+    ],
+)
+def test_sound_part(block: bytes, sound: bytes, reason: Reason | None) -> None:
+    got, trouble = sound_part(block)
+    assert got == sound
+    assert (trouble.reason if trouble else None) is reason
+
+
+@pytest.mark.parametrize(
+    ("block", "hollow"),
+    [
+        (event(), True),
+        (b": ping\n\n" + event(), True),
+        (event("a"), False),
+        (event() + event("a"), False),
+        (event("", "stop"), False),
+        (DONE, False),
+        (USAGE, False),
+        (b'data: {"choices": [{"text": ""}]}\n\n', True),
+        (b'data: {"choices": [{"text": "a"}]}\n\n', False),
+        (b'data: {"choices": [{"delta": {"reasoning_content": "a"}}]}\n\n', False),
+        (b'data: {"choices": [{"delta": {"tool_calls": [{}]}}]}\n\n', False),
+        (b"data: ?\n\n", False),
+    ],
+)
+def test_hollow_events(block: bytes, hollow: bool) -> None:
+    assert is_hollow(block) is hollow

@@ -1,0 +1,107 @@
+"""The router as a process has it: signals, the port, what it ends with."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from services.generator.router import serve_router
+from services.generator.settings import GeneratorSettings
+from shared.errors import ConfigError
+from shared.settings import load_settings
+from tests.generator.router.conftest import FAST, QUESTION
+from tests.generator.router.engines import FakeFactory, hang, wait_for_gate
+
+Serve = Callable[..., Awaitable[tuple[str, asyncio.Task[None]]]]
+
+
+@pytest.fixture
+async def serve(
+    factory: FakeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Serve]:
+    """Serve in this process; gives the URL, once a replica is ready, and the task."""
+    port_file = tmp_path / "port"
+    monkeypatch.setenv("PLUMBLINE_PORT_FILE", str(port_file))
+    tasks: list[asyncio.Task[None]] = []
+
+    async def begin(**values: Any) -> tuple[str, asyncio.Task[None]]:
+        settings = GeneratorSettings.model_validate({**FAST, **values})
+        tasks.append(asyncio.create_task(serve_router(settings, factory, 1)))
+        while not port_file.exists() or not factory.replicas:
+            await asyncio.sleep(0.01)
+        url = f"http://127.0.0.1:{port_file.read_text().strip()}"
+        async with aiohttp.ClientSession() as session:
+            while (await session.get(f"{url}/readyz")).status != 200:
+                await asyncio.sleep(0.01)
+        return url, tasks[-1]
+
+    yield begin
+    for task in tasks:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def ask(session: aiohttp.ClientSession, url: str) -> tuple[int, Any]:
+    async with session.post(f"{url}/v1/chat/completions", json=QUESTION) as response:
+        return response.status, json.loads(await response.read())
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_drains(serve: Serve, factory: FakeFactory, signum: int) -> None:
+    factory.behave = wait_for_gate
+    url, serving = await serve()
+    async with aiohttp.ClientSession() as session:
+        assert (await session.get(f"{url}/healthz")).status == 200  # leaves an idle connection
+        working = asyncio.create_task(ask(session, url))
+        await factory.engine(0).has_received(1)
+        os.kill(os.getpid(), signum)
+        while (await session.get(f"{url}/readyz")).status != 503:
+            await asyncio.sleep(0.01)
+        async with session.post(f"{url}/v1/chat/completions", json=QUESTION) as response:
+            assert response.status == 503
+            assert int(response.headers["Retry-After"]) >= 1
+            assert (await response.json())["error"]["code"] == "stopping"
+        assert not working.done()
+        factory.engine(0).gate.set()
+        assert (await working)[0] == 200
+    await serving
+    assert factory.replicas[0, 0].stops == 1
+
+
+async def test_a_second_signal_does_not_wait(serve: Serve, factory: FakeFactory) -> None:
+    factory.behave = hang
+    url, serving = await serve(router_grace=60)
+    async with aiohttp.ClientSession() as session:
+        working = asyncio.create_task(ask(session, url))
+        await factory.engine(0).has_received(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        while (await session.get(f"{url}/readyz")).status != 503:
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (await working)[0] == 503
+        await serving
+
+
+async def test_a_port_that_is_taken(serve: Serve, factory: FakeFactory) -> None:
+    url, _ = await serve()
+    settings = GeneratorSettings.model_validate({**FAST, "port": int(url.rsplit(":", 1)[1])})
+    other = FakeFactory()
+    with pytest.raises(OSError, match="address already in use"):
+        await serve_router(settings, other, 1)
+    assert all(replica.stops == 1 for replica in other.replicas.values())
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_GENERATOR_ROUTER_MAX_IN_FLIGHT", "7")
+    monkeypatch.setenv("PLUMBLINE_GENERATOR_ROUTER_GRACE", "0.5")
+    settings = load_settings(GeneratorSettings)
+    assert (settings.router_max_in_flight, settings.router_grace) == (7, 0.5)
+    monkeypatch.setenv("PLUMBLINE_GENERATOR_ROUTER_PROBE_TIMEOUT", "0")
+    with pytest.raises(ConfigError, match="ROUTER_PROBE_TIMEOUT"):
+        load_settings(GeneratorSettings)

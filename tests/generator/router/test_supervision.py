@@ -1,0 +1,256 @@
+"""Replicas are started, started again, given up, and ended."""
+
+import asyncio
+import gc
+
+import pytest
+
+from services.generator.router.engine import Engine
+from services.generator.router.restarts import Restarts
+from services.generator.router.service import serve_router
+from services.generator.settings import GeneratorSettings
+from shared.errors import ServiceError
+from tests.generator.router.conftest import FAST, PROBING, Start
+from tests.generator.router.engines import (
+    FakeFactory,
+    FakeReplica,
+    event,
+    hang,
+    streaming,
+    wait_for_gate,
+    with_status,
+)
+
+
+def settings(**values: object) -> GeneratorSettings:
+    return GeneratorSettings.model_validate({**FAST, **PROBING, **values})
+
+
+async def test_all_start_at_once_and_the_first_serves(start: Start, factory: FakeFactory) -> None:
+    factory.gates = {(0, 0): asyncio.Event(), (2, 0): asyncio.Event()}
+    service = await start(3, wait=False)
+    await service.are("starting", "healthy", "starting")
+    assert factory.asked == [(0, 0), (1, 0), (2, 0)]
+    assert (await service.ask())[2] == "replica-1.0"
+    for gate in factory.gates.values():
+        gate.set()
+    await service.are("healthy", "healthy", "healthy")
+
+
+async def test_readiness(start: Start, factory: FakeFactory) -> None:
+    factory.gates[0, 0] = asyncio.Event()
+    service = await start(wait=False, model="coder")
+    for path, status in (("/readyz", 503), ("/healthz", 200)):
+        async with service.get(path) as response:
+            assert response.status == status
+    factory.gates[0, 0].set()
+    await service.are("healthy")
+    async with service.get("/readyz") as response:
+        assert response.status == 200
+        state = await response.json()
+    assert (state["status"], state["model"], state["queued"]) == ("ok", "coder", 0)
+    assert state["replicas"][0]["facts"] == {"gpus": 1, "generation": "of its own"}
+    assert state["replicas"][0]["name"] == "replica-0.0"
+
+
+async def test_the_models_name_is_unknown_until_an_engine_tells(
+    start: Start, factory: FakeFactory
+) -> None:
+    factory.gates[0, 0] = asyncio.Event()
+    service = await start(wait=False)
+    async with service.get("/v1/models") as response:
+        assert response.status == 503
+        assert response.headers["Retry-After"]
+
+
+async def test_one_that_does_not_start_is_tried_again(start: Start, factory: FakeFactory) -> None:
+    factory.errors = {(0, 0): "no GPU is free", (0, 1): "no GPU is free"}
+    service = await start(2)
+    assert [key for key in factory.asked if key[0] == 0] == [(0, 0), (0, 1), (0, 2)]
+    assert not service.failed.is_set()
+
+
+async def test_none_that_starts_is_the_end() -> None:
+    factory = FakeFactory(errors={(0, 0): "no GPU is free", (1, 0): "something else"})
+    with pytest.raises(ServiceError, match=r"no replica could be started: no GPU is free$"):
+        await serve_router(settings(), factory, 2)
+
+
+async def test_none_that_gives_a_token_is_the_end() -> None:
+    class Mute(FakeFactory):
+        async def start(self, rank: int, generation: int) -> FakeReplica:
+            replica = await super().start(rank, generation)
+            replica.engine.behave_to_probes = hang
+            return replica
+
+    factory = Mute()
+    with pytest.raises(ServiceError, match=r"replica-0\.0 gives no token: no token within 0\.3 s"):
+        await serve_router(settings(), factory, 1)
+    assert [replica.stops for replica in factory.replicas.values()] == [1]
+
+
+async def test_one_that_gives_no_token_is_stopped_before_the_next_starts(start: Start) -> None:
+    class MuteAtFirst(FakeFactory):
+        stopped: tuple[int, ...] = ()
+
+        async def start(self, rank: int, generation: int) -> FakeReplica:
+            self.stopped += (sum(replica.stops for replica in self.replicas.values()),)
+            replica = await super().start(rank, generation)
+            if rank == generation == 0:
+                replica.engine.behave_to_probes = with_status(500)
+            return replica
+
+    factory = MuteAtFirst()
+    serving = asyncio.create_task(serve_router(settings(), factory, 2))
+    while (0, 1) not in factory.replicas:
+        await asyncio.sleep(0.01)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert factory.stopped == (0, 0, 1)
+
+
+async def test_an_ejected_engine_is_forgotten(start: Start, factory: FakeFactory) -> None:
+    service = await start(1, **PROBING)
+    factory.engine(0).behave_to_probes = hang
+    while (0, 1) not in factory.replicas:
+        await asyncio.sleep(0.01)
+    await service.are("healthy")
+    gc.collect()
+    known = [one for one in gc.get_objects() if isinstance(one, Engine)]
+    replicas = list(factory.replicas.values())
+    assert [one.generation for one in known if one.replica in replicas] == [1]
+
+
+async def test_a_start_that_takes_too_long_is_the_end() -> None:
+    factory = FakeFactory(gates={(0, 0): asyncio.Event()})
+    with pytest.raises(ServiceError, match=r"replica 0 was not ready within 0\.1 s"):
+        await serve_router(settings(router_start_timeout=0.1), factory, 1)
+
+
+async def test_one_that_always_fails_is_given_up_and_the_others_serve(
+    start: Start, factory: FakeFactory
+) -> None:
+    factory.errors = {(0, generation): "broken GPU" for generation in range(10)}
+    service = await start(2, wait=False, router_restarts_per_hour=3)
+    await service.are("given_up", "healthy")
+    assert [key for key in factory.asked if key[0] == 0] == [(0, n) for n in range(4)]
+    assert (await service.state())["replicas"][0]["error"] == "broken GPU"
+    assert (await service.ask())[2] == "replica-1.0"
+    assert not service.failed.is_set()
+    assert 'replica_healthy{replica="0"} 0.0' in await service.metrics()
+
+
+async def test_all_given_up_is_the_end() -> None:
+    factory = FakeFactory(errors={(0, 1): "broken GPU"})
+    service = asyncio.create_task(serve_router(settings(router_restarts_per_hour=1), factory, 1))
+    while (0, 0) not in factory.replicas:
+        await asyncio.sleep(0.01)
+    await factory.engine(0).kill()
+    with pytest.raises(ServiceError, match=r"every replica has been given up \(0: broken GPU\)"):
+        await service
+
+
+async def test_an_error_of_our_own_keeps_its_type(start: Start, factory: FakeFactory) -> None:
+    class Buggy(FakeFactory):
+        async def start(self, rank: int, generation: int) -> FakeReplica:
+            if rank == 0:
+                raise ZeroDivisionError("a bug")
+            return await super().start(rank, generation)
+
+    with pytest.raises(ZeroDivisionError):
+        await serve_router(settings(), Buggy(), 1)
+
+
+async def test_an_error_of_our_own_leaves_the_others_serving(
+    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = await start(2, **PROBING)
+
+    async def stop_badly(self: FakeReplica) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeReplica, "stop", stop_badly)
+        factory.engine(0).behave_to_probes = hang
+        await service.are("given_up", "healthy")
+    assert (await service.ask())[2] == "replica-1.0"
+
+
+async def test_a_replica_that_cannot_be_stopped_is_left(
+    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops = []
+
+    async def stop_never(self: FakeReplica) -> None:
+        stops.append(self.name)
+        if len(stops) == 1:
+            await asyncio.Event().wait()
+        raise ServiceError("the actor does not answer")
+
+    service = await start(1, router_stop_timeout=0.1, **PROBING)
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeReplica, "stop", stop_never)
+        for generation in range(2):
+            factory.engine(0, generation).behave_to_probes = hang
+            while (0, generation + 1) not in factory.replicas:
+                await asyncio.sleep(0.01)
+            await service.are("healthy")
+    assert stops == ["replica-0.0", "replica-0.1"]
+
+
+async def test_drain_finishes_what_is_in_flight_and_lets_nobody_in(
+    start: Start, factory: FakeFactory
+) -> None:
+    factory.behave = wait_for_gate
+    service = await start(1, router_max_in_flight=1)
+    working = asyncio.create_task(service.ask())
+    await factory.engine(0).has_received(1)
+    queued = asyncio.create_task(service.ask())
+    await service.queues(1)
+    closing = asyncio.create_task(service.server.close())
+    status, refused, _ = await queued
+    assert (status, refused["error"]["code"]) == (503, "stopping")
+    assert not working.done()
+    factory.engine(0).gate.set()
+    assert (await working)[0] == 200
+    await closing
+    assert factory.replicas[0, 0].stops == 1
+
+
+async def test_drain_ends_after_the_grace_period(start: Start, factory: FakeFactory) -> None:
+    factory.behaviours = {(0, 0): hang, (1, 0): streaming(event("Hi"), "gate")}
+    service = await start(2, router_grace=0.2)
+    whole = asyncio.create_task(service.ask(max_tokens=8))
+    await factory.engine(0).has_received(1)
+    streamed = asyncio.create_task(service.stream())
+    await factory.engine(1).has_received(1)
+    async with asyncio.timeout(1):  # none of the second that the server itself would wait
+        await service.server.close()
+    status, refused, _ = await whole
+    assert (status, refused["error"]["code"]) == (503, "stopping")
+    assert b"the generator is being stopped" in await streamed
+    assert all(replica.stops == 1 for replica in factory.replicas.values())
+
+
+async def test_a_stop_does_not_wait_for_a_start(start: Start, factory: FakeFactory) -> None:
+    factory.gates[0, 0] = asyncio.Event()
+    service = await start(2, wait=False)
+    await service.are("starting", "healthy")
+    async with asyncio.timeout(5):
+        await service.server.close()
+    assert factory.replicas[1, 0].stops == 1
+
+
+def test_restarts_come_slower_and_slower_until_they_are_forgotten() -> None:
+    now = 0.0
+    restarts = Restarts(first_pause=1, per_hour=3, clock=lambda: now)
+    assert [restarts.next_pause() for _ in range(4)] == [1, 2, 4, None]
+    now = 3599.0
+    assert restarts.next_pause() is None
+    now = 3600.0
+    assert restarts.next_pause() == 1
+
+
+def test_pauses_are_bounded() -> None:
+    restarts = Restarts(first_pause=1, per_hour=5000, clock=lambda: 0.0)
+    assert max(restarts.next_pause() or 0 for _ in range(3000)) == 120
