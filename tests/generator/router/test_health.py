@@ -169,7 +169,7 @@ async def test_tokens_of_other_requests_count_for_a_slow_probe(
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for _ in range(8):
+        for _ in range(6):
             await asyncio.sleep(0.25)
             await response.write(event("x"))
         await response.write(b"data: [DONE]\n\n")
@@ -206,7 +206,7 @@ async def test_the_engines_counters_count_for_a_slow_probe(
     engine.behave_to_probes = hang_and_count
     asking = asyncio.create_task(service.ask())
     if counts:
-        await engine.until(lambda engine: engine.probes >= 6)
+        await engine.until(lambda engine: engine.probes >= 5)
         engine.gate.set()
     assert (await asking)[2] == ("replica-0.0" if counts else "replica-0.1")
 
