@@ -1,5 +1,6 @@
 """What a method finds per test case, and how that becomes a verdict."""
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -89,6 +90,17 @@ def to_verdict(
         worker=worker,
         judged_at=time.time(),
     )
+
+
+def signal_name(exit_code: int | None) -> str | None:
+    """The signal behind an exit code, -n or a shell's 128 + n; None where there is none."""
+    if exit_code is None or 0 <= exit_code <= 128:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}" if exit_code < 0 else None
 
 
 def shorten(text: str | None, limit: int = _SHOWN_CHARS) -> str | None:

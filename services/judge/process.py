@@ -16,7 +16,7 @@ from services.judge.outcome import to_verdict
 from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
 from shared.config import Config, validate_config
-from shared.errors import PlumblineError
+from shared.errors import ConfigError, PlumblineError
 from shared.ledger import Lease, Ledger, PoolSettings, SandboxPool, connect_async, job_id
 from shared.ledger.ledger import unjudged_verdict
 from shared.logs import get_logger
@@ -91,8 +91,9 @@ class JudgeProcess:
         attempts = Attempts()
         try:
             judgement = await judge.judge(problem, generation.completion, attempts)
-        except SandboxUnavailableError as error:
-            reason = f"sandbox: {error}"
+        except (SandboxUnavailableError, ConfigError) as error:
+            kind = "sandbox" if isinstance(error, SandboxUnavailableError) else "config"
+            reason = f"{kind}: {error}"
             log.error("no verdict", run=run, sample=sample.key, reason=reason)
             verdict = unjudged_verdict(sample, generation.completion_sha256, reason)
             return verdict.model_copy(

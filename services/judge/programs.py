@@ -2,10 +2,10 @@
 
 import json
 import re
-import signal
 
 from services.judge.harness import source
 from services.judge.harness.functions import EXIT_CODES
+from services.judge.outcome import signal_name
 from shared.extraction import Extraction, Reason
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode
@@ -101,13 +101,4 @@ def _detail(
         return "memory_limit"
     if return_code == 0 or last_line.startswith("SystemExit"):
         return "early_exit"
-    return _signal_name(return_code)
-
-
-def _signal_name(return_code: int | None) -> str | None:
-    if return_code is None or 0 <= return_code <= 128:
-        return None
-    try:
-        return signal.Signals(-return_code if return_code < 0 else return_code - 128).name
-    except ValueError:
-        return None
+    return signal_name(return_code)

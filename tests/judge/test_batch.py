@@ -227,6 +227,13 @@ async def test_a_problems_own_checker(judge: JudgeAnswer) -> None:
     assert verdict.attempts == 2
 
 
+async def test_output_that_a_checker_cannot_read_is_a_wrong_answer(judge: JudgeAnswer) -> None:
+    cases = [("8", "8"), ("6", "2")]
+    code = "n = input()\nprint(n if n == '8' else 'garbage')"
+    assert (await judge(code, *cases, checker_source=DIVISOR)).case_codes == [1, 0]
+    assert (await judge("pass", *cases, checker_source=DIVISOR)).case_codes == [0, 0]
+
+
 async def test_a_checker_is_not_asked_about_what_failed_anyway(judge: JudgeAnswer) -> None:
     verdict = await judge("raise ValueError", checker_source=DIVISOR)
     assert (verdict.case_codes, verdict.attempts) == ([-2], 1)

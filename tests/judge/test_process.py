@@ -1,5 +1,6 @@
 """One worker's handling of a job: the ledger and the sandbox are real."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -35,9 +36,9 @@ def process(redis: Redis, redis_server: RedisServer) -> Iterator[JudgeProcess]:
     process.close()
 
 
-def begin(ledger: Ledger, sandbox_url: str) -> None:
+def begin(ledger: Ledger, sandbox_url: str, *more: str) -> None:
     """What a runner writes when a session begins."""
-    overrides = [f"sandbox.url={sandbox_url}/run_code", "judge.retry_budget=0"]
+    overrides = [f"sandbox.url={sandbox_url}/run_code", "judge.retry_budget=0", *more]
     ledger.open({}, [problem("p1"), problem("p2")])
     ledger.set_meta(config=load_config(None, overrides).model_dump(mode="json"))
 
@@ -99,6 +100,20 @@ def test_without_a_sandbox_the_sample_is_ours(ledger: Ledger) -> None:
     assert found.final_status is FinalStatus.API_ERROR
     assert (found.detail or "").startswith("sandbox: ClientConnectorError")
     assert found.attempts == len(found.infra_failures) == 1
+
+
+@pytest.mark.usefixtures("process")
+def test_what_a_worker_lacks_is_said_in_the_verdict(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "verl", None)  # not installed
+    begin(ledger, refused_url(), "judge.method=compute_score", "judge.verl_native=true")
+    ledger.record(generation(completion=ECHO))
+    judge(ledger)
+    found = ledger.verdict(P1)
+    assert found is not None
+    assert found.final_status is FinalStatus.API_ERROR
+    assert (found.detail or "").startswith("config: judge.verl_native needs verl")
 
 
 @pytest.mark.usefixtures("process")

@@ -7,6 +7,14 @@ if __name__ == "__main__":
     _sys.stdout = open(_os.devnull, "w")
     _cases = _json.loads(_sys.stdin.read())
     _check = globals()["check"]
-    _marks = "".join("1" if _check(**_case) else "0" for _case in _cases)
+    _marks = ""
+    for _case in _cases:
+        try:
+            _passed = _check(**_case)
+        except Exception:
+            # Its own fault, and then this raises too, or that of an output that it cannot read.
+            _check(**{**_case, "output": _case["expected"]})
+            _passed = False
+        _marks += "1" if _passed else "0"
     with open("verdicts", "w") as _file:
         _file.write(_marks)

@@ -1,14 +1,13 @@
 """What the methods for standard input and output have in common: comparing, and codes of a case."""
 
 import json
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
 from services.judge.harness import source
 from services.judge.methods.base import Task
-from services.judge.outcome import CaseOutcome
+from services.judge.outcome import CaseOutcome, signal_name
 from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError
 from shared.checkers import Checker, get_checker
 from shared.schemas import StdioTests, sha256
@@ -112,10 +111,7 @@ def is_syntax_error(case: CaseOutcome) -> bool:
 def failure_detail(exit_code: int | None, stderr: str | None) -> str | None:
     """What a failed run says of its cause: a signal's name, or the memory limit."""
     if exit_code is not None and exit_code < 0:
-        try:
-            return signal.Signals(-exit_code).name
-        except ValueError:
-            return f"signal {-exit_code}"
+        return signal_name(exit_code)
     last = (stderr or "").rstrip().rsplit("\n", 1)[-1]
     return "memory_limit" if last.startswith(("MemoryError", "std::bad_alloc")) else None
 

@@ -12,7 +12,6 @@ from services.judge.harness.wire import CaseRun
 from services.judge.methods.base import Task
 from services.judge.outcome import CaseOutcome, Judgement
 from services.judge.programs import classify, humaneval_program, mbpp_program
-from services.judge.sandbox import RunCodeResponse
 from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, FinalStatus
@@ -61,25 +60,21 @@ async def judge_by_itself(task: Task, tests: HumanEvalTests | MbppTests) -> Judg
 async def _by_itself(task: Task, answer: "_Answer") -> Judgement:
     response = await calls.run_single(task, answer.program, answer.token)
     confirmed = flipped = 0
-    if _timed_out(response) and task.settings.confirm_timeouts:
+    if response.timed_out and task.settings.confirm_timeouts:
         response = await calls.run_single(task.by_itself(), answer.program, answer.token)
-        confirmed, flipped = 1, int(not _timed_out(response))
+        confirmed, flipped = 1, int(not response.timed_out)
     run = response.run_result
     if run is None:
         lost = [CaseOutcome(CaseCode.API_ERROR, detail="no run result")] * len(answer.shown)
         return answer.judgement(lost)
     ended = _Ended(
         exit_code=run.return_code,
-        late=run.status == "TimeLimitExceeded",
+        late=response.timed_out,
         stdout=run.stdout or "",
         stderr=run.stderr or "",
         wall=run.execution_time or 0.0,
     )
     return answer.judgement(answer.outcomes(ended), confirmed=confirmed, flipped=flipped)
-
-
-def _timed_out(response: RunCodeResponse) -> bool:
-    return response.run_result is not None and response.run_result.status == "TimeLimitExceeded"
 
 
 @dataclass(frozen=True, slots=True)
