@@ -17,6 +17,10 @@ log = get_logger(__name__)
 # Bytes of input that go into one call, as far as it is more than one case.
 _MAX_INPUT = 16 * 1024 * 1024
 
+# Where more than this part of a case's CPU time was the kernel's, the machine may be why it took so
+# long: a page of memory costs several times as much where others want memory, too.
+_KERNEL_PART = 0.1
+
 
 @dataclass(slots=True)
 class BatchRun:
@@ -39,7 +43,8 @@ def case_limits(task: Task) -> CaseLimits:
     settings, limits = task.settings, task.limits
     # With the sandbox to itself a case waits for nobody.
     factor = min(2.0, settings.wall_factor) if task.alone else settings.wall_factor
-    cpu = limits.timeout * settings.cpu_grace
+    grace = max(settings.cpu_grace, factor) if task.alone else settings.cpu_grace
+    cpu = limits.timeout * grace
     return CaseLimits(
         cpu=cpu,
         wall=max(limits.timeout * factor, cpu + 1),
@@ -176,6 +181,11 @@ async def run_singles(
 
 def lateness(task: Task, run: CaseRun) -> tuple[bool, bool]:
     """Whether a case took too long, and whether the load of the machine may be the reason."""
-    if run.limit == "cpu" or run.cpu >= case_limits(task).cpu:
+    allowed = case_limits(task).cpu
+    killed = run.limit in ("cpu", "wall") or run.cpu >= allowed
+    if task.alone:
+        # The kernel's work for a case takes now this long, now that, even on an idle machine.
+        return killed or run.user > task.limits.timeout, False
+    if killed and run.user >= (1 - _KERNEL_PART) * allowed:
         return True, False
-    return run.limit == "wall" or run.cpu > task.limits.timeout, True
+    return killed or run.cpu > task.limits.timeout, True

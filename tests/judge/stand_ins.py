@@ -101,11 +101,13 @@ def case(
     *,
     code: int = 0,
     cpu: float = 0.1,
+    user: float | None = None,
     wall: float = 0.1,
     limit: str = "-",
 ) -> tuple[object, ...]:
-    """The record of a case."""
-    return ("case", place, code, int(cpu * 1e6), int(wall * 1e6), 9000, limit, out, b"")
+    """The record of a case; without ``user`` the kernel had no part in it."""
+    times = (int(seconds * 1e6) for seconds in (cpu, cpu if user is None else user, wall))
+    return ("case", place, code, *times, 9000, limit, out, b"")
 
 
 def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:

@@ -357,6 +357,29 @@ async def test_a_case_just_beyond_its_limit_is_confirmed(
     assert sandbox.alone == [False, True][: 1 + confirmed]
 
 
+@pytest.mark.parametrize(
+    ("first", "again", "code"),
+    [
+        ((1.25, 0.6, "cpu"), (1.7, 0.6, "-"), 1),  # a page of memory costs what it costs
+        ((1.25, 0.6, "cpu"), (2.0, 0.7, "cpu"), -3),
+        ((1.25, 1.0, "cpu"), (1.3, 1.1, "-"), -3),
+        ((1.25, 1.15, "cpu"), None, -3),
+    ],
+)
+async def test_time_that_the_kernel_took_is_confirmed(
+    first: tuple[float, float, str], again: tuple[float, float, str] | None, code: int
+) -> None:
+    """Of 1 second and a grace of a quarter; CPU time, the part outside the kernel, the limit."""
+    records = [
+        [OK, case(0, b"1", cpu=cpu, user=user, limit=limit), DONE]
+        for cpu, user, limit in (first, again or first)
+    ]
+    sandbox = Scripted([*records])
+    judgement, _ = await judged(sandbox, ECHO, ("1", "1"), overrides=["sandbox.timeout=1"])
+    assert codes(judgement) == [code]
+    assert sandbox.alone == ([False] if again is None else [False, True])
+
+
 async def test_a_load_spike_decides_nothing(sandbox: SandboxClient) -> None:
     spiked = Spiked(sandbox)
     cases = [("slow 1", "slow 1"), ("2", "2"), ("slow 3", "4"), ("5", "6")]
@@ -499,7 +522,7 @@ async def test_a_forged_record_gains_nothing(judge: JudgeAnswer) -> None:
         f"for path in ['../{wire.RESULTS}', *glob.glob('/tmp/*/{wire.RESULTS}')]:\n"
         "    try:\n"
         "        os.remove(path)\n"
-        f"        open(path, 'w').write('case 0 0 1 1 1 - 2 0 {'0' * 32}\\n1\\n\\n')\n"
+        f"        open(path, 'w').write('case 0 0 1 1 1 1 - 2 0 {'0' * 32}\\n1\\n\\n')\n"
         "    except OSError: pass\n"
         "print(2)"
     )

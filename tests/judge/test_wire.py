@@ -55,7 +55,9 @@ def written() -> Written:
 
 
 # A line that looks like a record, in case anything believes it.
-TEXT = st.text() | st.sampled_from(["\0", "\r\n", f"case 0 0 1 1 1 - 0 0 {'0' * 32}\n", "end done"])
+TEXT = st.text() | st.sampled_from(
+    ["\0", "\r\n", f"case 0 0 1 1 1 1 - 0 0 {'0' * 32}\n", "end done"]
+)
 
 
 @settings(max_examples=25, deadline=None)
@@ -76,6 +78,23 @@ def test_a_case_in_figures() -> None:
     assert 0.15 < case.cpu < 2
     assert case.wall >= case.cpu * 0.9
     assert 50_000_000 < case.memory < 200_000_000
+
+
+@pytest.mark.parametrize("where", ["here", "in a child"])
+def test_user_time_is_told_apart(where: str) -> None:
+    """The program says what it took before it ends; the end itself takes little."""
+    work = (
+        "import os, subprocess, sys, time\n"
+        "while os.times().system < 0.2: os.stat('/')\n"
+        "while os.times().user < 0.3: pass\n"
+        "print(os.times().user, os.times().system)\n"
+    )
+    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])"
+    program = work if where == "here" else child
+    (case,) = wire.decode_results(run_harness(program, [""]), KEY).cases.values()
+    user, system = map(float, case.stdout.split())
+    assert user <= case.user + 0.05 < user + 0.25
+    assert system <= case.cpu - case.user + 0.05 < system + 0.25
 
 
 @pytest.mark.parametrize(
@@ -151,7 +170,7 @@ def test_records_in_another_order(written: Written, data: st.DataObject) -> None
 def test_a_record_of_somebody_else(written: Written, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(written.records)))
     foreign = data.draw(
-        st.binary(min_size=1) | st.just(b"case 9 0 1 1 1 - 0 0 %s\n\n" % (b"0" * 32))
+        st.binary(min_size=1) | st.just(b"case 9 0 1 1 1 1 - 0 0 %s\n\n" % (b"0" * 32))
     )
     records = [*written.records[:number], foreign, *written.records[number:]]
     assert wire.decode_results(b"".join(records), KEY) == written.first(number)
@@ -174,7 +193,7 @@ def test_a_record_that_makes_no_sense_ends_them(words: list[str]) -> None:
     """As a harness gone wrong might write it, with the right key."""
     with tempfile.TemporaryDirectory() as folder:
         results = cases.Results(f"{folder}/{wire.RESULTS}", KEY)
-        results.add("case", 0, 0, 1, 1, 1, "-", out=b"x")
+        results.add("case", 0, 0, 1, 1, 1, 1, "-", out=b"x")
         results.add("case", *(word.encode("utf-8", "replace").decode() for word in words))
         decoded = wire.decode_results(results.text, KEY)
     assert decoded.cases[0].stdout == b"x"

@@ -314,13 +314,13 @@ class Keeper:
         began = time.monotonic()
         killed = self.wait(self.pid, began)
         reply = self.reply(LESS_PATIENCE if killed else PATIENCE)
-        status, cpu, memory, clean = reply.split()
+        status, cpu, user, memory, clean = reply.split()
         wall = time.monotonic() - began
         size = os.fstat(self.out).st_size
         flag = killed or ("output" if size >= self.order.output else "-")
         printed = os.pread(self.out, 0 if flag == "output" else size, 0)
         said = os.pread(self.err, MAX_STDERR, max(0, os.fstat(self.err).st_size - MAX_STDERR))
-        words = (index, status, cpu, int(wall * 1e6), memory, flag)
+        words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
         self.results.add("case", *words, out=printed, err=said)
         self.pid = None
         if clean != "clean":
@@ -441,10 +441,12 @@ class Zygote:
 
     def see_end(self, pid: int) -> None:
         _, status, usage = os.wait4(pid, 0)
-        clean, cpu = sweep(pid)
-        cpu += usage.ru_utime + usage.ru_stime
-        words = (exit_code(status), cpu * 1e6, usage.ru_maxrss, b"clean" if clean else b"unclean")
-        write_all(self.replies, b"%d %d %d %s\n" % words)
+        clean, user, system = sweep(pid)
+        user += usage.ru_utime
+        cpu = user + system + usage.ru_stime
+        times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
+        words = (exit_code(status), *times, usage.ru_maxrss, rest)
+        write_all(self.replies, b"%d %d %d %d %s\n" % words)
 
     @staticmethod
     def leave_streams() -> None:
@@ -598,9 +600,9 @@ def exit_code(status: int) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def sweep(pid: int) -> tuple[bool, float]:
-    """Kill what a case left behind; says whether nothing is left, and its CPU seconds."""
-    cpu = 0.0
+def sweep(pid: int) -> tuple[bool, float, float]:
+    """Kill what a case left behind; says whether nothing is left, and its user and system time."""
+    user = system = 0.0
     give_up = time.monotonic() + 2
     while time.monotonic() < give_up:
         kill(os.killpg, pid, SIGKILL)
@@ -609,13 +611,14 @@ def sweep(pid: int) -> tuple[bool, float]:
                 ended, _, usage = os.wait4(-1, os.WNOHANG)
                 if not ended:
                     break
-                cpu += usage.ru_utime + usage.ru_stime
+                user += usage.ru_utime
+                system += usage.ru_stime
         except ChildProcessError:
-            return True, cpu
+            return True, user, system
         for number in (SIGSTOP, SIGKILL):  # first no one of them is to have more children
             for child in children():
                 kill(os.kill, child, number)
-    return False, cpu
+    return False, user, system
 
 
 def kill(how: Callable[[int, int], None], pid: int, number: int) -> None:

@@ -46,10 +46,14 @@ class CaseLimits:
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """One case as it ran: seconds, bytes, an exit code that is negative for a signal."""
+    """One case as it ran: seconds, bytes, an exit code that is negative for a signal.
+
+    ``cpu`` is all CPU time, ``user`` the part of it outside the kernel.
+    """
 
     exit_code: int
     cpu: float
+    user: float
     wall: float
     memory: int
     limit: Limit | None
@@ -121,13 +125,14 @@ def _take(result: CallResult, words: list[str], out: bytes, err: bytes) -> None:
     if kind == "compile":
         result.compiled, result.compile_output = words[1], err.decode("utf-8", "replace")
     elif kind == "case":
-        index, exit_code, cpu, wall, memory = map(int, words[1:6])
+        index, exit_code, cpu, user, wall, memory = map(int, words[1:7])
         result.cases[index] = CaseRun(
             exit_code=exit_code,
             cpu=cpu / 1e6,
+            user=user / 1e6,
             wall=wall / 1e6,
             memory=memory * 1024,
-            limit=None if words[6] == "-" else cast(Limit, words[6]),
+            limit=None if words[7] == "-" else cast(Limit, words[7]),
             stdout=out,
             stderr=err.decode("utf-8", "replace"),
         )
