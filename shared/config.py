@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -23,6 +23,7 @@ from shared.checkers import get_checker
 from shared.errors import ConfigError
 from shared.extraction import ExtractionPolicy
 
+ENGINES = ("vllm", "sglang")
 Method = Literal["batch", "submit", "compute_score"]
 _OWN_CHECKERS = {"submit": "lines", "compute_score": "exact"}
 BATCH_LANGUAGES = ("python", "cpp")
@@ -52,7 +53,12 @@ class ModelConfig(_Section):
 
 
 class RolloutConfig(_Section):
-    """verl's rollout keys. The runner uses the sampling ones; the rest is the engine's."""
+    """verl's rollout keys. The runner uses the sampling ones; the rest is the engine's.
+
+    ``max_model_len``: tokens of prompt and response together; None for ``prompt_length`` and
+    ``response_length``. ``seed`` is the engine's, to which verl adds a replica's rank.
+    ``engine_kwargs``: by engine, options of its own, which win over all others.
+    """
 
     name: Literal["vllm", "sglang"] = "vllm"
     mode: str = "async"
@@ -74,7 +80,10 @@ class RolloutConfig(_Section):
     enable_chunked_prefill: bool = True
     max_num_seqs: int = Field(default=256, ge=1)
     max_num_batched_tokens: int = Field(default=8192, ge=1)
-    disable_log_stats: bool = True
+    max_model_len: int | None = Field(default=None, ge=1)
+    disable_log_stats: bool = False
+    seed: int = 42
+    engine_kwargs: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @field_validator("load_format")
     @classmethod
@@ -82,6 +91,37 @@ class RolloutConfig(_Section):
         if load_format == "dummy":
             raise ValueError("dummy means random weights, and numbers that mean nothing; use auto")
         return load_format
+
+    @field_validator("engine_kwargs")
+    @classmethod
+    def _known_engines(cls, given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for engine in given:
+            if engine not in ENGINES:
+                raise ValueError(f"{engine!r} is no engine; there are {' and '.join(ENGINES)}")
+        for engine, options in given.items():
+            if options.get("load_format") == "dummy":
+                raise ValueError(f"{engine}.load_format: dummy means random weights; use auto")
+        return given
+
+    def check_sampling(self) -> None:
+        """Refuse samples that would be copies of one another.
+
+        Raises:
+            ConfigError: More than one sample per problem at temperature 0.
+        """
+        if self.n > 1 and self.temperature == 0:
+            raise ConfigError(
+                f"actor_rollout_ref.rollout.n is {self.n} at temperature 0, where all samples of a "
+                "problem are the same; set n=1 or a temperature above 0"
+            )
+
+    @property
+    def gpus_per_replica(self) -> int:
+        return (
+            self.tensor_model_parallel_size
+            * self.data_parallel_size
+            * self.pipeline_model_parallel_size
+        )
 
 
 class ActorRolloutRefConfig(_Section):
@@ -120,10 +160,31 @@ class ReplayConfig(_Section):
     failures: list[str] = Field(default_factory=list)
 
 
-class GenerationConfig(_Section):
-    """Where completions come from. Times are seconds."""
+class VerlConfig(_Section):
+    """The backend that runs verl's replicas. Times are seconds.
 
-    backend: Literal["openai", "replay"] = "openai"
+    ``cpu_engine``: engines on CPUs, whose GPUs exist in Ray's books only. ``ray_address``: the
+    cluster to join; None starts one on this machine. A placement has ``placement_timeout`` to be
+    had. ``chat_template``: a Jinja file in place of the tokenizer's own. ``python``: with
+    ``--embedded``, the interpreter that has verl; empty for the one that runs ``plumb``.
+    """
+
+    cpu_engine: bool = False
+    ray_address: str | None = None
+    placement_timeout: float = Field(default=300, gt=0)
+    chat_template: str = ""
+    python: str = ""
+
+
+class GenerationConfig(_Section):
+    """Where completions come from. Times are seconds.
+
+    ``backend``: ``openai`` asks the servers at ``base_urls``; the two others do the same, and
+    ``--embedded`` starts that backend. ``deterministic``: kernels whose results do not depend on
+    what else is in the batch, which cost speed.
+    """
+
+    backend: Literal["openai", "replay", "verl"] = "openai"
     base_urls: list[str] = Field(default_factory=list)
     model: str = ""
     api_key_env: str = "OPENAI_API_KEY"
@@ -131,7 +192,9 @@ class GenerationConfig(_Section):
     request_timeout: float = Field(default=600, gt=0)
     max_attempts: int = Field(default=5, ge=1)
     seed: int | None = None
+    deterministic: bool = False
     replay: ReplayConfig = ReplayConfig()
+    verl: VerlConfig = VerlConfig()
 
 
 class DatasetJudgeConfig(_Section):
@@ -287,6 +350,8 @@ class Config(_Section):
             document["judge"].pop(key)
         for key in ("base_urls", "concurrency", "request_timeout", "max_attempts", "api_key_env"):
             document["generation"].pop(key)
+        for key in ("ray_address", "placement_timeout", "python"):
+            document["generation"]["verl"].pop(key)
         document["generation"]["replay"] = {
             "completions": document["generation"]["replay"]["completions"]
         }
