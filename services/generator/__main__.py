@@ -2,19 +2,17 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from aiohttp import web
-
-from services.generator.backends import replay
+from services.generator.backends import replay, verl
 from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
-from shared.http import serve
 from shared.logs import configure_logging
 from shared.settings import load_settings
 
-BACKENDS: dict[str, Callable[[GeneratorSettings], web.Application]] = {
-    "replay": replay.build_app,
+BACKENDS: dict[str, Callable[[GeneratorSettings], Awaitable[None]]] = {
+    "replay": replay.serve_replay,
+    "verl": verl.serve_verl,
 }
 
 
@@ -22,17 +20,16 @@ def main() -> int:
     try:
         settings = load_settings(GeneratorSettings)
         configure_logging("generator", settings.log_level)
-        app = BACKENDS[settings.backend](settings)
-        asyncio.run(_serve(app, settings))
+        asyncio.run(_serve(settings))
     except PlumblineError as error:
         print(f"generator: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
-async def _serve(app: web.Application, settings: GeneratorSettings) -> None:
+async def _serve(settings: GeneratorSettings) -> None:
     try:
-        await serve(app, host=settings.host, port=settings.port)
+        await BACKENDS[settings.backend](settings)
     except OSError as error:
         raise ServiceError(f"cannot serve on {settings.host}:{settings.port}: {error}") from None
 

@@ -1,6 +1,7 @@
 """What the generator reads from the environment; every name begins with PLUMBLINE_GENERATOR_."""
 
 import logging
+import shlex
 from typing import Annotated, Literal
 
 from pydantic import AliasGenerator, Field, SecretStr, field_validator
@@ -12,7 +13,13 @@ PREFIX = "PLUMBLINE_GENERATOR_"
 
 
 class GeneratorSettings(ServiceSettings):
-    """Times are seconds. ``replay_*`` belong to the backend ``replay``.
+    """Times are seconds.
+
+    ``config`` (a run's YAML file) and ``overrides`` (``key=value``, quoted as for a shell) say what
+    the backend ``verl`` is to serve. ``model`` is the name under which the model is served; verl's
+    default is that of the config or of the model's folder.
+
+    ``replay_*`` belong to the backend ``replay``.
 
     ``replay_data`` (comma-separated parquet files or folders) lets a request without a sample's
     name be matched by its prompt. ``replay_failures`` is what the next requests get instead of an
@@ -41,7 +48,9 @@ class GeneratorSettings(ServiceSettings):
         alias_generator=AliasGenerator(validation_alias=lambda name: PREFIX + name.upper()),
     )
 
-    backend: Literal["replay"] = "replay"
+    backend: Literal["replay", "verl"] = "replay"
+    config: str = ""
+    overrides: Annotated[tuple[str, ...], NoDecode] = ()
     model: str = "replay"
     api_key: SecretStr | None = None
     replay_completions: str = ""
@@ -76,6 +85,11 @@ class GeneratorSettings(ServiceSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("overrides", mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        return tuple(shlex.split(value)) if isinstance(value, str) else value
 
     @field_validator("log_level")
     @classmethod

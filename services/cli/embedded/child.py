@@ -1,7 +1,5 @@
 """A child process that does not outlive its parent, and is started again when it dies."""
 
-import ctypes
-import os
 import signal
 import subprocess
 import time
@@ -10,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.errors import ServiceError
+from shared.processes import die_with_parent
 
-_PR_SET_PDEATHSIG = 1
 _RESTARTS = 10
 
 
@@ -57,7 +55,8 @@ class Child:
                     env=dict(self.environment),
                     pass_fds=tuple(self.keep),
                     start_new_session=True,  # Ctrl-C is for the parent alone, which ends the rest
-                    preexec_fn=_die_with_parent(self.death_signal),
+                    # Killed, this process would otherwise leave the whole stack behind.
+                    preexec_fn=die_with_parent(self.death_signal),
                 )
             except OSError as error:
                 raise ServiceError(f"cannot start {self.name}: {error}") from None
@@ -119,16 +118,3 @@ def wait_until(ready: Callable[[], bool], child: Child, seconds: float = 60.0) -
                 f"{child.name} is not ready after {seconds:.0f} s: {child.last_words()}"
             )
         time.sleep(0.02)
-
-
-def _die_with_parent(sign: signal.Signals) -> Callable[[], None]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def set_death_signal() -> None:
-        # Without it, a parent that is killed would leave the whole stack behind.
-        libc.prctl(_PR_SET_PDEATHSIG, sign)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), sign)
-
-    return set_death_signal

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -21,6 +21,7 @@ from services.generator.router.state import report
 from services.generator.settings import GeneratorSettings
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Info = Callable[[], Mapping[str, object]]
 
 
 def build_app(
@@ -28,6 +29,7 @@ def build_app(
     factory: ReplicaFactory,
     n_replicas: int,
     *,
+    info: Info = dict,
     failed: asyncio.Event | None = None,
 ) -> web.Application:
     """Make the application; the replicas are started with it and end with it.
@@ -37,16 +39,18 @@ def build_app(
             is the engines' own.
         factory: Starts the replicas.
         n_replicas: How many there are to be.
+        info: What ``/info`` says of the engines beside the model's name.
         failed: Set when no replica is left or could be started; see :func:`serve_router`.
     """
     parts = make_parts(settings, factory, n_replicas, failed or asyncio.Event())
-    return RouterServer(settings, parts).application()
+    return RouterServer(settings, parts, info).application()
 
 
 class RouterServer:
-    def __init__(self, settings: GeneratorSettings, parts: Parts) -> None:
+    def __init__(self, settings: GeneratorSettings, parts: Parts, info: Info) -> None:
         self._settings = settings
         self._parts = parts
+        self._info = info
         self._access = Access(settings.api_key)
         self._bodies = Bodies(largest=settings.router_max_body, together=settings.router_max_held)
         self._started = int(time.time())
@@ -58,6 +62,7 @@ class RouterServer:
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/info", self._tell)
         app.router.add_get("/healthz", self._alive)
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._expose)
@@ -128,6 +133,10 @@ class RouterServer:
             "owned_by": "plumbline",
         }
         return web.json_response({"object": "list", "data": [model]})
+
+    async def _tell(self, request: web.Request) -> web.Response:
+        self._access.check(request.headers)
+        return web.json_response({"backend": self._settings.backend, **self._info()})
 
     async def _alive(self, _request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})

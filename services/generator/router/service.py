@@ -3,7 +3,7 @@
 import asyncio
 import resource
 
-from services.generator.router.app import RouterServer
+from services.generator.router.app import Info, RouterServer
 from services.generator.router.draining import DrainOnSignal
 from services.generator.router.parts import make_parts
 from services.generator.router.replica import ReplicaFactory
@@ -14,7 +14,7 @@ _FILES = 65536
 
 
 async def serve_router(
-    settings: GeneratorSettings, factory: ReplicaFactory, n_replicas: int
+    settings: GeneratorSettings, factory: ReplicaFactory, n_replicas: int, info: Info = dict
 ) -> None:
     """Start replicas and serve them until SIGTERM or SIGINT, or until none is left.
 
@@ -29,7 +29,7 @@ async def serve_router(
     _raise_file_limit()
     stop = asyncio.Event()
     parts = make_parts(settings, factory, n_replicas, failed=stop)
-    app = RouterServer(settings, parts).application()
+    app = RouterServer(settings, parts, info).application()
     app.on_startup.append(DrainOnSignal(parts.balancer, settings.router_grace, stop).install)
     await serve(app, host=settings.host, port=settings.port, stop=stop)
     if parts.supervisor.error is not None:

@@ -25,6 +25,7 @@ from services.generator.settings import PREFIX, GeneratorSettings
 from shared.completions import read_completions
 from shared.datasets import read_datasets
 from shared.errors import ConfigError
+from shared.http import serve
 from shared.logs import get_logger
 
 log = get_logger(__name__)
@@ -48,6 +49,16 @@ def build_app(settings: GeneratorSettings) -> web.Application:
     recordings = Recordings(read_completions(settings.replay_completions), problems)
     log.info("replaying", completions=len(recordings), problems=len(problems))
     return ReplayServer(settings, recordings, plan).application()
+
+
+async def serve_replay(settings: GeneratorSettings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        PlumblineError: As :func:`build_app`.
+        OSError: The address cannot be bound.
+    """
+    await serve(build_app(settings), host=settings.host, port=settings.port)
 
 
 class ReplayServer:

@@ -1,0 +1,154 @@
+"""A child process that reports in lines of JSON; what else it says is kept for its last words."""
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from services.generator.backends.verl.messages import Event, Failed, Phase, read_event
+from shared.errors import ConfigError, ServiceError
+from shared.logs import get_logger
+from shared.processes import die_with_parent
+
+log = get_logger(__name__)
+_KEPT_LINES = 400
+_LONGEST_LINE = 1 << 20
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CAUSE = re.compile(r"(?:^|[\s:])(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .+)$")
+# They say that something failed, and not what.
+_EMPTY_CAUSES = ("Engine core initialization failed", "EngineCore failed to start", "ray::", "Ray")
+
+
+class Child:
+    """One child.
+
+    Args:
+        module: What ``python -m`` runs.
+        name: What log lines and errors call it.
+        environment: Its whole environment.
+        labels: Fields of its log lines.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        name: str,
+        environment: Mapping[str, str],
+        **labels: object,
+    ) -> None:
+        self._module = module
+        self._name = name
+        self._environment = environment
+        self._log = log.bind(**labels)
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            self._module,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(self._environment),
+            limit=_LONGEST_LINE,
+            start_new_session=True,  # Ctrl-C is for the parent alone, which ends the rest
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+        self._reader = asyncio.create_task(self._read_output(self._process))
+
+    async def tell(self, message: BaseModel) -> None:
+        """Send one message; a child that is gone is found out by the next :meth:`next_event`."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(message.model_dump_json().encode() + b"\n")
+            await self._process.stdin.drain()
+
+    async def next_event(self) -> Event:
+        """Wait for what the child has to say next; phases are logged on the way.
+
+        Raises:
+            ConfigError: It refuses its configuration.
+            ServiceError: It failed or ended.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            event = read_event(line)
+            if isinstance(event, Phase):
+                self._log.info("phase done", phase=event.phase, seconds=event.seconds)
+                continue
+            if isinstance(event, Failed):
+                raise self._failure(event)
+            return event
+        code = await self._process.wait()
+        if self._reader is not None:
+            await self._reader
+        said = self.cause() or (self._lines[-1] if self._lines else "it said nothing")
+        raise ServiceError(f"{self._name} ended with exit code {code}: {said}")
+
+    def cause(self) -> str:
+        """The error that its output names, the first one that says something."""
+        causes = [match[1] for line in self._lines if (match := _CAUSE.search(line))]
+        telling = [cause for cause in causes if not any(empty in cause for empty in _EMPTY_CAUSES)]
+        return (telling or causes or [""])[0][:500]
+
+    async def stop(self, grace: float = 15.0) -> None:
+        """Ask it to end, and kill it after ``grace`` seconds. Done before: nothing happens."""
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(grace):
+                await process.wait()
+        except TimeoutError:
+            self._log.warning("killed, it did not end", process=self._name, seconds=grace)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        if self._reader is not None:
+            # Its own children may hold the pipe open still.
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+
+    def _failure(self, event: Failed) -> ConfigError | ServiceError:
+        if event.refused:
+            return ConfigError(event.reason)
+        cause = self.cause()
+        for line in self._lines:
+            self._log.info("output before the failure", line=line)
+        if not cause or cause in event.reason:
+            return ServiceError(f"{self._name}: {event.reason}")
+        return ServiceError(f"{self._name}: {cause} ({event.reason})")
+
+    async def _read_output(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while True:
+            try:
+                raw = await process.stderr.readline()
+            except ValueError:  # longer than the limit
+                continue
+            if not raw:
+                return
+            line = _COLOUR.sub("", raw.decode("utf-8", "replace")).rstrip()
+            if line:
+                self._lines.append(line)
+                self._log.debug("output", line=line)

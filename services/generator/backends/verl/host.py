@@ -1,0 +1,238 @@
+"""``python -m``: holds one of verl's replicas, which lasts as long as this process.
+
+Reads a ``HostOrder``, then a ``Cluster``; reports phases and ``ReplicaReady``; ends with its
+standard input. It is the Ray driver of its replica: should it die in any way, Ray ends the actors
+and frees the placement.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from services.generator.backends.verl import composed, facts, leftovers
+from services.generator.backends.verl.environment import variables
+from services.generator.backends.verl.messages import (
+    Cluster,
+    Failed,
+    HostOrder,
+    Phase,
+    ReplicaReady,
+    Reports,
+)
+from services.generator.backends.verl.model_folder import (
+    ModelFolder,
+    check_fits,
+    local_folder,
+    read_model_folder,
+)
+from shared.errors import ConfigError, PlumblineError, ServiceError
+
+# Beyond it the kernel ends this process, and Ray what belongs to it.
+_SHUTDOWN_SECONDS = 30
+
+
+class _StopError(BaseException):
+    """SIGTERM."""
+
+
+def main() -> int:
+    reports = Reports()
+    _on_sigterm()
+    try:
+        order = HostOrder.model_validate_json(sys.stdin.readline())
+        Host(order, reports).run()
+    except _StopError:
+        return 0
+    except PlumblineError as error:
+        reports.send(Failed(reason=str(error), refused=isinstance(error, ConfigError)))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - whatever verl, an engine or Ray may raise
+        import traceback
+
+        traceback.print_exc()
+        reports.send(Failed(reason=_one_line(error)))
+        return 2
+    return 0
+
+
+class Host:
+    def __init__(self, order: HostOrder, reports: Reports) -> None:
+        self._order = order
+        self._config = order.config
+        self._reports = reports
+        self._replica: Any = None
+
+    def run(self) -> None:
+        """Bring the replica up, report it, and keep it until told to end.
+
+        Raises:
+            PlumblineError: It cannot be had.
+        """
+        with self._phase("imports"):
+            self._import()
+        with self._phase("checks"):
+            model = self._model()
+            self._check_architecture(model)
+        try:
+            cluster = Cluster.model_validate_json(sys.stdin.readline())
+            with self._phase("join"):
+                self._join(cluster)
+            with self._phase("placement"):
+                self._check_placement(cluster)
+            with self._phase("engine"):
+                self._start()
+            with self._phase("facts"):
+                ready = self._ready(model)
+            self._reports.send(ready)
+            sys.stdin.read()
+        finally:
+            self._shut_down()
+
+    def _import(self) -> None:
+        name = self._config.actor_rollout_ref.rollout.name
+        try:
+            import ray  # noqa: F401
+            from verl.workers.rollout.replica import get_rollout_replica_class
+
+            self._class = get_rollout_replica_class(name)
+        except (ImportError, ValueError) as error:
+            raise ServiceError(
+                f"verl's {name} rollout cannot be loaded here ({_one_line(error)}); "
+                f"see docs/generation.md for what has to be installed"
+            ) from None
+
+    def _model(self) -> ModelFolder:
+        path = self._config.actor_rollout_ref.model.path
+        folder = local_folder(path)
+        if folder is None:
+            folder = _downloaded(path)
+        model = read_model_folder(folder)
+        check_fits(model, self._config)
+        return model
+
+    def _check_architecture(self, model: ModelFolder) -> None:
+        if self._config.actor_rollout_ref.rollout.name != "vllm":
+            return
+        from vllm import ModelRegistry
+
+        if model.architecture not in ModelRegistry.get_supported_archs():
+            raise ConfigError(
+                f"actor_rollout_ref.model.path: this vLLM knows no {model.architecture} "
+                f"({model.path})"
+            )
+
+    def _join(self, cluster: Cluster) -> None:
+        import ray
+
+        tag = {leftovers.TAG: self._order.tag}
+        ray.init(
+            address=cluster.address,
+            runtime_env={"env_vars": variables(self._config) | tag},
+            logging_level="WARNING",
+        )
+        _on_sigterm()  # Ray has put its own handler in place
+
+    def _check_placement(self, cluster: Cluster) -> None:
+        """See that the replica's placement can be had, for verl would wait for ever."""
+        import ray
+        from ray.util.placement_group import placement_group, remove_placement_group
+
+        rollout, trainer = self._config.actor_rollout_ref.rollout, self._config.trainer
+        # verl's bundles: a GPU and two CPUs a worker, those of a node together.
+        per_node = min(rollout.gpus_per_replica, trainer.n_gpus_per_node)
+        nodes = rollout.gpus_per_replica // per_node
+        groups = [
+            placement_group([{"GPU": 1, "CPU": 2}] * per_node, strategy="STRICT_PACK")
+            for _ in range(nodes)
+        ]
+        give_up = time.monotonic() + cluster.waits
+        there = all(group.wait(max(0.1, give_up - time.monotonic())) for group in groups)
+        have = ray.cluster_resources()
+        for group in groups:
+            remove_placement_group(group)
+        if not there:
+            raise ServiceError(
+                f"no placement within {cluster.waits:g} s: replica {self._order.rank} asks for "
+                f"{per_node} GPUs and {2 * per_node} CPUs on "
+                f"{'one node' if nodes == 1 else f'each of {nodes} nodes'}; the cluster has "
+                f"{have.get('GPU', 0):g} GPUs and {have.get('CPU', 0):g} CPUs in all, other "
+                "replicas' included"
+            )
+
+    def _start(self) -> None:
+        from verl.utils.config import omega_conf_to_dataclass
+
+        document = composed.compose(self._config)
+        self._composed = document
+        self._replica = self._class(
+            replica_rank=self._order.rank,
+            config=omega_conf_to_dataclass(document.actor_rollout_ref.rollout),
+            model_config=omega_conf_to_dataclass(document.actor_rollout_ref.model),
+            gpus_per_node=composed.gpus_per_node(self._config),
+            name_suffix=self._order.name,
+        )
+        asyncio.run(self._replica.init_standalone())
+
+    def _ready(self, model: ModelFolder) -> ReplicaReady:
+        return ReplicaReady(
+            url=f"http://{self._replica.server_address}",
+            facts=facts.gather(self._config, self._composed, model, self._replica),
+            shm=leftovers.shared_memory(self._order.tag),
+        )
+
+    def _shut_down(self) -> None:
+        import ray
+
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.alarm(_SHUTDOWN_SECONDS)
+        if ray.is_initialized():
+            if self._replica is not None:
+                facts.on_nodes(self._replica, leftovers.sweep, self._order.tag)
+            ray.shutdown()
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._reports.send(Phase(phase=name, seconds=round(time.monotonic() - began, 2)))
+
+
+def _downloaded(name: str) -> Path:
+    """The folder of a model from the Hugging Face hub, fetched or found in the cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, ignore_patterns=["original/*", "*.pth"]))
+    except Exception as error:  # noqa: BLE001 - a network has many ways to fail
+        raise ConfigError(
+            f"actor_rollout_ref.model.path: no folder {name!r}, and it cannot be had from the "
+            f"Hugging Face hub: {_one_line(error)}"
+        ) from None
+
+
+def _on_sigterm() -> None:
+    def stop(*_: object) -> None:
+        raise _StopError
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _one_line(error: BaseException) -> str:
+    """The innermost cause, in a line."""
+    while isinstance(error.__cause__, BaseException):
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Threads of Ray and torch need not be waited for.
+    os._exit(code)

@@ -1,0 +1,156 @@
+"""What a model folder must hold, looked at before anything is started."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.config import Config
+from shared.errors import ConfigError
+
+_KEY = "actor_rollout_ref.model.path"
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "*.tiktoken", "tekken.json")
+_CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A model on disk; ``context`` is tokens of prompt and response, None where nothing says it."""
+
+    path: Path
+    architecture: str
+    vocabulary: int | None
+    context: int | None
+    has_chat_template: bool
+
+
+def local_folder(path: str) -> Path | None:
+    """The folder that ``path`` names; None for a name on the Hugging Face hub.
+
+    Raises:
+        ConfigError: It looks like a folder and there is none.
+    """
+    if not path:
+        raise ConfigError(f"{_KEY} is not set: which model is to generate?")
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder
+    if path.startswith(("/", "./", "../", "~")) or path.count("/") > 1 or folder.exists():
+        raise ConfigError(f"{_KEY}: there is no folder {path!r}")
+    return None
+
+
+def read_model_folder(folder: Path) -> ModelFolder:
+    """Look at a model.
+
+    Raises:
+        ConfigError: It has no usable ``config.json``, or lacks weights or a tokenizer.
+    """
+    config = _json(folder, "config.json")
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or len(architectures) != 1:
+        raise ConfigError(
+            f"{_KEY}: {folder / 'config.json'} must name one architecture, not {architectures!r}"
+        )
+    _check_weights(folder)
+    if not any(_any(folder, pattern) for pattern in _TOKENIZERS):
+        raise ConfigError(f"{_KEY}: {folder} has no tokenizer (tokenizer.json or the like)")
+    text = config.get("text_config")
+    config = {**config, **(text if isinstance(text, dict) else {})}
+    vocabulary = config.get("vocab_size")
+    return ModelFolder(
+        path=folder,
+        architecture=str(architectures[0]),
+        vocabulary=vocabulary if isinstance(vocabulary, int) else None,
+        context=_context(config),
+        has_chat_template=_has_chat_template(folder),
+    )
+
+
+def check_fits(model: ModelFolder, config: Config) -> None:
+    """Refuse what would give wrong numbers with this model.
+
+    Raises:
+        ConfigError: Prompt and response are longer than its context, or nothing says how a chat
+            becomes its prompt.
+    """
+    rollout = config.actor_rollout_ref.rollout
+    asked = rollout.prompt_length + rollout.response_length
+    if rollout.max_model_len is not None and rollout.max_model_len < asked:
+        raise ConfigError(
+            f"rollout.prompt_length {rollout.prompt_length} and rollout.response_length "
+            f"{rollout.response_length} are more than rollout.max_model_len "
+            f"{rollout.max_model_len}"
+        )
+    asked = rollout.max_model_len or asked
+    if model.context is not None and asked > model.context:
+        lengths = (
+            f"rollout.max_model_len {rollout.max_model_len} is"
+            if rollout.max_model_len
+            else f"rollout.prompt_length {rollout.prompt_length} and rollout.response_length "
+            f"{rollout.response_length} are together"
+        )
+        raise ConfigError(
+            f"{lengths} beyond the context of {model.path}, which is {model.context} tokens"
+        )
+    template = config.generation.verl.chat_template
+    if template and not Path(template).is_file():
+        raise ConfigError(f"generation.verl.chat_template: there is no file {template!r}")
+    if not template and not model.has_chat_template:
+        raise ConfigError(
+            f"the tokenizer of {model.path} has no chat template (a base model?); name a Jinja "
+            "file in generation.verl.chat_template"
+        )
+
+
+def _check_weights(folder: Path) -> None:
+    for index in folder.glob("*.index.json"):
+        listed = _json(folder, index.name).get("weight_map")
+        shards = set(listed.values()) if isinstance(listed, dict) else set()
+        if missing := sorted(name for name in shards if not (folder / name).is_file()):
+            raise ConfigError(
+                f"{_KEY}: {folder} lacks weights: {missing[0]}"
+                + (f" and {len(missing) - 1} more files" if len(missing) > 1 else "")
+            )
+    if not any(_any(folder, pattern) for pattern in _WEIGHTS):
+        raise ConfigError(f"{_KEY}: {folder} has no weights ({', '.join(_WEIGHTS)})")
+
+
+def _context(config: Mapping[str, Any]) -> int | None:
+    given = (config.get(key) for key in _CONTEXT)
+    lengths = [length for length in given if isinstance(length, int)]
+    if not lengths:
+        return None
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    factor = scaling.get("factor") if isinstance(scaling, dict) else None
+    if not isinstance(factor, int | float) or factor <= 1:
+        return min(lengths)
+    # Some give the length before, some the one after the scaling; the engine knows better.
+    original = scaling.get("original_max_position_embeddings")
+    return max(min(lengths), int((original or min(lengths)) * factor))
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if any(_any(folder, name) for name in ("chat_template.jinja", "chat_template.json")):
+        return True
+    if not (folder / "tokenizer_config.json").is_file():
+        return False
+    return bool(_json(folder, "tokenizer_config.json").get("chat_template"))
+
+
+def _any(folder: Path, pattern: str) -> bool:
+    return next(folder.glob(pattern), None) is not None
+
+
+def _json(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{_KEY}: {folder} has no {name}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{_KEY}: {folder / name} cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{_KEY}: {folder / name} holds no JSON object")
+    return document

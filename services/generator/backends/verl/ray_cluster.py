@@ -1,0 +1,72 @@
+"""The Ray cluster under the replicas: the one that is named, or one begun here."""
+
+import asyncio
+
+from services.generator.backends.verl.child import Child
+from services.generator.backends.verl.environment import child_environment
+from services.generator.backends.verl.messages import Cluster, ClusterOrder, ClusterReady
+from shared.config import Config
+from shared.errors import ServiceError
+from shared.logs import get_logger
+
+log = get_logger(__name__)
+# A cluster that has just lost a replica takes a moment to know that its place is free.
+_OWN_PLACEMENT_SECONDS = 30.0
+# In Ray's books, where verl asks for two a GPU: they are not cores, and nobody is kept to them.
+_CPUS_PER_GPU = 4
+
+
+class RayCluster:
+    """Begins a cluster when it is first wanted, and anew where it has died."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._child: Child | None = None
+        self._address = ""
+        self._lock = asyncio.Lock()
+
+    async def join(self) -> Cluster:
+        """Say where it is.
+
+        Raises:
+            ServiceError: It cannot be begun, or this machine has too few GPUs.
+        """
+        verl = self._config.generation.verl
+        if verl.ray_address is not None:
+            return Cluster(address=verl.ray_address, waits=verl.placement_timeout)
+        async with self._lock:
+            if self._child is None or not self._child.running:
+                await self._begin()
+        waits = min(verl.placement_timeout, _OWN_PLACEMENT_SECONDS)
+        return Cluster(address=self._address, waits=waits)
+
+    async def close(self) -> None:
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+    async def _begin(self) -> None:
+        if self._child is not None:
+            log.error("the Ray cluster has died, beginning another")
+            await self._child.stop()
+        gpus = self._config.trainer.n_gpus_per_node
+        child = Child(
+            "services.generator.backends.verl.cluster", "Ray", child_environment(self._config)
+        )
+        self._child = child
+        try:
+            await child.start()
+            await child.tell(
+                ClusterOrder(
+                    gpus=gpus if self._config.generation.verl.cpu_engine else None,
+                    cpus=_CPUS_PER_GPU * gpus,
+                    needed=gpus,
+                )
+            )
+            ready = await child.next_event()
+            if not isinstance(ready, ClusterReady):
+                raise ServiceError(f"Ray's keeper said {ready.kind!r} out of turn")
+        except BaseException:
+            await asyncio.shield(child.stop())
+            raise
+        self._address = ready.address

@@ -1,0 +1,87 @@
+"""A few fixed prompts after a start: does the model know what it says?
+
+A trained model gives the tokens that it picks greedily a high probability; one with random weights
+knows as little as a die with as many sides as there are tokens, ``-log(vocabulary)`` on average.
+"""
+
+import asyncio
+import math
+from dataclasses import dataclass
+
+import aiohttp
+
+from shared.errors import ServiceError
+
+PROMPTS = (
+    "The capital of France is",
+    "def add(a, b):\n    return",
+    "1, 2, 3, 4, 5, 6,",
+    "for i in range(10):\n    print(",
+)
+_TOKENS = 16
+_SECONDS = 120.0
+# Half of what a die gives: untrained models come close to all of it, trained ones to none.
+_SUSPICIOUS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """``mean_logprob`` is in nats per generated token, ``chance`` what a die would have."""
+
+    mean_logprob: float
+    tokens: int
+    chance: float | None
+
+    @property
+    def looks_random(self) -> bool:
+        return self.chance is not None and self.mean_logprob < _SUSPICIOUS * self.chance
+
+
+async def check_self(url: str, vocabulary: int | None) -> SelfCheck:
+    """Have an engine complete the prompts greedily.
+
+    Args:
+        url: The engine's address without ``/v1``.
+        vocabulary: How many tokens the model knows, where that is known.
+
+    Raises:
+        ServiceError: It does not answer, or not with log-probabilities.
+    """
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session:
+            async with session.get(f"{url}/v1/models") as response:
+                model = (await response.json())["data"][0]["id"]
+            answers = await asyncio.gather(
+                *(_logprobs(session, url, model, prompt) for prompt in PROMPTS)
+            )
+    except (
+        aiohttp.ClientError,
+        TimeoutError,
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+    ) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise ServiceError(f"self-check: {said}") from None
+    values = [value for answer in answers for value in answer]
+    if not values:
+        raise ServiceError("self-check: the engine generated nothing")
+    chance = -math.log(vocabulary) if vocabulary else None
+    return SelfCheck(sum(values) / len(values), len(values), chance)
+
+
+async def _logprobs(
+    session: aiohttp.ClientSession, url: str, model: str, prompt: str
+) -> list[float]:
+    request = {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": _TOKENS,
+        "temperature": 0,
+        "logprobs": 1,
+    }
+    async with session.post(f"{url}/v1/completions", json=request) as response:
+        choice = (await response.json())["choices"][0]
+    return [value for value in choice["logprobs"]["token_logprobs"] if value is not None]
