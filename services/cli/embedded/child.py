@@ -11,6 +11,7 @@ from shared.errors import ServiceError
 from shared.processes import die_with_parent
 
 _RESTARTS = 10
+GRACE = 5.0
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Child:
         stdin: Text that it gets on standard input.
         keep: File descriptors that it inherits.
         death_signal: What the kernel sends it when this process dies.
+        grace: Seconds that its end may take.
         refused: Exit code that means its settings are wrong: no use in starting it again.
     """
 
@@ -35,6 +37,7 @@ class Child:
     stdin: str = ""
     keep: Sequence[int] = ()
     death_signal: signal.Signals = signal.SIGTERM
+    grace: float = GRACE
     refused: int = 2
     restarts: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.cli.embedded.child import Child, wait_until
+from services.cli.embedded.child import GRACE, Child, wait_until
+from services.cli.embedded.generator import GeneratorProcess, generator_process
 from services.cli.embedded.redis_server import start_redis
 from shared.artifacts import OutputFolder
 from shared.config import Config
@@ -25,7 +26,6 @@ from shared.errors import ServiceError
 
 STATE = ".plumbline"
 _LOCK_WAIT = 15.0
-_GRACE = 5.0
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
 
 
@@ -58,11 +58,11 @@ class EmbeddedStack:
         for child in running:
             if child.process:
                 child.process.terminate()
-        give_up = time.monotonic() + _GRACE
+        began = time.monotonic()
         for child in reversed(running):
-            child.stop(max(0.1, give_up - time.monotonic()))
+            child.stop(max(0.1, began + child.grace - time.monotonic()))
         for child in self.children[:1]:
-            child.stop(_GRACE)
+            child.stop(child.grace)
 
 
 @contextmanager
@@ -103,19 +103,33 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
     if given := os.environ.get("SANDBOX_URLS"):
         stack.sandbox_urls = [url.strip() for url in given.split(",") if url.strip()]
     else:
-        services.append(_service(stack, "sandbox", {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1"}))
-    if generator:
-        services.append(_service(stack, "generator", _replay_settings(config)))
+        # It is let end its programs; the others lose nothing, and might wait for Redis.
+        settings = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1"}
+        services.append(_service(stack, "sandbox", settings, death_signal=signal.SIGTERM))
+    asked = generator_process(config, stack.folder) if generator else None
+    if asked:
+        services.append(_generator(stack, asked))
     services.append(_service(stack, "aggregator", {"REDIS_URL": stack.redis_url}))
     ports = {child.name: _port(stack, child) for child in services}
     if "sandbox" in ports:
         stack.sandbox_urls = [f"http://127.0.0.1:{ports['sandbox']}"]
         stack.sandbox = _ready(stack, "sandbox", stack.sandbox_urls[0])
-    if generator:
+    if asked:
         stack.generator_url = f"http://127.0.0.1:{ports['generator']}"
-        _ready(stack, "generator", stack.generator_url)
+        _ready(stack, "generator", stack.generator_url, asked.ready)
     stack.aggregator_url = f"http://127.0.0.1:{ports['aggregator']}"
     _start_judges(stack, config)
+
+
+def _generator(stack: EmbeddedStack, process: GeneratorProcess) -> Child:
+    return _service(
+        stack,
+        "generator",
+        process.settings,
+        python=process.python,
+        death_signal=process.death_signal,
+        grace=process.grace,
+    )
 
 
 def _start_judges(stack: EmbeddedStack, config: Config) -> None:
@@ -126,7 +140,14 @@ def _start_judges(stack: EmbeddedStack, config: Config) -> None:
 
 
 def _service(
-    stack: EmbeddedStack, module: str, settings: dict[str, str], name: str | None = None
+    stack: EmbeddedStack,
+    module: str,
+    settings: dict[str, str],
+    name: str | None = None,
+    *,
+    python: str = sys.executable,
+    death_signal: signal.Signals = signal.SIGKILL,
+    grace: float = GRACE,
 ) -> Child:
     name = name or module
     port_file = stack.folder / f"{name}.port"
@@ -134,10 +155,13 @@ def _service(
     environment = _environment() | settings
     environment |= {"HOST": "127.0.0.1", "PORT": "0", "PLUMBLINE_PORT_FILE": str(port_file)}
     log = stack.folder / "logs" / f"{name}.log"
-    # The sandbox is let end its programs; the others lose nothing, and might wait for Redis.
-    death = signal.SIGTERM if module == "sandbox" else signal.SIGKILL
     child = Child(
-        name, [sys.executable, "-m", f"services.{module}"], log, environment, death_signal=death
+        name,
+        [python, "-m", f"services.{module}"],
+        log,
+        environment,
+        death_signal=death_signal,
+        grace=grace,
     )
     child.start()
     stack.children.append(child)
@@ -153,7 +177,7 @@ def _port(stack: EmbeddedStack, child: Child) -> int:
     return port
 
 
-def _ready(stack: EmbeddedStack, name: str, url: str) -> dict[str, Any]:
+def _ready(stack: EmbeddedStack, name: str, url: str, seconds: float = 60.0) -> dict[str, Any]:
     child = next(child for child in stack.children if child.name == name)
     answer: dict[str, Any] = {}
 
@@ -165,22 +189,8 @@ def _ready(stack: EmbeddedStack, name: str, url: str) -> dict[str, Any]:
             return False
         return True
 
-    wait_until(ready, child)
+    wait_until(ready, child, seconds)
     return answer
-
-
-def _replay_settings(config: Config) -> dict[str, str]:
-    replay = config.generation.replay
-    prefix = "PLUMBLINE_GENERATOR_"
-    settings = {
-        "BACKEND": config.generation.backend,
-        "MODEL": config.generation.model or "replay",
-        "REPLAY_COMPLETIONS": replay.completions,
-        "REPLAY_LATENCY": str(replay.latency),
-        "REPLAY_ERROR_RATE": str(replay.error_rate),
-        "REPLAY_FAILURES": ",".join(replay.failures),
-    }
-    return {prefix + name: value for name, value in settings.items() if value}
 
 
 def _environment() -> dict[str, str]:

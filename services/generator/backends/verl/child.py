@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import sys
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
 
 from pydantic import BaseModel
 
@@ -22,6 +25,24 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE = re.compile(r"(?:^|[\s:])(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .+)$")
 # They say that something failed, and not what.
 _EMPTY_CAUSES = ("Engine core initialization failed", "EngineCore failed to start", "ray::", "Ray")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipe:
+    """One of our own: asyncio's lasts as long as anybody, the child's children too, holds it."""
+
+    lines: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+    write_end: int
+
+    @classmethod
+    async def open(cls) -> Self:
+        read_end, write_end = os.pipe()
+        lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(read_end, "rb", buffering=0)
+        )
+        return cls(lines, transport, write_end)
 
 
 class Child:
@@ -48,6 +69,8 @@ class Child:
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._pipes: list[_Pipe] = []
+        self._events = asyncio.StreamReader()
 
     @property
     def running(self) -> bool:
@@ -58,19 +81,25 @@ class Child:
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            self._module,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(self._environment),
-            limit=_LONGEST_LINE,
-            start_new_session=True,  # Ctrl-C is for the parent alone, which ends the rest
-            preexec_fn=die_with_parent(signal.SIGTERM),
-        )
-        self._reader = asyncio.create_task(self._read_output(self._process))
+        out, err = await _Pipe.open(), await _Pipe.open()
+        self._pipes = [out, err]
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                self._module,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=out.write_end,
+                stderr=err.write_end,
+                env=dict(self._environment),
+                start_new_session=True,  # Ctrl-C is for the parent alone, which ends the rest
+                preexec_fn=die_with_parent(signal.SIGTERM),
+            )
+        finally:
+            for pipe in self._pipes:
+                os.close(pipe.write_end)
+        self._events = out.lines
+        self._reader = asyncio.create_task(self._read_output(err.lines))
 
     async def tell(self, message: BaseModel) -> None:
         """Send one message; a child that is gone is found out by the next :meth:`next_event`."""
@@ -88,8 +117,7 @@ class Child:
             ServiceError: It failed or ended.
         """
         assert self._process is not None
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        while line := await self._events.readline():
             event = read_event(line)
             if isinstance(event, Phase):
                 self._log.info("phase done", phase=event.phase, seconds=event.seconds)
@@ -125,9 +153,10 @@ class Child:
                 process.kill()
             await process.wait()
         if self._reader is not None:
-            # Its own children may hold the pipe open still.
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
+        for pipe in self._pipes:
+            pipe.transport.close()
 
     def _failure(self, event: Failed) -> ConfigError | ServiceError:
         if event.refused:
@@ -139,11 +168,10 @@ class Child:
             return ServiceError(f"{self._name}: {event.reason}")
         return ServiceError(f"{self._name}: {cause} ({event.reason})")
 
-    async def _read_output(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
+    async def _read_output(self, output: asyncio.StreamReader) -> None:
         while True:
             try:
-                raw = await process.stderr.readline()
+                raw = await output.readline()
             except ValueError:  # longer than the limit
                 continue
             if not raw:

@@ -102,19 +102,21 @@ class VerlReplicaFactory:
         return VerlReplica(child, rank, generation, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
-        vocabulary = ready.facts["model"]["vocabulary"]
-        found = await check_self(ready.url, vocabulary)
-        shown = {"mean_logprob": round(found.mean_logprob, 3), "tokens": found.tokens}
-        if found.looks_random:
-            log.warning(
-                "self-check: this looks like random weights",
-                replica=rank,
-                chance=round(found.chance or 0, 3),
-                **shown,
-            )
+        facts = {**ready.facts, "self_check": None}
+        try:
+            found = await check_self(ready.url, ready.facts["model"]["vocabulary"])
+        except ServiceError as error:
+            # Whether it generates at all is the router's to find out, before it gets any request.
+            log.warning("self-check failed", replica=rank, reason=str(error))
         else:
-            log.info("self-check", replica=rank, **shown)
-        self.facts = {**ready.facts, "self_check": {**shown, "looks_random": found.looks_random}}
+            facts["self_check"] = found.shown()
+            if found.looks_random:
+                log.warning(
+                    "self-check: this looks like random weights", replica=rank, **found.shown()
+                )
+            else:
+                log.info("self-check", replica=rank, **found.shown())
+        self.facts = facts
 
 
 async def end(child: Child, tag: str, shm: Sequence[str]) -> None:

@@ -76,7 +76,7 @@ def on_nodes(replica: Any, function: Callable[..., Any], *args: object) -> list[
 
     for module in (leftovers, facts):  # other machines may not have them
         cloudpickle.register_pickle_by_value(module)
-    first_of_node = {}
+    first_of_node: dict[str, Any] = {}
     for worker, node in _with_nodes(replica):
         first_of_node.setdefault(node, worker)
     asked = [

@@ -32,6 +32,15 @@ class SelfCheck:
     tokens: int
     chance: float | None
 
+    def shown(self) -> dict[str, object]:
+        """For logs and run.json."""
+        return {
+            "mean_logprob": round(self.mean_logprob, 3),
+            "tokens": self.tokens,
+            "chance": None if self.chance is None else round(self.chance, 3),
+            "looks_random": self.looks_random,
+        }
+
     @property
     def looks_random(self) -> bool:
         return self.chance is not None and self.mean_logprob < _SUSPICIOUS * self.chance

@@ -1,0 +1,44 @@
+"""A model folder as a test wants it: real files, no weights."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MakeModel = Callable[..., Path]
+
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "vocab_size": 1000,
+    "max_position_embeddings": 1024,
+}
+
+
+@pytest.fixture
+def make_model(tmp_path: Path) -> MakeModel:
+    """Write a model folder; a keyword of None leaves that file out."""
+
+    def make(
+        name: str = "model",
+        *,
+        config: dict[str, Any] | str | None = CONFIG,
+        weights: str | None = "model.safetensors",
+        tokenizer: str | None = "tokenizer.json",
+        template: str | None = "{{ messages }}",
+    ) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        if config is not None:
+            text = config if isinstance(config, str) else json.dumps(config)
+            (folder / "config.json").write_text(text)
+        for file in (weights, tokenizer):
+            if file is not None:
+                (folder / file).write_bytes(b"{}")
+        if template is not None:
+            (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+        return folder
+
+    return make

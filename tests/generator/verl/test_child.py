@@ -1,0 +1,136 @@
+"""Child processes that report in lines: real processes, whatever they do."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.generator.backends.verl.child import Child
+from services.generator.backends.verl.messages import Cluster, ClusterReady
+from shared.errors import ConfigError, ServiceError
+
+READY = '{"kind": "cluster", "address": "here"}'
+
+
+@pytest.fixture
+def children() -> list[Child]:
+    return []
+
+
+@pytest.fixture(autouse=True)
+async def _ended(children: list[Child]) -> AsyncIterator[None]:
+    yield
+    for child in children:
+        await child.stop(0.1)
+
+
+async def started(children: list[Child], folder: Path, code: str) -> Child:
+    (folder / "the_child.py").write_text("import os, signal, sys, time\n" + code)
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    child = Child("the_child", "the child", environment)
+    children.append(child)
+    await child.start()
+    return child
+
+
+async def test_a_message_each_way(children: list[Child], tmp_path: Path) -> None:
+    code = f"assert 'there' in sys.stdin.readline()\nprint({READY!r}, flush=True)\ntime.sleep(60)"
+    child = await started(children, tmp_path, code)
+    await child.tell(Cluster(address="there", waits=1))
+    assert await child.next_event() == ClusterReady(address="here")
+    assert child.running
+    await child.stop()
+    assert not child.running
+
+
+async def test_phases_are_passed_over(children: list[Child], tmp_path: Path) -> None:
+    phase = '{"kind": "phase", "phase": "imports", "seconds": 1.5}'
+    child = await started(children, tmp_path, f"print({phase!r})\nprint({READY!r})")
+    assert await child.next_event() == ClusterReady(address="here")
+
+
+@pytest.mark.parametrize(("refused", "kind"), [("false", ServiceError), ("true", ConfigError)])
+async def test_what_a_child_reports_as_failed(
+    children: list[Child], tmp_path: Path, refused: str, kind: type[Exception]
+) -> None:
+    failed = f'{{"kind": "failed", "reason": "no room", "refused": {refused}}}'
+    child = await started(children, tmp_path, f"print({failed!r})")
+    with pytest.raises(kind, match="no room"):
+        await child.next_event()
+
+
+async def test_the_cause_is_taken_from_the_output(children: list[Child], tmp_path: Path) -> None:
+    failed = '{"kind": "failed", "reason": "RuntimeError: Engine core initialization failed."}'
+    code = (
+        "for line in ('\\x1b[36m(EngineCore pid=7)\\x1b[0m ERROR 1-1 [core.py:1] '\n"
+        "             'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried 2 GiB',\n"
+        "             'RuntimeError: Engine core initialization failed. See root cause above.'):\n"
+        "    print(line, file=sys.stderr, flush=True)\n"
+        f"time.sleep(0.3)\nprint({failed!r})"
+    )
+    child = await started(children, tmp_path, code)
+    with pytest.raises(ServiceError, match="OutOfMemoryError: CUDA out of memory"):
+        await child.next_event()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("sys.exit(3)", "exit code 3: it said nothing"),
+        ("print('so long', file=sys.stderr)", "exit code 0: so long"),
+        ("raise ValueError('no such thing')", "exit code 1: ValueError: no such thing"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "exit code -9"),
+    ],
+)
+async def test_a_child_that_ends(
+    children: list[Child], tmp_path: Path, code: str, said: str
+) -> None:
+    child = await started(children, tmp_path, code)
+    with pytest.raises(ServiceError, match=said):
+        await child.next_event()
+
+
+async def test_a_child_that_is_gone_can_be_told_things(
+    children: list[Child], tmp_path: Path
+) -> None:
+    child = await started(children, tmp_path, "sys.exit(4)")
+    while child.running:
+        await asyncio.sleep(0.01)
+    await child.tell(Cluster(address="there", waits=1))
+    with pytest.raises(ServiceError, match="exit code 4"):
+        await child.next_event()
+
+
+async def test_one_that_will_not_end_is_killed(children: list[Child], tmp_path: Path) -> None:
+    code = f"signal.signal(15, signal.SIG_IGN)\nprint({READY!r}, flush=True)\ntime.sleep(60)"
+    child = await started(children, tmp_path, code)
+    await child.next_event()
+    await child.stop(0.2)
+    assert not child.running
+    await child.stop()  # again: nothing happens
+
+
+async def test_output_without_end_is_read_away(children: list[Child], tmp_path: Path) -> None:
+    code = (
+        "for _ in range(20000): print('x' * 100, file=sys.stderr)\n"
+        "print('y' * 3_000_000, file=sys.stderr)\n"
+        f"print({READY!r}, flush=True)\ntime.sleep(60)"
+    )
+    child = await started(children, tmp_path, code)
+    assert await asyncio.wait_for(child.next_event(), 30) == ClusterReady(address="here")
+
+
+async def test_a_childs_children_that_hold_its_pipes_do_not_matter(
+    children: list[Child], tmp_path: Path
+) -> None:
+    code = (
+        "import subprocess\n"
+        f"subprocess.Popen([{sys.executable!r}, '-c', 'import time; time.sleep(3)'])\n"
+        f"print({READY!r}, flush=True)\ntime.sleep(60)"
+    )
+    child = await started(children, tmp_path, code)
+    await child.next_event()
+    await asyncio.wait_for(child.stop(), 2)

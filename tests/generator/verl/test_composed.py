@@ -1,0 +1,88 @@
+"""The values that verl gets, and how many replicas they make."""
+
+import pytest
+
+from services.generator.backends.verl.composed import overrides, replicas
+from services.generator.backends.verl.environment import child_environment, variables
+from shared.config import load_config
+from shared.errors import ConfigError
+
+ROLLOUT = "actor_rollout_ref.rollout."
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], 1),
+        (["trainer.n_gpus_per_node=8", f"{ROLLOUT}tensor_model_parallel_size=2"], 4),
+        (["trainer.n_gpus_per_node=8", f"{ROLLOUT}data_parallel_size=4"], 2),
+        (
+            [
+                "trainer.n_gpus_per_node=4",
+                "trainer.nnodes=2",
+                f"{ROLLOUT}tensor_model_parallel_size=8",
+                "generation.verl.ray_address=auto",
+            ],
+            1,
+        ),
+    ],
+)
+def test_replicas(given: list[str], expected: int) -> None:
+    assert replicas(load_config(None, given)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["trainer.n_gpus_per_node=0"], "n_gpus_per_node is 0"),
+        (["trainer.n_gpus_per_node=3", f"{ROLLOUT}tensor_model_parallel_size=2"], "takes 2 GPUs"),
+        (["trainer.nnodes=2"], "on this machine alone"),
+        (
+            [
+                "trainer.n_gpus_per_node=4",
+                "trainer.nnodes=3",
+                f"{ROLLOUT}tensor_model_parallel_size=6",
+                "generation.verl.ray_address=auto",
+            ],
+            "does not fit onto nodes of 4",
+        ),
+    ],
+)
+def test_gpus_that_make_no_replicas(given: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        replicas(load_config(None, given))
+
+
+def test_the_plans_layout_goes_to_verl_as_it_is() -> None:
+    config = load_config("configs/phase0_eval.yaml")
+    values = overrides(config)
+    assert values["trainer.n_gpus_per_node"] == 8
+    assert values["actor_rollout_ref.model.path"] == config.actor_rollout_ref.model.path
+    for key in ("tensor_model_parallel_size", "max_num_seqs", "load_format", "enforce_eager"):
+        assert values[ROLLOUT + key] == getattr(config.actor_rollout_ref.rollout, key)
+    assert values[ROLLOUT + "max_model_len"] == 4096 + 2048
+    assert values[ROLLOUT + "engine_kwargs.vllm"] == {}
+
+
+def test_an_engines_own_options_win() -> None:
+    given = "actor_rollout_ref.rollout.engine_kwargs.vllm={kv_cache_memory_bytes: 7, other: 1}"
+    cpu = "generation.verl.cpu_engine=true"
+    template = "generation.verl.chat_template=/t.jinja"
+    values = overrides(load_config(None, [given, cpu, template]))
+    options = values[ROLLOUT + "engine_kwargs.vllm"]
+    assert options == {"kv_cache_memory_bytes": 7, "other": 1, "chat_template": "/t.jinja"}
+    assert values[ROLLOUT + "enforce_eager"] is True
+
+
+def test_engines_on_one_machine_are_on_loopback_and_those_of_a_cluster_are_not() -> None:
+    assert variables(load_config(None))["VLLM_HOST_IP"] == "127.0.0.1"
+    joined = load_config(None, ["generation.verl.ray_address=10.0.0.1:6379"])
+    assert "VLLM_HOST_IP" not in variables(joined)
+
+
+def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
+    given = {"NCCL_DEBUG": "INFO", "VLLM_HOST_IP": "0.0.0.0", "VLLM_BATCH_INVARIANT": "0"}
+    found = child_environment(load_config(None, ["generation.deterministic=true"]), given)
+    assert found["NCCL_DEBUG"] == "INFO"
+    assert found["VLLM_HOST_IP"] == "127.0.0.1"
+    assert found["VLLM_BATCH_INVARIANT"] == "1"

@@ -1,0 +1,131 @@
+"""What is found out about a model before anything is started."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.generator.backends.verl.backend import check
+from services.generator.backends.verl.model_folder import local_folder, read_model_folder
+from shared.config import Config, load_config
+from shared.errors import ConfigError
+from tests.generator.verl.conftest import CONFIG, MakeModel
+
+
+def configured(folder: Path | str, *overrides: str) -> Config:
+    lengths = "actor_rollout_ref.rollout={prompt_length: 512, response_length: 256}"
+    return load_config(None, [f"actor_rollout_ref.model.path={folder}", lengths, *overrides])
+
+
+def refusal(folder: Path | str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check(configured(folder, *overrides))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_usable_model(make_model: MakeModel) -> None:
+    found = read_model_folder(make_model())
+    assert (found.architecture, found.vocabulary, found.context) == ("Qwen2ForCausalLM", 1000, 1024)
+    assert found.has_chat_template
+    assert check(configured(found.path)) == 1
+
+
+def test_a_name_on_the_hub_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local_folder("Qwen/Qwen2.5-Coder-7B-Instruct") is None
+    assert check(configured("Qwen/Qwen2.5-Coder-7B-Instruct")) == 1
+
+
+@pytest.mark.parametrize("path", ["/no/such/model", "./none", "../none", "~/none", "a/b/c"])
+def test_a_folder_that_is_not_there(path: str) -> None:
+    assert f"there is no folder {path!r}" in refusal(path)
+
+
+def test_no_model_at_all() -> None:
+    assert "actor_rollout_ref.model.path is not set" in refusal("''")
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"config": None}, "has no config.json"),
+        ({"config": "{"}, "config.json cannot be read"),
+        ({"config": "[]"}, "holds no JSON object"),
+        ({"config": {**CONFIG, "architectures": []}}, "must name one architecture, not []"),
+        ({"config": {"vocab_size": 5}}, "must name one architecture, not None"),
+        ({"weights": None}, "has no weights"),
+        ({"tokenizer": None}, "has no tokenizer"),
+        ({"template": None}, "has no chat template"),
+        ({"template": ""}, "has no chat template"),
+    ],
+)
+def test_a_folder_that_lacks_something(
+    make_model: MakeModel, parts: dict[str, Any], said: str
+) -> None:
+    folder = make_model(**parts)
+    message = refusal(folder)
+    assert said in message
+    assert str(folder) in message
+
+
+def test_a_missing_shard_of_the_weights(make_model: MakeModel) -> None:
+    folder = make_model(weights="model-1.safetensors")
+    shards = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": shards}))
+    assert "lacks weights: model-2.safetensors" in refusal(folder)
+    (folder / "model-2.safetensors").touch()
+    assert check(configured(folder)) == 1
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json"])
+def test_a_chat_template_in_a_file_of_its_own(make_model: MakeModel, name: str) -> None:
+    folder = make_model(template=None)
+    (folder / name).write_text("{}")
+    assert check(configured(folder)) == 1
+
+
+def test_a_chat_template_that_is_given(make_model: MakeModel, tmp_path: Path) -> None:
+    folder, given = make_model(template=None), tmp_path / "chat.jinja"
+    assert "no file" in refusal(folder, f"generation.verl.chat_template={given}")
+    given.write_text("{{ messages }}")
+    assert check(configured(folder, f"generation.verl.chat_template={given}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "said"),
+    [
+        ({}, ["response_length=512"], None),
+        ({}, ["response_length=513"], "together beyond the context of"),
+        ({}, ["max_model_len=1025"], "rollout.max_model_len 1025 is beyond the context"),
+        ({}, ["max_model_len=767"], "are more than rollout.max_model_len 767"),
+        ({"max_position_embeddings": None}, ["response_length=9999"], None),
+        ({"rope_scaling": {"factor": 4.0}}, ["response_length=3584"], None),
+        ({"rope_scaling": {"factor": 4.0}}, ["response_length=3585"], "4096 tokens"),
+        (
+            {"rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 256}},
+            ["response_length=513"],
+            "1024 tokens",
+        ),
+        ({"text_config": {"max_position_embeddings": 600}}, [], "600 tokens"),
+    ],
+)
+def test_prompt_and_response_have_to_fit(
+    make_model: MakeModel, model: dict[str, Any], overrides: list[str], said: str | None
+) -> None:
+    folder = make_model(config={**CONFIG, **model})
+    dotted = [f"actor_rollout_ref.rollout.{override}" for override in overrides]
+    if said is None:
+        assert check(configured(folder, *dotted)) == 1
+    else:
+        assert said in refusal(folder, *dotted)
+
+
+def test_copies_of_one_sample_are_refused(make_model: MakeModel) -> None:
+    n = "actor_rollout_ref.rollout.n=4"
+    assert "n is 4 at temperature 0" in refusal(make_model(), n)
+    warm = "actor_rollout_ref.rollout.temperature=0.8"
+    assert check(configured(make_model("other"), n, warm)) == 1
