@@ -7,11 +7,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VERL_VENV := .venv-verl
 VERL_STAMP := $(VERL_VENV)/.installed
+TINY := outputs/tiny-model
 PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint format types lock bench-pipeline bench-judge clean
+.PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types lock \
+	bench-pipeline bench-judge bench-generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -41,11 +43,19 @@ install: $(STAMP) ## install Plumbline and its tools into .venv
 demo: $(STAMP) ## run the whole way of a run on the demo data (no Docker, GPU or network)
 	$(BIN)/plumb run --config configs/demo.yaml --embedded
 
+$(TINY): $(VERL_STAMP)
+	$(VERL_VENV)/bin/python -m tools.tiny_model $@
+
+tiny-model: $(TINY) ## train a very small model on the demo's solutions (CPU, two minutes)
+
+demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
+	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
+
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest
 
 test-fast: $(STAMP) ## the tests that start no stack
-	$(BIN)/python -m pytest -m "not e2e and not real_data"
+	$(BIN)/python -m pytest -m "not e2e and not real_data and not verl"
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -55,8 +65,11 @@ format: $(STAMP) ## let ruff put things right
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(STAMP) ## mypy --strict on shared/ and services/
+types: $(STAMP) ## mypy --strict on shared/, services/ and tools/
 	$(BIN)/mypy
+
+bench-generate: $(STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
+	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
 
 lock: ## renew the locks from pyproject.toml and packaging/ (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
@@ -72,4 +85,4 @@ bench-judge: $(STAMP) ## completions per second of `batch` against verl's comput
 	$(BIN)/python -m tests.bench.judge
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo
+	rm -rf $(VENV) $(VERL_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

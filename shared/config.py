@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -24,6 +24,12 @@ from shared.errors import ConfigError
 from shared.extraction import ExtractionPolicy
 
 ENGINES = ("vllm", "sglang")
+# Of vLLM and SGLang, without those that make weights up.
+LOAD_FORMATS = (
+    "auto", "safetensors", "pt", "hf", "npcache", "mistral", "gguf", "bitsandbytes",
+    "sharded_state", "tensorizer", "runai_streamer", "runai_streamer_sharded", "fastsafetensors",
+    "instanttensor", "modelexpress", "layered", "remote", "remote_instance",
+)  # fmt: skip
 Method = Literal["batch", "submit", "compute_score"]
 _OWN_CHECKERS = {"submit": "lines", "compute_score": "exact"}
 BATCH_LANGUAGES = ("python", "cpp")
@@ -88,8 +94,12 @@ class RolloutConfig(_Section):
     @field_validator("load_format")
     @classmethod
     def _real_weights(cls, load_format: str) -> str:
-        if load_format == "dummy":
-            raise ValueError("dummy means random weights, and numbers that mean nothing; use auto")
+        if load_format.startswith("dummy"):  # verl has had several
+            raise ValueError(
+                f"{load_format} means random weights, and numbers that mean nothing; use auto"
+            )
+        if load_format not in LOAD_FORMATS:
+            raise ValueError(f"no load format; there are {', '.join(LOAD_FORMATS)}")
         return load_format
 
     @field_validator("engine_kwargs")
@@ -99,7 +109,7 @@ class RolloutConfig(_Section):
             if engine not in ENGINES:
                 raise ValueError(f"{engine!r} is no engine; there are {' and '.join(ENGINES)}")
         for engine, options in given.items():
-            if options.get("load_format") == "dummy":
+            if str(options.get("load_format", "")).startswith("dummy"):
                 raise ValueError(f"{engine}.load_format: dummy means random weights; use auto")
         return given
 
@@ -130,11 +140,16 @@ class ActorRolloutRefConfig(_Section):
 
 
 class DataConfig(_Section):
-    """The data sets of the run. ``templates`` maps a data set to the text of its user message."""
+    """The data sets of the run.
+
+    ``prompt_key``: the column that holds the prompt. ``templates`` maps a data set to the text of
+    its user message. ``system_prompt``: the message before it; empty for none.
+    """
 
     eval_files: list[str] = Field(default_factory=list)
-    prompt_key: str = "prompt"
+    prompt_key: str = Field(default="prompt", min_length=1)
     templates: dict[str, str] = Field(default_factory=dict)
+    system_prompt: str = ""
     limit: int | None = Field(default=None, ge=1)
 
 
@@ -182,16 +197,30 @@ class GenerationConfig(_Section):
     ``backend``: ``openai`` asks the servers at ``base_urls``; the two others do the same, and
     ``--embedded`` starts that backend. ``deterministic``: kernels whose results do not depend on
     what else is in the batch, which cost speed.
+
+    ``concurrency`` caps the requests in flight; within it the number adapts to what the servers
+    bear. ``request_timeout`` is for one request, ``deadline`` for one sample from its first request
+    on, all its tries and the waiting between them. ``max_attempts`` counts the tries that failed,
+    not those that were told to come again later.
+
+    ``seed``: what the samples' own seeds are derived from; None for ``run.seed``. ``stop``: strings
+    that end an answer and stay its last characters.
     """
 
     backend: Literal["openai", "replay", "verl"] = "openai"
     base_urls: list[str] = Field(default_factory=list)
     model: str = ""
     api_key_env: str = "OPENAI_API_KEY"
-    concurrency: int = Field(default=64, ge=1)
-    request_timeout: float = Field(default=600, gt=0)
+    concurrency: int = Field(default=1024, ge=1)
+    # Whoever gives a request up while it is being answered loses the work, and asks for it again at
+    # the end of the queue; with a short limit a busy engine never gets anywhere. So the generator
+    # gives up first: its router after 3600 s, with an answer (504). The rest is for the way.
+    request_timeout: float = Field(default=3900, gt=0, allow_inf_nan=False)
+    # Room for three requests that were lost at their very end, and for waiting between them.
+    deadline: float = Field(default=4 * 3600, gt=0, allow_inf_nan=False)
     max_attempts: int = Field(default=5, ge=1)
     seed: int | None = None
+    stop: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     deterministic: bool = False
     replay: ReplayConfig = ReplayConfig()
     verl: VerlConfig = VerlConfig()
@@ -348,7 +377,14 @@ class Config(_Section):
             "max_deliveries",
         ):
             document["judge"].pop(key)
-        for key in ("base_urls", "concurrency", "request_timeout", "max_attempts", "api_key_env"):
+        for key in (
+            "base_urls",
+            "concurrency",
+            "request_timeout",
+            "deadline",
+            "max_attempts",
+            "api_key_env",
+        ):
             document["generation"].pop(key)
         for key in ("ray_address", "placement_timeout", "python"):
             document["generation"]["verl"].pop(key)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -10,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from shared.canonical import canonicalize
 from shared.completions import data_error, reading
 from shared.errors import DataError
-from shared.schemas import Problem, describe, parse_ground_truth
+from shared.schemas import Problem, describe, parse_ground_truth, sha256
 
 COLUMNS = tuple(Problem.model_fields)
 _SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
@@ -23,20 +25,27 @@ _ROWS_AT_A_TIME = 64
 _Seen = dict[tuple[str, str], str]
 
 
-def read_dataset(path: str) -> list[Problem]:
+def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
     """Read one parquet file, a local path or any fsspec URL.
 
-    ``prompt`` may also be in verl's chat form; the content of the last user message is taken.
+    The prompt may also be in verl's chat form; the content of the last user message is taken.
+
+    Args:
+        path: The file.
+        prompt_key: The column with the prompt; where that is another one, ``prompt`` itself need
+            not be there.
 
     Raises:
         DataError: The file or a row cannot be used; one line that names file, row (from 1),
             problem and cause.
     """
-    return _read_file(path, {})
+    return _read_file(path, {}, prompt_key)
 
 
-def read_datasets(paths: Sequence[str]) -> list[Problem]:
+def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Problem]:
     """Read several parquet files, or folders of them (``*.parquet``, sorted by name).
+
+    ``prompt_key`` is as for ``read_dataset``.
 
     Raises:
         DataError: As ``read_dataset``, or two files hold the same problem of the same data set.
@@ -45,7 +54,7 @@ def read_datasets(paths: Sequence[str]) -> list[Problem]:
         raise DataError("no data set given; name at least one parquet file or folder")
     seen: _Seen = {}
     files = [file for path in paths for file in parquet_files(path)]
-    return [problem for file in files for problem in _read_file(file, seen)]
+    return [problem for file in files for problem in _read_file(file, seen, prompt_key)]
 
 
 def parquet_files(path: str) -> list[str]:
@@ -114,11 +123,12 @@ def _batch(problems: Sequence[Problem]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
 
 
-def _read_file(path: str, seen: _Seen) -> list[Problem]:
+def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
     problems = []
-    for row, values in parquet_rows(path, COLUMNS, check_types=_check_types):
+    columns = _columns(prompt_key)
+    for row, values in parquet_rows(path, columns, check_types=partial(_check_types, prompt_key)):
         place = f"{path}: row {row}"
-        problem = _problem(place, values)
+        problem = _problem(place, values, prompt_key)
         key = (problem.dataset, problem.problem_id)
         if key in seen:
             cause = f"duplicate problem {_name(values)}, also in {seen[key]}; keep one of them"
@@ -166,6 +176,10 @@ def parquet_rows(
                 yield row, values
 
 
+def _columns(prompt_key: str) -> list[str]:
+    return list(dict.fromkeys(prompt_key if name == "prompt" else name for name in COLUMNS))
+
+
 def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
     there = ", ".join(schema.names)
     for name in columns:
@@ -175,10 +189,10 @@ def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
             raise data_error(path, f"two columns {name!r}; rename one of them")
 
 
-def _check_types(path: str, schema: pa.Schema) -> None:
-    for name in COLUMNS:
+def _check_types(prompt_key: str, path: str, schema: pa.Schema) -> None:
+    for name in _columns(prompt_key):
         kind = schema.field(name).type
-        if not (_is_text(kind) or (name == "prompt" and _is_chat(kind))):
+        if not (_is_text(kind) or (name == prompt_key and _is_chat(kind))):
             cause = f"column {name!r} has type {kind}, where string is needed; convert it"
             raise data_error(path, cause)
 
@@ -197,14 +211,13 @@ def _is_chat(kind: pa.DataType) -> bool:
     return isinstance(message, pa.StructType) and {"role", "content"} <= {f.name for f in message}
 
 
-def _problem(place: str, values: dict[str, Any]) -> Problem:
-    missing = [name for name in COLUMNS if values[name] is None]
+def _problem(place: str, values: dict[str, Any], prompt_key: str) -> Problem:
+    missing = [name for name in _columns(prompt_key) if values[name] is None]
     if missing:
         raise data_error(
             place, f"{_name(values)} has null in {missing[0]!r}; every value is needed"
         )
-    if isinstance(values["prompt"], list):
-        values = {**values, "prompt": _last_user_message(place, values)}
+    values = _with_prompt(place, values, prompt_key)
     try:
         problem = Problem.model_validate(values)
         # Not Problem.tests, which would keep the parsed tests beside their text.
@@ -217,8 +230,21 @@ def _problem(place: str, values: dict[str, Any]) -> Problem:
     return problem
 
 
-def _last_user_message(place: str, values: dict[str, Any]) -> str:
-    for message in reversed(values["prompt"]):
+def _with_prompt(place: str, values: dict[str, Any], prompt_key: str) -> dict[str, Any]:
+    """The fields of a problem, with its prompt as text."""
+    prompt = values[prompt_key]
+    if isinstance(prompt, list):
+        prompt = _last_user_message(place, values, prompt)
+    fields = {name: values[name] for name in COLUMNS if name != "prompt"} | {"prompt": prompt}
+    if prompt_key != "prompt":  # the hash that came along is of another text
+        fields["prompt_sha256"] = sha256(canonicalize(prompt))
+    return fields
+
+
+def _last_user_message(
+    place: str, values: dict[str, Any], messages: list[dict[str, Any] | None]
+) -> str:
+    for message in reversed(messages):
         if message is not None and message["role"] == "user":
             if isinstance(message["content"], str):
                 return message["content"]

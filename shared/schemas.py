@@ -196,7 +196,8 @@ class Generation(_SampleRecord):
     """One completion as the generator gave it: a line of ``generations.jsonl``.
 
     ``error`` is set, and the completion empty, where the generator gave none (trouble of ours or
-    of the request); such a sample is ``api_error`` and never judged. Times are seconds.
+    of the request); such a sample is ``api_error`` and never judged. ``gen_time`` is what the
+    request that was answered took, in seconds; ``seed`` what it asked the engine to draw with.
     """
 
     completion: str
@@ -205,6 +206,7 @@ class Generation(_SampleRecord):
     output_tokens: int | None = None
     gen_time: float | None = None
     replica: str | None = None
+    seed: int | None = None
     requests: int = 1
     error: str | None = None
     finished_at: float | None = None

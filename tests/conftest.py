@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from services.cli.embedded.redis_server import start_redis
+from tests import verl_environment
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,18 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no public data at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def verl_python() -> Path:
+    """See :mod:`tests.verl_environment`."""
+    return verl_environment.verl_python()
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> Path:
+    """See :mod:`tests.verl_environment`."""
+    return verl_environment.tiny_model()
 
 
 class RedisServer:
@@ -69,5 +82,6 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cheap tests first: then hostile programs, and last what starts a whole stack."""
-    items.sort(key=lambda item: [bool(item.get_closest_marker(m)) for m in ("e2e", "hostile")])
+    """Cheap tests first: then hostile programs, what starts a whole stack, and last real verl."""
+    dear = ("verl", "e2e", "hostile")
+    items.sort(key=lambda item: [bool(item.get_closest_marker(mark)) for mark in dear])

@@ -16,6 +16,7 @@ from services.cli.embedded import EmbeddedStack, open_stack
 from services.cli.summary import print_summary
 from services.runner.client import GeneratorClient
 from services.runner.preflight import check_sandboxes
+from services.runner.prompts import prompt_facts
 from services.runner.run import Run, Source
 from services.runner.session import Session, check_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
@@ -48,7 +49,9 @@ class Order:
 
     @property
     def own_generator(self) -> bool:
-        return self.completions is None and self.config.generation.backend != "openai"
+        """Whether the run starts its generator itself, instead of asking the one at base_urls."""
+        backend = self.config.generation.backend
+        return self.completions is None and self.embedded and backend != "openai"
 
 
 def execute(order: Order) -> None:
@@ -127,7 +130,8 @@ async def _complete(
             client = await parts.enter_async_context(
                 _client(config, urls or config.generation.base_urls)
             )
-            facts["model"] = await client.check()
+            facts |= {"model": await client.check(), "generator": await client.info()}
+            facts |= prompt_facts(order.problems, config.data)
             source = GeneratorSource(client, config, order.problems, session.ledger.run)
         await asyncio.to_thread(
             session.enter,
@@ -178,6 +182,7 @@ def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
         api_key=os.environ.get(generation.api_key_env),
         concurrency=generation.concurrency,
         request_timeout=generation.request_timeout,
+        deadline=generation.deadline,
         max_attempts=generation.max_attempts,
     )
 

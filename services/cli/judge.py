@@ -64,7 +64,7 @@ def judge(
         raise ConfigError("no data sets: give --data PATH")
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
-    problems = read_datasets(paths)
+    problems = read_datasets(paths, resolved.data.prompt_key)
     matched = match_completions(completions, problems)
     for wanted in (resolved, other) if other else (resolved,):
         execute(_order(wanted, problems, matched, completions, embedded, force))

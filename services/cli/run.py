@@ -51,18 +51,11 @@ def run(
     resolved = with_method(resolved, method, use_submit_api, use_compute_score)
     if not resolved.data.eval_files:
         raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
-    generation = resolved.generation
-    if generation.backend == "openai" and not generation.base_urls:
-        raise ConfigError(
-            "no generator: give --base-url URL, or generation.base_urls in the config"
-        )
-    if generation.backend != "openai" and not embedded:
-        raise ConfigError(
-            f"generation.backend {generation.backend!r} is started by --embedded only; "
-            "without it, give generation.base_urls"
-        )
+    _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
-    problems = _limited(read_datasets(resolved.data.eval_files), resolved.data.limit)
+    problems = _limited(
+        read_datasets(resolved.data.eval_files, resolved.data.prompt_key), resolved.data.limit
+    )
     check_judging(resolved, problems)
     n = resolved.actor_rollout_ref.rollout.n
     order = Order(
@@ -74,6 +67,22 @@ def run(
         source=_recordings(resolved),
     )
     execute(order)
+
+
+def _check_generation(config: Config, *, embedded: bool) -> None:
+    generation = config.generation
+    if generation.backend == "replay":
+        if not embedded:
+            raise ConfigError(
+                "generation.backend 'replay' is started by --embedded only; "
+                "without it, give generation.base_urls"
+            )
+        return  # recorded samples may differ, however they were drawn
+    if not generation.base_urls and (generation.backend == "openai" or not embedded):
+        raise ConfigError(
+            "no generator: give --base-url URL, or generation.base_urls in the config"
+        )
+    config.actor_rollout_ref.rollout.check_sampling()
 
 
 def _flags(

@@ -11,16 +11,29 @@ from pydantic import BaseModel, Field, ValidationError
 
 from shared.schemas import describe, without_surrogates
 
+# vLLM: "maximum context length is 8 tokens. However, you requested", "longer than the maximum model
+# length of 8"; SGLang: "longer than the model's context length (8 tokens)", "exceeds the model's
+# maximum context length of 8 tokens"; the rest are others' words. Not meant is vLLM's "max_tokens=9
+# cannot be greater than max_model_len": that is the config, and befalls every sample.
 _TOO_LONG = re.compile(
     r"context[ _](length|window)|max(imum)? (model |input |prompt |context )*len(gth)?\b"
-    r"|max_model_len|(prompt|input|messages?)\b.* too long",
+    r"|(exceed|longer than)\w*\b.*\bmax_model_len|(prompt|input|messages?)\b.* too long",
     re.IGNORECASE,
 )
+_TOO_LONG_STATUSES = (400, 413, 422)
 _LONGEST_MESSAGE = 500
 
 
 class TryAgainError(Exception):
-    """A failure that another request may not meet. ``retry_after`` is seconds, where told."""
+    """A failure that another request may not meet."""
+
+
+class NoAnswerError(TryAgainError):
+    """The server was not reached, or did not answer in time."""
+
+
+class BusyError(Exception):
+    """The server is well and says: later. ``retry_after`` is seconds, where told."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -62,16 +75,12 @@ def read_completion(status: int, headers: Mapping[str, str], body: bytes) -> Com
     """Read the answer to a chat completion request.
 
     Raises:
-        TryAgainError: Busy or broken (408, 429, 5xx), aborted, or a body that cannot be used.
+        BusyError: 429, or 503 with a Retry-After.
+        TryAgainError: Broken (408, 5xx), aborted, or a body that cannot be used.
         RefusedError: Any other status than 200.
     """
-    if status in (408, 429) or status >= 500:
-        reason = f"http_{status}: {message_of(body)}"
-        raise TryAgainError(reason, _seconds(headers.get("Retry-After")))
     if status != 200:
-        message = message_of(body)
-        too_long = status == 400 and _TOO_LONG.search(message)
-        raise RefusedError(f"{'prompt_too_long' if too_long else f'http_{status}'}: {message}")
+        raise _refusal(status, headers, message_of(body))
     try:
         answer = _Body.model_validate(load_json(body))
     except ValidationError as error:
@@ -88,6 +97,18 @@ def read_completion(status: int, headers: Mapping[str, str], body: bytes) -> Com
         usage.prompt_tokens,
         usage.completion_tokens,
     )
+
+
+def _refusal(status: int, headers: Mapping[str, str], message: str) -> Exception:
+    reason = f"http_{status}: {message}"
+    retry_after = _seconds(headers.get("Retry-After"))
+    if status == 429 or (status == 503 and retry_after is not None):
+        return BusyError(reason, retry_after)
+    if status == 408 or status >= 500:
+        return TryAgainError(reason)
+    if status in _TOO_LONG_STATUSES and _TOO_LONG.search(message):
+        return RefusedError(f"prompt_too_long: {message}")
+    return RefusedError(reason)
 
 
 def load_json(body: bytes) -> object:

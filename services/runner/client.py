@@ -1,6 +1,7 @@
 """The runner's client of any OpenAI-compatible server, or of several that serve the same model."""
 
 import asyncio
+import itertools
 import random
 import time
 from collections.abc import Sequence
@@ -8,33 +9,28 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
+from tenacity import AsyncRetrying, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
 from services.runner.answers import (
+    BusyError,
     Completion,
+    NoAnswerError,
     RefusedError,
     TryAgainError,
     read_completion,
 )
+from services.runner.connections import allow_connections, open_session
 from services.runner.endpoints import Endpoint, Endpoints
+from services.runner.gate import Gate
+from services.runner.limit import ConcurrencyLimit
+from services.runner.sampling import SamplingParams
 from services.runner.served_models import choose_model, served_models
+from services.runner.server_info import ServerInfo, server_info
 from shared.schemas import Generation, SampleId, sha256
 
 _CHECK_TIMEOUT = 30.0
 _LONGEST_WAIT = 60.0
-_LONGEST_RETRY_AFTER = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """How tokens are drawn. ``top_k`` below 1 is no limit and not sent."""
-
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int | None = None
-    top_k: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +40,20 @@ class _Answered:
     replica: str
 
 
+@dataclass(slots=True)
+class _Work:
+    """A sample on its way to its completion; earlier turns go first where samples wait."""
+
+    sample: SampleId
+    turn: int
+    request_id: str
+    payload: dict[str, Any]
+    seed: int | None
+    requests: int = 0
+    failures: int = 0
+    trouble: str = ""
+
+
 class GeneratorClient:
     """Asks for completions; use it as an async context manager.
 
@@ -51,11 +61,13 @@ class GeneratorClient:
         base_urls: Servers of one model, with or without ``/v1``.
         model: The model to ask for; empty takes the only one served, once :meth:`check` has run.
         api_key: Bearer token, if the servers want one.
-        concurrency: Samples in work at a time, over all servers. A sample that waits for its
-            next try keeps its place, so a server in trouble is asked less.
+        concurrency: The most requests in flight, over all servers; see ``ConcurrencyLimit``. A
+            sample whose request failed keeps its place until the next, so a server in trouble is
+            asked less; one that was told to come later gives it back.
         request_timeout: Seconds for one request.
-        max_attempts: Requests for one sample.
-        backoff: Seconds; the wait before try n is drawn from 0 to ``backoff * 2**(n-2)``.
+        deadline: Seconds for one sample, from the moment its first request may go.
+        max_attempts: Requests for one sample that may fail.
+        backoff: Seconds; the wait after failure n is drawn from 0 to ``backoff * 2**(n-1)``.
     """
 
     def __init__(
@@ -66,6 +78,7 @@ class GeneratorClient:
         api_key: str | None,
         concurrency: int,
         request_timeout: float,
+        deadline: float,
         max_attempts: int,
         backoff: float = 1.0,
     ) -> None:
@@ -74,22 +87,22 @@ class GeneratorClient:
         # A key that was read from a file often ends in a newline, which no header may hold.
         key = (api_key or "").strip()
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._slots = asyncio.Semaphore(concurrency)
+        limit = ConcurrencyLimit(allow_connections(concurrency))
+        self._gate = Gate(limit, self._endpoints.pause)
+        self._turns = itertools.count()
         self._request_timeout = request_timeout
+        self._deadline = deadline
         self._max_attempts = max_attempts
         self._backoff = wait_random_exponential(multiplier=backoff, max=_LONGEST_WAIT)
+        self._respite = backoff
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            # Our own semaphore is the limit; aiohttp's 100 connections would be a hidden one.
-            connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=self._request_timeout),
-            headers=self._headers,
-        )
+        self._session = open_session(self._headers, self._request_timeout)
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
+        self._gate.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -109,6 +122,11 @@ class GeneratorClient:
         self.model = choose_model(self.model, served)
         return self.model
 
+    async def info(self) -> ServerInfo:
+        """What the server says of itself, if anything; of several servers, by URL."""
+        infos = {e.url: await server_info(self._opened, e.url) for e in self._endpoints}
+        return next(iter(infos.values())) if len(infos) == 1 else infos
+
     async def generate(
         self, sample: SampleId, run: str, messages: list[dict[str, str]], params: SamplingParams
     ) -> Generation:
@@ -119,59 +137,85 @@ class GeneratorClient:
         ``timeout``, ``abort`` or ``bad_answer``.
         """
         payload = _payload(self.model, messages, params)
-        request_id = f"{run}/{sample.key}"
-        tries = 0
-        async with self._slots:
-            try:
-                async for attempt in self._attempts():
-                    with attempt:
-                        tries += 1
-                        answered = await self._ask(payload, request_id)
-            except (TryAgainError, RefusedError) as error:
-                return _failed(sample, str(error), tries)
-        return _generation(sample, answered, tries)
+        work = _Work(sample, next(self._turns), f"{run}/{sample.key}", payload, params.seed)
+        try:
+            return _generation(work, await self._in_time(work))
+        except (TryAgainError, RefusedError) as error:
+            return _failed(work, str(error))
 
-    def _attempts(self) -> AsyncRetrying:
-        return AsyncRetrying(
+    async def _in_time(self, work: _Work) -> _Answered:
+        try:
+            async with asyncio.timeout(None) as deadline:
+                return await self._until_taken(work, deadline)
+        except TimeoutError:
+            last = f"; before that {work.trouble}" if work.trouble else ""
+            raise NoAnswerError(
+                f"timeout: no completion in {self._deadline:g} s, requests: {work.requests}{last}"
+            ) from None
+
+    async def _until_taken(self, work: _Work, deadline: asyncio.Timeout) -> _Answered:
+        """Take a place and ask, as often as the servers say "later"."""
+        while True:
+            async with self._gate.place(work.turn):
+                if deadline.when() is None:
+                    deadline.reschedule(asyncio.get_running_loop().time() + self._deadline)
+                try:
+                    return await self._until_answered(work)
+                except BusyError as busy:
+                    work.trouble = str(busy)
+            # The gate waits as told; this is for servers that fail and are busy by turns.
+            await asyncio.sleep(random.uniform(0, self._respite))
+
+    async def _until_answered(self, work: _Work) -> _Answered:
+        """Ask, again after each failure, until there have been too many."""
+        tries = AsyncRetrying(
             retry=retry_if_exception_type(TryAgainError),
-            stop=stop_after_attempt(self._max_attempts),
-            wait=self._wait,
+            stop=lambda _state: work.failures >= self._max_attempts,
+            wait=self._backoff,
             reraise=True,
         )
+        async for attempt in tries:
+            with attempt:
+                answered = await self._ask(work)
+        return answered
 
-    def _wait(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        retry_after = error.retry_after if isinstance(error, TryAgainError) else None
-        # What one server asks for need not hold up a request that another can take.
-        if retry_after is None or self._endpoints.any_free_of_failures:
-            return self._backoff(state)
-        return min(retry_after, _LONGEST_RETRY_AFTER) * random.uniform(1.0, 1.25)
-
-    async def _ask(self, payload: dict[str, Any], request_id: str) -> _Answered:
+    async def _ask(self, work: _Work) -> _Answered:
+        work.requests += 1
+        departure = self._gate.departs()
         with self._endpoints.borrow() as endpoint:
             try:
-                answered = await self._post(endpoint, payload, request_id)
+                answered = await self._post(endpoint, work)
+            except BusyError as busy:
+                endpoint.busy(busy.retry_after)
+                self._gate.refused(departure)
+                raise
             except TryAgainError as error:
-                endpoint.failed(error.retry_after)
+                work.failures += 1
+                work.trouble = str(error)
+                endpoint.failed()
+                # What befell one server need not slow down the others.
+                if isinstance(error, NoAnswerError) and not self._endpoints.any_free_of_failures:
+                    self._gate.refused(departure)
                 raise
             endpoint.succeeded()
-            return answered
+        self._gate.answered(departure, answered.gen_time, answered.completion.output_tokens)
+        return answered
 
-    async def _post(
-        self, endpoint: Endpoint, payload: dict[str, Any], request_id: str
-    ) -> _Answered:
-        headers = {"X-Request-Id": request_id}
+    async def _post(self, endpoint: Endpoint, work: _Work) -> _Answered:
+        headers = {"X-Request-Id": work.request_id}
         started = time.monotonic()
         try:
             async with self._opened.post(
-                f"{endpoint.url}/chat/completions", json=payload, headers=headers
+                f"{endpoint.url}/chat/completions", json=work.payload, headers=headers
             ) as response:
                 body = await response.read()
+        except aiohttp.ConnectionTimeoutError:
+            raise NoAnswerError(f"connection: {endpoint.name}: no connection in time") from None
         except TimeoutError:
             reason = f"timeout: no answer from {endpoint.name} in {self._request_timeout:g} s"
-            raise TryAgainError(reason) from None
+            raise NoAnswerError(reason) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise TryAgainError(f"connection: {endpoint.name}: {_said(error)}") from None
+            raise NoAnswerError(f"connection: {endpoint.name}: {_said(error)}") from None
         gen_time = time.monotonic() - started
         completion = read_completion(response.status, response.headers, body)
         replica = response.headers.get("X-Plumbline-Replica") or endpoint.name
@@ -196,15 +240,19 @@ def _payload(model: str, messages: list[dict[str, str]], params: SamplingParams)
         payload["seed"] = params.seed
     if params.top_k > 0:
         payload["top_k"] = params.top_k
+    if params.stop:
+        payload["stop"] = list(params.stop)
+        # vLLM's name and SGLang's for: what ended the answer stays in it.
+        payload["include_stop_str_in_output"] = payload["no_stop_trim"] = True
     return payload
 
 
-def _generation(sample: SampleId, answered: _Answered, tries: int) -> Generation:
+def _generation(work: _Work, answered: _Answered) -> Generation:
     completion = answered.completion
     return Generation(
-        dataset=sample.dataset,
-        problem_id=sample.problem_id,
-        sample_index=sample.sample_index,
+        dataset=work.sample.dataset,
+        problem_id=work.sample.problem_id,
+        sample_index=work.sample.sample_index,
         completion=completion.text,
         completion_sha256=sha256(completion.text),
         finish_reason=completion.finish_reason,
@@ -212,19 +260,21 @@ def _generation(sample: SampleId, answered: _Answered, tries: int) -> Generation
         output_tokens=completion.output_tokens,
         gen_time=answered.gen_time,
         replica=answered.replica,
-        requests=tries,
+        seed=work.seed,
+        requests=work.requests,
         finished_at=time.time(),
     )
 
 
-def _failed(sample: SampleId, error: str, tries: int) -> Generation:
+def _failed(work: _Work, error: str) -> Generation:
     return Generation(
-        dataset=sample.dataset,
-        problem_id=sample.problem_id,
-        sample_index=sample.sample_index,
+        dataset=work.sample.dataset,
+        problem_id=work.sample.problem_id,
+        sample_index=work.sample.sample_index,
         completion="",
         completion_sha256=sha256(""),
-        requests=tries,
+        seed=work.seed,
+        requests=work.requests,
         error=error,
         finished_at=time.time(),
     )

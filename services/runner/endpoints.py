@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
+# Of a Retry-After: none at all would be no pause, and a mistaken one no end.
+_SHORTEST_RETRY_AFTER = 0.05
+_LONGEST_RETRY_AFTER = 600.0
 
 
 class Endpoint:
@@ -19,23 +22,44 @@ class Endpoint:
         self.in_flight = 0
         self.failures = 0
         self.last_used = 0
-        self._avoid_until = 0.0
+        self._refusals = 0
+        self._failing_until = 0.0
+        self._busy_until = 0.0
         self._clock = clock
 
     @property
-    def avoided(self) -> bool:
+    def failing(self) -> bool:
         """Whether it failed lately, or failed and still is being tried with one request."""
-        return self._clock() < self._avoid_until or (self.failures > 0 and self.in_flight > 0)
+        return self.failures > 0 and (self._clock() < self._failing_until or self.in_flight > 0)
 
-    def failed(self, pause: float | None = None) -> None:
-        """Leave it alone for ``pause`` seconds, or the longer the more often it failed."""
+    @property
+    def busy_for(self) -> float:
+        """Seconds until it wants to be asked again."""
+        return max(0.0, self._busy_until - self._clock())
+
+    @property
+    def avoided(self) -> bool:
+        return self.failing or self.busy_for > 0
+
+    def failed(self) -> None:
+        """It gave no answer: leave it alone, the longer the more often it failed."""
         self.failures += 1
-        if pause is None:
-            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
-        self._avoid_until = self._clock() + pause
+        self._failing_until = self._clock() + _growing(self.failures)
+
+    def busy(self, retry_after: float | None = None) -> None:
+        """It is well, but asked to be left alone: as long as it said, or longer each time."""
+        # Those that it refuses in the same moment are one refusal.
+        if not self.busy_for:
+            self._refusals += 1
+        if retry_after is None:
+            pause = _growing(self._refusals)
+        else:
+            pause = min(_LONGEST_RETRY_AFTER, max(_SHORTEST_RETRY_AFTER, retry_after))
+        self._busy_until = max(self._busy_until, self._clock() + pause)
 
     def succeeded(self) -> None:
         self.failures = 0
+        self._refusals = 0
 
 
 class Endpoints:
@@ -56,7 +80,12 @@ class Endpoints:
 
     @property
     def any_free_of_failures(self) -> bool:
-        return not all(endpoint.avoided for endpoint in self._endpoints)
+        return not all(endpoint.failing for endpoint in self._endpoints)
+
+    def pause(self) -> float:
+        """Seconds until a server wants a request; those that fail are asked in a pinch only."""
+        well = [endpoint for endpoint in self._endpoints if not endpoint.failing]
+        return min(endpoint.busy_for for endpoint in well or self._endpoints)
 
     @contextmanager
     def borrow(self) -> Iterator[Endpoint]:
@@ -68,6 +97,10 @@ class Endpoints:
             yield endpoint
         finally:
             endpoint.in_flight -= 1
+
+
+def _growing(times: int) -> float:
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(times - 1, 10))
 
 
 def _burden(endpoint: Endpoint) -> tuple[bool, int, int, int]:

@@ -5,12 +5,13 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from redis import Redis
 
+from services.runner.continuity import difference
 from services.runner.versions import git_commit, versions
 from shared import artifacts
 from shared.artifacts import OutputFolder
@@ -96,17 +97,19 @@ class Session:
     ) -> None:
         """Take the run, and write it into ledger and output folder.
 
-        ``facts`` goes into ``run.json`` as it is.
+        ``facts`` goes into ``run.json`` as it is; what is None in it does not replace what an
+        earlier session knew.
 
         Raises:
             ServiceError: Another runner is at it.
-            OutputError: The folder cannot be written.
+            OutputError: The folder cannot be written, or holds answers of another model, chat
+                template or prompt.
         """
         self._take_lock()
         if force:
             self.ledger.delete()
             folder.remove(ARTIFACTS)
-        self._check_model(facts.get("model"))
+        self._check_continuity(facts)
         identity = self._identity
         self.ledger.open(
             {
@@ -116,6 +119,7 @@ class Session:
                 "plan": plan.model_dump(mode="json"),
                 "started_at": time.time(),
                 "seed": config.run.seed,
+                **{name: None for name, fact in facts.items() if fact is None},
             },
             problems,
         )
@@ -125,7 +129,7 @@ class Session:
             versions=versions(),
             git_commit=git_commit(),
             state=RunState.RUNNING,
-            **facts,
+            **{name: fact for name, fact in facts.items() if fact is not None},
         )
         folder.write_json(
             artifacts.RUN,
@@ -150,12 +154,11 @@ class Session:
     def leave(self) -> None:
         self.ledger.unlock(self._holder)
 
-    def _check_model(self, model: object) -> None:
-        before = self.ledger.meta().get("model")
-        if before is not None and model is not None and before != model:
+    def _check_continuity(self, facts: Mapping[str, Any]) -> None:
+        if found := difference(self.ledger.meta(), facts):
             raise OutputError(
-                f"{self._identity.output} holds answers of the model {before!r}, the server offers "
-                f"{model!r}; choose another --output, or --force to start anew"
+                f"{self._identity.output} holds answers {found}; choose another --output, "
+                "or --force to start anew"
             )
 
     def _take_lock(self) -> None:

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from services.runner.client import GeneratorClient, SamplingParams
+from services.runner.client import GeneratorClient
 from services.runner.prompts import chat_messages
+from services.runner.sampling import sampling_params
 from shared.completions import RecordedCompletion
 from shared.config import Config
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
@@ -29,7 +30,8 @@ class GeneratorSource:
             for sample in pending:
                 await done.put(await self._generate(sample))
 
-        # As many workers as requests in flight, so that a large run needs no task per sample.
+        # As many workers as requests may ever be in flight, so that a large run needs no task per
+        # sample; the client lets as many of them go as the servers bear.
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._config.generation.concurrency, len(owed))):
                 group.create_task(work())
@@ -39,18 +41,8 @@ class GeneratorSource:
     async def _generate(self, sample: SampleId) -> Generation:
         problem = self._problems[sample.dataset, sample.problem_id]
         messages = chat_messages(problem, self._config.data)
-        return await self._client.generate(sample, self._run, messages, self._params(sample))
-
-    def _params(self, sample: SampleId) -> SamplingParams:
-        rollout = self._config.actor_rollout_ref.rollout
-        seed = self._config.generation.seed
-        return SamplingParams(
-            temperature=rollout.temperature,
-            top_p=rollout.top_p,
-            max_tokens=rollout.response_length,
-            seed=None if seed is None else seed + sample.sample_index,
-            top_k=rollout.top_k,
-        )
+        params = sampling_params(self._config, sample)
+        return await self._client.generate(sample, self._run, messages, params)
 
 
 class RecordedSource:

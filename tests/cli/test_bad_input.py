@@ -149,6 +149,11 @@ def test_data_without_a_column(desk: Desk) -> None:
     refused(desk.judge_all(), desk, "data.parquet", "'ground_truth'")
 
 
+def test_data_without_the_column_of_the_prompt(desk: Desk, generator: str) -> None:
+    refused(desk.run_at(generator, "data.prompt_key=question"), desk, "data.parquet", "'question'")
+    refused(desk.judge_all("data.prompt_key=question"), desk, "data.parquet", "'question'")
+
+
 def test_data_with_a_problem_twice(desk: Desk) -> None:
     desk.write_rows(problem("p1").model_dump(), problem("p1").model_dump())
     refused(desk.judge_all(), desk, "data.parquet: row 2", "'p1'", "row 1")
@@ -219,6 +224,26 @@ def test_no_generator(desk: Desk) -> None:
 def test_a_backend_that_nobody_starts(desk: Desk) -> None:
     outcome = desk.run("--data", "data.parquet", "generation.backend=replay")
     refused(outcome, desk, "'replay'", "--embedded")
+
+
+@pytest.mark.parametrize("backend", ["openai", "verl"])
+def test_samples_that_would_be_copies_of_one_another(
+    desk: Desk, generator: str, backend: str
+) -> None:
+    given = ("actor_rollout_ref.rollout.n=4", f"generation.backend={backend}")
+    outcome = desk.run_at(generator, *given)
+    refused(outcome, desk, "actor_rollout_ref.rollout.n is 4 at temperature 0")
+
+
+def test_verls_engines_run_somewhere_else_have_to_be_named(desk: Desk) -> None:
+    outcome = desk.run("--data", "data.parquet", "generation.backend=verl")
+    refused(outcome, desk, "--base-url", "generation.base_urls")
+
+
+def test_verls_engines_run_somewhere_else_are_asked_as_any_server(desk: Desk) -> None:
+    url = refused_url()
+    given = ("generation.backend=verl", f"generation.base_urls=[{url}]")
+    refused(desk.run("--data", "data.parquet", *given), desk, url, "is it running?")
 
 
 def test_a_generator_that_is_down(desk: Desk) -> None:

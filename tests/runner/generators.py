@@ -12,7 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from services.generator.backends.replay import build_app
 from services.generator.settings import GeneratorSettings
-from services.runner.client import GeneratorClient, SamplingParams
+from services.runner.client import GeneratorClient
+from services.runner.sampling import SamplingParams
 from shared.schemas import Generation, SampleId
 
 SAMPLE = SampleId("d/1", "p 1", 2)
@@ -43,17 +44,24 @@ class Servers:
             "replay_failures": failures,
             **settings,
         }
-        return await self._start(build_app(GeneratorSettings.model_validate(values)))
+        return await self.serve(build_app(GeneratorSettings.model_validate(values)))
 
-    async def stand_in(self, chat: Handler | None = None, models: Handler | None = None) -> str:
+    async def stand_in(
+        self,
+        chat: Handler | None = None,
+        models: Handler | None = None,
+        info: Handler | None = None,
+    ) -> str:
         app = web.Application()
         if chat:
             app.router.add_post("/v1/chat/completions", chat)
         if models:
             app.router.add_get("/v1/models", models)
-        return await self._start(app)
+        if info:
+            app.router.add_get("/info", info)
+        return await self.serve(app)
 
-    async def _start(self, app: web.Application) -> str:
+    async def serve(self, app: web.Application) -> str:
         server = TestServer(app)
         await server.start_server()
         self._stack.push_async_callback(server.close)
@@ -65,6 +73,7 @@ class Servers:
             "api_key": None,
             "concurrency": 8,
             "request_timeout": 10.0,
+            "deadline": 30.0,
             "max_attempts": 3,
             "backoff": 0.001,
         }

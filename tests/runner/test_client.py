@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from services.runner.client import SamplingParams
+from services.runner.sampling import SamplingParams
 from shared.schemas import sha256
 from tests.runner.generators import MESSAGES, SAMPLE, Servers, answer, ask
 
@@ -43,8 +43,9 @@ async def test_what_is_sent(servers: Servers) -> None:
 
     client = await servers.client(await servers.stand_in(chat), model="m", api_key="key\n")
     await ask(client)
-    await ask(client, SamplingParams(0.7, 0.9, 5, seed=3, top_k=20))
-    (plain, headers), (sampled, _) = seen
+    generation = await ask(client, SamplingParams(0.7, 0.9, 5, seed=3, top_k=20))
+    await ask(client, SamplingParams(0.0, 1.0, 100, stop=("\n```\n", "END")))
+    (plain, headers), (sampled, _), (stopped, _) = seen
     common = {"model": "m", "messages": MESSAGES}
     assert plain == {**common, "temperature": 0.0, "top_p": 1.0, "max_tokens": 100}
     assert sampled == {
@@ -54,6 +55,13 @@ async def test_what_is_sent(servers: Servers) -> None:
         "max_tokens": 5,
         "seed": 3,
         "top_k": 20,
+    }
+    assert generation.seed == 3
+    assert stopped == {
+        **plain,
+        "stop": ["\n```\n", "END"],
+        "include_stop_str_in_output": True,
+        "no_stop_trim": True,
     }
     assert headers["X-Request-Id"] == "run/d%2F1/p%201/2"
     assert headers["Authorization"] == "Bearer key"

@@ -1,7 +1,7 @@
 """What the client makes of servers in trouble, and how it shares requests among several."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from email.utils import formatdate
 from pathlib import Path
@@ -10,13 +10,19 @@ import pytest
 from aiohttp import web
 
 from shared.schemas import sha256
-from tests.runner.generators import Handler, Servers, answer, ask, refused_url
+from tests.runner.generators import PARAMS, SAMPLE, Handler, Servers, answer, ask, refused_url
 
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
     async with AsyncExitStack() as stack:
         yield Servers(stack, tmp_path)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not reached():
+            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ async def test_hanging_request_is_tried_again(servers: Servers) -> None:
     ("failure", "reason"),
     [
         ("500", "http_500: injected"),
-        ("429:0", "http_429: "),
+        ("503", "http_503: injected"),
         ("reset", "connection: "),
         ("truncated", "connection: "),
         ("hang", "timeout: "),
@@ -82,20 +88,69 @@ async def test_prompt_that_is_too_long(servers: Servers) -> None:
     assert generation.requests == 1
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "The decoder prompt (length 9) is longer than the maximum model length of 4.",
-        "The input (9 tokens) is longer than the model's context length (4 tokens).",
-        "max_tokens is too large: this model's maximum context length is 4 tokens",
-    ],
-)
-async def test_other_words_for_too_long(servers: Servers, message: str) -> None:
+VLLM = [
+    # 0.24 to 0.32: of tokens, and of characters where those alone are too many
+    "This model's maximum context length is 4096 tokens. However, you requested 2048 output tokens "
+    "and your prompt contains at least 2049 input tokens, for a total of at least 4097 tokens. "
+    "Please reduce the length of the input prompt or the number of requested output tokens.",
+    "This model's maximum context length is 4096 tokens. However, you requested 2048 output tokens "
+    "and your prompt contains 900000 characters (more than 262144 characters, which is the upper "
+    "bound for 2048 input tokens). Please reduce the length of the input prompt or the number of "
+    "requested output tokens.",
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure "
+    "that `max_model_len` is no smaller than the number of text tokens.",
+    "The decoder prompt (length 4096) plus the number of requested output tokens (at least 1) is "
+    "longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller "
+    "than the number of text tokens (prompt + requested output tokens).",
+    "Input length (5000) exceeds model's maximum context length (4096).",
+]
+SGLANG = [
+    "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+    "Requested token count exceeds the model's maximum context length of 4096 tokens. You "
+    "requested a total of 5120 tokens: 3072 tokens from the input messages and 2048 tokens for the "
+    "completion. Please reduce the number of tokens in the input messages or the completion to fit "
+    "within the limit.",
+]
+
+
+@pytest.mark.parametrize("message", [*VLLM, *SGLANG, "max_tokens is too large: this model's "
+                                     "maximum context length is 4 tokens"])  # fmt: skip
+@pytest.mark.parametrize("shape", ["error", "flat"])
+async def test_other_words_for_too_long(servers: Servers, message: str, shape: str) -> None:
+    flat = {"object": "error", "message": message, "type": "BadRequestError", "code": 400}
+
     async def chat(_request: web.Request) -> web.Response:
-        return web.json_response({"object": "error", "message": message}, status=400)
+        return web.json_response({"error": flat} if shape == "error" else flat, status=400)
 
     generation = await ask(await servers.client(await servers.stand_in(chat)))
+    # Both lengths are in the reason, which is all that run.json and the verdict say.
     assert generation.error == f"prompt_too_long: {message}"
+    assert (generation.completion, generation.requests) == ("", 1)
+
+
+async def test_one_prompt_that_is_too_long_is_the_trouble_of_one_sample(servers: Servers) -> None:
+    async def chat(request: web.Request) -> web.Response:
+        if "long" in (await request.json())["messages"][0]["content"]:
+            return web.json_response({"error": {"message": VLLM[0]}}, status=400)
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat))
+    messages = [[{"role": "user", "content": text}] for text in ("a", "long", "b")]
+    found = [await client.generate(SAMPLE, "run", m, PARAMS) for m in messages]
+    assert [generation.error is None for generation in found] == [True, False, True]
+
+
+async def test_an_answer_that_no_model_could_give_is_the_configs_trouble(servers: Servers) -> None:
+    message = (
+        "max_tokens=9000 cannot be greater than max_model_len=max_total_tokens=4096. "
+        "Please request fewer output tokens."
+    )
+
+    async def chat(_request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": message}}, status=400)
+
+    generation = await ask(await servers.client(await servers.stand_in(chat)))
+    assert generation.error == f"http_400: {message}"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +177,165 @@ async def test_retry_after_is_waited_for(servers: Servers) -> None:
     started = loop.time()
     assert (await ask(client)).requests == 2
     assert loop.time() - started >= 0.3
+
+
+@pytest.mark.parametrize("failure", ["429:0", "429:0.01", "503:0.01"])
+async def test_being_told_later_is_no_failure(servers: Servers, failure: str) -> None:
+    url = await servers.replay(*[failure] * 6)
+    generation = await ask(await servers.client(url, max_attempts=1))
+    assert (generation.error, generation.requests) == (None, 7)
+
+
+async def test_a_429_without_a_time_is_waited_for_all_the_same(servers: Servers) -> None:
+    busy = iter([True])
+
+    async def chat(_request: web.Request) -> web.Response:
+        return web.Response(status=429) if next(busy, False) else answer()
+
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    client = await servers.client(await servers.stand_in(chat), max_attempts=1)
+    assert (await ask(client)).requests == 2
+    assert loop.time() - started >= 1.0
+
+
+async def test_while_the_only_server_is_busy_nobody_asks_it(servers: Servers) -> None:
+    times: list[float] = []
+    busy = iter([True])
+    loop = asyncio.get_running_loop()
+
+    async def chat(_request: web.Request) -> web.Response:
+        times.append(loop.time())
+        if next(busy, False):
+            return web.Response(status=429, headers={"Retry-After": "0.3"})
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat), concurrency=1)
+    await asyncio.gather(*(ask(client) for _ in range(5)))
+    assert len(times) == 6
+    assert times[1] - times[0] >= 0.3
+
+
+async def test_who_was_refused_goes_first_when_there_is_room_again(servers: Servers) -> None:
+    asked: list[str] = []
+    busy = iter([True])
+
+    async def chat(request: web.Request) -> web.Response:
+        asked.append((await request.json())["messages"][0]["content"])
+        if next(busy, False):
+            return web.Response(status=429, headers={"Retry-After": "0.1"})
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat), concurrency=1)
+    messages = [[{"role": "user", "content": name}] for name in "abc"]
+    await asyncio.gather(*(client.generate(SAMPLE, "run", m, PARAMS) for m in messages))
+    assert asked == ["a", "a", "b", "c"]
+
+
+async def test_a_server_that_refuses_is_asked_by_fewer(servers: Servers) -> None:
+    """Five places and no queue: after a few refusals the client has found that out."""
+    in_flight, most, refused = 0, 0, 0
+    more = asyncio.Event()
+
+    async def chat(_request: web.Request) -> web.Response:
+        nonlocal in_flight, most, refused
+        if in_flight >= 5:
+            refused += 1
+            return web.Response(status=429, headers={"Retry-After": "0.01"})
+        in_flight += 1
+        most = max(most, in_flight)
+        await asyncio.sleep(0.005)
+        in_flight -= 1
+        more.set()
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat), concurrency=64)
+    generations = await asyncio.gather(*(ask(client) for _ in range(300)))
+    assert all(generation.error is None for generation in generations)
+    assert most == 5
+    # Sixteen at once at first, eleven of them in vain; without a rule it would go on like that.
+    assert refused < 100
+
+
+async def test_a_server_that_breaks_connections_is_asked_by_fewer(servers: Servers) -> None:
+    in_flight, broken = 0, 0
+
+    async def chat(request: web.Request) -> web.Response:
+        nonlocal in_flight, broken
+        if in_flight >= 5:
+            broken += 1
+            assert request.transport is not None
+            request.transport.abort()
+        in_flight += 1
+        try:
+            await asyncio.sleep(0.005)
+        finally:
+            in_flight -= 1
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat), concurrency=64, max_attempts=1000)
+    generations = await asyncio.gather(*(ask(client) for _ in range(300)))
+    assert all(generation.error is None for generation in generations)
+    assert broken < 150
+
+
+async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> None:
+    in_flight = 0
+    many = asyncio.Event()
+
+    async def chat(_request: web.Request) -> web.Response:
+        nonlocal in_flight
+        in_flight += 1
+        if in_flight == 15:
+            many.set()
+        await many.wait()
+        return answer()
+
+    urls = refused_url(), await servers.stand_in(chat)
+    client = await servers.client(*urls, concurrency=64)
+    first = asyncio.create_task(ask(client))  # meets the dead one
+    await until(lambda: in_flight == 1)
+    async with asyncio.timeout(10):
+        generations = await asyncio.gather(*(ask(client) for _ in range(40)))
+    assert all(generation.error is None for generation in generations)
+    assert (await first).requests == 2
+
+
+# The deadline of a sample
+
+
+async def test_a_sample_that_is_put_off_for_too_long_is_an_error(servers: Servers) -> None:
+    async def chat(_request: web.Request) -> web.Response:
+        return web.json_response(
+            {"error": {"message": "queue full"}}, status=429, headers={"Retry-After": "0.1"}
+        )
+
+    client = await servers.client(await servers.stand_in(chat), deadline=0.5)
+    generation = await ask(client)
+    assert generation.error is not None
+    assert generation.error.startswith("timeout: no completion in 0.5 s, requests: ")
+    assert generation.error.endswith("; before that http_429: queue full")
+    assert generation.requests > 1
+
+
+async def test_the_deadline_ends_a_request_that_is_under_way(servers: Servers) -> None:
+    client = await servers.client(await servers.replay("hang"), deadline=0.3)
+    async with asyncio.timeout(5):
+        generation = await ask(client)
+    assert generation.error == "timeout: no completion in 0.3 s, requests: 1"
+    assert (generation.completion, generation.requests) == ("", 1)
+
+
+async def test_the_deadline_begins_when_the_first_request_may_go(servers: Servers) -> None:
+    """Who waits in line behind others is not late."""
+
+    async def chat(_request: web.Request) -> web.Response:
+        await asyncio.sleep(0.15)
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat), deadline=0.5, concurrency=1)
+    generations = await asyncio.gather(*(ask(client) for _ in range(6)))
+    assert [generation.error for generation in generations] == [None] * 6
 
 
 async def test_retry_after_may_be_a_date(servers: Servers) -> None:

@@ -172,15 +172,46 @@ def test_with_force_the_results_go_and_the_rest_stays(redis: Redis, folder: Outp
     session.leave()
 
 
+def enter_with(redis: Redis, folder: OutputFolder, force: bool = False, **facts: object) -> Session:
+    session = Session(redis, identify(Config(), PLAN, folder, ""))
+    try:
+        session.enter(Config(), PLAN, PROBLEMS, folder, force=force, facts=facts)
+    finally:
+        session.leave()
+    return session
+
+
 def test_another_model_is_refused_in_the_same_run(redis: Redis, folder: OutputFolder) -> None:
-    enter(redis, folder).leave()
-    identity = identify(load_config(None), PLAN, folder, "")
-    session = Session(redis, identity)
-    with pytest.raises(OutputError, match=r"'m'.*'other'"):
-        session.enter(
-            load_config(None), PLAN, PROBLEMS, folder, force=False, facts={"model": "other"}
-        )
-    session.leave()
+    first = enter_with(redis, folder, model="m")
+    with pytest.raises(OutputError, match=r"'m'.*'other'.*--force") as caught:
+        enter_with(redis, folder, model="other")
+    assert folder.path in str(caught.value)
+    assert first.ledger.meta()["model"] == "m"
+    enter_with(redis, folder, force=True, model="other")
+
+
+def test_another_chat_template_is_refused_in_the_same_run(
+    redis: Redis, folder: OutputFolder
+) -> None:
+    enter_with(redis, folder, generator={"chat_template_sha256": "aa", "gpu": "H100"})
+    enter_with(redis, folder, generator={"chat_template_sha256": "aa", "gpu": "H200"})
+    with pytest.raises(OutputError, match="chat template aa, the generator has bb"):
+        enter_with(redis, folder, generator={"chat_template_sha256": "bb"})
+
+
+def test_another_prompt_is_refused_in_the_same_run(redis: Redis, folder: OutputFolder) -> None:
+    enter_with(redis, folder, prompts={"d1": {"template": "a", "sha256": "1"}})
+    with pytest.raises(OutputError, match="prompt template of d1"):
+        enter_with(redis, folder, prompts={"d1": {"template": "b", "sha256": "2"}})
+
+
+def test_a_server_that_says_nothing_leaves_what_is_known(
+    redis: Redis, folder: OutputFolder
+) -> None:
+    info = {"chat_template_sha256": "aa"}
+    assert enter_with(redis, folder, generator=None).ledger.meta()["generator"] is None
+    assert enter_with(redis, folder, generator=info).ledger.meta()["generator"] == info
+    assert enter_with(redis, folder, generator=None).ledger.meta()["generator"] == info
 
 
 def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> None:

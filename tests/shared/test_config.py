@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
+from services.generator.settings import GeneratorSettings
 from shared.config import Config, load_config, validate_config
 from shared.errors import ConfigError
 
@@ -111,6 +112,12 @@ def test_an_unknown_key_that_is_near_to_none() -> None:
         ("data.limit=0", "data.limit"),
         ("judge.method=guess", "judge.method"),
         ("generation.replay.error_rate=2", "generation.replay.error_rate"),
+        ("generation.concurrency=0", "generation.concurrency"),
+        ("generation.deadline=0", "generation.deadline"),
+        ("generation.deadline=inf", "generation.deadline"),
+        ("generation.stop=END", "generation.stop"),
+        ("generation.stop=['']", "generation.stop.0"),
+        ("data.prompt_key=''", "data.prompt_key"),
         ("data=5", "data"),
         ("run.name=a/b", "run"),
         ("run.name=''", "run"),
@@ -294,6 +301,7 @@ def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], 
         "generation.base_urls=[http://a/v1]",
         "generation.concurrency=3",
         "generation.request_timeout=3",
+        "generation.deadline=3",
         "generation.max_attempts=1",
         "generation.api_key_env=KEY",
         "generation.replay.latency=1",
@@ -318,6 +326,8 @@ def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
         "sandbox.memory_limit_mb=512",
         "data.limit=5",
         "data.templates={d: 'Do {prompt}'}",
+        "data.system_prompt=Be brief.",
+        "data.prompt_key=question",
         "judge.language=cpp",
         "judge.method=submit",
         "judge.checker=exact",
@@ -329,6 +339,8 @@ def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
         "judge.max_completion_chars=10",
         "generation.model=other",
         "generation.seed=1",
+        "generation.stop=[END]",
+        "generation.deterministic=true",
         "generation.backend=replay",
         "generation.replay.completions=other.jsonl",
         "run.seed=1",
@@ -346,6 +358,19 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> N
 
 
 # The rest
+
+
+def test_a_stop_string_may_hold_line_ends(written: Any) -> None:
+    assert load_config(None, [r'generation.stop=["\n```\n"]']).generation.stop == ["\n```\n"]
+    path = written('generation: {stop: ["\\n```\\n", END]}\n')
+    assert load_config(path).generation.stop == ["\n```\n", "END"]
+
+
+def test_who_waits_for_an_answer_waits_longer_than_the_generators_router() -> None:
+    """Else the runner gives requests up that the router still works on, and asks them again."""
+    generation, router = Config().generation, GeneratorSettings().router_deadline
+    assert router < generation.request_timeout < generation.deadline
+    assert generation.deadline >= 3 * router
 
 
 @pytest.mark.parametrize(

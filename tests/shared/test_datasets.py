@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import pyarrow as pa
@@ -143,6 +144,32 @@ def test_chat_prompts_without_a_user_message_are_named(tmp_path, chat):
     path = put(tmp_path / "a.parquet", [row(prompt=chat)], schema)
     message = failure(read_dataset, path)
     assert f"{path}: row 1: 'demo'/'p1': its chat prompt has no user message" in message
+
+
+def test_the_prompt_may_be_in_a_column_of_another_name(tmp_path):
+    path = put(tmp_path / "a.parquet", [row(question="How?"), row("p2", question="Why?  \r\n")])
+    one, two = read_datasets([path], "question")
+    assert [one.prompt, two.prompt] == ["How?", "Why?  \r\n"]
+    # The column prompt_sha256 is of another text.
+    assert one.prompt_sha256 == hashlib.sha256(b"How?").hexdigest()
+    assert two.prompt_sha256 == hashlib.sha256(b"Why?").hexdigest()
+    assert read_dataset(path)[0] == problem()
+
+
+def test_then_the_column_prompt_need_not_be_there(tmp_path):
+    fields = row(messages=[{"role": "user", "content": "How?"}])
+    del fields["prompt"]
+    (read,) = read_dataset(put(tmp_path / "a.parquet", [fields]), "messages")
+    assert read.prompt == "How?"
+
+
+def test_a_column_for_the_prompt_that_is_not_there_is_named(tmp_path):
+    path = put(tmp_path / "a.parquet", [row()])
+    assert "no column 'question'" in failure(read_dataset, path, "question")
+    null = put(tmp_path / "b.parquet", [row(question="x"), row("p2", question=None)])
+    assert "row 2: 'demo'/'p2' has null in 'question'" in failure(read_dataset, null, "question")
+    number = put(tmp_path / "c.parquet", [row(question=1)])
+    assert "column 'question' has type int64" in failure(read_dataset, number, "question")
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from services.generator.backends.verl import backend
+
 MakeModel = Callable[..., Path]
 
 CONFIG = {
@@ -15,6 +17,16 @@ CONFIG = {
     "vocab_size": 1000,
     "max_position_embeddings": 1024,
 }
+
+
+# A file of no tensors.
+SAFETENSORS = (2).to_bytes(8, "little") + b"{}"
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if verl were, which is looked for before the model is."""
+    monkeypatch.setattr(backend, "find_spec", lambda _name: object())
 
 
 @pytest.fixture
@@ -36,7 +48,7 @@ def make_model(tmp_path: Path) -> MakeModel:
             (folder / "config.json").write_text(text)
         for file in (weights, tokenizer):
             if file is not None:
-                (folder / file).write_bytes(b"{}")
+                (folder / file).write_bytes(SAFETENSORS if "safetensors" in file else b"{}")
         if template is not None:
             (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
         return folder

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from services.generator.backends.verl import backend
 from services.generator.backends.verl.backend import check
 from services.generator.backends.verl.model_folder import local_folder, read_model_folder
 from shared.config import Config, load_config
 from shared.errors import ConfigError
-from tests.generator.verl.conftest import CONFIG, MakeModel
+from tests.generator.verl.conftest import CONFIG, SAFETENSORS, MakeModel
 
 
 def configured(folder: Path | str, *overrides: str) -> Config:
@@ -77,8 +78,45 @@ def test_a_missing_shard_of_the_weights(make_model: MakeModel) -> None:
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": shards}))
     assert "lacks weights: model-2.safetensors" in refusal(folder)
-    (folder / "model-2.safetensors").touch()
+    (folder / "model-2.safetensors").write_bytes(SAFETENSORS)
     assert check(configured(folder)) == 1
+
+
+TENSOR = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no safetensors header"),
+        (b"no weights at all", "no safetensors header"),
+        ((4).to_bytes(8, "little") + b"[{}]", "no safetensors header"),
+        (len(TENSOR).to_bytes(8, "little") + TENSOR, "bytes, it should have"),
+        (len(TENSOR).to_bytes(8, "little") + TENSOR + b"123", "bytes, it should have"),
+    ],
+)
+def test_weights_that_were_cut_off(make_model: MakeModel, content: bytes, said: str) -> None:
+    folder = make_model()
+    (folder / "model.safetensors").write_bytes(content)
+    message = refusal(folder)
+    assert f"{folder / 'model.safetensors'} is damaged" in message
+    assert said in message
+
+
+def test_whole_weights(make_model: MakeModel) -> None:
+    folder = make_model()
+    whole = len(TENSOR).to_bytes(8, "little") + TENSOR + b"1234"
+    (folder / "model.safetensors").write_bytes(whole)
+    assert check(configured(folder)) == 1
+
+
+@pytest.mark.parametrize("missing", ["verl", "ray", "sglang"])
+def test_a_package_that_is_not_installed(
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setattr(backend, "find_spec", lambda name: None if name == missing else object())
+    sglang = "actor_rollout_ref.rollout.name=sglang"
+    assert f"{missing} is not installed" in refusal(make_model(), sglang)
 
 
 @pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json"])

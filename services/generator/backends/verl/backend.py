@@ -1,7 +1,9 @@
 """Serving a configuration's model with verl's standalone replicas."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from services.generator.backends.verl import composed
@@ -58,6 +60,12 @@ def check(config: Config) -> int:
         )
     if verl.cpu_engine and rollout.name != "vllm":
         raise ConfigError(f"generation.verl.cpu_engine goes with vllm, not with {rollout.name}")
+    for package in ("verl", "ray", rollout.name):
+        if find_spec(package) is None:
+            raise ConfigError(
+                f"{package} is not installed in {sys.prefix} (the engine is "
+                f"actor_rollout_ref.rollout.name={rollout.name}); see docs/generation.md"
+            )
     rollout.check_sampling()
     n_replicas = composed.replicas(config)
     folder = local_folder(config.actor_rollout_ref.model.path)

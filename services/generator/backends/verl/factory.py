@@ -49,6 +49,7 @@ class VerlReplica:
             "engine": facts["engine"],
             "versions": facts["versions"],
             "host_pid": self._child.pid,
+            "tag": self._tag,
         }
 
     async def stop(self) -> None:

@@ -41,7 +41,7 @@ def gather(config: Config, composed: Any, model: ModelFolder, replica: Any) -> d
         "hardware": [one for one in hardware if one is not None],
         "config": sections,
         "environment": variables(config),
-        "model": _model(config, model),
+        "model": _model(model),
         **_chat_template(config, model),
     }
 
@@ -116,11 +116,10 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _model(config: Config, model: ModelFolder) -> dict[str, Any]:
+def _model(model: ModelFolder) -> dict[str, Any]:
     weights = [path for kind in ("*.safetensors", "*.bin") for path in model.path.glob(kind)]
     text = (model.path / "config.json").read_bytes()
     found: dict[str, Any] = {
-        "path": config.actor_rollout_ref.model.path,
         "architecture": model.architecture,
         "context": model.context,
         "vocabulary": model.vocabulary,

@@ -8,6 +8,7 @@ and frees the placement.
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ from shared.errors import ConfigError, PlumblineError, ServiceError
 
 # Beyond it the kernel ends this process, and Ray what belongs to it.
 _SHUTDOWN_SECONDS = 30
+_CONNECT_SECONDS = 10
 
 
 class _StopError(BaseException):
@@ -130,6 +132,7 @@ class Host:
     def _join(self, cluster: Cluster) -> None:
         import ray
 
+        _check_reachable(cluster.address)
         tag = {leftovers.TAG: self._order.tag}
         ray.init(
             address=cluster.address,
@@ -201,6 +204,17 @@ class Host:
         began = time.monotonic()
         yield
         self._reports.send(Phase(phase=name, seconds=round(time.monotonic() - began, 2)))
+
+
+def _check_reachable(address: str) -> None:
+    """Ray would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return  # "auto" and the like
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ServiceError(f"no Ray cluster at {address}: {error}") from None
 
 
 def _downloaded(name: str) -> Path:

@@ -114,8 +114,29 @@ def _check_weights(folder: Path) -> None:
                 f"{_KEY}: {folder} lacks weights: {missing[0]}"
                 + (f" and {len(missing) - 1} more files" if len(missing) > 1 else "")
             )
+    for file in sorted(folder.glob("*.safetensors")):
+        _check_safetensors(file)
     if not any(_any(folder, pattern) for pattern in _WEIGHTS):
         raise ConfigError(f"{_KEY}: {folder} has no weights ({', '.join(_WEIGHTS)})")
+
+
+def _check_safetensors(file: Path) -> None:
+    """Refuse a file that a download has cut off, minutes before an engine would.
+
+    The format: https://github.com/huggingface/safetensors (8 bytes of the header's length, the
+    header in JSON with the place of each tensor behind it, the tensors).
+    """
+    size = file.stat().st_size
+    try:
+        with file.open("rb") as content:
+            length = int.from_bytes(content.read(8), "little")
+            tensors = json.loads(content.read(length) if length < size else b"")
+        ends = [t["data_offsets"][1] for name, t in tensors.items() if name != "__metadata__"]
+        expected = 8 + length + max(ends, default=0)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, IndexError):
+        raise ConfigError(f"{_KEY}: {file} is damaged: no safetensors header") from None
+    if size != expected:
+        raise ConfigError(f"{_KEY}: {file} is damaged: {size} bytes, it should have {expected}")
 
 
 def _context(config: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,259 @@
+"""Real verl, vLLM and Ray on the CPU: served, killed, stopped, refused, and nothing left behind."""
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e import plumb
+from tests.e2e.verl import SMALL, Generator, Mark, complete, generator, refused, wait_for
+
+pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+CONFIG = plumb.REPOSITORY / "configs" / "demo_verl.yaml"
+# A hung engine is found in seconds, not in minutes.
+PROBES = {
+    "PLUMBLINE_GENERATOR_ROUTER_PROBE_INTERVAL": "2",
+    "PLUMBLINE_GENERATOR_ROUTER_PROBE_TIMEOUT": "8",
+    "PLUMBLINE_GENERATOR_ROUTER_PROBE_FAILURES": "2",
+    "PLUMBLINE_GENERATOR_ROUTER_RESTART_BACKOFF": "0.1",
+}
+MANY = 2000
+
+
+@pytest.fixture(scope="module")
+def service(
+    verl_python: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Generator]:
+    """Two replicas for all tests of this module, in this order; nothing is left of them."""
+    model, two = f"actor_rollout_ref.model.path={tiny_model}", "trainer.n_gpus_per_node=2"
+    folder, mark = tmp_path_factory.mktemp("verl"), Mark()
+    with generator(
+        verl_python, folder, CONFIG, model, two, *SMALL, **PROBES, **mark.variable
+    ) as running:
+        running.wait_healthy([0, 0])
+        yield running
+    check_clean(mark)
+
+
+def run_demo(service: Generator, output: Path, *overrides: str) -> list[dict[str, Any]]:
+    """A whole ``plumb run`` over the demo; returns the samples that were generated."""
+    done = plumb.plumb(command(service, output, *overrides))
+    assert done.returncode == 0, done.stderr + done.stdout
+    return generations(output)
+
+
+def command(service: Generator, output: Path, *overrides: str) -> list[str]:
+    """Like ``plumb.demo_run``, but the generator is there already."""
+    config = ["--config", str(CONFIG), "--base-url", f"{service.url}/v1"]
+    return plumb.command("run", *config, "--embedded", "--output", str(output), *overrides)
+
+
+def generations(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "generations.jsonl").read_text().splitlines()]
+
+
+def test_start_is_told_in_phases(service: Generator) -> None:
+    phases = [
+        (event["replica"], event["phase"])
+        for event in service.events("phase done")
+        if "replica" in event
+    ]
+    expected = ["imports", "checks", "join", "placement", "engine", "facts"]
+    for rank in (0, 1):
+        assert [phase for replica, phase in phases if replica == rank] == expected
+    assert sorted(event["replica"] for event in service.events("ready")) == [0, 1]
+    assert {event["looks_random"] for event in service.events("self-check")} == {False}
+
+
+def test_it_says_what_it_is_made_of(service: Generator, tiny_model: Path) -> None:
+    info = service.get("/info")
+    assert info["backend"] == "verl"
+    assert info["engine"] == "vllm"
+    assert {"verl", "vllm", "torch", "ray", "transformers"} <= info["versions"].keys()
+    assert info["config"]["rollout"]["load_format"] == "auto"
+    assert info["config"]["rollout"]["max_num_seqs"] == 32
+    assert info["config"]["model"]["path"] == str(tiny_model)
+    assert len(info["chat_template_sha256"]) == 64
+    assert info["hardware"][0]["cpu"]
+    assert [model["id"] for model in service.get("/v1/models")["data"]] == [info["model_name"]]
+
+
+def test_the_engines_metrics_are_told_apart(service: Generator) -> None:
+    asyncio.run(complete(service.url, 8, max_tokens=4))
+    metrics = service.get("/metrics")
+    for rank in (0, 1):
+        assert f'vllm:generation_tokens_total{{replica="vllm-{rank}"' in metrics or (
+            f'replica="{rank}"' in metrics
+        )
+    assert "plumbline_generator_request_duration_seconds_bucket" in metrics
+
+
+def test_a_whole_run_over_the_demo(service: Generator, tmp_path: Path) -> None:
+    samples = run_demo(service, tmp_path / "out")
+    assert all(sample["finish_reason"] in ("stop", "length") for sample in samples)
+    assert all(sample["output_tokens"] > 0 and sample["prompt_tokens"] > 0 for sample in samples)
+    assert {sample["replica"] for sample in samples} == {"vllm-0", "vllm-1"}
+    lines = (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()
+    statuses = [json.loads(line)["final_status"] for line in lines]
+    # The model was made so that there is something of each.
+    assert "api_error" not in statuses
+    assert 0.1 < statuses.count("success") / len(statuses) < 0.9
+    assert len(set(statuses)) >= 3
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["complete"]
+    assert run["generator"]["chat_template_sha256"] == service.get("/info")["chat_template_sha256"]
+
+
+def test_greedy_answers_are_the_same_again(service: Generator) -> None:
+    first, second = (
+        [answer["choices"][0]["message"] for answer in asyncio.run(complete(service.url, 6))]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_prompt_that_is_too_long_costs_that_sample_alone(
+    service: Generator, tmp_path: Path
+) -> None:
+    lines = (plumb.DEMO / "problems" / "humaneval.jsonl").read_text().splitlines()
+    problems = [json.loads(line) for line in lines][:3]
+    problems[1]["prompt"] += "#" + " word" * 5000 + "\n"
+    source = tmp_path / "humaneval.jsonl"
+    source.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    imported = plumb.plumb(
+        plumb.command(
+            "data", "import", "humaneval", str(source), "--output", str(tmp_path / "data")
+        )
+    )
+    assert imported.returncode == 0, imported.stderr
+    output = tmp_path / "out"
+    data = f"data.eval_files=[{tmp_path / 'data'}]"
+    done = plumb.plumb(command(service, output, data))
+    assert done.returncode == 1
+    verdicts = [json.loads(x) for x in (output / "verdicts.jsonl").read_text().splitlines()]
+    ours = [one for one in verdicts if one["final_status"] == "api_error"]
+    assert len(verdicts) == 3
+    assert [one["problem_id"] for one in ours] == [problems[1]["task_id"]]
+    assert ours[0]["detail"].startswith("prompt_too_long: ")
+    assert sum(word.strip(".,").isdigit() for word in ours[0]["detail"].split()) >= 2
+
+
+def test_many_requests_at_once(service: Generator) -> None:
+    memory = psutil.Process(service.process.pid).memory_info
+    asyncio.run(complete(service.url, 50, max_tokens=1))
+    start = memory().rss
+    answers = asyncio.run(complete(service.url, MANY, max_tokens=2))
+    assert [answer["status"] for answer in answers] == [200] * MANY
+    assert all(answer["usage"]["completion_tokens"] > 0 for answer in answers)
+    assert memory().rss - start < 200 * 2**20
+
+
+@pytest.mark.parametrize(("sign", "victim"), [(signal.SIGKILL, 0), (signal.SIGSTOP, 1)])
+def test_an_engine_that_dies_or_hangs_in_mid_run_loses_no_sample(
+    service: Generator, tmp_path: Path, sign: signal.Signals, victim: int
+) -> None:
+    output, begun = tmp_path / "out", service.answered()
+    several = ("actor_rollout_ref.rollout.n=6", "actor_rollout_ref.rollout.temperature=0.7")
+    with plumb.running(command(service, output, *several, "data.limit=6"), output) as process:
+        wait_for(lambda: service.answered() > begun + 10, "answers", service.tail, seconds=60)
+        service.engine(victim).send_signal(sign)
+        assert process.wait(300) == 0, output.with_suffix(".log").read_text()
+    samples = generations(output)
+    names = {(s["dataset"], s["problem_id"], s["sample_index"]) for s in samples}
+    assert len(samples) == len(names)
+    assert len(samples) % 6 == 0
+    assert all(sample["finish_reason"] in ("stop", "length") for sample in samples)
+    (ejected,) = [one for one in service.events("ejected") if one["replica"] == victim]
+    assert ejected["name"] == f"vllm-{victim}"
+    service.wait_healthy([1, 0] if victim == 0 else [1, 1])
+    answers = asyncio.run(complete(service.url, 20, max_tokens=2))
+    assert {answer["replica"] for answer in answers} >= {f"vllm-{victim}.1"}
+
+
+# What cannot be served
+
+
+def check_clean(mark: Mark) -> None:
+    wait_for(lambda: not mark.left(), "clean machine", lambda: str(mark.left()), seconds=10)
+
+
+def check_refusal(verl_python: Path, said: str, *overrides: str, config: Path = CONFIG) -> None:
+    mark = Mark()
+    done = refused(verl_python, config, *SMALL, *overrides, **mark.variable)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("generator: ")
+    assert said in line
+    check_clean(mark)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["actor_rollout_ref.model.path=/no/such/model"], "there is no folder '/no/such/model'"),
+        (["actor_rollout_ref.rollout.name=tgi"], "'vllm' or 'sglang' (got 'tgi')"),
+        (["actor_rollout_ref.rollout.load_format=dummy"], "random weights"),
+        (["actor_rollout_ref.rollout.load_formt=auto"], "did you mean"),
+        (["actor_rollout_ref.rollout.n=2"], "n is 2 at temperature 0"),
+        (["actor_rollout_ref.rollout.response_length=100000"], "beyond the context"),
+        (
+            ["actor_rollout_ref.rollout.name=sglang", "generation.verl.cpu_engine=false"],
+            "sglang is not installed",
+        ),
+    ],
+    ids=["path", "engine", "dummy", "key", "copies", "context", "sglang"],
+)
+def test_refused_at_once(
+    verl_python: Path, tiny_model: Path, overrides: list[str], said: str
+) -> None:
+    model = f"actor_rollout_ref.model.path={tiny_model}"
+    check_refusal(verl_python, said, model, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("model.safetensors", "has no weights"),
+        ("tokenizer*", "has no tokenizer"),
+        ("config.json", "has no config.json"),
+        ("chat_template*", "has no chat template"),
+    ],
+)
+def test_a_model_that_lacks_something(
+    verl_python: Path, tiny_model: Path, tmp_path: Path, missing: str, said: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder, ignore=shutil.ignore_patterns(missing))
+    check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
+
+
+def test_an_architecture_that_the_engine_does_not_know(
+    verl_python: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NoSuchModel"]}))
+    said = "knows no NoSuchModel"
+    check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
+
+
+def test_gpus_that_are_not_there(verl_python: Path, tiny_model: Path) -> None:
+    model, gpus = f"actor_rollout_ref.model.path={tiny_model}", "generation.verl.cpu_engine=false"
+    said = "asked for 2 GPUs (trainer.n_gpus_per_node), and there are 0"
+    check_refusal(verl_python, said, model, gpus, "trainer.n_gpus_per_node=2")
+
+
+def test_a_cluster_that_is_not_there(verl_python: Path, tiny_model: Path) -> None:
+    overrides = [
+        f"actor_rollout_ref.model.path={tiny_model}",
+        "generation.verl.ray_address=127.0.0.1:9",
+    ]
+    check_refusal(verl_python, "no Ray cluster at 127.0.0.1:9", *overrides)

@@ -1,0 +1,68 @@
+"""A closing fence as a stop string: the program found is the one that the whole answer has."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.extraction import Reason, extract, extract_verl
+
+STOP = "\n```\n"
+SOLVE = "def solve(n):\n    return n + 1"
+programs = st.lists(
+    st.sampled_from(
+        [
+            SOLVE,
+            "import sys\nfrom math import gcd",
+            "print(solve(int(input())))",
+            "for _ in range(3):\n    pass",
+            "TEXT = '```'",
+            'DOC = """```python\nsolve(1)\n"""',
+            "# ```\nTHREE = 3",
+            "",
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda parts: "\n\n".join([SOLVE, *parts]))
+before = st.sampled_from(["", "Sure.\n", "First, think: `n + 1`.\n\n", "1. Read\n2. Write\n\n"])
+after = st.sampled_from(["", "It adds one.", "\nIt adds one, as `solve(1)` shows.\n", "\n\n"])
+
+
+def stopped(text: str, *, kept: bool) -> str:
+    """What an engine gives that ends at the first ``STOP``, which it leaves there or not."""
+    head, found, _ = text.partition(STOP)
+    return head + found if kept else head
+
+
+@given(before, programs, after, st.sampled_from(["python", "py", "Python"]))
+def test_the_program_is_the_same(head: str, program: str, tail: str, label: str) -> None:
+    whole = f"{head}```{label}\n{program}\n```\n{tail}"
+    expected = extract(whole)
+    assert expected.reason is Reason.FENCED
+    assert extract(stopped(whole, kept=True)) == expected
+    # Where a server takes the stop string off all the same, the block is unclosed.
+    cut = extract(stopped(whole, kept=False))
+    assert (cut.code.rstrip(), cut.reason) == (expected.code.rstrip(), Reason.UNCLOSED_FENCE)
+
+
+@given(before, st.sampled_from([SOLVE, f"{SOLVE}\n\nprint(solve(1))"]), after)
+def test_the_program_that_verl_finds_is_the_same(head: str, program: str, tail: str) -> None:
+    whole = f"{head}```python\n{program}\n```\n{tail}"
+    assert extract_verl(stopped(whole, kept=True)) == extract_verl(whole)
+    cut = extract_verl(stopped(whole, kept=False))
+    assert cut.code.strip() == extract_verl(whole).code.strip() == program
+
+
+@pytest.mark.parametrize("opening", ["```python\n", "text\n```python\n", "text\n```cpp\n", "```\n"])
+def test_the_beginning_of_a_block_ends_nothing(opening: str) -> None:
+    assert STOP not in f"{opening}{SOLVE}"
+
+
+def test_the_beginning_of_a_block_without_a_label_does_after_a_line_of_prose() -> None:
+    """Why the templates ask for ```python, and the documentation warns."""
+    assert stopped(f"Sure.\n```\n{SOLVE}\n```\n", kept=True) == "Sure.\n```\n"
+
+
+def test_an_answer_that_ends_with_its_fence_is_not_touched() -> None:
+    whole = f"```python\n{SOLVE}\n```"
+    assert stopped(whole, kept=True) == whole

@@ -1,0 +1,89 @@
+"""The demo's problems and recorded answers, as plain text.
+
+Read with the standard library alone, because a model for a GPU machine is made in an environment
+that has torch and not our dependencies.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.errors import DataError
+
+FOLDER = Path(__file__).parents[2] / "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    completion: str
+    complete: bool  # False: cut off at the length limit
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DemoProblem:
+    dataset: str
+    problem_id: str
+    prompt: str
+    ground_truth: str  # JSON
+    solution: str  # bare Python
+    recorded: RecordedAnswer
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}/{self.problem_id}"
+
+
+def read_demo(folder: Path) -> list[DemoProblem]:
+    """Read ``problems/*.jsonl`` and ``completions.jsonl`` of a folder like ``demo/``.
+
+    Raises:
+        DataError: A file is missing or is not what it should be, or a problem has no answer.
+    """
+    answers = {_key(row): _answer(row) for row in _rows(folder / "completions.jsonl")}
+    files = sorted((folder / "problems").glob("*.jsonl"))
+    problems = [_problem(row, answers) for file in files for row in _rows(file)]
+    if not problems:
+        raise DataError(f"{folder}/problems: no problems in *.jsonl; name a folder like demo/")
+    return problems
+
+
+def texts(problems: Sequence[DemoProblem]) -> list[str]:
+    """All that a tokenizer can learn from."""
+    return [text for p in problems for text in (p.prompt, p.solution, p.recorded.completion)]
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON lines ({error})") from None
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return row["dataset"], row["problem_id"]
+
+
+def _answer(row: dict[str, Any]) -> RecordedAnswer:
+    return RecordedAnswer(
+        completion=row["completion"],
+        complete=row["finish_reason"] != "length",
+        right=row["expected_status"] == "success",
+    )
+
+
+def _problem(row: dict[str, Any], answers: dict[tuple[str, str], RecordedAnswer]) -> DemoProblem:
+    if _key(row) not in answers:
+        raise DataError(f"problem {row['problem_id']} has no recorded answer; record one")
+    return DemoProblem(
+        dataset=row["dataset"],
+        problem_id=row["problem_id"],
+        prompt=row["prompt"],
+        ground_truth=json.dumps(row["ground_truth"]),
+        solution=row["reference_solution"],
+        recorded=answers[_key(row)],
+    )
