@@ -129,7 +129,13 @@ def test_a_prompt_that_is_too_long_costs_that_sample_alone(
     source.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
     imported = plumb.plumb(
         plumb.command(
-            "data", "import", "humaneval", str(source), "--output", str(tmp_path / "data")
+            "data",
+            "import",
+            "humaneval",
+            "--source",
+            str(source),
+            "--output",
+            str(tmp_path / "data"),
         )
     )
     assert imported.returncode == 0, imported.stderr

@@ -3,10 +3,8 @@
 Reads a ``ClusterOrder``, reports ``ClusterReady``, and ends with its standard input.
 """
 
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -28,19 +26,15 @@ def main() -> int:
     reports = Reports()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     order = ClusterOrder.model_validate_json(sys.stdin.readline())
-    # Short, because paths of Unix sockets are.
-    folder = tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp")
     try:
-        _keep(order, folder, reports)
+        _keep(order, reports)
     except PlumblineError as error:
         reports.send(Failed(reason=str(error)))
         return error.exit_code
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def _keep(order: ClusterOrder, folder: str, reports: Reports) -> None:
+def _keep(order: ClusterOrder, reports: Reports) -> None:
     try:
         import ray
     except ImportError as error:
@@ -54,7 +48,7 @@ def _keep(order: ClusterOrder, folder: str, reports: Reports) -> None:
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             _node_ip_address=LOOPBACK,
-            _temp_dir=folder,
+            _temp_dir=order.folder,
         )
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Ray has put its own in place
         gpus = int(ray.cluster_resources().get("GPU", 0))

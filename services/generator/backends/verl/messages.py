@@ -16,8 +16,12 @@ class _Message(BaseModel):
 
 
 class ClusterOrder(_Message):
-    """To the keeper of a Ray cluster; ``gpus`` is None for those that the machine has."""
+    """To the keeper of a Ray cluster.
 
+    ``folder`` is for Ray's sockets and logs; ``gpus`` is None for those that the machine has.
+    """
+
+    folder: str
     gpus: int | None
     cpus: int
     needed: int

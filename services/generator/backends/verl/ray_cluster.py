@@ -1,6 +1,10 @@
 """The Ray cluster under the replicas: the one that is named, or one begun here."""
 
 import asyncio
+import shutil
+import tempfile
+import time
+from pathlib import Path
 
 from services.generator.backends.verl.child import Child
 from services.generator.backends.verl.environment import child_environment
@@ -14,6 +18,8 @@ log = get_logger(__name__)
 _OWN_PLACEMENT_SECONDS = 30.0
 # In Ray's books, where verl asks for two a GPU: they are not cores, and nobody is kept to them.
 _CPUS_PER_GPU = 4
+# For which Ray's processes go on writing after their end was asked for.
+_REMOVE_SECONDS = 5.0
 
 
 class RayCluster:
@@ -23,6 +29,7 @@ class RayCluster:
         self._config = config
         self._child: Child | None = None
         self._address = ""
+        self._folder = ""
         self._lock = asyncio.Lock()
 
     async def join(self) -> Cluster:
@@ -43,12 +50,15 @@ class RayCluster:
     async def close(self) -> None:
         if self._child is not None:
             await self._child.stop()
+            await asyncio.to_thread(_remove, self._folder)
             self._child = None
 
     async def _begin(self) -> None:
         if self._child is not None:
             log.error("the Ray cluster has died, beginning another")
-            await self._child.stop()
+            await self.close()
+        # Short, because paths of Unix sockets are.
+        self._folder = tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp")
         gpus = self._config.trainer.n_gpus_per_node
         child = Child(
             "services.generator.backends.verl.cluster", "Ray", child_environment(self._config)
@@ -58,6 +68,7 @@ class RayCluster:
             await child.start()
             await child.tell(
                 ClusterOrder(
+                    folder=self._folder,
                     gpus=gpus if self._config.generation.verl.cpu_engine else None,
                     cpus=_CPUS_PER_GPU * gpus,
                     needed=gpus,
@@ -67,6 +78,13 @@ class RayCluster:
             if not isinstance(ready, ClusterReady):
                 raise ServiceError(f"Ray's keeper said {ready.kind!r} out of turn")
         except BaseException:
-            await asyncio.shield(child.stop())
+            await asyncio.shield(self.close())
             raise
         self._address = ready.address
+
+
+def _remove(folder: str) -> None:
+    give_up = time.monotonic() + _REMOVE_SECONDS
+    while Path(folder).exists() and time.monotonic() < give_up:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
