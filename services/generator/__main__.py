@@ -1,8 +1,9 @@
 """``python -m services.generator``: serve the backend that the environment names."""
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+
+import uvloop
 
 from services.generator.backends import replay, verl
 from services.generator.settings import GeneratorSettings
@@ -20,7 +21,8 @@ def main() -> int:
     try:
         settings = load_settings(GeneratorSettings)
         configure_logging("generator", settings.log_level)
-        asyncio.run(_serve(settings))
+        # The router spends less time on a request than with the loop of asyncio.
+        uvloop.run(_serve(settings))
     except PlumblineError as error:
         print(f"generator: {error}", file=sys.stderr)
         return error.exit_code

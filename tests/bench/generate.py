@@ -67,7 +67,12 @@ def main() -> int:
 
 def _throughput(bench: Bench, options: argparse.Namespace) -> None:
     plan = throughput.Plan(
-        options.sides, options.replicas, options.passes, options.rounds, options.together
+        options.sides,
+        options.replicas,
+        options.passes,
+        options.rounds,
+        options.together,
+        options.direct,
     )
     throughput.measure(bench, plan)
 
@@ -115,6 +120,7 @@ def _arguments() -> argparse.Namespace:
     add("--passes", type=int, default=5, help="of a server, after the first, which does not count")
     add("--rounds", type=int, default=1, help="starts of each server, in turns")
     add("--together", action="store_true", help="both servers run, and passes take turns")
+    add("--direct", action="store_true", help="also ask our replica without the router between")
     add("--starts", type=int, default=2)
     for name in Size.__dataclass_fields__:
         add(f"--{name.replace('_', '-')}", type=int)

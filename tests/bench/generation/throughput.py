@@ -3,23 +3,28 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.bench.generation.bench import Bench
 from tests.bench.generation.client import Load, ask
 from tests.bench.generation.questions import prompts, questions
-from tests.bench.generation.servers import OURS, Server, serving
+from tests.bench.generation.servers import OURS, Server, model_of, serving
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``together``: both servers run all the time, share the GPU's memory and take turns."""
+    """What to measure.
+
+    ``together``: both servers run all the time, share the GPU's memory and take turns.
+    ``direct``: our replica is asked without the router between as well.
+    """
 
     sides: Sequence[str]
     replicas: Sequence[int]
     passes: int
     rounds: int
     together: bool
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +66,17 @@ def _passes(bench: Bench, plan: Plan, replicas: int) -> Iterator[Pass]:
                     )
                     for side in group
                 ]
+                if plan.direct and replicas == 1:
+                    servers += [unrouted(server) for server in servers if server.side == OURS]
                 for number in range(plan.passes + 1):
                     for server in servers:
                         yield one_pass(bench, server, replicas, number)
+
+
+def unrouted(server: Server) -> Server:
+    """The engine behind our router."""
+    (url,) = server.replicas
+    return replace(server, side=f"{server.side}-direct", url=url, model=model_of(url))
 
 
 def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
