@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import aiohttp
+import uvloop
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +51,58 @@ class Load:
         return [answer for answer in self.answers if answer.trouble]
 
 
-def ask(questions: Sequence[Question], at_once: int | None = None) -> Load:
-    """Ask, ``at_once`` at a time, or all together; answers are in the order of the questions."""
-    order = {
-        "at_once": at_once or len(questions),
-        "questions": [asdict(question) for question in questions],
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=json.dumps(order).encode(),
-        stdout=subprocess.PIPE,
-        check=True,
+def ask(questions: Sequence[Question], at_once: int | None = None, processes: int = 1) -> Load:
+    """Ask, each process ``at_once`` at a time, or all together.
+
+    Several processes are for several replicas, where one would be what is measured. They begin at
+    the same moment; answers are in the order of the questions.
+    """
+    orders = [
+        {"at_once": at_once or len(part), "questions": [asdict(question) for question in part]}
+        for part in (questions[number::processes] for number in range(processes))
+    ]
+    begin = [_begin(order) for order in orders]
+    for process in begin:
+        _line(process)  # it has read its order
+    began = time.perf_counter()
+    for process in begin:
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.close()
+    found = [json.loads(_line(process)) for process in begin]
+    seconds = time.perf_counter() - began if processes > 1 else found[0]["seconds"]
+    answers = [Answer(0, 0.0)] * len(questions)
+    for number, (process, part) in enumerate(zip(begin, found, strict=True)):
+        answers[number::processes] = [Answer(**answer) for answer in part["answers"]]
+        process.wait()
+    return Load(seconds, answers)
+
+
+def _begin(order: dict[str, Any]) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    found = json.loads(done.stdout)
-    return Load(found["seconds"], [Answer(**answer) for answer in found["answers"]])
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(order).encode() + b"\n")
+    process.stdin.flush()
+    return process
+
+
+def _line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    if not (line := process.stdout.readline()):
+        raise RuntimeError(f"the client ended with exit code {process.wait()}")
+    return line
 
 
 def main() -> None:
-    order = json.load(sys.stdin)
+    order = json.loads(sys.stdin.readline())
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    load = asyncio.run(_ask_all(order["questions"], order["at_once"]))
-    json.dump(asdict(load), sys.stdout)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    load = uvloop.run(_ask_all(order["questions"], order["at_once"]))
+    print(json.dumps(asdict(load)), flush=True)
 
 
 async def _ask_all(questions: list[dict[str, Any]], at_once: int) -> Load:

@@ -83,7 +83,8 @@ def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
     """All prompts at once; those of another number are others."""
     size = bench.size
     given = prompts(size.prompts * replicas, size.prompt_tokens, bench.vocabulary, number)
-    load = ask(questions(server.url, server.model, given, size.new_tokens))
+    asked = questions(server.url, server.model, given, size.new_tokens)
+    load = ask(asked, processes=replicas)
     bench.report.line(
         "pass",
         side=server.side,
