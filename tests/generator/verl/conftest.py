@@ -1,11 +1,13 @@
 """A model folder as a test wants it: real files, no weights."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from services.generator.backends.verl import backend
 
@@ -17,6 +19,11 @@ CONFIG = {
     "vocab_size": 1000,
     "max_position_embeddings": 1024,
 }
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """As the service runs: child processes and pipes end differently there."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 # A file of no tensors.

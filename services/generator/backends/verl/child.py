@@ -105,6 +105,8 @@ class Child:
         """Send one message; a child that is gone is found out by the next :meth:`next_event`."""
         assert self._process is not None
         assert self._process.stdin is not None
+        if self._process.stdin.is_closing():
+            return
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(message.model_dump_json().encode() + b"\n")
             await self._process.stdin.drain()

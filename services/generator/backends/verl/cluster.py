@@ -16,7 +16,7 @@ from services.generator.backends.verl.messages import (
     Phase,
     Reports,
 )
-from shared.errors import PlumblineError, ServiceError
+from shared.errors import ConfigError, PlumblineError, ServiceError
 
 # Nothing large goes through Ray's object store here.
 _OBJECT_STORE_BYTES = 128 << 20
@@ -29,7 +29,7 @@ def main() -> int:
     try:
         _keep(order, reports)
     except PlumblineError as error:
-        reports.send(Failed(reason=str(error)))
+        reports.send(Failed(reason=str(error), refused=isinstance(error, ConfigError)))
         return error.exit_code
     return 0
 
@@ -53,7 +53,7 @@ def _keep(order: ClusterOrder, reports: Reports) -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Ray has put its own in place
         gpus = int(ray.cluster_resources().get("GPU", 0))
         if gpus < order.needed:
-            raise ServiceError(
+            raise ConfigError(
                 f"asked for {order.needed} GPUs (trainer.n_gpus_per_node), and there are {gpus} "
                 "on this machine"
             )

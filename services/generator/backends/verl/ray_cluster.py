@@ -10,7 +10,7 @@ from services.generator.backends.verl.child import Child
 from services.generator.backends.verl.environment import child_environment
 from services.generator.backends.verl.messages import Cluster, ClusterOrder, ClusterReady
 from shared.config import Config
-from shared.errors import ServiceError
+from shared.errors import ConfigError, ServiceError
 from shared.logs import get_logger
 
 log = get_logger(__name__)
@@ -30,18 +30,22 @@ class RayCluster:
         self._child: Child | None = None
         self._address = ""
         self._folder = ""
+        self._refusal: ConfigError | None = None
         self._lock = asyncio.Lock()
 
     async def join(self) -> Cluster:
         """Say where it is.
 
         Raises:
-            ServiceError: It cannot be begun, or this machine has too few GPUs.
+            ServiceError: It cannot be begun.
+            ConfigError: This machine has too few GPUs, which will not change.
         """
         verl = self._config.generation.verl
         if verl.ray_address is not None:
             return Cluster(address=verl.ray_address, waits=verl.placement_timeout)
         async with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
             if self._child is None or not self._child.running:
                 await self._begin()
         waits = min(verl.placement_timeout, _OWN_PLACEMENT_SECONDS)
@@ -77,7 +81,9 @@ class RayCluster:
             ready = await child.next_event()
             if not isinstance(ready, ClusterReady):
                 raise ServiceError(f"Ray's keeper said {ready.kind!r} out of turn")
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, ConfigError):
+                self._refusal = error
             await asyncio.shield(self.close())
             raise
         self._address = ready.address
