@@ -107,6 +107,8 @@ def _services(
         return
     if given := os.environ.get("SANDBOX_URLS"):
         asyncio.run(check_sandboxes(given.split(",")))
+    if order.own_generator and config.generation.backend == "verl":
+        progress.note("starting verl's replicas, which takes minutes with a large model")
     with open_stack(config, folder, force=order.force, generator=order.own_generator) as stack:
         if warning := stack.sandbox.get("warning"):
             progress.note(f"warning: {warning}")

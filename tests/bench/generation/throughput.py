@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tests.bench.generation.bench import Bench
 from tests.bench.generation.client import Load, ask
 from tests.bench.generation.questions import prompts, questions
-from tests.bench.generation.servers import OURS, Server, model_of, serving
+from tests.bench.generation.servers import OURS, SIDES, Server, model_of, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ def unrouted(server: Server) -> Server:
 def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
     """All prompts at once; those of another number are others."""
     size = bench.size
-    given = prompts(size.prompts * replicas, size.prompt_tokens, bench.vocabulary, number)
+    # Asked without the router the replica would have the prompts in its cache otherwise.
+    seed = number if server.side in SIDES else -1 - number
+    given = prompts(size.prompts * replicas, size.prompt_tokens, bench.vocabulary, seed)
     asked = questions(server.url, server.model, given, size.new_tokens)
     load = ask(asked, processes=replicas)
     bench.report.line(

@@ -74,6 +74,15 @@ def test_an_engines_own_options_win() -> None:
     assert values[ROLLOUT + "enforce_eager"] is True
 
 
+def test_determinism_is_an_option_of_sglang_and_a_variable_of_vllm() -> None:
+    given = ["generation.deterministic=true", f"{ROLLOUT}name=sglang"]
+    sglang = overrides(load_config(None, given))[f"{ROLLOUT}engine_kwargs.sglang"]
+    assert sglang == {"enable_deterministic_inference": True}
+    vllm = load_config(None, given[:1])
+    assert overrides(vllm)[f"{ROLLOUT}engine_kwargs.vllm"] == {}
+    assert variables(vllm)["VLLM_BATCH_INVARIANT"] == "1"
+
+
 def test_engines_on_one_machine_are_on_loopback_and_those_of_a_cluster_are_not() -> None:
     assert variables(load_config(None))["VLLM_HOST_IP"] == "127.0.0.1"
     joined = load_config(None, ["generation.verl.ray_address=10.0.0.1:6379"])

@@ -162,6 +162,11 @@ def test_prompt_and_response_have_to_fit(
         assert said in refusal(folder, *dotted)
 
 
+def test_cpus_have_no_deterministic_kernels(make_model: MakeModel) -> None:
+    given = ("generation.verl.cpu_engine=true", "generation.deterministic=true")
+    assert "for GPUs only" in refusal(make_model(), *given)
+
+
 def test_copies_of_one_sample_are_refused(make_model: MakeModel) -> None:
     n = "actor_rollout_ref.rollout.n=4"
     assert "n is 4 at temperature 0" in refusal(make_model(), n)

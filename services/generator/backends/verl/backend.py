@@ -60,6 +60,10 @@ def check(config: Config) -> int:
         )
     if verl.cpu_engine and rollout.name != "vllm":
         raise ConfigError(f"generation.verl.cpu_engine goes with vllm, not with {rollout.name}")
+    if verl.cpu_engine and config.generation.deterministic:
+        raise ConfigError(
+            "generation.deterministic: vLLM has batch-invariant kernels for GPUs only"
+        )
     for package in ("verl", "ray", rollout.name):
         if find_spec(package) is None:
             raise ConfigError(

@@ -46,6 +46,8 @@ def _engine_kwargs(config: Config) -> dict[str, Any]:
         options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
     if verl.chat_template:
         options["chat_template"] = verl.chat_template
+    if config.generation.deterministic and rollout.name == "sglang":
+        options["enable_deterministic_inference"] = True  # vLLM is told through the environment
     return {**options, **rollout.engine_kwargs.get(rollout.name, {})}
 
 
