@@ -1,8 +1,9 @@
-"""Child processes that do not outlive their parent."""
+"""What child processes need: not to outlive their parent, and ports to listen on."""
 
 import ctypes
 import os
 import signal
+import socket
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
@@ -22,3 +23,10 @@ def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
             os.kill(os.getpid(), sign)
 
     return set_death_signal
+
+
+def free_port() -> int:
+    """A port of loopback on which nobody listens at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

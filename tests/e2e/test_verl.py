@@ -3,9 +3,12 @@
 import asyncio
 import hashlib
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from services.generator.backends.verl.environment import variables
+from shared.config import load_config
+from shared.processes import free_port
 from tests.e2e import plumb
 from tests.e2e.verl import SMALL, Generator, Mark, complete, generator, refused, wait_for
 
@@ -257,3 +263,38 @@ def test_a_cluster_that_is_not_there(verl_python: Path, tiny_model: Path) -> Non
         "generation.verl.ray_address=127.0.0.1:9",
     ]
     check_refusal(verl_python, "no Ray cluster at 127.0.0.1:9", *overrides)
+
+
+@pytest.fixture(scope="module")
+def ray_cluster(verl_python: Path) -> Iterator[str]:
+    """The address of a cluster of somebody else's, with one GPU in its books."""
+    port, folder = free_port(), tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    options = ["--head", "--block", "--num-gpus=1", "--num-cpus=4", f"--port={port}"]
+    options += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]
+    environment = {**os.environ, **variables(load_config(CONFIG))}
+    process = subprocess.Popen(
+        [verl_python.parent / "ray", "start", *options], env=environment, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    wait_for(lambda: b"Ray runtime started" in process.stdout.readline(), "Ray", seconds=60)
+    yield f"127.0.0.1:{port}"
+    process.terminate()
+    process.communicate(timeout=30)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_placement_that_cannot_be_had(
+    verl_python: Path, tiny_model: Path, ray_cluster: str
+) -> None:
+    overrides = [
+        f"actor_rollout_ref.model.path={tiny_model}",
+        f"generation.verl.ray_address={ray_cluster}",
+        "generation.verl.placement_timeout=3",
+        "trainer.n_gpus_per_node=2",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
+    ]
+    said = (
+        "no placement within 3 s: replica 0 asks for 2 GPUs and 4 CPUs on one node; the cluster "
+        "has 1 GPUs and 4 CPUs in all"
+    )
+    check_refusal(verl_python, said, *overrides)

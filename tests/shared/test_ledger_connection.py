@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
+from shared import processes
 from shared.errors import ServiceError
 from shared.ledger import Ledger, connect
 from shared.schemas import SampleId
@@ -17,9 +18,7 @@ SECRET = "s3kret-pa55word"
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return processes.free_port()
 
 
 @pytest.fixture

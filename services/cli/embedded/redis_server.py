@@ -2,7 +2,6 @@
 
 import secrets
 import shutil
-import socket
 from pathlib import Path
 
 import redis
@@ -10,6 +9,7 @@ from redis.exceptions import RedisError
 
 from services.cli.embedded.child import Child, wait_until
 from shared.errors import ServiceError
+from shared.processes import free_port
 
 _CONFIG = """\
 port {port}
@@ -52,7 +52,7 @@ def start_redis(
     same books. Returns the child and its URL.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    port, password = _free_port(), secrets.token_urlsafe(24)
+    port, password = free_port(), secrets.token_urlsafe(24)
     config = _CONFIG.format(port=port, password=password, folder=folder)
     child = Child("redis", [redis_binary(), "-"], log, environment, stdin=config, keep=[lock])
     child.start()
@@ -68,9 +68,3 @@ def start_redis(
     wait_until(answers, child)
     client.close()
     return child, url
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from typing import Any
 
 from services.generator.backends.verl.environment import child_environment
 from shared.config import Config
+from shared.processes import free_port
 from tests.bench.generation.flags import default_flags, matched_flags
 from tests.bench.generation.processes import Launch, Running, running, wait_for
 
@@ -101,7 +101,7 @@ def _generator(side: str, config: Config, folder: Path) -> _Start:
 
 def _vllm(side: str, config: Config, folder: Path) -> _Start:
     flags = matched_flags(config) if side == VLLM else default_flags(config)
-    url = f"http://127.0.0.1:{(port := _free_port())}"
+    url = f"http://127.0.0.1:{(port := free_port())}"
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.cli.main", "serve"),
         *(config.actor_rollout_ref.model.path, "--host", "127.0.0.1", "--port", str(port)),
@@ -137,12 +137,6 @@ def _try(url: str) -> dict[str, Any] | None:
 def _get(url: str) -> Any:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return json.load(answer)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def cold_caches(folder: Path) -> None:
