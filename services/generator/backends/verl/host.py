@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from shared.errors import ConfigError, PlumblineError, ServiceError
 # Beyond it the kernel ends this process, and Ray what belongs to it.
 _SHUTDOWN_SECONDS = 30
 _CONNECT_SECONDS = 10
+_JOIN_SECONDS = 60
 
 
 class _StopError(BaseException):
@@ -134,11 +136,12 @@ class Host:
 
         _check_reachable(cluster.address)
         tag = {leftovers.TAG: self._order.tag}
-        ray.init(
-            address=cluster.address,
-            runtime_env={"env_vars": variables(self._config) | tag},
-            logging_level="WARNING",
-        )
+        with self._limited(f"Ray at {cluster.address} did not let this process join"):
+            ray.init(
+                address=cluster.address,
+                runtime_env={"env_vars": variables(self._config) | tag},
+                logging_level="WARNING",
+            )
         _on_sigterm()  # Ray has put its own handler in place
 
     def _check_placement(self, cluster: Cluster) -> None:
@@ -198,6 +201,26 @@ class Host:
             if self._replica is not None:
                 facts.on_nodes(self._replica, leftovers.sweep, self._order.tag)
             ray.shutdown()
+
+    @contextmanager
+    def _limited(self, trouble: str) -> Iterator[None]:
+        """End the process where a call into Ray does not come back."""
+
+        def give_up() -> None:
+            self._reports.send(
+                Failed(
+                    reason=f"{trouble} within {_JOIN_SECONDS} s (another version of Ray or of "
+                    "Python, or another RAY_AUTH_MODE?)"
+                )
+            )
+            os._exit(2)
+
+        timer = threading.Timer(_JOIN_SECONDS, give_up)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
