@@ -2,20 +2,15 @@
 
 import platform
 import subprocess
-from importlib import metadata
 from pathlib import Path
+
+from shared.versions import versions_of
 
 _PACKAGES = ("plumbline", "rq", "redis", "aiohttp", "pydantic", "pyarrow")
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return {**versions_of(_PACKAGES), "platform": platform.platform()}
 
 
 def git_commit() -> str | None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from services.generator.backends.verl import leftovers
 from services.generator.backends.verl.environment import variables
 from services.generator.backends.verl.model_folder import ModelFolder
 from shared.config import Config
+from shared.versions import versions_of
 
 _PACKAGES = (
     "plumbline",
@@ -37,7 +37,7 @@ def gather(config: Config, composed: Any, model: ModelFolder, replica: Any) -> d
     hardware = on_nodes(replica, hardware_here)
     return {
         "engine": config.actor_rollout_ref.rollout.name,
-        "versions": _versions(),
+        "versions": versions_of(_PACKAGES),
         "hardware": [one for one in hardware if one is not None],
         "config": sections,
         "environment": variables(config),
@@ -102,18 +102,6 @@ def _got(ray: Any, asked: Any) -> Any:
         return ray.get(asked, timeout=_NODE_SECONDS)
     except Exception:  # noqa: BLE001 - a machine may be gone, and no fact is worth a replica
         return None
-
-
-def _versions() -> dict[str, str]:
-    import platform
-
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _model(model: ModelFolder) -> dict[str, Any]:
