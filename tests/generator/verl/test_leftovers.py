@@ -69,7 +69,8 @@ def test_memory_of_those_who_were_killed_before(start: Start, tag: str) -> None:
     process.kill()
     process.wait()
     assert leftovers.shared_memory(tag) == []
-    assert leftovers.sweep(tag, known) == (0, 2)
+    # Its helper may be dying still.
+    assert leftovers.sweep(tag, known)[1] == 2
 
 
 def test_stopped_ones_and_their_children(start: Start, tag: str) -> None:
