@@ -65,11 +65,6 @@ def compose(config: Config) -> Any:
     return document
 
 
-def gpus_per_node(config: Config) -> int:
-    """GPUs of one node that a replica may take, as verl wants to know it."""
-    return max(1, config.trainer.n_gpus_per_node)
-
-
 def replicas(config: Config) -> int:
     """How many replicas the GPUs make.
 

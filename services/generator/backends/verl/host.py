@@ -180,7 +180,7 @@ class Host:
             replica_rank=self._order.rank,
             config=omega_conf_to_dataclass(document.actor_rollout_ref.rollout),
             model_config=omega_conf_to_dataclass(document.actor_rollout_ref.model),
-            gpus_per_node=composed.gpus_per_node(self._config),
+            gpus_per_node=self._config.trainer.n_gpus_per_node,
             name_suffix=self._order.name,
         )
         asyncio.run(self._replica.init_standalone())
