@@ -18,6 +18,7 @@ import aiohttp
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "configs" / "demo_verl.yaml"
 READY_SECONDS = 300.0
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 # Lengths that suit the tiny model, and engines small enough for a desktop.
@@ -51,6 +52,10 @@ class Mark:
         marked = [p for p in psutil.process_iter(["cmdline"]) if self._has(p)]
         files = self._files_now() - self._files
         return [" ".join(p.info["cmdline"] or [p.name()]) for p in marked] + sorted(files)
+
+    def check_clean(self) -> None:
+        """Fail where something is still left after a moment."""
+        wait_for(lambda: not self.left(), "clean machine", lambda: str(self.left()), seconds=10)
 
     def _has(self, process: psutil.Process) -> bool:
         try:
@@ -116,15 +121,20 @@ class Generator:
         except (OSError, ValueError):
             return []
 
-    def wait_healthy(self, generations: Sequence[int]) -> None:
-        """Wait until all replicas serve, started again as often as given."""
+    def wait_healthy(self, *again: int) -> None:
+        """Wait until all replicas serve, and those of the given ranks were started again."""
 
         def healthy() -> bool:
             assert self.process.poll() is None, self.tail()
-            found = [(one["state"], one["generation"]) for one in self.replicas()]
-            return found == [("healthy", generation) for generation in generations]
+            found = self.replicas()
+            new = {one["replica"] for one in found if one["generation"]}
+            return (
+                len(found) > 1
+                and {one["state"] for one in found} == {"healthy"}
+                and new >= {*again}
+            )
 
-        wait_for(healthy, f"healthy replicas {generations}", self.tail)
+        wait_for(healthy, f"healthy replicas, {again} again", self.tail)
 
     def engine(self, rank: int) -> psutil.Process:
         """The process in which a replica's engine runs."""

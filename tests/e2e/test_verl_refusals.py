@@ -1,0 +1,129 @@
+"""What real verl, vLLM and Ray could not serve is refused, and nothing of it is left behind."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.processes import free_port
+from tests.e2e.verl import CONFIG, SMALL, Mark, refused, wait_for
+
+pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+# A cluster on loopback, which is not Ray's way.
+ON_LOOPBACK = {"RAY_AUTH_MODE": "disabled", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+def check_refusal(verl_python: Path, said: str, *overrides: str, **settings: str) -> None:
+    mark = Mark()
+    done = refused(verl_python, CONFIG, *SMALL, *overrides, **mark.variable, **settings)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("generator: ")
+    assert said in line
+    mark.check_clean()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["actor_rollout_ref.model.path=/no/such/model"], "there is no folder '/no/such/model'"),
+        (["actor_rollout_ref.rollout.name=tgi"], "'vllm' or 'sglang' (got 'tgi')"),
+        (["actor_rollout_ref.rollout.load_format=dummy"], "random weights"),
+        (["actor_rollout_ref.rollout.load_formt=auto"], "did you mean"),
+        (["actor_rollout_ref.rollout.n=2"], "n is 2 at temperature 0"),
+        (["actor_rollout_ref.rollout.response_length=100000"], "beyond the context"),
+        (
+            ["actor_rollout_ref.rollout.name=sglang", "generation.verl.cpu_engine=false"],
+            "sglang is not installed",
+        ),
+    ],
+    ids=["path", "engine", "dummy", "key", "copies", "context", "sglang"],
+)
+def test_refused_at_once(
+    verl_python: Path, tiny_model: Path, overrides: list[str], said: str
+) -> None:
+    model = f"actor_rollout_ref.model.path={tiny_model}"
+    check_refusal(verl_python, said, model, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("model.safetensors", "has no weights"),
+        ("tokenizer*", "has no tokenizer"),
+        ("config.json", "has no config.json"),
+        ("chat_template*", "has no chat template"),
+    ],
+)
+def test_a_model_that_lacks_something(
+    verl_python: Path, tiny_model: Path, tmp_path: Path, missing: str, said: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder, ignore=shutil.ignore_patterns(missing))
+    check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
+
+
+def test_an_architecture_that_the_engine_does_not_know(
+    verl_python: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NoSuchModel"]}))
+    said = "knows no NoSuchModel"
+    check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
+
+
+def test_gpus_that_are_not_there(verl_python: Path, tiny_model: Path) -> None:
+    model, gpus = f"actor_rollout_ref.model.path={tiny_model}", "generation.verl.cpu_engine=false"
+    said = "asked for 2 GPUs (trainer.n_gpus_per_node), and there are 0"
+    check_refusal(verl_python, said, model, gpus, "trainer.n_gpus_per_node=2")
+
+
+def test_a_cluster_that_is_not_there(verl_python: Path, tiny_model: Path) -> None:
+    overrides = [
+        f"actor_rollout_ref.model.path={tiny_model}",
+        "generation.verl.ray_address=127.0.0.1:9",
+    ]
+    check_refusal(verl_python, "no Ray cluster at 127.0.0.1:9", *overrides)
+
+
+@pytest.fixture(scope="module")
+def ray_cluster(verl_python: Path) -> Iterator[str]:
+    """The address of a cluster of somebody else's, with one GPU in its books."""
+    port, folder = free_port(), tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    options = ["--head", "--block", "--num-gpus=1", "--num-cpus=4", f"--port={port}"]
+    options += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]
+    environment = {**os.environ, **ON_LOOPBACK}
+    process = subprocess.Popen(
+        [verl_python.parent / "ray", "start", *options], env=environment, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    wait_for(lambda: b"Ray runtime started" in process.stdout.readline(), "Ray", seconds=60)
+    yield f"127.0.0.1:{port}"
+    process.terminate()
+    process.communicate(timeout=30)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_placement_that_cannot_be_had(
+    verl_python: Path, tiny_model: Path, ray_cluster: str
+) -> None:
+    overrides = [
+        f"actor_rollout_ref.model.path={tiny_model}",
+        f"generation.verl.ray_address={ray_cluster}",
+        "generation.verl.placement_timeout=3",
+        "trainer.n_gpus_per_node=2",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
+    ]
+    said = (
+        "no placement within 3 s: replica 0 asks for 2 GPUs and 4 CPUs on one node; the cluster "
+        "has 1 GPUs and 4 CPUs in all"
+    )
+    check_refusal(verl_python, said, *overrides, **ON_LOOPBACK)
