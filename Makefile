@@ -84,5 +84,8 @@ bench-pipeline: $(STAMP) ## samples per second through queue, ledger and aggrega
 bench-judge: $(STAMP) ## completions per second of `batch` against verl's compute_score (SANDBOX_URL: which sandbox)
 	$(BIN)/python -m tests.bench.judge
 
+bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
+	$(BIN)/python -m tests.bench.data $(ARGS)
+
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(VERL_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

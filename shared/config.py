@@ -3,12 +3,10 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -17,11 +15,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from yaml import YAMLError
 
 from shared.checkers import get_checker
+from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
 from shared.extraction import ExtractionPolicy
+from shared.quality import QualityFinding
 
 ENGINES = ("vllm", "sglang")
 # Of vLLM and SGLang, without those that make weights up.
@@ -144,6 +143,9 @@ class DataConfig(_Section):
 
     ``prompt_key``: the column that holds the prompt. ``templates`` maps a data set to the text of
     its user message. ``system_prompt``: the message before it; empty for none.
+
+    ``lock``: the manifest.lock.json that the files have to agree with; None: none is looked at.
+    ``exclude_quality``: problems of which the audit found one of these are left out.
     """
 
     eval_files: list[str] = Field(default_factory=list)
@@ -151,6 +153,8 @@ class DataConfig(_Section):
     templates: dict[str, str] = Field(default_factory=dict)
     system_prompt: str = ""
     limit: int | None = Field(default=None, ge=1)
+    lock: str | None = None
+    exclude_quality: list[QualityFinding] = Field(default_factory=list)
 
 
 class SandboxConfig(_Section):
@@ -367,6 +371,7 @@ class Config(_Section):
     def fingerprint(self) -> str:
         """SHA-256 of what decides the numbers; where the parts run and how many, does not count."""
         document = self.model_dump(mode="json")
+        document["data"].pop("lock")
         for key in ("url", "max_concurrency"):
             document["sandbox"].pop(key)
         for key in (
@@ -402,20 +407,7 @@ def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Confi
         ConfigError: The file cannot be read or parsed, an override is not ``key=value``, or a key
             or value is not valid; the message names the key and the nearest valid one.
     """
-    for override in overrides:
-        if "=" not in override:
-            raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
-    try:
-        base = OmegaConf.load(path) if path else OmegaConf.create({})
-        if not OmegaConf.is_dict(base):
-            raise ConfigError(f"{path}: the top level must be a mapping of sections")
-        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides)))
-        document = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
-    except OSError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror or error}") from None
-    except (YAMLError, UnicodeDecodeError, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(f"{path or 'overrides'}: {_one_line(error)}") from None
-    return validate_config(document)
+    return validate_config(load_document(path, overrides))
 
 
 def validate_config(document: object) -> Config:
@@ -424,47 +416,4 @@ def validate_config(document: object) -> Config:
     Raises:
         ConfigError: As :func:`load_config`.
     """
-    try:
-        return Config.model_validate(document)
-    except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
-
-
-def _explain(error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors(include_url=False):
-        key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            near = _nearest(key)
-            lines.append(
-                f"unknown config key {key!r}" + (f"; did you mean {near!r}?" if near else "")
-            )
-        else:
-            lines.append(f"config key {key!r}: {problem['msg']} (got {_short(problem['input'])})")
-    return "; ".join(lines)
-
-
-def _nearest(key: str) -> str | None:
-    known = list(_keys(Config))
-    leaf = key.rsplit(".", 1)[-1]
-    exact = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
-    found = difflib.get_close_matches(key, exact or known, n=1, cutoff=0.0 if exact else 0.5)
-    return found[0] if found else None
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> Sequence[str]:
-    names: list[str] = []
-    for name, field in model.model_fields.items():
-        names.append(prefix + name)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            names.extend(_keys(field.annotation, f"{prefix}{name}."))
-    return names
-
-
-def _short(value: object) -> str:
-    text = "a mapping" if isinstance(value, Mapping) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return validate_document(Config, document)

@@ -1,6 +1,5 @@
 """Data sets as parquet files: one row a problem, the columns are the fields of ``Problem``."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePosixPath
@@ -12,14 +11,16 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from shared.canonical import canonicalize
-from shared.completions import data_error, reading
 from shared.errors import DataError
+from shared.reading import data_error, reading
 from shared.schemas import Problem, describe, parse_ground_truth, sha256
 
-COLUMNS = tuple(Problem.model_fields)
-_SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
+COLUMNS = tuple(name for name, field in Problem.model_fields.items() if field.is_required())
+# What a file may have besides; it counts only as text.
+OPTIONAL_COLUMNS = tuple(name for name in Problem.model_fields if name not in COLUMNS)
+SCHEMA = pa.schema([(name, pa.string()) for name in (*COLUMNS, *OPTIONAL_COLUMNS)])
 # A ground truth may have 20 MB: few rows at a time keep memory, and Arrow's 2 GB a column, in hand.
-_ROWS_AT_A_TIME = 64
+_ROWS_AT_A_TIME = 4
 
 # (dataset, problem_id) -> where it was first met
 _Seen = dict[tuple[str, str], str]
@@ -77,56 +78,11 @@ def parquet_files(path: str) -> list[str]:
     return files
 
 
-def write_dataset(path: str, problems: Sequence[Problem]) -> None:
-    """Write a parquet file in one step: a reader sees the old file or the new.
-
-    Args:
-        path: A local path or any fsspec URL; folders are made as needed.
-        problems: What to write; ids and ground truths are not checked again.
-
-    Raises:
-        DataError: There is no problem to write, or it cannot be written.
-    """
-    if not problems:
-        raise data_error(path, "no problem to write; an empty data set could not be read again")
-    try:
-        _replace(path, problems)
-    except UnicodeEncodeError as error:
-        cause = f"a text has a character that UTF-8 lacks ({error.reason}); take it out"
-        raise data_error(path, cause) from None
-    except (OSError, ValueError, ImportError) as error:
-        raise data_error(path, f"cannot be written ({error}); check the folder") from None
-
-
-def _replace(path: str, problems: Sequence[Problem]) -> None:
-    fs, target = fsspec.core.url_to_fs(path)
-    if fs.isdir(target):
-        raise IsADirectoryError("there is a folder of that name")
-    folder, _, name = target.rpartition("/")
-    temporary = f"{folder}/.{name}.{os.getpid()}.tmp"
-    fs.makedirs(folder, exist_ok=True)
-    try:
-        with (
-            fs.open(temporary, "wb") as file,
-            pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer,
-        ):
-            for start in range(0, len(problems), _ROWS_AT_A_TIME):
-                writer.write_batch(_batch(problems[start : start + _ROWS_AT_A_TIME]))
-        fs.mv(temporary, target)
-    finally:
-        if fs.exists(temporary):
-            fs.rm(temporary)
-
-
-def _batch(problems: Sequence[Problem]) -> pa.RecordBatch:
-    columns = {name: [getattr(problem, name) for problem in problems] for name in COLUMNS}
-    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
-
-
 def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
     problems = []
     columns = _columns(prompt_key)
-    for row, values in parquet_rows(path, columns, check_types=partial(_check_types, prompt_key)):
+    rows = parquet_rows(path, columns, OPTIONAL_COLUMNS, partial(_check_types, prompt_key))
+    for row, values in rows:
         place = f"{path}: row {row}"
         problem = _problem(place, values, prompt_key)
         key = (problem.dataset, problem.problem_id)
@@ -236,6 +192,8 @@ def _with_prompt(place: str, values: dict[str, Any], prompt_key: str) -> dict[st
     if isinstance(prompt, list):
         prompt = _last_user_message(place, values, prompt)
     fields = {name: values[name] for name in COLUMNS if name != "prompt"} | {"prompt": prompt}
+    optional = {name: values.get(name) for name in OPTIONAL_COLUMNS}
+    fields |= {name: value for name, value in optional.items() if isinstance(value, str)}
     if prompt_key != "prompt":  # the hash that came along is of another text
         fields["prompt_sha256"] = sha256(canonicalize(prompt))
     return fields

@@ -27,6 +27,12 @@ class ServiceError(PlumblineError):
     """Redis, the sandbox, the generator or a child process is not there or not right."""
 
 
+class FindingsError(PlumblineError):
+    """A check was made, and found what it is there to find."""
+
+    exit_code = 1
+
+
 class IncompleteRunError(PlumblineError):
     """The run ended, but infrastructure errors left samples without a verdict."""
 

@@ -121,8 +121,29 @@ def describe(error: ValidationError) -> str:
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
+class ProblemInfo(BaseModel):
+    """What is known of a problem beside its tests; all of it may be missing.
+
+    ``time_limit`` is in seconds, ``memory_limit`` in bytes. The problem's tests are its public
+    ones, then its private ones, then its generated ones; the counts say how many of each.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    tags: tuple[str, ...] = ()
+    time_limit: float | None = None
+    memory_limit: int | None = None
+    public_tests: int | None = None
+    private_tests: int | None = None
+    generated_tests: int | None = None
+
+
 class Problem(_Record):
-    """A row of a data set. ``ground_truth`` is JSON text; ``tests`` is what it says."""
+    """A row of a data set. ``ground_truth`` is JSON text; ``tests`` is what it says.
+
+    ``quality``: ``ok``, or what the audit of the tests found, with commas between; empty where
+    there was none. ``extra_info`` is JSON text, too; ``info`` is what it says.
+    """
 
     dataset: str = Field(min_length=1)
     split: str
@@ -134,10 +155,20 @@ class Problem(_Record):
     sandbox_dataset: str
     sandbox_id: str
     prompt_sha256: str
+    quality: str = ""
+    extra_info: str = ""
 
     @cached_property
     def tests(self) -> GroundTruth:
         return parse_ground_truth(self.ground_truth)
+
+    @cached_property
+    def info(self) -> ProblemInfo:
+        """Empty where ``extra_info``, which verl leaves to the user, is something else."""
+        try:
+            return ProblemInfo.model_validate_json(self.extra_info or "{}")
+        except ValidationError:
+            return ProblemInfo()
 
 
 @dataclass(frozen=True, order=True, slots=True)

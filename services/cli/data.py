@@ -1,13 +1,21 @@
-"""`plumb data`: data sets in, parquet out."""
+"""`plumb data`: data sets in; parquet, manifests and an audit out."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from services.cli.options import Overrides
 from services.data.importer import SourceKind, import_dataset
 
 app = typer.Typer(help="Bring data sets into the form that a run reads.", no_args_is_help=True)
+
+DataConfigFile = Annotated[
+    str | None, typer.Option("--config", help="YAML of the sets, such as configs/data.yaml.")
+]
+Allow = Annotated[
+    str | None, typer.Option("--allow", help="File of reviewed overlaps, each with a reason.")
+]
 
 
 @app.callback()
@@ -40,3 +48,59 @@ def import_(
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
     if result.dropped:
         print(f"{len(result.dropped)} rows dropped, listed in {result.dropped_path}")
+
+
+@app.command()
+def prepare(
+    overrides: Overrides = None,
+    config: DataConfigFile = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never touch the network.")] = False,
+    allow: Allow = None,
+    verify_solutions: Annotated[
+        bool,
+        typer.Option("--verify-solutions", help="Judge the reference solutions, too (embedded)."),
+    ] = False,
+) -> None:
+    """Fetch, standardize, check and write all sets, with manifests and the audit report."""
+    from services.cli.data_commands import prepare_sets
+
+    prepare_sets(
+        config, overrides or [], offline=offline, allow=allow, verify_solutions=verify_solutions
+    )
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Prepared files or folders; else the config's.")
+    ] = None,
+    config: DataConfigFile = None,
+    allow: Allow = None,
+) -> None:
+    """See whether prepared sets agree with lock and manifests, and do not overlap."""
+    from services.cli.data_commands import check_sets
+
+    check_sets(files or [], config, allow)
+
+
+@app.command()
+def contamination(
+    data: Annotated[list[str], typer.Option("--data", help="Prepared files or folders.")],
+    against: Annotated[
+        list[str], typer.Option("--against", help="Training corpus; may be given several times.")
+    ],
+    min_share: Annotated[
+        float, typer.Option("--min-share", help="Share of a prompt's n-grams in one document.")
+    ] = 0.3,
+    size: Annotated[int, typer.Option("--ngram", help="Words of an n-gram.")] = 13,
+    processes: Annotated[
+        int | None, typer.Option("--processes", help="Worker processes; else one per core.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="JSON file of all that was found.")
+    ] = None,
+) -> None:
+    """See which problems are in a training corpus, which may be larger than memory."""
+    from services.cli.data_commands import check_corpus
+
+    check_corpus(data, against, size=size, min_share=min_share, processes=processes, output=output)

@@ -1,6 +1,5 @@
 """`plumb judge`: judge completions that exist already, by one method or by two to compare."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from services.cli.comparison import print_comparison
 from services.cli.execute import Order, execute
 from services.cli.options import (
+    AllowUnlocked,
     ConfigFile,
     Embedded,
     Force,
@@ -21,13 +21,12 @@ from services.cli.options import (
 )
 from services.runner.comparison import compare_folders
 from services.runner.preflight import check_judging
+from services.runner.problems import LoadedProblems, load_problems
 from services.runner.recorded import MatchedCompletions, match_completions
 from services.runner.sources import RecordedSource
 from shared.config import Config, load_config
-from shared.datasets import read_datasets
 from shared.errors import ConfigError
 from shared.plan import make_plan
-from shared.schemas import Problem
 
 _SHOWN = 5
 
@@ -51,6 +50,7 @@ def judge(
         str | None,
         typer.Option("--compare-with", help="Judge by this method too and list disagreements."),
     ] = None,
+    allow_unlocked: AllowUnlocked = False,
 ) -> None:
     """Judge completions that exist already; the artifacts are those of a run."""
     flags = ["run.name=judge"] if config is None else []
@@ -64,24 +64,24 @@ def judge(
         raise ConfigError("no data sets: give --data PATH")
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
-    problems = read_datasets(paths, resolved.data.prompt_key)
-    matched = match_completions(completions, problems)
+    loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
+    matched = match_completions(completions, loaded.problems)
     for wanted in (resolved, other) if other else (resolved,):
-        execute(_order(wanted, problems, matched, completions, embedded, force))
+        execute(_order(wanted, loaded, matched, completions, embedded, force))
     if other:
         print_comparison(compare_folders(resolved, other))
 
 
 def _order(
     config: Config,
-    problems: Sequence[Problem],
+    loaded: LoadedProblems,
     matched: MatchedCompletions,
     completions: str,
     embedded: bool,
     force: bool,
 ) -> Order:
     indices = matched.indices()
-    answered = [p for p in problems if (p.dataset, p.problem_id) in indices]
+    answered = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     check_judging(config, answered)
     return Order(
         config=config,
@@ -92,11 +92,12 @@ def _order(
         completions=RecordedSource(matched.by_sample),
         source="recorded",
         facts={
+            **loaded.facts,
             "completions": completions,
             "completions_of_unknown_problems": len(matched.unknown),
             "problems_without_completion": len(matched.missing),
         },
-        notes=_notes(matched),
+        notes=[*loaded.notes, *_notes(matched)],
     )
 
 

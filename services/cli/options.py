@@ -28,6 +28,10 @@ UseSubmit = Annotated[
 UseComputeScore = Annotated[
     bool, typer.Option("--use-compute-score", help="Judge by verl's rules: the GRPO reward.")
 ]
+AllowUnlocked = Annotated[
+    bool,
+    typer.Option("--allow-unlocked", help="Record data that differs from data.lock, and go on."),
+]
 
 
 def with_method(config: Config, name: str | None, submit: bool, compute_score: bool) -> Config:

@@ -9,6 +9,7 @@ import typer
 
 from services.cli.execute import Order, execute
 from services.cli.options import (
+    AllowUnlocked,
     ConfigFile,
     Embedded,
     Force,
@@ -20,9 +21,9 @@ from services.cli.options import (
     with_method,
 )
 from services.runner.preflight import check_judging
+from services.runner.problems import load_problems
 from services.runner.prompts import check_templates
 from shared.config import Config, load_config
-from shared.datasets import read_datasets
 from shared.errors import ConfigError, DataError
 from shared.plan import make_plan
 from shared.schemas import Problem
@@ -45,6 +46,7 @@ def run(
     method: MethodName = None,
     use_submit_api: UseSubmit = False,
     use_compute_score: UseComputeScore = False,
+    allow_unlocked: AllowUnlocked = False,
 ) -> None:
     """Generate an answer per problem, have it judged, write the numbers."""
     resolved = load_config(config, [*_flags(base_url, model, data, output), *(overrides or [])])
@@ -53,9 +55,8 @@ def run(
         raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
-    problems = _limited(
-        read_datasets(resolved.data.eval_files, resolved.data.prompt_key), resolved.data.limit
-    )
+    loaded = load_problems(resolved.data, resolved.data.eval_files, allow_unlocked=allow_unlocked)
+    problems = _limited(loaded.problems, resolved.data.limit)
     check_judging(resolved, problems)
     n = resolved.actor_rollout_ref.rollout.n
     order = Order(
@@ -65,6 +66,8 @@ def run(
         embedded=embedded,
         force=force,
         source=_recordings(resolved),
+        facts=loaded.facts,
+        notes=loaded.notes,
     )
     execute(order)
 

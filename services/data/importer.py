@@ -3,34 +3,20 @@
 import json
 import re
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from services.data.ids import parse_ids
-from services.data.sources import code_contests, humaneval, jsonl, mbpp
-from services.data.sources.base import Dropped, Imported, Options, Source
-from shared.completions import data_error
-from shared.datasets import write_dataset
+from services.data.layouts.base import Dropped, Options
+from services.data.layouts.collect import collect
+from services.data.layouts.registry import LayoutKind, get_layout
+from services.data.rows import local
+from shared.dataset_writer import write_dataset
 from shared.errors import DataError
 from shared.files import write_text
-from shared.schemas import Problem
+from shared.reading import data_error
 
-
-class SourceKind(StrEnum):
-    """The layouts that can be imported."""
-
-    HUMANEVAL = "humaneval"
-    MBPP = "mbpp"
-    CODE_CONTESTS = "code_contests"
-    JSONL = "jsonl"
-
-
-_SOURCES: dict[SourceKind, Source] = {
-    SourceKind.HUMANEVAL: humaneval.read,
-    SourceKind.MBPP: mbpp.read,
-    SourceKind.CODE_CONTESTS: code_contests.read,
-    SourceKind.JSONL: jsonl.read,
-}
+# What `plumb data import` calls a layout.
+SourceKind = LayoutKind
 # A data set's name becomes part of file names and metric keys.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -61,8 +47,8 @@ def import_dataset(
     Nothing is written before all is read, so a failure leaves an earlier file as it was.
 
     Args:
-        kind: A ``SourceKind``.
-        source: The file to read, a local path or any fsspec URL; gzip where it ends in ``.gz``.
+        kind: A ``LayoutKind``.
+        source: The file or folder to read; see ``services.data.rows.local``.
         output: Folder for ``<dataset>.parquet``, or the file itself where it ends in ``.parquet``.
         name: Name of the data set in place of the layout's own.
         split: Split in place of the layout's own.
@@ -73,42 +59,17 @@ def import_dataset(
         DataError: Source, options or output cannot be used; one line that says where and why.
     """
     numbers = None if ids is None else parse_ids(ids)
-    options = Options(name, split, numbers, include_generated)
-    problems, dropped = _read(source, _source(kind), options)
+    options = Options(name, split, numbers, include_generated, source=source)
+    layout = get_layout(kind)
+    rows = local.rows(source, layout.columns(options))
+    imported, dropped = collect(source, layout.read(rows, options))
+    problems = [row.problem for row in imported]
     dataset = problems[0].dataset
     _check_name(source, dataset)
     path = _output_file(output, dataset)
     write_dataset(str(path), problems)
     dropped_path = _write_dropped(path.with_suffix(".dropped.jsonl"), dropped)
     return ImportResult(path, dataset, len(problems), dropped, dropped_path)
-
-
-def _source(kind: str) -> Source:
-    try:
-        return _SOURCES[SourceKind(kind)]
-    except ValueError:
-        known = ", ".join(SourceKind)
-        raise DataError(f"{kind!r} is no layout that can be imported; choose {known}") from None
-
-
-def _read(source: str, read: Source, options: Options) -> tuple[list[Problem], tuple[Dropped, ...]]:
-    problems: list[Problem] = []
-    dropped: list[Dropped] = []
-    places: dict[str, str] = {}
-    for row in read(source, options):
-        problem_id = row.problem.problem_id if isinstance(row, Imported) else row.problem_id
-        if problem_id in places:
-            cause = f"duplicate problem {problem_id!r}, also at {places[problem_id]}"
-            raise data_error(row.place, f"{cause}; keep one of them")
-        places[problem_id] = row.place
-        if isinstance(row, Imported):
-            problems.append(row.problem)
-        else:
-            dropped.append(row)
-    if not problems:
-        why = f"all {len(dropped)} rows were dropped: {dropped[0].reason}" if dropped else "no rows"
-        raise data_error(source, f"no problem in it ({why}); check the file and the options")
-    return problems, tuple(dropped)
 
 
 def _check_name(source: str, dataset: str) -> None:

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.completions import read_json_lines
 from shared.config import Config
 from shared.errors import OutputError
+from shared.json_lines import read_json_lines
 from shared.schemas import SampleId, Verdict
 
 COMPARISON = "comparison.json"
@@ -59,7 +59,7 @@ def compare_folders(first: Config, second: Config) -> Comparison:
         OutputError: The verdicts of one cannot be read, or the file cannot be written.
     """
     methods = (first.judge.method, second.judge.method)
-    found = compare(methods, _verdicts(first), _verdicts(second))
+    found = compare(methods, read_verdicts(first.output_dir), read_verdicts(second.output_dir))
     folder = OutputFolder(first.output_dir)
     folder.write_json(
         COMPARISON,
@@ -121,8 +121,14 @@ def _side(verdict: Verdict) -> Side:
     )
 
 
-def _verdicts(config: Config) -> list[Verdict]:
-    path = f"{config.output_dir}/{artifacts.VERDICTS}"
+def read_verdicts(folder: str) -> list[Verdict]:
+    """The verdicts of a run, by its output folder.
+
+    Raises:
+        OutputError: A line is no verdict.
+        DataError: There is no such file, or it cannot be read.
+    """
+    path = f"{folder}/{artifacts.VERDICTS}"
     try:
         return [Verdict.model_validate(line) for _, line in read_json_lines(path)]
     except ValidationError as error:

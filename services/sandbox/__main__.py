@@ -15,12 +15,13 @@ from shared.settings import load_settings
 def main() -> int:
     try:
         settings = load_settings(SandboxSettings)
+        app = create_app(settings)
     except PlumblineError as error:
         print(f"sandbox: {error}", file=sys.stderr)
         return error.exit_code
     configure_logging("sandbox", settings.log_level)
     server = serve(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         shutdown_timeout=settings.shutdown_seconds,

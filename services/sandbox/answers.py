@@ -29,9 +29,9 @@ async def answered(work: Awaitable[Outcome], requests: Counter) -> web.Response:
         requests.labels("invalid").inc()
         return web.json_response({"detail": error.detail}, status=HTTPStatus.UNPROCESSABLE_ENTITY)
     except SubmitError as error:
-        at_fault = error.status is HTTPStatus.BAD_REQUEST
+        at_fault = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
         requests.labels("refused" if at_fault else "failed").inc()
-        (log.info if at_fault else log.warning)("submit_error", detail=str(error)[:LOGGED])
+        (log.info if at_fault else log.warning)("dataset_error", detail=str(error)[:LOGGED])
         return web.json_response({"detail": str(error)}, status=error.status)
     except QueueFullError as error:
         requests.labels("rejected").inc()

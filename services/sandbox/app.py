@@ -7,19 +7,24 @@ from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel
 
 from services.sandbox import bodies
 from services.sandbox.admission import Admission
 from services.sandbox.answers import Outcome, answered
+from services.sandbox.bodies import Request
 from services.sandbox.execution import Execution
 from services.sandbox.metrics import Metrics
 from services.sandbox.probe import Chosen, choose
+from services.sandbox.prompts.registry import write_prompt, write_prompts
+from services.sandbox.prompts.schemas import GetPromptByIdRequest, GetPromptsRequest
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.submit.judging import judge
 from services.sandbox.submit.registry import DATASETS, make_plan
 from services.sandbox.submit.schemas import SubmitRequest
+from services.sandbox.tables import Tables
 from shared.logs import get_logger
 
 NO_ISOLATION = (
@@ -37,6 +42,7 @@ class Server:
         self._settings = settings
         self._admission = Admission(settings.concurrency, settings.queue_limit)
         self._metrics = Metrics(self._admission)
+        self._tables = Tables(settings.datasets)
         self._chosen: Chosen | None = None
 
     def application(self) -> web.Application:
@@ -51,6 +57,8 @@ class Server:
         app.router.add_get("/list_datasets", self._list_datasets)
         app.router.add_post("/run_code", self._run_code)
         app.router.add_post("/submit", self._submit)
+        app.router.add_post("/get_prompts", self._get_prompts)
+        app.router.add_post("/get_prompt_by_id", self._get_prompt_by_id)
         return app
 
     async def _isolate(self, _app: web.Application) -> AsyncIterator[None]:
@@ -106,9 +114,26 @@ class Server:
     async def _judge(self, http: web.Request) -> Outcome:
         request = bodies.parse(await http.read(), http.content_type, SubmitRequest)
         # In a thread: a huge record must not keep the loop from watching programs' time limits.
-        plan = await asyncio.to_thread(make_plan, request)
+        plan = await asyncio.to_thread(make_plan, request, self._tables)
         result = await judge(request, plan, self._execution())
         return "accepted" if result.accepted else "not_accepted", result
+
+    async def _get_prompts(self, http: web.Request) -> web.Response:
+        work = self._written(http, GetPromptsRequest, write_prompts)
+        return await answered(work, self._metrics.prompts)
+
+    async def _get_prompt_by_id(self, http: web.Request) -> web.Response:
+        work = self._written(http, GetPromptByIdRequest, write_prompt)
+        return await answered(work, self._metrics.prompts)
+
+    async def _written(
+        self,
+        http: web.Request,
+        kind: type[Request],
+        write: Callable[[Request, Tables], BaseModel],
+    ) -> Outcome:
+        request = bodies.parse(await http.read(), http.content_type, kind)
+        return "answered", await asyncio.to_thread(write, request, self._tables)
 
     def _execution(self) -> Execution:
         assert self._chosen is not None, "requests come only after start-up"
@@ -133,6 +158,7 @@ def create_app(settings: SandboxSettings) -> web.Application:
     """The application; its start-up picks the isolation and fails where a forced one does not work.
 
     Raises:
+        ConfigError: The folder of records cannot be used.
         IsolationError: (at start-up) The isolation asked for does not work here.
     """
     return Server(settings).application()

@@ -6,7 +6,7 @@ import tempfile
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.settings import ServiceSettings
@@ -40,6 +40,8 @@ class SandboxSettings(ServiceSettings):
         isolation: ``auto`` takes the first that works; any other is an error if it does not.
         python: Interpreter that runs the programs.
         temp_root: Where the folder of each run is made.
+        datasets: Folder of JSONL files with records, ``<dataset>.jsonl`` each, that are named by
+            their id; without it every request brings its record.
         readonly_paths: More paths that programs may read, separated by ``:``.
         output_limit_bytes: Cap of stdout and of stderr; beyond it the run is killed.
         submit_output_limit: Characters that all runs of one submit may print together.
@@ -61,6 +63,7 @@ class SandboxSettings(ServiceSettings):
     isolation: IsolationChoice = IsolationChoice.AUTO
     python: Path = Field(default_factory=_base_interpreter)
     temp_root: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()))
+    datasets: Path | None = None
     readonly_paths: str = ""
     output_limit_bytes: int = Field(8 * MIB, ge=1)
     submit_output_limit: int = Field(64 * MIB, ge=1)
@@ -71,6 +74,11 @@ class SandboxSettings(ServiceSettings):
     open_files_limit: int = Field(1024, ge=16)
     body_limit_bytes: int = Field(256 * MIB, ge=1)
     shutdown_seconds: float = Field(30.0, ge=0)
+
+    @field_validator("datasets", mode="before")
+    @classmethod
+    def _no_folder(cls, value: object) -> object:
+        return value or None  # not the current one where the variable is empty
 
     def extra_readonly_paths(self) -> tuple[Path, ...]:
         return tuple(Path(part) for part in self.readonly_paths.split(":") if part)

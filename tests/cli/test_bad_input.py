@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shared import artifacts
-from shared.datasets import write_dataset
+from shared.dataset_writer import write_dataset
 from tests.cli.commands import MODELS, PING, Outcome, answering, plumb
 from tests.conftest import RedisServer
 from tests.runner.generators import refused_url

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from services.data.importer import import_dataset
-from services.data.sources.code_contests import problem_id_of
+from services.data.layouts.code_contests import problem_id_of
 from shared.datasets import read_dataset
 from shared.schemas import StdioTests
 from tests.data.support import import_failure, write_lines
@@ -40,6 +40,8 @@ def test_fields(tmp_path):
     assert (problem.data_source, problem.sandbox_dataset) == ("codecontests", "code_contests")
     assert (problem.prompt, problem.difficulty) == ("Shout.", "A")
     assert problem.tests == StdioTests(inputs=["a\n", "b\n"], outputs=["a! \n", "b! \n"])
+    assert (problem.info.public_tests, problem.info.private_tests) == (1, 1)
+    assert problem.quality == ""
 
 
 def test_generated_tests_are_added_when_wanted(tmp_path):
@@ -178,8 +180,7 @@ def test_parquet_errors_name_file_and_row(tmp_path):
     assert f"{source}: row 2: problem '2': public_tests has 1 inputs but 0 outputs" in message
     source = put(tmp_path / "b.parquet", [{"name": "x", "description": "y"}])
     message = import_failure("code_contests", source, tmp_path / "out")
-    expected = f"{source}: no column 'public_tests', which is needed; it has: name, description"
-    assert message == expected
+    assert message.startswith(f"{source}: row 1: public_tests: Field required")
 
 
 @pytest.mark.real_data

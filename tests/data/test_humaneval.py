@@ -33,6 +33,8 @@ def test_fields(tmp_path):
         "sandbox_dataset": "humaneval_python",
         "sandbox_id": "HumanEval/0",
         "prompt_sha256": sha256(canonicalize(ROW["prompt"])),
+        "quality": "",
+        "extra_info": "",
     }
     assert problem.tests == HumanEvalTests(
         test=ROW["test"], entry_point="one", prompt=ROW["prompt"]

@@ -131,7 +131,7 @@ def test_a_prompt_that_is_too_long_costs_that_sample_alone(
     rows[1]["prompt_sha256"] = hashlib.sha256(rows[1]["prompt"].encode()).hexdigest()
     data, output = tmp_path / "humaneval.parquet", tmp_path / "out"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, table.schema), data)
-    done = plumb.plumb(command(service, output, f"data.eval_files=[{data}]"))
+    done = plumb.plumb(command(service, output, f"data.eval_files=[{data}]", "data.lock=null"))
     assert done.returncode == 1
     verdicts = [json.loads(x) for x in (output / "verdicts.jsonl").read_text().splitlines()]
     ours = [one for one in verdicts if one["final_status"] == "api_error"]

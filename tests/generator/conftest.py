@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from services.generator.backends.replay import build_app
 from services.generator.settings import GeneratorSettings
-from shared.datasets import write_dataset
+from shared.dataset_writer import write_dataset
 from shared.schemas import Problem, sha256
 
 RECORDED = [

@@ -1,13 +1,15 @@
 import unicodedata
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from shared.canonical import CANONICAL_VERSION, canonicalize
 
 # Characters that the rules are about, often next to each other.
-_TRICKY = st.text(st.sampled_from("\r\n\t \x0b\x0c\x85\u2000\u2028ae\u0301\u212b\u0345\ud800"))
+_TRICKY = st.text(
+    st.sampled_from("\r\n\t \x0b\x0c\x85\u2000\u2028ae\u0301\u212b\u0345\ud800`~\ufeff")
+)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +17,13 @@ _TRICKY = st.text(st.sampled_from("\r\n\t \x0b\x0c\x85\u2000\u2028ae\u0301\u212b
     [
         ("a\r\nb\rc\n", "a\nb\nc"),
         ("\n \n\t\na  \n\n b\t\n\n", "a\n\n b"),
-        ("    indented\n  stays  stays", "    indented\n  stays  stays"),
+        ("    x  =  1\n\ty  =  2", "    x  =  1\n\ty  =  2"),
+        ("in  prose \t runs\u00a0\u00a0become one", "in prose runs become one"),
+        ("  a  b", "  a b"),
+        ("one\n\n \n\ntwo", "one\n\ntwo"),
+        ("a  b\n```  py\nx  = 1\n\n\ny\n```\na  b", "a b\n```  py\nx  = 1\n\n\ny\n```\na b"),
+        ("~~~\na  b", "~~~\na  b"),
+        ("\ufeffa", "a"),
         ("e\u0301", "\u00e9"),
         ("", ""),
         (" \r\n ", ""),
@@ -50,5 +58,18 @@ def test_line_ends_make_no_difference(prompt):
 
 def test_the_version_is_pinned_to_the_result():
     """Whoever changes the result has to raise the version, and then this test."""
-    assert CANONICAL_VERSION == "1"
-    assert canonicalize("\n A\u0301 \r\n\tb  c \r\r") == " \u00c1\n\tb  c"
+    assert CANONICAL_VERSION == "2"
+    assert canonicalize("\n A\u0301  d \r\n\tb  c \r\r\r\re") == " \u00c1 d\n\tb  c\n\ne"
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1), min_size=1))
+def test_blanks_between_the_words_of_prose_make_no_difference(words):
+    assume(not any(word.startswith(("`", "~")) for word in words))
+    assert canonicalize("  ".join(words)) == canonicalize(" ".join(words))
+
+
+@given(st.text(st.sampled_from("ab \t\n")))
+def test_code_between_fences_stays(code):
+    fenced = f"```\n{code}\n```"
+    kept = [line.rstrip() for line in fenced.split("\n")]
+    assert canonicalize(fenced) == "\n".join(kept)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.datasets import COLUMNS, parquet_files, read_dataset, read_datasets, write_dataset
+from shared.dataset_writer import write_dataset
+from shared.datasets import COLUMNS, parquet_files, read_dataset, read_datasets
 from shared.errors import DataError
 from shared.schemas import Problem
 

@@ -57,12 +57,12 @@ def plan(request: SubmitRequest) -> ProgramRun:
         SubmitError: 400.
     """
     if "tests" in (request.config.provided_data or ()):
-        raise refused("config.provided_data: records with 'tests' (MultiPL-E) are not served")
+        raise refused("the record: those with 'tests' (MultiPL-E) are not served")
     record = read_record(request, Record)
     if request.config.extra.get("is_freeform"):
         code = head = freeform(request)
     elif record.prompt is None:
-        raise refused("config.provided_data: prompt: Field required")
+        raise refused("the record: prompt: Field required")
     else:
         code = function_body(request.completion)
         head = f"{record.prompt}\n{code}"

@@ -39,7 +39,7 @@ def plan(request: SubmitRequest) -> ProgramRun:
     tests = record.test_list
     if request.config.is_fewshot:
         if not tests:
-            raise refused("config.provided_data: test_list: is_fewshot needs at least one test")
+            raise refused("the record: test_list: is_fewshot needs at least one test")
         tests = tests[-1:]
     code = f"{record.labels.test_setup_code}\n{answer(request.completion)}"
     code = code.partition(MAIN_GUARD)[0]

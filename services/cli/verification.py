@@ -1,0 +1,84 @@
+"""Reference solutions judged as a run's completions are, in an embedded stack."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from services.cli.execute import Order, execute
+from services.data.solutions import ReferenceSolution, Rejected
+from services.runner.comparison import read_verdicts
+from services.runner.preflight import check_judging
+from services.runner.sources import RecordedSource
+from shared.completions import RecordedCompletion
+from shared.config import Config, load_config
+from shared.plan import make_plan
+from shared.schemas import Problem, SampleId, Verdict, sha256
+
+
+class SolutionJudge:
+    """Judges reference solutions, each language in a run of its own.
+
+    Args:
+        folder: For the runs; what was judged there is not judged again.
+        overrides: ``key=value`` of the runs' config, for instance ``sandbox.timeout=20``.
+    """
+
+    def __init__(self, folder: Path, overrides: Sequence[str]) -> None:
+        self._folder = folder
+        self._overrides = overrides
+
+    def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
+        """Judge them all.
+
+        Raises:
+            IncompleteRunError: Some have no verdict; the same again goes on from there.
+        """
+        languages = sorted({one.solution.language for one in solutions})
+        rejected: list[Rejected] = []
+        for language in languages:
+            chosen = [one for one in solutions if one.solution.language == language]
+            rejected += self._judge(language, chosen)
+        return rejected
+
+    def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
+        # Other solutions or tests are another run, in another folder.
+        parts = [part for one in solutions for part in (one.completion, one.problem.ground_truth)]
+        folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
+        own = ["run.name=solutions", f"judge.language={language}", f"output.dir={folder}"]
+        config = load_config(None, [*self._overrides, *own])
+        execute(_order(config, solutions))
+        verdicts = read_verdicts(str(folder))
+        return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
+
+
+def _order(config: Config, solutions: Sequence[ReferenceSolution]) -> Order:
+    problems: dict[tuple[str, str], Problem] = {}
+    numbers: dict[tuple[str, str], list[int]] = {}
+    completions: dict[SampleId, RecordedCompletion] = {}
+    for one in solutions:
+        name = (one.problem.dataset, one.problem.problem_id)
+        problems[name] = one.problem
+        numbers.setdefault(name, []).append(one.number - 1)
+        completions[SampleId(*name, one.number - 1)] = RecordedCompletion(
+            problem_id=one.problem.problem_id, completion=one.completion
+        )
+    check_judging(config, list(problems.values()))
+    return Order(
+        config=config,
+        problems=list(problems.values()),
+        plan=make_plan(list(problems.values()), lambda p: numbers[p.dataset, p.problem_id]),
+        embedded=True,
+        force=False,
+        completions=RecordedSource(completions),
+        source="reference solutions",
+    )
+
+
+def _rejected(verdict: Verdict) -> Rejected:
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    passed = f", {verdict.cases_passed} of {verdict.cases_total} tests passed"
+    return Rejected(
+        dataset=verdict.dataset,
+        problem_id=verdict.problem_id,
+        number=verdict.sample_index + 1,
+        reason=f"{verdict.final_status}{detail}{passed}",
+    )

@@ -1,0 +1,1 @@
+"""`plumb data prepare`: public data sets in; parquet, manifests and the audit report out."""

@@ -1,0 +1,93 @@
+"""The audit of a problem's tests: what makes a verdict by them worth less."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shared.quality import QualityFinding
+from shared.schemas import GroundTruth, HumanEvalTests, StdioTests
+
+# SandboxFusion reads no more of an output through its pipe.
+LARGE_OUTPUT_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``reason`` names the first place; tests count from 1."""
+
+    kind: QualityFinding
+    reason: str
+
+
+def audit_tests(tests: GroundTruth) -> list[Finding]:
+    """What is wrong with the tests of one problem, a finding of each kind at most.
+
+    Outputs that the checker ``tokens`` does not tell apart are the same output. Tests of functions
+    are compared as syntax: ``assert f(1) == 2`` and ``assert f(1)==2`` are one. Where a problem
+    brings a checker of its own along, several outputs may be right, and none contradict.
+    """
+    if isinstance(tests, StdioTests):
+        pairs = [
+            (test_input.rstrip(), " ".join(output.split()))
+            for test_input, output in zip(tests.inputs, tests.outputs, strict=True)
+        ]
+        own_checker = bool(tests.checker_source)
+        found = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
+    else:
+        source = [tests.test] if isinstance(tests, HumanEvalTests) else tests.test_list
+        found = [*_compare(list(_assertions(source)), one_output=True)]
+    return found
+
+
+def _compare(pairs: list[tuple[str, str]], *, one_output: bool) -> Iterator[Finding]:
+    first: dict[str, tuple[int, str]] = {}
+    found: dict[QualityFinding, str] = {}
+    for number, (question, answer) in enumerate(pairs, start=1):
+        if question not in first:
+            first[question] = (number, answer)
+            continue
+        other, expected = first[question]
+        if answer == expected:
+            found.setdefault(
+                QualityFinding.DUPLICATE_TESTS, f"tests {other} and {number} are the same"
+            )
+        elif one_output:
+            reason = f"tests {other} and {number} have the same input and different outputs"
+            found.setdefault(QualityFinding.CONTRADICTING_TESTS, reason)
+    return (Finding(kind, reason) for kind, reason in found.items())
+
+
+def _large(outputs: Iterable[str]) -> Iterator[Finding]:
+    sizes = [len(output.encode("utf-8", "surrogatepass")) for output in outputs]
+    large = [number for number, size in enumerate(sizes, start=1) if size > LARGE_OUTPUT_BYTES]
+    if large:
+        reason = f"test {large[0]} expects {sizes[large[0] - 1]:,} bytes"
+        more = f", and {len(large) - 1} more expect above 128 KiB" if len(large) > 1 else ""
+        yield Finding(QualityFinding.LARGE_OUTPUT, reason + more)
+
+
+def _assertions(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What is asked and what is wanted, of every assertion that compares with ``==``.
+
+    Any other is asked whole, for the answer True. What does not parse is compared as text.
+    """
+    for source in sources:
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            yield source, "true"
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assert):
+                yield _question(node.test)
+
+
+def _question(test: ast.expr) -> tuple[str, str]:
+    if (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq)
+        and not isinstance(test.left, ast.Constant)
+    ):
+        return ast.dump(test.left), ast.dump(test.comparators[0])
+    return ast.dump(test), "true"

@@ -1,0 +1,1 @@
+"""Texts as words and n-grams, the same for every comparison."""

@@ -1,0 +1,91 @@
+"""The problems of a run: data files, checked against their lock, less what is left out."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.config import DataConfig
+from shared.data_lock import differences, load_lock
+from shared.datasets import parquet_files, read_datasets
+from shared.errors import DataError
+from shared.quality import QualityFinding, quality_findings
+from shared.schemas import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedProblems:
+    """``facts`` go into run.json; ``notes`` are for whoever watches."""
+
+    problems: list[Problem]
+    facts: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def load_problems(
+    config: DataConfig, paths: Sequence[str], *, allow_unlocked: bool
+) -> LoadedProblems:
+    """Read the problems of data files and folders.
+
+    Args:
+        config: Says which lock holds, and what is left out.
+        paths: Parquet files, or folders of them.
+        allow_unlocked: Record what differs from the lock instead of refusing it.
+
+    Raises:
+        DataError: A file or row cannot be used, differs from the lock, or nothing is left.
+    """
+    locked = _check_lock(config.lock, paths, allow_unlocked=allow_unlocked)
+    problems = read_datasets(paths, config.prompt_key)
+    kept, left_out = _without(problems, set(config.exclude_quality))
+    notes = [f"warning: {difference}" for difference in locked.get("differences", [])]
+    notes += [_note(dataset, found) for dataset, found in left_out.items()]
+    facts: dict[str, Any] = {"data_lock": locked, "left_out": left_out}
+    return LoadedProblems(kept, facts, tuple(notes))
+
+
+def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> dict[str, Any]:
+    if path is None:
+        return {"path": None}
+    try:
+        lock = load_lock(path)
+    except DataError as error:
+        if not allow_unlocked:
+            raise DataError(f"data.lock: {error}; --allow-unlocked runs without it") from None
+        return {"path": path, "differences": [str(error)]}
+    found = differences(lock, [file for given in files for file in parquet_files(given)])
+    if found and not allow_unlocked:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise DataError(
+            f"data.lock {path}: {found[0]}{more}; prepare the data again (plumb data prepare), or "
+            "record the difference with --allow-unlocked"
+        )
+    return {"path": path, "canonical_version": lock.canonical_version, "differences": found}
+
+
+def _without(
+    problems: list[Problem], unwanted: set[QualityFinding]
+) -> tuple[list[Problem], dict[str, dict[str, int]]]:
+    """What is kept, and how many problems of a data set were left out for what."""
+    kept: list[Problem] = []
+    left_out: dict[str, Counter[str]] = {}
+    for problem in problems:
+        found = quality_findings(problem.quality) & unwanted
+        if found:
+            left_out.setdefault(problem.dataset, Counter()).update({"problems": 1})
+            left_out[problem.dataset].update(sorted(found))
+        else:
+            kept.append(problem)
+    remaining = {problem.dataset for problem in kept}
+    for dataset in left_out:
+        if dataset not in remaining:
+            raise DataError(
+                f"data.exclude_quality leaves nothing of {dataset}; exclude less, or leave the "
+                "data set out"
+            )
+    return kept, {dataset: dict(counts) for dataset, counts in left_out.items()}
+
+
+def _note(dataset: str, counts: dict[str, int]) -> str:
+    reasons = ", ".join(f"{name} {count}" for name, count in counts.items() if name != "problems")
+    return f"{dataset}: {counts['problems']} problems left out ({reasons})"

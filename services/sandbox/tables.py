@@ -1,0 +1,168 @@
+"""Records that the server has itself: a folder with a JSONL file per dataset."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from services.sandbox.submit.errors import failed, missing, refused
+from services.sandbox.submit.schemas import SubmitConfig
+from shared.errors import ConfigError
+
+PREFIX = "code_eval_"
+# What a record is known by: the first that it has sorts it, HumanEval's prompts go by the second.
+KEYS = ("id", "task_id", "name")
+
+Key = int | str
+Record = dict[str, Any]
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where the records of a file are, for they may be larger than memory.
+
+    Attributes:
+        version: Of the file, by its size and time of change.
+        offsets: Of the records' lines, in the order of their ids: numbers, then texts.
+        by_key: Offset by each of a record's keys, as text: ``1`` and ``"1"`` are the same.
+    """
+
+    path: Path
+    version: Version
+    offsets: list[int]
+    by_key: dict[str, int]
+
+    def read(self, offsets: list[int]) -> list[Record]:
+        """The records at ``offsets``.
+
+        Raises:
+            SubmitError: 500, for the file is not what it was when the server began.
+        """
+        try:
+            with self.path.open("rb") as file:
+                if _version(file) == self.version:
+                    return [_read_at(file, offset) for offset in offsets]
+        except OSError:
+            pass  # gone, which is a change, too
+        raise failed(f"{self.path.name} has changed since the server began: start it again")
+
+
+class Tables:
+    """The tables by the names of their datasets; none without a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Read all files of the folder once.
+
+        Raises:
+            ConfigError: The folder or a file in it cannot be used; names file and line.
+        """
+        self._tables: dict[str, Table] = {}
+        for path in _files(folder) if folder else ():
+            name = path.stem.removeprefix(PREFIX)
+            if name in self._tables:
+                raise _unusable(path, f"the dataset {name} has two files; remove one")
+            self._tables[name] = _table(path)
+
+    def page(self, dataset: str, offset: int, limit: int) -> list[Record]:
+        """At most ``limit`` records from ``offset`` on, in the order of their ids.
+
+        Raises:
+            SubmitError: 400, for there is no such table.
+        """
+        table = self._table(dataset)
+        return table.read(table.offsets[offset : offset + limit])
+
+    def completed(self, dataset: str, key: Key, config: SubmitConfig) -> SubmitConfig:
+        """The configuration with the record in it, from the table unless it was sent along.
+
+        Raises:
+            SubmitError: 400, for there is no such table; 404, for the record is not in it.
+        """
+        if config.provided_data:
+            return config
+        table = self._table(dataset)
+        if str(key) not in table.by_key:
+            raise missing(f"{dataset} has no record with the id {key!r}"[:500])
+        [record] = table.read([table.by_key[str(key)]])
+        return config.model_copy(update={"provided_data": record})
+
+    def _table(self, dataset: str) -> Table:
+        if dataset in self._tables:
+            return self._tables[dataset]
+        raise refused(
+            f"this server has no table of records for {dataset[:200]}: "
+            "send the record in config.provided_data"
+        )
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ConfigError(f"PLUMBLINE_SANDBOX_DATASETS: {folder} is no folder; name one")
+    return sorted(folder.glob("*.jsonl"))
+
+
+def _table(path: Path) -> Table:
+    try:
+        with path.open("rb") as file:
+            return _indexed(path, file)
+    except OSError as error:
+        raise _unusable(path, f"cannot be read ({error}); check its rights") from None
+
+
+def _indexed(path: Path, file: BinaryIO) -> Table:
+    version = _version(file)
+    order: list[tuple[bool, Key, int]] = []
+    first: dict[str, int] = {}
+    further: dict[str, int] = {}
+    for number, offset, record in _records(path, file):
+        keys = [record[name] for name in KEYS if isinstance(record.get(name), int | str)]
+        if not keys:
+            raise _unusable(path, f"line {number} has none of {', '.join(KEYS)}; add an id")
+        if first.setdefault(str(keys[0]), offset) != offset:
+            raise _unusable(path, f"line {number} has the id {keys[0]!r} again; remove one")
+        further.update((str(key), offset) for key in keys[1:])
+        order.append((isinstance(keys[0], str), keys[0], offset))
+    return Table(path, version, [offset for _, _, offset in sorted(order)], further | first)
+
+
+def _records(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, Record]]:
+    """Line number, offset and content of each record."""
+    offset = 0
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            try:
+                record = _record(line)
+            except ValueError as error:
+                raise _unusable(path, f"line {number}: {error}; mend the file") from None
+            yield number, offset, record
+        offset += len(line)
+
+
+def _version(file: BinaryIO) -> Version:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _read_at(file: BinaryIO, offset: int) -> Record:
+    file.seek(offset)
+    return _record(file.readline())
+
+
+def _record(line: bytes) -> Record:
+    try:
+        record = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    return record
+
+
+def _unusable(path: Path, cause: str) -> ConfigError:
+    return ConfigError(" ".join(f"{path}: {cause}".splitlines()))
+
+
+NO_TABLES = Tables(None)

@@ -1,0 +1,88 @@
+"""YAML files and ``key=value`` overrides, validated: a wrong key is named with the nearest one."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+from yaml import YAMLError
+
+from shared.errors import ConfigError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def load_document(path: str | Path | None, overrides: Sequence[str] = ()) -> object:
+    """Read a YAML file (or none) and lay ``key=value`` overrides over it.
+
+    Raises:
+        ConfigError: The file cannot be read or parsed, or an override is not ``key=value``.
+    """
+    for override in overrides:
+        if "=" not in override:
+            raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
+    try:
+        base = OmegaConf.load(path) if path else OmegaConf.create({})
+        if not OmegaConf.is_dict(base):
+            raise ConfigError(f"{path}: the top level must be a mapping of sections")
+        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides)))
+        return OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror or error}") from None
+    except (YAMLError, UnicodeDecodeError, OmegaConfBaseException, ValueError) as error:
+        raise ConfigError(f"{path or 'overrides'}: {_one_line(error)}") from None
+
+
+def validate_document(model: type[ModelT], document: object) -> ModelT:
+    """Validate a plain mapping.
+
+    Raises:
+        ConfigError: A key or value is not valid; names the key and the nearest valid one.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(_explain(model, error)) from None
+
+
+def _explain(model: type[BaseModel], error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            near = _nearest(model, key)
+            lines.append(
+                f"unknown config key {key!r}" + (f"; did you mean {near!r}?" if near else "")
+            )
+        else:
+            lines.append(f"config key {key!r}: {problem['msg']} (got {_short(problem['input'])})")
+    return "; ".join(lines)
+
+
+def _nearest(model: type[BaseModel], key: str) -> str | None:
+    known = list(_keys(model))
+    leaf = key.rsplit(".", 1)[-1]
+    exact = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
+    found = difflib.get_close_matches(key, exact or known, n=1, cutoff=0.0 if exact else 0.5)
+    return found[0] if found else None
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Sequence[str]:
+    names: list[str] = []
+    for name, field in model.model_fields.items():
+        names.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names.extend(_keys(field.annotation, f"{prefix}{name}."))
+    return names
+
+
+def _short(value: object) -> str:
+    text = "a mapping" if isinstance(value, Mapping) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,65 @@
+"""JSON lines: an object a line, gzip too, with the line's number in every error."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+import fsspec
+
+from shared.reading import data_error, reading
+
+
+def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield the objects of a JSONL file (gzip where the name ends in ``.gz``) with their lines.
+
+    Lines count from 1; blank ones are skipped.
+
+    Raises:
+        DataError: While iterating: the file or a line cannot be read; names file and line.
+    """
+    compression = "gzip" if path.endswith(".gz") else None
+    with reading(path), fsspec.open(path, "rb", compression=compression) as file:
+        for number, line in numbered_lines(path, cast(BinaryIO, file)):
+            if line.strip():
+                yield number, parse_line(f"{path}:{number}", line)
+
+
+def numbered_lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of an open file, gzip or not, with their numbers from 1.
+
+    Raises:
+        DataError: While iterating: compressed data is cut off or damaged.
+    """
+    number = 0
+    try:
+        for line in file:
+            number += 1
+            yield number, line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        cause = f"the gzip data is cut off or damaged ({error}); fetch the file again"
+        raise data_error(f"{path}:{number + 1}", cause) from None
+
+
+def parse_line(place: str, line: bytes) -> dict[str, object]:
+    """Parse one line, which ends in a newline unless it is torn.
+
+    Raises:
+        DataError: It is no JSON object in UTF-8; begins with ``place``.
+    """
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        cause = f"not UTF-8 (byte {error.start + 1} of the line); convert it, or name it .gz"
+        raise data_error(place, f"{cause} if it is compressed") from None
+    except json.JSONDecodeError as error:
+        if not line.endswith(b"\n"):
+            cause = "torn last line (not JSON, no newline at its end); remove it or record it again"
+            raise data_error(place, cause) from None
+        raise data_error(place, f"not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise data_error(place, f"JSON that cannot be used ({error})") from None
+    if not isinstance(value, dict):
+        raise data_error(place, f"a JSON {type(value).__name__}, where an object is needed")
+    return value

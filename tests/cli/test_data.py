@@ -1,0 +1,133 @@
+"""`plumb data` as a user runs it."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.cli.commands import plumb
+from tests.data.prepare.support import PROMPTS, Desk, row
+
+
+@pytest.fixture
+def desk(tmp_path):
+    desk = Desk(tmp_path)
+    desk.source("train", [row(0, reference_solution="print(3)"), row(1)], role="train")
+    desk.source("test", [row(2)])
+    return desk
+
+
+def data(desk, command, *arguments):
+    (desk.folder / "data.yaml").write_text(
+        yaml.safe_dump(desk.config.model_dump(mode="json"), sort_keys=False)
+    )
+    return plumb("data", command, "--config", "data.yaml", *arguments, folder=desk.folder)
+
+
+def test_prepare_and_check(desk):
+    done = data(desk, "prepare")
+    assert done.code == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["train: 2 rows", "test: 1 rows", "comparing 3 problems: 0 pairs are alike"]
+    assert str(desk.manifests / "manifest.lock.json") in lines
+    checked = data(desk, "check")
+    assert checked.code == 0
+    assert "3 problems of 2 sets: 0 differences, 0 overlaps, 0 reviewed" in checked.stdout
+
+
+def test_an_overlap_is_exit_code_1_with_the_pair_and_its_figures(desk):
+    leaked = f"\x1b[31m{PROMPTS[0]}"
+    desk.source("test", [row(2), row(3, prompt=leaked, problem_id="leak\x1b[2J")])
+    done = data(desk, "prepare")
+    assert done.code == 1
+    assert done.line.startswith("plumb: 1 pairs of problems of different sets overlap; see ")
+    (pair,) = [line for line in done.stdout.splitlines() if "<->" in line]
+    assert "train/p0" in pair
+    assert "near 0." in pair
+    assert "\x1b" not in done.stdout
+    assert done.stdout.count("Read two integers from standard input") == 2
+    (entry,) = desk.listed("overlaps")
+    assert entry["reviewed"] is None
+    assert entry["findings"]["near"] > 0.9
+    checked = data(desk, "check")
+    assert checked.code == 1
+    assert "0 differences, 1 overlaps, 0 reviewed" in checked.stdout
+    # Named in the file of reviews it is none.
+    review = [{"a": entry["a"], "b": entry["b"], "reason": "planted"}]
+    (desk.folder / "reviewed.yaml").write_text(yaml.safe_dump(review))
+    assert data(desk, "check", "--allow", "reviewed.yaml").code == 0
+    assert data(desk, "prepare", "--allow", "reviewed.yaml").code == 0
+    assert desk.listed("overlaps")[0]["reviewed"] == "planted"
+
+
+def test_check_of_files_alone(desk):
+    data(desk, "prepare")
+    done = plumb(
+        "data", "check", str(desk.data("train")), str(desk.data("test")), folder=desk.folder
+    )
+    assert done.code == 0
+    assert "3 problems of 2 sets" in done.stdout
+
+
+def test_data_that_differ_from_the_lock_are_exit_code_1(desk):
+    data(desk, "prepare")
+    desk.data("test").write_bytes(desk.data("train").read_bytes())
+    done = data(desk, "check")
+    assert done.code == 1
+    assert "test.parquet has SHA-256" in done.stdout
+    assert done.line == "plumb: the prepared sets are not what they should be; see above"
+
+
+def test_contamination(desk):
+    data(desk, "prepare")
+    corpus = desk.folder / "corpus.jsonl"
+    texts = ["Nothing of it is in here.", f"Homework:\n{PROMPTS[1]}\nAnswer: 7"]
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    files = ["--data", str(desk.data("train")), "--data", str(desk.data("test"))]
+    done = plumb(
+        *("data", "contamination", *files, "--against", str(corpus), "--output", "found.json"),
+        folder=desk.folder,
+    )
+    assert done.code == 1
+    assert done.line == "plumb: 1 of 3 problems are in the training corpus"
+    assert f"{corpus}:2" in done.stdout.replace("\n", "").replace(" ", "")
+    found = json.loads((desk.folder / "found.json").read_text())
+    assert [one["problem_id"] for one in found["problems"] if one["contaminated"]] == ["p1"]
+    corpus.write_text(json.dumps({"text": texts[0]}) + "\n")
+    clean = plumb("data", "contamination", *files, "--against", str(corpus), folder=desk.folder)
+    assert clean.code == 0, clean.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["prepare"], "no sets to prepare: give --config configs/data.yaml"),
+        (["prepare", "--config", "none.yaml"], "cannot read the config none.yaml"),
+        (["check"], "no sets to prepare: give --config configs/data.yaml"),
+        (["check", "none.parquet"], "none.parquet: there is no such file"),
+        (["contamination", "--data", "x.parquet", "--against", "y"], "x.parquet: there is no such"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path, arguments, said):
+    done = plumb("data", *arguments, folder=tmp_path)
+    assert done.code == 2
+    assert said in done.line
+
+
+def test_a_source_that_cannot_be_read_is_one_line_and_exit_code_2(desk):
+    desk.source("test", [row(2), b"{"])
+    done = data(desk, "prepare")
+    assert done.code == 2
+    assert "test.jsonl:2: not JSON" in done.line
+
+
+@pytest.mark.e2e
+def test_reference_solutions_are_judged(desk):
+    wrong = {"reference_solution": "print(4)"}
+    desk.source("train", [row(0, reference_solution="print(3)"), row(1, **wrong)])
+    done = data(desk, "prepare", "--verify-solutions")
+    assert done.code == 0, done.stderr
+    assert [line["quality"] for line in desk.listed("train")] == ["ok", "rejected_solution"]
+    (finding,) = desk.listed("quality_train")
+    assert finding["reason"] == "solution 1: wrong_answer, 0 of 1 tests passed"

@@ -1,0 +1,86 @@
+"""`plumb data prepare` from a hub and from a sandbox, once with a network and once without."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from shared.datasets import read_dataset
+from tests.cli.commands import plumb
+from tests.data.rows.hub_server import COMMIT, serving
+from tests.sandboxes import own_sandbox
+
+MBPP = {
+    "task_id": 11,
+    "text": "Write a function that doubles a number.",
+    "code": "def double(x):\r\n    return 2 * x",
+    "test_list": ["assert double(2) == 4", "assert double(0) == 0"],
+    "test_setup_code": "",
+    "challenge_test_list": [],
+}
+CONTEST = {
+    "id": 5,
+    "content": "Print the sum of two integers that stand on one line.",
+    "labels": {"name": "A. Sum", "difficulty": "EASY"},
+    "test": [{"input": {"stdin": "1 2\n"}, "output": {"stdout": "3\n"}}],
+}
+
+
+@pytest.fixture
+def hub():
+    content = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([MBPP, MBPP | {"task_id": 211}]), content)
+    files = [{"split": "test", "path": "full/test.parquet"}]
+    card = yaml.safe_dump({"configs": [{"config_name": "full", "data_files": files}]})
+    readme = f"---\n{card}---\n".encode()
+    with serving({"README.md": readme, "full/test.parquet": content.getvalue()}) as server:
+        yield server
+
+
+def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "code_contests.jsonl").write_text(json.dumps(CONTEST) + "\n")
+    source = {"kind": "huggingface", "path": "own/set", "name": "full", "split": "test"}
+    with own_sandbox(tmp_path, PLUMBLINE_SANDBOX_DATASETS=str(tables)) as url:
+        sets = {
+            "mbpp_reg": {
+                "layout": "mbpp",
+                "ids": "11-210",
+                "source": source | {"revision": "v1.0"},
+            },
+            "contests": {
+                "layout": "code_contests",
+                "split": "test",
+                "source": {"kind": "sandbox_fusion", "url": url, "dataset": "code_contests"},
+            },
+        }
+        (tmp_path / "data.yaml").write_text(yaml.safe_dump({"datasets": sets}, sort_keys=False))
+        environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hub")}
+        prepare = ("data", "prepare", "--config", "data.yaml")
+        done = plumb(*prepare, folder=tmp_path, **environment)
+    assert done.code == 0, done.stderr
+    (mbpp,) = read_dataset(str(tmp_path / "data" / "eval" / "mbpp_reg.parquet"))
+    assert (mbpp.problem_id, mbpp.tests.cases) == ("mbpp_11", 2)
+    (contest,) = read_dataset(str(tmp_path / "data" / "eval" / "contests.parquet"))
+    assert contest.tests.outputs == ["3\n"]
+    assert contest.prompt == CONTEST["content"]
+    line = json.loads((tmp_path / "data_manifests" / "mbpp_reg.jsonl").read_text())
+    assert line["revision"] == line["version"] == COMMIT
+    assert line["source_url"] == "https://huggingface.co/datasets/own/set"
+    # Hub and sandbox are gone.
+    hub.shutdown()
+    hub.server_close()
+    again = plumb(*prepare, "--offline", folder=tmp_path, **environment)
+    assert again.code == 0, again.stderr
+    assert "mbpp_reg: 1 rows, as before" in again.stdout
+    assert "contests: 1 rows, as before" in again.stdout
+    empty = tmp_path / "elsewhere"
+    empty.mkdir()
+    (empty / "data.yaml").write_text((tmp_path / "data.yaml").read_text())
+    nothing = plumb(*prepare, "--offline", folder=empty, HF_HOME=str(empty))
+    assert nothing.code == 2
+    assert "offline" in nothing.line

@@ -1,0 +1,223 @@
+"""Leaks in every disguise that n-grams of words see through, and where they were."""
+
+import json
+
+import fsspec
+import pytest
+
+from services.data.contamination import matching, passages, tally
+from tests.data.contamination.support import (
+    LEAKED,
+    PROBLEMS,
+    PROMPT,
+    SOLUTION,
+    check,
+    clean_rows,
+    clean_text,
+    one,
+    write_jsonl,
+    write_parquet,
+)
+
+DISGUISES = {
+    "exact": PROMPT,
+    "indented": PROMPT.replace("\n", "\n        "),
+    "crlf": PROMPT.replace("\n", "\r\n"),
+    "upper": PROMPT.upper(),
+    "quoted": "> " + PROMPT.replace("\n", "\n> "),
+    "one line": " ".join(PROMPT.split()),
+    "no-break": PROMPT.replace(" ", "\u00a0"),
+    "inside": f"{clean_text(5000)} {PROMPT} {clean_text(5000, 1)}",
+}
+
+
+@pytest.mark.parametrize("text", DISGUISES.values(), ids=DISGUISES)
+def test_a_prompt_is_found_and_its_line_named(tmp_path, text):
+    rows = clean_rows(9)
+    rows[6]["text"] = text
+    report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
+    hit = one(report).prompt.hit
+    assert [problem.problem_id for problem in report.contaminated] == ["leaked"]
+    assert (hit.path, hit.row, hit.part) == (str(tmp_path / "corpus.jsonl"), 7, "prompt")
+    assert hit.share == one(report).prompt.share == 1
+    assert hit.excerpt.startswith("given a list of harbour fees return the three ships")
+    assert one(report).documents == 1
+
+
+def test_a_clean_corpus_has_nothing(tmp_path):
+    report = check(write_jsonl(tmp_path / "corpus.jsonl", clean_rows(500)))
+    assert report.contaminated == ()
+    assert all(problem.documents == 0 for problem in report.problems)
+    assert report.documents == 500
+
+
+def test_a_solution_alone_contaminates(tmp_path):
+    rows = [*clean_rows(2), {"text": f"```python\n{SOLUTION.upper()}```"}]
+    report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
+    assert one(report).contaminated
+    assert one(report).prompt.hit is None
+    assert one(report).solutions.hit.part == "solution 1"
+    assert one(report).solutions.hit.row == 3
+
+
+CHAT = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "Ok."}]}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".json"])
+def test_chat_messages_in_json_lines(tmp_path, suffix):
+    path = write_jsonl(tmp_path / f"chat{suffix}", [*clean_rows(3), CHAT])
+    assert one(check(path)).prompt.hit.row == 4
+
+
+@pytest.mark.parametrize(
+    "leak", [CHAT, {"parts": [["x", PROMPT]]}, {"by_name": {"a": {"b": PROMPT}}}]
+)
+def test_structs_and_lists_in_parquet(tmp_path, leak):
+    rows = [{"id": 1, **leak}, {"id": 2, **leak}]
+    path = write_parquet(tmp_path / "corpus.parquet", rows, row_group_size=1)
+    problem = one(check(path))
+    assert problem.prompt.hit.row == 1
+    assert problem.documents == 2
+
+
+def test_rows_of_later_row_groups_count_from_the_beginning(tmp_path):
+    rows = clean_rows(20)
+    rows[16]["text"] = PROMPT
+    path = write_parquet(tmp_path / "corpus.parquet", rows, row_group_size=3)
+    assert one(check(path)).prompt.hit.row == 17
+
+
+def test_ngrams_do_not_reach_over_the_seam_of_two_texts(tmp_path):
+    half = len(PROMPT.split()) // 2
+    parts = [" ".join(PROMPT.split()[at : at + 12]) for at in range(0, 2 * half, 12)]
+    report = check(
+        write_jsonl(tmp_path / "corpus.jsonl", [{"parts": parts}, *({"p": p} for p in parts)])
+    )
+    assert one(report).documents == 0
+
+
+def test_text_files_are_one_document_each(tmp_path):
+    (tmp_path / "clean.txt").write_text(clean_text(100))
+    (tmp_path / "leak.txt").write_text(f"\n\n{PROMPT}\n{PROMPT}")
+    report = check(tmp_path)
+    assert report.documents == 2
+    assert one(report).documents == 1
+    assert one(report).prompt.hit.path == str(tmp_path / "leak.txt")
+
+
+@pytest.mark.parametrize("before", range(2900, 3100, 7))
+def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(passages, "_PASSAGE", 3000)
+    monkeypatch.setattr(passages, "_OVERLAP", 1000)
+    text = clean_text(1500)[:before]
+    (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
+    report = check(tmp_path)
+    assert one(report).prompt.hit.share == 1
+    assert report.documents == one(report).documents == 1
+
+
+@pytest.mark.parametrize("before", range(900, 1100, 7))
+def test_no_seam_of_a_long_line_hides_a_leak(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(matching, "_WINDOW", 500)
+    text = clean_text(1500)[:before]
+    path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{text} {PROMPT} {text}"}])
+    assert one(check(path)).prompt.hit.share == 1
+
+
+def test_a_word_longer_than_a_window_is_one_word(tmp_path, monkeypatch):
+    monkeypatch.setattr(matching, "_WINDOW", 50)
+    path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{'x' * 999} {PROMPT} {'y' * 999}"}])
+    assert one(check(path)).prompt.hit.share == 1
+
+
+def test_the_row_of_a_text_file_is_its_passages_first_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(passages, "_PASSAGE", 3000)
+    monkeypatch.setattr(passages, "_OVERLAP", 1000)
+    lines = clean_text(3000).replace(" ", "\n").split("\n")
+    lines[2000] = PROMPT
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    row = one(check(tmp_path)).prompt.hit.row
+    assert 1000 < row <= 2001
+
+
+def test_the_document_with_most_of_a_problem_is_named_and_the_first_of_equals(tmp_path):
+    half = " ".join(PROMPT.split()[:30])
+    rows = [{"t": half}, *clean_rows(3), {"t": PROMPT}, {"t": PROMPT.upper()}]
+    problem = one(check(write_jsonl(tmp_path / "corpus.jsonl", rows)))
+    assert (problem.prompt.hit.row, problem.documents) == (5, 3)
+
+
+def test_a_part_of_a_prompt_gives_its_share(tmp_path):
+    words = PROMPT.split()
+    path = write_jsonl(tmp_path / "corpus.jsonl", [{"t": " ".join(words[20:43])}])
+    problem = one(check(path))
+    total = len(words) - 12
+    assert problem.prompt.ngrams == total
+    assert problem.prompt.hit.ngrams == problem.prompt.found == 11
+    assert problem.prompt.hit.share == 11 / total
+    assert problem.prompt.hit.excerpt.split() == [w.strip(".,").lower() for w in words[20:43]]
+    assert not problem.contaminated
+    assert one(check(path, min_share=11 / total)).contaminated
+
+
+def test_found_counts_over_all_documents(tmp_path):
+    words = PROMPT.split()
+    rows = [{"t": " ".join(words[:25])}, {"t": " ".join(words[20:])}]
+    prompt = one(check(write_jsonl(tmp_path / "corpus.jsonl", rows))).prompt
+    assert prompt.hit.ngrams < prompt.found < prompt.ngrams
+    assert prompt.share > prompt.hit.share
+
+
+def test_the_report_does_not_depend_on_processes_or_batches(tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        rows = clean_rows(40, seed=ord(name))
+        rows[ord(name) % 40]["text"] = PROMPT
+        rows[7]["text"] = SOLUTION
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+        write_parquet(tmp_path / f"{name}.parquet", rows, row_group_size=7)
+        (tmp_path / f"{name}.txt").write_text(clean_text(100) + PROMPT)
+    together = check(tmp_path)
+    assert check(tmp_path, processes=3) == together
+    monkeypatch.setattr(tally, "_BATCH", 1)
+    assert check(tmp_path) == together
+    assert together.documents == 243
+    assert one(together).documents == 15
+
+
+def test_a_file_is_split_at_lines(tmp_path, monkeypatch):
+    rows = clean_rows(200)
+    rows[150]["text"] = PROMPT
+    path = write_jsonl(tmp_path / "corpus.jsonl", rows)
+    whole = check(path)
+    for size in (97, 777, 5000):
+        monkeypatch.setattr("services.data.contamination.files._PART_BYTES", size)
+        assert check(path) == whole
+    assert one(whole).prompt.hit.row == 151
+
+
+def test_progress_ends_with_all_bytes(tmp_path):
+    calls = []
+    path = write_jsonl(tmp_path / "a.jsonl", clean_rows(3))
+    check(
+        path,
+        write_parquet(tmp_path / "b.parquet", clean_rows(3)),
+        progress=lambda *a: calls.append(a),
+    )
+    done, total = zip(*calls, strict=True)
+    assert len(calls) == 2
+    assert list(done) == sorted(done)
+    assert done[-1] == total[0] == total[1] == sum(f.stat().st_size for f in tmp_path.iterdir())
+
+
+def test_the_document_is_json(tmp_path):
+    report = check(write_jsonl(tmp_path / "corpus.jsonl", [{"t": PROMPT}]))
+    document = json.loads(json.dumps(report.document()))
+    assert document["counts"] == {"problems": 2, "contaminated": 1, "unchecked": 0}
+    assert document["problems"][0]["problem_id"] == LEAKED.problem_id
+    assert len(document["problems"]) == len(PROBLEMS)
+
+
+def test_file_systems_other_than_the_local_one():
+    fsspec.filesystem("memory").pipe("/corpus/c.jsonl", json.dumps(PROMPT).encode())
+    hits = [one(check(f"memory://corpus{name}")).prompt.hit for name in ("", "/*", "/c.jsonl")]
+    assert {hit.path.removeprefix("memory://").strip("/") for hit in hits} == {"corpus/c.jsonl"}

@@ -1,0 +1,121 @@
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.data.overlap.allow import Allowed, Exempted, load_allowed
+from services.data.overlap.pairs import Finding, Kind, Overlap, Side
+from shared.errors import DataError
+
+YAML = """\
+- a: humaneval/HumanEval/56
+  b: humaneval/HumanEval/61
+  reason: the same question about other brackets
+- {b: "codecontests/1582_F1. Easy version", a: mbpp/mbpp_1, reason: " seen "}
+"""
+
+
+def overlap(a, b):
+    sides = [
+        Side(*name.split("/", 1)[:1], "test", "eval", name.split("/", 1)[1], "") for name in (a, b)
+    ]
+    return Overlap(*sides, (Finding(Kind.NEAR, 0.9),))
+
+
+def written(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def failure(path):
+    with pytest.raises(DataError) as caught:
+        load_allowed(path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert message.startswith(path)
+    return message.removeprefix(path)
+
+
+def test_yaml(tmp_path):
+    first, second = load_allowed(written(tmp_path / "allow.yaml", YAML)).entries
+    assert first.a == "humaneval/HumanEval/56"
+    assert second.b == "codecontests/1582_F1. Easy version"
+    assert second.reason == "seen"
+
+
+@pytest.mark.parametrize("name", ["allow.jsonl", "allow.jsonl.gz"])
+def test_json_lines(tmp_path, name):
+    line = json.dumps({"a": "x/1", "b": "y/2", "reason": "why"}).encode() + b"\n\n"
+    path = written(tmp_path / name, gzip.compress(line) if name.endswith("gz") else line)
+    assert load_allowed(path).entries == (Exempted(a="x/1", b="y/2", reason="why"),)
+
+
+@pytest.mark.parametrize("content", ["", "# nothing yet\n", "[]"])
+def test_an_empty_list_allows_nothing(tmp_path, content):
+    assert load_allowed(written(tmp_path / "allow.yaml", content)) == Allowed()
+
+
+def test_split(tmp_path):
+    allowed = load_allowed(written(tmp_path / "allow.yaml", YAML))
+    known = overlap("humaneval/HumanEval/61", "humaneval/HumanEval/56")
+    new = overlap("humaneval/HumanEval/56", "mbpp/mbpp_1")
+    reviewed = allowed.split([new, known])
+    assert reviewed.open == (new,)
+    assert [(one.overlap, one.reason) for one in reviewed.allowed] == [
+        (known, "the same question about other brackets")
+    ]
+    assert reviewed.stale == allowed.entries[1:]
+
+
+def test_without_exceptions_all_is_open():
+    found = overlap("a/1", "b/1")
+    assert Allowed().split([found]).open == (found,)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=8, unique=True))
+def test_every_overlap_and_every_entry_ends_somewhere(numbers):
+    names = [(f"a/{one}", f"b/{other}") for one, other in numbers]
+    overlaps = [overlap(*pair) for pair in names[: len(names) // 2 + 1]]
+    entries = tuple(Exempted(a=b, b=a, reason="seen") for a, b in names[len(names) // 2 :])
+    reviewed = Allowed(entries).split(overlaps)
+    assert len(reviewed.open) + len(reviewed.allowed) == len(overlaps)
+    assert len(reviewed.stale) + len(reviewed.allowed) == len(entries)
+
+
+ENTRY = "{a: x/1, b: y/1, reason: %s}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("allow.yaml", "a: x/1", "not a list"),
+        ("allow.yaml", "- {a: [", "not YAML"),
+        ("allow.yaml", "- !!python/object:os.system {}", "not YAML"),
+        ("allow.yaml", "[" * 5000, "not YAML"),
+        ("allow.yaml", b"- \xff\xfe\x00", "not YAML"),
+        ("allow.yaml", "- just text", "entry 1: "),
+        ("allow.yaml", f"- {ENTRY % 'fine'}\n- {{a: x/1, b: y/2}}", "entry 2: reason: "),
+        ("allow.yaml", f"- {ENTRY % 'null'}", "entry 1: reason: "),
+        ("allow.yaml", f"- {ENTRY % '5'}", "entry 1: reason: "),
+        ("allow.yaml", "- {a: x/1, b: y/1, reason: '  '}", "entry 1: reason: "),
+        ("allow.yaml", "- {a: x, b: y/1, reason: seen}", "entry 1: a: "),
+        ("allow.yaml", "- {a: x/1, b: 'y/ ', reason: seen}", "entry 1: b: "),
+        ("allow.yaml", "- {a: x/1, b: y/1, reason: seen, by: me}", "entry 1: by: "),
+        (
+            "allow.yaml",
+            f"- {ENTRY % 'one'}\n- {{b: x/1, a: y/1, reason: two}}",
+            "entry 2: the same pair as ",
+        ),
+        ("allow.jsonl", '{"a": "x/1", "b": "y/1"}\n', ":1: reason: "),
+        ("allow.jsonl", "[]\n", ":1: a JSON list"),
+        ("allow.jsonl", "{\n", ":1: not JSON"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path, name, content, told):
+    assert told in failure(written(tmp_path / name, content))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    assert "no such file" in failure(str(tmp_path / "none.yaml"))

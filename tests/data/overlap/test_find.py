@@ -1,0 +1,282 @@
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.data.config import ChecksConfig, NearConfig, NgramConfig
+from services.data.overlap import pairs
+from services.data.overlap.find import find_overlaps
+from services.data.overlap.pairs import Kind
+from shared.errors import DataError
+from tests.data.overlap.corpus import generated_problems, program
+from tests.data.overlap.support import problem
+
+CHECKS = ChecksConfig()
+STATEMENT = (
+    "The gardener wants to plant tulips along both sides of the avenue so that no two "
+    "neighbouring beds share a colour. Every colour costs a different price, and the town council "
+    "refuses to pay more than necessary. Determine the least amount of money that suffices."
+)
+CODE = """\
+def cheapest(beds, prices):
+    best = {}
+    for bed, price in zip(beds, prices):
+        before = best.get(bed - 1, 0)
+        best[bed] = min(before + price, best.get(bed, before + price))
+    return max(best.values(), default=0)
+"""
+
+
+def kinds(*problems, checks=CHECKS):
+    return [overlap.kinds for overlap in find_overlaps(problems, checks)]
+
+
+def similarity(overlap, kind):
+    (found,) = [one.similarity for one in overlap.findings if one.kind == kind]
+    return found
+
+
+def test_an_exact_copy_has_every_kind_of_prompts():
+    a, b = problem("a", "1", STATEMENT), problem("b", "1", STATEMENT)
+    (overlap,) = find_overlaps([b, a], CHECKS)
+    assert overlap.kinds == (Kind.EXACT, Kind.NEAR, Kind.PROMPT_NGRAMS)
+    assert [finding.similarity for finding in overlap.findings] == [1, 1, 1]
+    assert (overlap.a.dataset, overlap.b.dataset) == ("a", "b")
+
+
+def test_a_copy_within_a_data_set_is_found():
+    first, second = problem("a", "x", STATEMENT), problem("a", "y", STATEMENT.upper())
+    (overlap,) = find_overlaps([first, second], CHECKS)
+    assert (overlap.a.name, overlap.b.name) == ("a/x", "a/y")
+    assert Kind.EXACT not in overlap.kinds
+    assert similarity(overlap, Kind.NEAR) == 1
+
+
+def test_a_side_says_where_its_problem_stands():
+    a = replace(problem("a", "x/1", STATEMENT), split="train", role="train")
+    (overlap,) = find_overlaps([a, problem("b", "2", STATEMENT)], CHECKS)
+    side = overlap.a
+    assert (side.dataset, side.split, side.role, side.problem_id) == ("a", "train", "train", "x/1")
+
+
+def test_a_statement_within_a_longer_one_shares_its_ngrams():
+    other = " ".join(one.prompt for one in generated_problems()[:3])
+    (overlap,) = find_overlaps(
+        [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")], CHECKS
+    )
+    assert overlap.kinds == (Kind.PROMPT_NGRAMS,)
+    assert similarity(overlap, Kind.PROMPT_NGRAMS) == 1
+
+
+def test_the_share_is_of_the_shorter_texts_ngrams():
+    words = [f"word{n}x" for n in range(200)]
+    one, other = problem("a", "1", " ".join(words[:60])), problem("b", "1", " ".join(words[20:]))
+    checks = ChecksConfig(ngrams=NgramConfig(size=5))
+    (overlap,) = find_overlaps([one, other], checks)
+    assert similarity(overlap, Kind.PROMPT_NGRAMS) == pytest.approx(36 / 56)
+
+
+def test_common_phrases_are_nobodys_own():
+    phrase = " ".join(f"boiler{n}plate" for n in range(60))
+    several = [problem("a", str(n), f"{phrase} {' '.join([f'own{n}'] * 30)}") for n in range(12)]
+    checks = ChecksConfig(near=NearConfig(threshold=1))
+    assert kinds(*several, checks=checks) == []
+    assert kinds(*several[:10], checks=checks) == [(Kind.PROMPT_NGRAMS,)] * 45
+
+
+def test_a_solution_with_other_names_and_a_wrapper_is_found():
+    wrapped = (
+        CODE.replace("beds", "xs").replace("prices", "c").replace("best", "d").replace("\n", "\r\n")
+        + "\r\nprint(cheapest(list(map(int, input().split())), [1] * 9))\r\n"
+    )
+    a, b = problem("a", "1", "One thing", CODE), problem("b", "1", "Another matter", "x", wrapped)
+    (overlap,) = find_overlaps([a, b], CHECKS)
+    assert overlap.kinds == (Kind.SOLUTION_NGRAMS,)
+    assert similarity(overlap, Kind.SOLUTION_NGRAMS) == 1
+    assert "best" in overlap.a.excerpt
+
+
+def test_solutions_of_one_problem_do_not_overlap_with_each_other():
+    twice = problem("a", "1", "One thing", CODE, CODE)
+    assert kinds(twice) == []
+    assert kinds(twice, problem("b", "1", "Another", CODE)) == [(Kind.SOLUTION_NGRAMS,)]
+
+
+def test_short_solutions_say_nothing():
+    code = "def add(a, b):\n    return a + b\n"
+    assert kinds(problem("a", "1", "One thing", code), problem("a", "2", "Other", code)) == []
+
+
+def test_short_prompts_are_found_by_their_words_alone():
+    copies = [problem("a", "1", "Sort a list."), problem("b", "1", "sort  a list")]
+    assert kinds(*copies, problem("b", "2", "Reverse a list.")) == [(Kind.NEAR,)]
+
+
+def test_a_word_more_or_less_hides_no_short_prompt():
+    one = "Sort these numbers with merge sort: 12 7 5 31 8 2 40 16"
+    (found,) = kinds(problem("a", "1", one), problem("b", "1", f"Please {one}"))
+    assert Kind.NEAR in found
+
+
+def test_short_lines_are_no_headings_where_they_are_sentences():
+    one = "Write a program that reads a list and then does all of the following:\n"
+    steps = ["sort it.", "drop the last.", "print the rest."], ["add it up.", "halve it.", "stop."]
+    problems = [problem("a", str(n), one + "\n".join(some)) for n, some in enumerate(steps)]
+    assert kinds(*problems) == []
+
+
+def test_questions_about_the_same_numbers_differ():
+    tests = "assert f([3, 1, 2, 9, 8, 7, 5, 4, 6], 4, 12) == 3\nassert f([1, 2], 4, 12) == 2"
+    largest = f"Write a function to find the largest of the items below a bound.\n{tests}"
+    smallest = largest.replace("largest", "smallest")
+    assert kinds(problem("a", "1", largest), problem("a", "2", smallest)) == []
+
+
+def test_excerpts_are_one_line_around_what_is_alike():
+    filler = "\n".join(f"nothing{n} of interest{n}" for n in range(80))
+    one = problem("a", "1", f"{STATEMENT}\n{'more' * 500}")
+    (overlap,) = find_overlaps([one, problem("b", "1", f"{filler}\n\n{STATEMENT}")], CHECKS)
+    for side in (overlap.a, overlap.b):
+        assert "wants to plant tulips" in side.excerpt
+        assert len(side.excerpt.splitlines()) == 1
+        assert len(side.excerpt) <= 160
+
+
+def test_excerpts_show_the_longest_passage_in_common():
+    a = problem("a", "1", f"the quick brown fox jumped over it. aside. {STATEMENT} {'la ' * 40}")
+    others = " ".join(f"b{n}" for n in range(40))
+    b = problem("b", "1", f"{STATEMENT} {others} the quick brown fox jumped over it.")
+    (overlap,) = find_overlaps([a, b], CHECKS)
+    assert "wants to plant tulips" in overlap.a.excerpt
+    assert "wants to plant tulips" in overlap.b.excerpt
+
+
+def test_all_pairs_of_a_group_are_listed_in_order():
+    copies = [problem("a", str(n), STATEMENT) for n in (3, 1, 2)]
+    names = [(one.a.name, one.b.name) for one in find_overlaps(copies, CHECKS)]
+    assert names == [("a/1", "a/2"), ("a/1", "a/3"), ("a/2", "a/3")]
+
+
+def test_more_pairs_than_anybody_can_look_at_are_refused(monkeypatch):
+    monkeypatch.setattr(pairs, "MAX_PAIRS", 100)
+    exact = [problem("a", str(n), STATEMENT) for n in range(20)]
+    near = [problem("a", str(n), f"{STATEMENT} {n}") for n in range(20)]
+    empty = [problem("a", str(n), "") for n in range(20)]
+    for copies in (exact, near, empty):
+        with pytest.raises(DataError, match="more than 100 pairs") as caught:
+            find_overlaps(copies, CHECKS)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_no_problems_no_overlaps():
+    assert find_overlaps([], CHECKS) == []
+    assert find_overlaps([problem("a", "1", STATEMENT)], CHECKS) == []
+
+
+def test_the_order_of_the_texts_does_not_matter():
+    problems = generated_problems()[:60]
+    problems += [replace(one, dataset="copies", prompt=f" {one.prompt}") for one in problems[::3]]
+    expected = find_overlaps(problems, CHECKS)
+    assert len(expected) == 20
+    Random(2).shuffle(problems)
+    assert find_overlaps(problems, CHECKS) == expected
+    names = [(one.a.dataset, one.a.problem_id, one.b.dataset) for one in expected]
+    assert all(before <= after for before, after in pairwise(names))
+
+
+def test_python_s_own_hashes_do_not_matter():
+    script = (
+        "from services.data.config import ChecksConfig\n"
+        "from services.data.overlap.find import find_overlaps\n"
+        "from tests.data.overlap.corpus import demo_problems\n"
+        "from tests.data.overlap.support import problem\n"
+        "copies = [problem('b', one.problem_id, one.prompt.upper()) for one in demo_problems()]\n"
+        "print(find_overlaps([*demo_problems(), *copies], ChecksConfig()))\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert outputs.pop().count(b"Overlap(") >= 50
+
+
+texts = st.one_of(
+    st.text(max_size=60),
+    st.lists(st.sampled_from([*STATEMENT.split(), "def f(x):", "\n", "≤", "输入", "1"])).map(
+        " ".join
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, texts)
+def test_overlaps_are_symmetric(one, other):
+    a, b = problem("a", "1", one), problem("b", "1", other)
+    turned = problem("a", "1", other), problem("b", "1", one)
+    (found, back) = find_overlaps([a, b], CHECKS), find_overlaps(turned, CHECKS)
+    assert [overlap.findings for overlap in found] == [overlap.findings for overlap in back]
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, st.sampled_from(["    ", "\t", "  "]), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_layout_hides_no_copy(text, margin, line_end):
+    copy = line_end.join(margin + line for line in text.split("\n"))
+    (found,) = kinds(problem("a", "1", text), problem("b", "1", copy))
+    assert {Kind.EXACT, Kind.NEAR} & set(found)
+
+
+HOSTILE = {
+    "empty": "",
+    "blank": " \n\t\n",
+    "one letter": "x",
+    "one sign": "?",
+    "signs": "+-*/ !!! ((( ]]] ``` >>> \\ \x00",
+    "a long line": "lorem ipsum " * 90_000,
+    "a long word": "x" * 1_000_000,
+    "escaped quotes": "'" + "\\'" * 100_000,
+    "quotes": "\"'" * 100_000,
+    "fences": "```\n" * 50_000,
+    "a fence and blanks": "```" + " " * 500_000,
+    "half a surrogate pair": "def f(x):\n    return '\ud800' + \udfff x",
+    "NUL": "def f(x):\n    return '\x00'",
+    "deep brackets": "assert " + "(" * 30_000,
+    "deep operators": "def f(x):\n    return " + "-" * 90_000 + "x",
+    "deep attributes": "def f(x):\n    return x" + ".y" * 40_000,
+    "deep sums": "def f(x):\n    return x" + " + x" * 20_000,
+    "deep blocks": "".join(" " * n + "if x:\n" for n in range(150)) + "def f(",
+    "a bad escape": "def f(x):\n    '\\d'",
+    "an unfinished string": 'def f(x):\n    """ to be continued',
+    "no grammar": "def def lambda: ))) class",
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_texts_are_compared_like_others(text):
+    copies = [problem("a", "1", text, text), problem("b", "1", text, text, "")]
+    (overlap,) = find_overlaps([*copies, problem("b", "2", STATEMENT, CODE)], CHECKS)
+    assert Kind.EXACT in overlap.kinds
+    for side in (overlap.a, overlap.b):
+        assert len(side.excerpt) <= 160
+        side.excerpt.encode("utf-8")
+
+
+@pytest.mark.timeout(60)
+def test_two_thousand_problems_take_seconds():
+    random = Random(4)
+    words = [f"w{n}" for n in range(5000)]
+    prompts = [" ".join(random.choices(words, k=250)) for _ in range(2000)]
+    problems = [problem("train", str(n), one, program(random)) for n, one in enumerate(prompts)]
+    assert find_overlaps(problems, CHECKS) == []

@@ -1,0 +1,203 @@
+"""How many disguised copies are found, and how many of those found are copies."""
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from services.data.config import ChecksConfig
+from services.data.overlap.find import find_overlaps
+from services.data.overlap.pairs import Kind
+from tests.data.overlap.corpus import demo_problems, generated_problems, program
+from tests.data.overlap.disguises import DISGUISES, disguised, renamed
+from tests.data.overlap.support import problem
+
+# Of the public sets, by eye: the same question twice, or (as solutions) the same programme.
+SAME_QUESTIONS = {
+    frozenset(pair)
+    for pair in [
+        ("HumanEval/56", "HumanEval/61"),
+        ("mbpp_104", "mbpp_569"),
+        ("mbpp_16", "mbpp_43"),
+        ("mbpp_174", "mbpp_653"),
+        ("mbpp_216", "mbpp_872"),
+        ("mbpp_248", "mbpp_704"),
+        ("mbpp_347", "mbpp_76"),
+        ("mbpp_362", "mbpp_658"),
+        ("mbpp_427", "mbpp_928"),
+        ("mbpp_534", "mbpp_607"),
+        ("mbpp_719", "mbpp_930"),
+        ("mbpp_758", "mbpp_779"),
+        ("mbpp_794", "mbpp_879"),
+        (
+            "1582_F1. Korney Korneevich and XOR (easy version)",
+            "1582_F2. Korney Korneevich and XOR (hard version)",
+        ),
+    ]
+}
+SAME_SOLUTIONS = {
+    frozenset(pair)
+    for pair in [
+        ("HumanEval/31", "HumanEval/59"),  # whether a number is prime, alone and within another
+        ("mbpp_170", "mbpp_649"),
+        ("mbpp_199", "mbpp_388"),
+        ("mbpp_206", "mbpp_470"),
+        ("mbpp_29", "mbpp_842"),
+        ("mbpp_30", "mbpp_338"),
+        ("mbpp_362", "mbpp_658"),
+        ("mbpp_527", "mbpp_767"),
+        ("mbpp_591", "mbpp_625"),
+        ("mbpp_608", "mbpp_67"),
+        ("mbpp_758", "mbpp_779"),
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    pairs: int
+    precision: float
+    recall: float
+    missed: tuple[str, ...]
+
+
+def score(originals, copies, same=frozenset()):
+    """Compare copies with originals; ``copies[i]`` is of ``originals[i]``."""
+    names = {
+        copy.problem_id: original.problem_id
+        for original, copy in zip(originals, copies, strict=True)
+    }
+    overlaps = find_overlaps([*originals, *copies], ChecksConfig())
+    found, wrong = set(), set()
+    for overlap in overlaps:
+        sides = sorted((overlap.a, overlap.b), key=lambda side: side.dataset == "copies")
+        pair = sides[0].problem_id, names.get(sides[1].problem_id)
+        if sides[0].dataset == "copies" or pair[1] is None or frozenset(pair) in same:
+            continue
+        (found if pair[0] == pair[1] else wrong).add(pair)
+    missed = tuple(name for name in names.values() if (name, name) not in found)
+    precision = len(found) / max(1, len(found) + len(wrong))
+    return Score(len(copies) ** 2, precision, len(found) / len(copies), missed)
+
+
+def disguised_copies(originals):
+    random = Random(11)
+    names = sorted(DISGUISES)
+    return [
+        disguised(original, names[number % len(names)], random)
+        for number, original in enumerate(originals)
+    ]
+
+
+def without_solutions(problems):
+    return [replace(one, solutions=()) for one in problems]
+
+
+def report(capsys, what, result):
+    with capsys.disabled():
+        print(
+            f"\n{what}: precision {result.precision:.3f}, recall {result.recall:.3f} "
+            f"over {result.pairs} pairs; missed: {', '.join(result.missed[:5]) or 'none'}"
+        )
+
+
+def test_disguised_prompts(capsys):
+    originals = without_solutions(demo_problems() + generated_problems())
+    assert len(originals) >= 250  # as many pairs are copies, and all others are not
+    result = score(originals, disguised_copies(originals))
+    report(capsys, "disguised prompts", result)
+    assert result.precision >= 0.99
+    assert result.recall >= 0.95
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+def test_every_disguise_is_seen_through(name):
+    originals = without_solutions(demo_problems())
+    random = Random(3)
+    result = score(originals, [disguised(original, name, random) for original in originals])
+    assert result.precision == 1
+    assert result.recall >= 0.85, result.missed
+
+
+def test_renamed_solutions_under_other_questions(capsys):
+    originals = generated_problems()
+    random = Random(5)
+    copies = [
+        problem(
+            "copies", f"{n} {one.problem_id}", f"Question {n}", renamed(one.solutions[0], random)
+        )
+        for n, one in enumerate(originals)
+    ]
+    result = score(originals, copies)
+    report(capsys, "renamed solutions", result)
+    assert result.precision >= 0.99
+    assert result.recall >= 0.95
+
+
+def test_different_problems_do_not_overlap():
+    assert find_overlaps(demo_problems() + generated_problems(), ChecksConfig()) == []
+
+
+def test_different_programs_do_not_overlap():
+    random = Random(1)
+    problems = [problem("p", str(n), f"Question {n}", program(random)) for n in range(100)]
+    assert find_overlaps(problems, ChecksConfig()) == []
+
+
+def read_gzip(path):
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.fixture(scope="module")
+def public_problems(real_data):
+    humaneval = [
+        problem(
+            "humaneval", row["task_id"], row["prompt"], row["prompt"] + row["canonical_solution"]
+        )
+        for row in read_gzip(real_data / "HumanEval.jsonl.gz")
+    ]
+    rows = (real_data / "mbpp.jsonl").read_text("utf-8").splitlines()
+    mbpp = [
+        problem(
+            "mbpp",
+            f"mbpp_{row['task_id']}",
+            f"{row['text']}\n\nThe code has to pass these assertions:\n"
+            + "\n".join(row["test_list"]),
+            row["code"],
+        )
+        for row in map(json.loads, rows)
+    ]
+    contests = [
+        problem("codecontests", row["name"], row["description"])
+        for row in read_gzip(real_data / "code_contests_test_40.jsonl.gz")
+    ]
+    return humaneval + mbpp + contests
+
+
+@pytest.mark.real_data
+def test_public_problems_overlap_only_where_they_are_the_same(public_problems):
+    overlaps = find_overlaps(public_problems, ChecksConfig())
+    by_solution = {
+        frozenset((one.a.problem_id, one.b.problem_id))
+        for one in overlaps
+        if Kind.SOLUTION_NGRAMS in one.kinds
+    }
+    by_prompt = {
+        frozenset((one.a.problem_id, one.b.problem_id))
+        for one in overlaps
+        if set(one.kinds) - {Kind.SOLUTION_NGRAMS}
+    }
+    assert by_prompt == SAME_QUESTIONS
+    assert by_solution == SAME_SOLUTIONS
+
+
+@pytest.mark.real_data
+def test_disguised_public_prompts(public_problems, capsys):
+    originals = without_solutions(public_problems)
+    result = score(originals, disguised_copies(originals), SAME_QUESTIONS)
+    report(capsys, "disguised public prompts", result)
+    assert result.precision >= 0.99
+    assert result.recall >= 0.95

@@ -1,0 +1,209 @@
+import json
+
+import pytest
+
+from services.data.solutions import Rejected
+from shared.datasets import read_dataset
+from shared.errors import DataError
+from tests.data.prepare.support import PROMPTS, row
+
+
+def test_what_is_written(desk):
+    desk.source("one", [row(0), row(1)], version="7", licence="MIT", source_url="https://x.test")
+    desk.source("two", [row(2)], role="train")
+    prepared = desk.prepare(commands=["plumb data prepare --config c.yaml"])
+    assert prepared.audit.overlaps == ()
+    problems = read_dataset(str(desk.data("one")))
+    assert [(one.dataset, one.problem_id, one.quality) for one in problems] == [
+        ("one", "p0", "ok"),
+        ("one", "p1", "ok"),
+    ]
+    first, _ = desk.listed("one")
+    assert first == {
+        "dataset": "one",
+        "split": "test",
+        "problem_id": "p0",
+        "prompt_sha256": problems[0].prompt_sha256,
+        "prompt_length": len(PROMPTS[0]),
+        "num_test_cases": 1,
+        "version": "7",
+        "source_url": "https://x.test",
+        "revision": first["revision"],
+        "licence": "MIT",
+        "quality": "ok",
+    }
+    assert first["revision"].startswith("sha256:")
+    lock = json.loads(prepared.lock.read_text())
+    lists = {
+        f"{kind}_{name}.jsonl"
+        for kind in ("duplicates", "dropped", "quality")
+        for name in ("one", "two")
+    }
+    assert lock["files"].keys() == lists | {
+        "one.parquet",
+        "two.parquet",
+        "one.jsonl",
+        "two.jsonl",
+        "overlaps.jsonl",
+    }
+    report = prepared.report.read_text()
+    assert "| one | test | eval | 2 | 0 | 0 | 2 |" in report
+    assert "plumb data prepare --config c.yaml" in report
+    assert "No unreviewed overlap" in prepared.report.with_suffix(".html").read_text()
+
+
+def test_duplicates_within_a_set_are_taken_out_and_listed(desk):
+    again = PROMPTS[0].upper()
+    desk.source("one", [row(0), row(1), row(2, prompt=PROMPTS[0] + "  \r\n"), row(3, prompt=again)])
+    desk.prepare()
+    exact, near = desk.listed("duplicates_one")
+    assert (exact["problem_id"], exact["duplicate_of"], exact["kind"]) == ("p2", "p0", "exact")
+    assert exact["removed"]
+    assert exact["place"].endswith("one.jsonl:3")
+    assert (near["problem_id"], near["duplicate_of"], near["removed"]) == ("p3", "p0", False)
+    assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1", "p3"]
+
+
+def test_near_duplicates_go_where_the_config_says_so(desk):
+    changed = PROMPTS[1].replace("carrots", "turnips", 1)
+    desk.source("one", [row(0), row(1), row(2, prompt=changed)], remove_near_duplicates=True)
+    prepared = desk.prepare()
+    (near,) = desk.listed("duplicates_one")
+    assert near["removed"]
+    assert near["kind"] != "exact"
+    assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1"]
+    assert f"- removed: ` p2 ` is like ` p1 ` ({near['kind']}, " in prepared.report.read_text()
+
+
+def test_an_overlap_of_two_sets_is_reported_and_everything_written(desk):
+    desk.source("train", [row(0), row(1)], role="train")
+    desk.source("test", [row(2), row(3, prompt=PROMPTS[1].upper())])
+    prepared = desk.prepare()
+    (overlap,) = prepared.audit.overlaps
+    assert {overlap.a.name, overlap.b.name} == {"train/p1", "test/p3"}
+    assert desk.data("train").exists()
+    report = prepared.report.read_text()
+    assert "**Unreviewed overlaps between sets: 1 (pairs of problems)." in report
+    assert "| train | test | 1 | 0 |" in report
+    assert prepared.lock.exists()
+
+
+def test_a_reviewed_overlap_is_none(desk, tmp_path):
+    desk.source("train", [row(1)], role="train")
+    desk.source("test", [row(3, prompt=PROMPTS[1])])
+    allowed = tmp_path / "allowed.yaml"
+    allowed.write_text(
+        "- {a: test/p3, b: train/p1, reason: the same on purpose}\n"
+        "- {a: test/p3, b: train/p9, reason: was one}\n"
+    )
+    desk.keys = {"checks": {"allow": str(allowed)}}
+    prepared = desk.prepare()
+    assert prepared.audit.overlaps == ()
+    report = prepared.report.read_text()
+    assert "the same on purpose" in report
+    assert "Reviews that no longer match anything" in report
+
+
+def test_rows_without_tests_and_findings_on_tests_are_listed(desk):
+    contradicting = {"inputs": ["1", "1"], "outputs": ["2", "3"]}
+    desk.source("one", [row(0), row(1, ground_truth=contradicting)])
+    prepared = desk.prepare()
+    (finding,) = desk.listed("quality_one")
+    assert finding["problem_id"] == "p1"
+    assert finding["finding"] == "contradicting_tests"
+    assert [line["quality"] for line in desk.listed("one")] == ["ok", "contradicting_tests"]
+    assert "contradicting" in prepared.report.read_text()
+
+
+def test_a_solution_that_the_judge_rejects(desk):
+    solved = [row(0, reference_solution="print(3)"), row(1, reference_solution="print(4)")]
+    desk.source("one", solved)
+
+    def verifier(solutions):
+        assert [one.completion for one in solutions][1] == "```python\nprint(4)\n```\n"
+        return [Rejected("one", "p1", 1, "wrong_answer, 0 of 1 tests passed")]
+
+    desk.prepare(verifier=verifier)
+    assert [line["quality"] for line in desk.listed("one")] == ["ok", "rejected_solution"]
+    (finding,) = desk.listed("quality_one")
+    assert finding["reason"] == "solution 1: wrong_answer, 0 of 1 tests passed"
+
+
+class Recorder:
+    def __init__(self):
+        self.ended = []
+        self.rows = 0
+
+    def begin(self, step):
+        self.step = step
+
+    def advance(self):
+        self.rows += 1
+
+    def end(self, result):
+        self.ended.append((self.step, result))
+
+
+def test_what_has_not_changed_is_not_read_again(desk):
+    desk.source("one", [row(0)])
+    desk.source("two", [row(1)])
+    desk.prepare()
+    before = {path: path.read_bytes() for path in desk.manifests.iterdir()}
+    progress = Recorder()
+    desk.prepare(progress)
+    assert progress.rows == 0
+    assert progress.ended[:2] == [("one", "1 rows, as before"), ("two", "1 rows, as before")]
+    assert {path: path.read_bytes() for path in desk.manifests.iterdir()} == before
+    desk.source("two", [row(1), row(2)])
+    progress = Recorder()
+    desk.prepare(progress)
+    assert progress.ended[:2] == [("one", "1 rows, as before"), ("two", "2 rows")]
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("x")])
+def test_a_stage_that_was_damaged_is_made_again(desk, damage):
+    desk.source("one", [row(0)])
+    desk.prepare()
+    damage(desk.folder / "raw" / "one.parquet")
+    assert desk.prepare().audit.datasets[0].problems == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row(0), b"{"], "one.jsonl:2: not JSON"),
+        ([row(0), b'{"prompt": "\xff"}'], "one.jsonl:2: not UTF-8"),
+        ([row(0), {**row(1), "prompt": 7}], "one.jsonl:2: prompt: "),
+        ([row(0), row(1, problem_id="p0")], "one.jsonl:2: another problem 'p0' is at "),
+        (
+            [row(0), row(1, ground_truth={"inputs": ["1"], "outputs": []})],
+            "one.jsonl:2: problem 'p1' cannot be used: ",
+        ),
+        ([], "no problem"),
+    ],
+)
+def test_bad_input_leaves_what_was_there(desk, rows, said):
+    desk.source("one", [row(0)])
+    desk.prepare()
+    before = {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()}
+    desk.source("one", rows)
+    with pytest.raises(DataError, match=said.replace("(", r"\(")) as caught:
+        desk.prepare()
+    assert len(str(caught.value).splitlines()) == 1
+    before.pop(desk.folder / "one.jsonl")
+    after = {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()}
+    after.pop(desk.folder / "one.jsonl")
+    assert after == before
+
+
+def test_the_text_of_data_is_no_markup_in_the_report(desk):
+    evil = "<script>alert(1)</script> | `x` **bold** \u202e [a](b)"
+    same = {"inputs": ["1", "1"], "outputs": ["2", "2"]}
+    desk.source("one", [row(0, problem_id=evil, ground_truth=same), row(1)])
+    prepared = desk.prepare()
+    page = prepared.report.with_suffix(".html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    rows = [line for line in prepared.report.read_text().splitlines() if line.startswith("| one ")]
+    assert rows
+    assert "\\<script\\>" in prepared.report.read_text()

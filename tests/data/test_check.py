@@ -1,0 +1,100 @@
+import json
+
+import pytest
+
+from services.data.check import check
+from services.data.config import ChecksConfig
+from shared.data_lock import LOCK_NAME
+from shared.dataset_writer import write_dataset
+from shared.datasets import read_dataset
+from shared.errors import DataError
+from tests.data.prepare.support import PROMPTS, Desk, row
+
+
+@pytest.fixture
+def desk(tmp_path):
+    desk = Desk(tmp_path)
+    desk.source("one", [row(0), row(1)])
+    desk.source("two", [row(2)])
+    desk.prepare()
+    return desk
+
+
+def checked(desk, **options):
+    files = [desk.data(name) for name in ("one", "two")]
+    return check(files, desk.manifests, ChecksConfig(), {}, **options)
+
+
+def test_what_was_prepared_is_as_it_was(desk):
+    result = checked(desk)
+    assert result.ok
+    assert result.problems == 3
+
+
+def change(desk, **fields):
+    """Another first problem in the file of set one."""
+    first, *rest = read_dataset(str(desk.data("one")))
+    write_dataset(str(desk.data("one")), [first.model_copy(update=fields), *rest])
+
+
+def edit(path, old, new):
+    path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda desk: change(desk, prompt="Another."), "prompt_sha256 is of another prompt"),
+        (lambda desk: change(desk, difficulty="hard"), "has SHA-256"),
+        (lambda desk: change(desk, problem_id="p9"), "problem 'p9' of"),
+        (lambda desk: change(desk, problem_id="p9"), "problem 'p0' is not in"),
+        (
+            lambda desk: edit(desk.manifests / "one.jsonl", '"ok"', '"fine"'),
+            "one.jsonl has SHA-256",
+        ),
+        (
+            lambda desk: edit(
+                desk.manifests / LOCK_NAME, '"canonical_version": "', '"canonical_version": "0'
+            ),
+            "of the canonical form",
+        ),
+        (lambda desk: (desk.manifests / "two.jsonl").write_bytes(b""), "problem 'p2' of"),
+    ],
+)
+def test_what_has_changed_is_named(desk, fault, said):
+    fault(desk)
+    result = checked(desk)
+    assert not result.ok
+    assert any(said in difference for difference in result.differences)
+
+
+def test_an_overlap_that_came_in_is_found(desk):
+    third = read_dataset(str(desk.data("two")))[0]
+    first = read_dataset(str(desk.data("one")))[0]
+    copied = {"prompt": PROMPTS[0], "prompt_sha256": first.prompt_sha256}
+    write_dataset(str(desk.data("two")), [third.model_copy(update=copied)])
+    (overlap,) = checked(desk).reviewed.open
+    assert (overlap.a.name, overlap.b.name) == ("one/p0", "two/p2")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (LOCK_NAME, "{", "not a lock of prepared data"),
+        ("one.jsonl", "{}\n", "one.jsonl:1: not a line of a manifest"),
+        ("one.jsonl", '{"a"', "one.jsonl:1: torn last line"),
+    ],
+)
+def test_manifests_that_cannot_be_read(desk, name, text, said):
+    (desk.manifests / name).write_text(text)
+    with pytest.raises(DataError, match=said):
+        checked(desk)
+
+
+def test_files_without_manifests_are_compared_alone(desk):
+    (desk.manifests / LOCK_NAME).unlink()
+    result = check([desk.data("one"), desk.data("two")], None, ChecksConfig(), {})
+    assert result.ok
+    lock = json.dumps({"canonical_version": "2", "files": {}})
+    (desk.manifests / LOCK_NAME).write_text(lock)
+    assert len(checked(desk).differences) == 2

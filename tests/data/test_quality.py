@@ -1,0 +1,76 @@
+import pytest
+
+from services.data.quality import LARGE_OUTPUT_BYTES, audit_tests
+from shared.quality import QualityFinding, quality_findings, quality_text
+from shared.schemas import HumanEvalTests, MbppTests, StdioTests
+
+
+def found(tests):
+    return {finding.kind.value: finding.reason for finding in audit_tests(tests)}
+
+
+def stdio(*pairs, **more):
+    inputs, outputs = zip(*pairs, strict=True)
+    return StdioTests(inputs=list(inputs), outputs=list(outputs), **more)
+
+
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        (stdio(("1\n", "2\n"), ("2\n", "2\n")), {}),
+        (stdio(("1", "2"), ("3", "4"), ("1", "2 \n")), {"duplicate_tests": "tests 1 and 3"}),
+        (stdio(("1\n", "2"), ("1", "3")), {"contradicting_tests": "tests 1 and 2 have the same"}),
+        (
+            stdio(("1", "2 3"), ("1", "3 2"), ("1", "2 3")),
+            {"contradicting_tests", "duplicate_tests"},
+        ),
+        (stdio(("1", "2"), ("1", "3"), checker_source="def check(a, b, c): ..."), {}),
+        (stdio(("1", "x" * LARGE_OUTPUT_BYTES)), {}),
+        (
+            stdio(("1", "é" * (LARGE_OUTPUT_BYTES // 2 + 1))),
+            {"large_output": "test 1 expects 131,074"},
+        ),
+        (
+            stdio(*((str(n), "x" * (LARGE_OUTPUT_BYTES + 1)) for n in range(3))),
+            {"large_output": "and 2 more expect above 128 KiB"},
+        ),
+        (stdio(("", ""), (" \n", "")), {"duplicate_tests": "tests 1 and 2"}),
+    ],
+)
+def test_standard_input_and_output(tests, expected):
+    reasons = found(tests)
+    assert set(reasons) == set(expected)
+    if isinstance(expected, dict):
+        assert all(part in reasons[kind] for kind, part in expected.items())
+
+
+@pytest.mark.parametrize(
+    ("assertions", "kinds"),
+    [
+        (["assert f(1) == 2", "assert f(2) == 3"], set()),
+        (["assert f(1) == 2", "assert f( 1 )==2"], {"duplicate_tests"}),
+        (["assert f(1) == 2", "assert f(1) == 3"], {"contradicting_tests"}),
+        (["assert f(1)", "assert not f(1)"], set()),
+        (["assert f(1) == 2, 'why'", "assert f(1) == 2, 'how'"], {"duplicate_tests"}),
+        (["assert 1 == f(1)", "assert 1 == f(2)"], set()),
+        (["assert f(", "assert f("], {"duplicate_tests"}),
+        (["assert f(1) == '\0'"] * 2, {"duplicate_tests"}),
+        (["assert " + "(" * 5000, "x"], set()),
+    ],
+)
+def test_functions(assertions, kinds):
+    assert set(found(MbppTests(test_list=assertions))) == kinds
+
+
+def test_assertions_within_check_count():
+    body = "    assert f(1) == 2\n    for x in (1, 2):\n        assert f(1)==2\n"
+    tests = HumanEvalTests(test=f"def check(f):\n{body}", entry_point="f", prompt="def f(x):\n")
+    assert found(tests) == {"duplicate_tests": "tests 1 and 2 are the same"}
+
+
+def test_the_column_says_what_was_found_and_can_be_read_back():
+    assert quality_text(set()) == "ok"
+    both = {QualityFinding.LARGE_OUTPUT, QualityFinding.DUPLICATE_TESTS}
+    assert quality_text(both) == "duplicate_tests,large_output"
+    assert quality_findings(quality_text(both)) == both
+    assert quality_findings("ok") == quality_findings("") == quality_findings("great") == set()

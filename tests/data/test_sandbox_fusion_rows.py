@@ -1,0 +1,424 @@
+"""Rows from a sandbox: this repository's own with tables, and one in front of it that fails."""
+
+import fcntl
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services.data.config import SandboxSource
+from services.data.rows import sandbox_fusion
+from services.data.rows.sandbox_fusion import rows
+from services.data.rows.sandbox_requests import Patience
+from shared.errors import DataError
+from tests.sandboxes import own_sandbox
+
+QUICK = Patience(seconds=20, attempts=3, wait=0.01)
+
+HUMANEVAL = [
+    {
+        "id": number,
+        "task_id": f"Own/{number}",
+        "prompt": f'def f{number}(n):\n    """ n + {number} """\n',
+        "entry_point": f"f{number}",
+        "canonical_solution": f"    return n + {number}\n",
+        "test": f"def check(candidate):\n    assert candidate(1) == {number + 1}\n",
+    }
+    for number in range(3)
+]
+MBPP = [
+    {
+        "id": number,
+        "content": f"Write a function number {number}. Your code should pass these tests:\n\nall.",
+        "labels": {"test_setup_code": "x = 1", "challenge_test_list": ["assert f(0)"]},
+        "test_list": [
+            f"assert f({number}) == '''a\n\nassert'''",
+            "y = 2\nassert f(y) ",
+            "assert 1",
+        ],
+    }
+    for number in (2, 11, 1, 30, 4)
+]
+CONTESTS = [
+    {
+        "id": "one",
+        "content": "First paragraph.\n\nSecond one.\n",
+        "labels": json.dumps({"name": "A. Sum", "difficulty": "EASY"}),
+        "test": [
+            {"input": {"stdin": f"{n}" * 1500}, "output": {"stdout": "1\n" * n}} for n in range(9)
+        ],
+    },
+    {"id": 7, "content": "", "labels": {"difficulty": "B"}, "test": []},
+    {
+        "id": 8,
+        "content": "x",
+        "labels": {"difficulty": "UNKNOWN_DIFFICULTY"},
+        "test": [{"input": {"stdin": "ä\0"}, "output": {"stdout": ""}}],
+    },
+]
+TABLES = {
+    "code_eval_humaneval_python": HUMANEVAL,
+    "mbpp": MBPP,
+    "code_contests": CONTESTS,
+    "empty": [],
+    "my_mbpp": [MBPP[0]],
+    "no_setup": [MBPP[0] | {"labels": {}}],
+    "not_python": [MBPP[0] | {"test_list": ["print 1"]}],
+    "letters": [MBPP[0] | {"id": "a"}],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("tables")
+    for name, records in TABLES.items():
+        lines = "".join(f"{json.dumps(record)}\n" for record in records)
+        (folder / f"{name}.jsonl").write_text(lines)
+    log = tmp_path_factory.mktemp("sandbox")
+    with own_sandbox(log, PLUMBLINE_SANDBOX_DATASETS=str(folder)) as url:
+        yield url
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "raw" / "rows.jsonl"
+
+
+def source(url: str, dataset: str = "mbpp", split: str | None = None) -> SandboxSource:
+    return SandboxSource(kind="sandbox_fusion", url=url, dataset=dataset, split=split)
+
+
+def fetched(where: SandboxSource, layout: str, cache: Path, *, offline: bool = False) -> list[Any]:
+    return [row for _, row in rows(where, layout, cache, offline=offline, patience=QUICK)]
+
+
+def failure(where: SandboxSource, layout: str, cache: Path, *, offline: bool = False) -> str:
+    with pytest.raises(DataError) as caught:
+        fetched(where, layout, cache, offline=offline)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert len(message) < 800
+    return message
+
+
+# What a request is answered with: status and body, or None to break the connection.
+Answer = tuple[int, bytes] | None
+Forward = Callable[[], Answer]
+Behaviour = Callable[[str, dict[str, Any], Forward], Answer]
+
+
+@contextmanager
+def standing_before(server: str, behave: Behaviour) -> Iterator[str]:
+    """A server that asks ``behave`` what to answer; ``forward`` is the answer of ``server``."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = behave(self.path, body, lambda: forward(f"{server}{self.path}", body))
+            if answer is None:
+                return
+            self.send_response(answer[0])
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer[1])))
+            self.end_headers()
+            self.wfile.write(answer[1])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    front = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=front.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{front.server_port}"
+    finally:
+        front.shutdown()
+        front.server_close()
+
+
+def forward(url: str, body: dict[str, Any]) -> Answer:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_humaneval_rows_are_the_public_ones(server: str, cache: Path):
+    public = [{key: value for key, value in row.items() if key != "id"} for row in HUMANEVAL]
+    assert fetched(source(server, "humaneval_python"), "humaneval", cache) == public
+
+
+def test_mbpp_rows_are_the_public_ones(server: str, cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox_fusion, "PAGE", 2)
+    assert fetched(source(f"{server}/"), "mbpp", cache) == [
+        {
+            "task_id": record["id"],
+            "text": record["content"],
+            "test_list": record["test_list"],
+            "test_setup_code": "x = 1",
+            "challenge_test_list": ["assert f(0)"],
+        }
+        for record in sorted(MBPP, key=lambda record: record["id"])
+    ]
+
+
+def test_code_contests_rows_have_every_case_whole(server: str, cache: Path):
+    unnamed, unknown, named = fetched(source(server, "code_contests"), "code_contests", cache)
+    first = CONTESTS[0]
+    assert named["description"] == first["content"]
+    assert named["private_tests"] == {
+        "input": [case["input"]["stdin"] for case in first["test"]],
+        "output": [case["output"]["stdout"] for case in first["test"]],
+    }
+    assert (named["name"], named["difficulty"]) == ("A. Sum #one", "easy")
+    assert (unnamed["name"], unnamed["difficulty"]) == ("code_contests #7", "B")
+    assert unnamed["private_tests"] == unnamed["public_tests"] == {"input": [], "output": []}
+    assert unknown["private_tests"] == {"input": ["ä\0"], "output": [""]}
+    assert unknown["difficulty"] == "unknown"
+
+
+def test_places_name_server_data_set_and_id(server: str, cache: Path):
+    places = [place for place, _ in rows(source(server), "mbpp", cache, offline=False)]
+    assert places[0] == f"{server} mbpp id 1"
+    assert [place for place, _ in rows(source(server), "mbpp", cache, offline=True)] == places
+
+
+def test_a_name_of_its_own_is_served_by_the_layouts_class(server: str, cache: Path):
+    assert len(fetched(source(server, "my_mbpp"), "mbpp", cache)) == 1
+
+
+def test_the_split_goes_along(server: str, cache: Path):
+    seen = []
+
+    def note(_path: str, body: dict[str, Any], forward: Forward) -> Answer:
+        seen.append(body["config"])
+        return forward()
+
+    with standing_before(server, note) as url:
+        fetched(source(url, "mbpp", split="train"), "mbpp", cache)
+    assert all(config["extra"] == {"split": "train"} for config in seen)
+    assert all(config["is_fewshot"] is False for config in seen)
+
+
+def test_what_is_complete_needs_no_server(server: str, cache: Path):
+    asked = []
+
+    def note(path: str, _body: dict[str, Any], forward: Forward) -> Answer:
+        asked.append(path)
+        return forward()
+
+    with standing_before(server, note) as url:
+        whole = fetched(source(url), "mbpp", cache)
+        requests = len(asked)
+        assert fetched(source(url), "mbpp", cache) == whole
+        assert len(asked) == requests
+    assert fetched(source(url), "mbpp", cache) == whole
+    assert fetched(source(url), "mbpp", cache, offline=True) == whole
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"dataset": "my_mbpp"}, {"split": "test"}, {"url": "http://elsewhere:8080"}],
+)
+def test_rows_of_another_source_are_not_taken(server: str, cache: Path, other: dict[str, str]):
+    fetched(source(server), "mbpp", cache)
+    changed = source(server).model_copy(update=other)
+    kept = cache.read_bytes()
+    assert "run once without --offline" in failure(changed, "mbpp", cache, offline=True)
+    assert cache.read_bytes() == kept
+    if "url" not in other:
+        assert len(fetched(changed, "mbpp", cache)) == (1 if "dataset" in other else 5)
+
+
+def test_rows_of_another_layout_are_not_taken(server: str, cache: Path):
+    fetched(source(server), "mbpp", cache)
+    assert "task_id" in failure(source(server), "humaneval", cache)
+
+
+def test_offline_without_a_cache(cache: Path):
+    message = failure(source("http://localhost:1"), "mbpp", cache, offline=True)
+    assert message == (
+        "offline, and http://localhost:1 mbpp is not (wholly) in the cache "
+        f"{cache}; run once without --offline"
+    )
+    assert not cache.parent.exists()
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(share=st.floats(0, 1), rest=st.sampled_from([b"", b"{", b"\xff\n", b"null\n", b"[" * 99999]))
+def test_a_torn_cache_is_made_whole(server: str, cache: Path, share: float, rest: bytes):
+    """Whatever a killed process has left of the file, the next one ends with all rows."""
+    cache.unlink(missing_ok=True)
+    whole = fetched(source(server), "mbpp", cache)
+    content = cache.read_bytes()
+    cache.write_bytes(content[: int(share * (len(content) - 1))] + rest)
+    assert "(wholly)" in failure(source(server), "mbpp", cache, offline=True)
+    assert fetched(source(server), "mbpp", cache) == whole
+    assert cache.read_bytes() == content
+
+
+def test_a_broken_fetch_goes_on_where_it_was(server: str, cache: Path):
+    submitted = []
+    gone = threading.Event()
+
+    def vanish(path: str, body: dict[str, Any], forward: Forward) -> Answer:
+        if gone.is_set():
+            return None
+        if path == "/submit" and body["config"]["provided_data"] is None:
+            submitted.append(body["id"])
+            if body["id"] == 8 and submitted.count(8) == 1:
+                gone.set()
+                return None
+        return forward()
+
+    with standing_before(server, vanish) as url:
+        where = source(url, "code_contests")
+        assert "could be reached" in failure(where, "code_contests", cache)
+        assert len(cache.read_text().splitlines()) == 2
+        gone.clear()
+        names = [row["name"] for row in fetched(where, "code_contests", cache)]
+    assert names == ["code_contests #7", "code_contests #8", "A. Sum #one"]
+    assert submitted == [7, 8, 8, "one"]
+
+
+def test_a_data_set_that_changed_in_between_is_refused(server: str, cache: Path):
+    fetched(source(server), "mbpp", cache)
+    lines = cache.read_text().splitlines(keepends=True)
+    cache.write_text("".join([lines[0], lines[2]]))
+    assert "changed since" in failure(source(server), "mbpp", cache)
+
+
+def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
+    turn = count()
+    faults: dict[int, Answer] = {0: (500, b"down"), 3: None, 6: (503, b"{}"), 9: (429, b"")}
+
+    def stumble(_path: str, _body: dict[str, Any], forward: Forward) -> Answer:
+        number = next(turn)
+        return faults[number] if number in faults else forward()
+
+    with standing_before(server, stumble) as url:
+        assert len(fetched(source(url, "code_contests"), "code_contests", cache)) == 3
+    assert next(turn) > max(faults)
+
+
+@pytest.mark.parametrize(
+    ("answer", "named", "requests"),
+    [
+        ((500, b'{"detail": "no row\\nof it", "traceback": ["/srv"]}'), "500: no row of it", 3),
+        ((502, b"<html>" + b"x" * 10_000), "502: <html>", 3),
+        (None, "could be reached", 3),
+        ((400, b'{"detail": "no eval class found"}'), "400: no eval class found", 1),
+        ((404, b'{"detail": ["a", 1]}'), "404: ['a', 1]", 1),
+        ((200, b"<html>"), "none of a SandboxFusion", 1),
+        ((200, b"{}]"), "none of a SandboxFusion", 1),
+        ((200, b"5"), "none of a SandboxFusion", 1),
+        ((200, b"[5]"), "none of a SandboxFusion", 1),
+        ((200, b"[" * 100_000), "none of a SandboxFusion", 1),
+        ((200, b'[{"id": 1}]'), "none of a SandboxFusion", 1),
+        ((200, b'[{"id": 1, "prompt": "", "labels": 5}]'), "none of a SandboxFusion", 1),
+    ],
+)
+def test_a_server_that_fails(cache: Path, answer: Answer, named: str, requests: int):
+    asked = []
+    with standing_before("", lambda path, *_: (asked.append(path), answer)[1]) as url:
+        message = failure(source(url), "mbpp", cache)
+    assert message.startswith(f"{url} mbpp: ")
+    assert named in message
+    assert "/srv" not in message
+    assert len(asked) == requests
+
+
+def test_a_server_that_hangs(server: str, cache: Path):
+    over = threading.Event()
+    began = time.monotonic()
+    with standing_before(server, lambda *_: (over.wait(30), None)[1]) as url:
+        try:
+            with pytest.raises(DataError, match=r"in 2 attempts no answer within 0\.2 s"):
+                list(
+                    rows(
+                        source(url),
+                        "mbpp",
+                        cache,
+                        offline=False,
+                        patience=Patience(seconds=0.2, attempts=2, wait=0.01),
+                    )
+                )
+        finally:
+            over.set()
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nowhere", "http://", "http://a b:80"])
+def test_no_server(cache: Path, url: str):
+    assert "source.url" in failure(source(url), "mbpp", cache)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "layout", "named"),
+    [
+        ("nothing", "mbpp", "no table of records for nothing"),
+        ("mbpp", "humaneval", "mbpp id 1: labels: task_id"),
+        ("mbpp", "code_contests", "mbpp id 1: the prompt does not end with a paragraph"),
+        ("code_contests", "mbpp", "code_contests id 7: labels: test_setup_code"),
+        ("humaneval_python", "mbpp", "labels: test_setup_code"),
+        ("empty", "mbpp", "no problem in it"),
+        ("no_setup", "mbpp", "test_setup_code"),
+        ("not_python", "mbpp", "not of the form"),
+        ("letters", "mbpp", "ids are numbers"),
+        ("mbpp", "jsonl", "no layout 'jsonl'; choose humaneval, mbpp, code_contests"),
+    ],
+)
+def test_a_data_set_that_cannot_be_used(
+    server: str, cache: Path, dataset: str, layout: str, named: str
+):
+    assert named in failure(source(server, dataset), layout, cache)
+
+
+def test_an_id_that_comes_twice(server: str, cache: Path):
+    """As from a server that knows no offset, and gives its first page for ever."""
+
+    def first_page(_path: str, body: dict[str, Any], _forward: Forward) -> Answer:
+        return forward(f"{server}/get_prompts", body | {"offset": 0})
+
+    with standing_before(server, first_page) as url:
+        assert "mbpp id 1: the server gives this id twice" in failure(source(url), "mbpp", cache)
+
+
+@pytest.mark.parametrize("flag", ["run_all_cases", "return_full_case"])
+def test_a_server_that_shows_not_all_of_the_cases(server: str, cache: Path, flag: str):
+    def older(path: str, body: dict[str, Any], _forward: Forward) -> Answer:
+        body["config"]["extra"].pop(flag, None)
+        return forward(f"{server}{path}", body)
+
+    with standing_before(server, older) as url:
+        message = failure(source(url, "code_contests"), "code_contests", cache)
+    assert "use a newer SandboxFusion" in message
+
+
+def test_two_processes_do_not_write_one_cache(server: str, cache: Path):
+    cache.parent.mkdir()
+    with cache.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another process" in failure(source(server), "mbpp", cache)
+    assert cache.read_bytes() == b""
+
+
+def test_a_cache_that_cannot_be_made(server: str, tmp_path: Path):
+    (tmp_path / "file").touch()
+    assert "cannot be" in failure(source(server), "mbpp", tmp_path / "file" / "rows.jsonl")
+    assert "is a folder" in failure(source(server), "mbpp", tmp_path)

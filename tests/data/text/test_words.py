@@ -1,0 +1,75 @@
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.data.text.words import fold, words
+
+CODE = "def add_one(x):\n    return x + 1\n"
+# Letters that combine, expand, fold or stand alone, among what surrounds them.
+CHARACTERS = st.one_of(
+    st.sampled_from("aeE1 _-.\n\t`*"),
+    st.sampled_from("éß\u0301\u0308\u2019\u00a0\u3000中文カ\u3099Ａﬁς\u1100\u1161\u11a8가\ud800"),
+    st.characters(),
+)
+TEXTS = st.text(CHARACTERS, max_size=20)
+
+
+def test_words():
+    assert words(CODE) == [b"def", b"add", b"one", b"x", b"return", b"x", b"1"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CODE.replace("\n", "\r\n"),
+        CODE.replace("    ", "\t"),
+        CODE.upper(),
+        f"```python\n{CODE}```".removeprefix("```python"),
+        f"**{CODE}**",
+        "\n".join(f"> {line}" for line in CODE.splitlines()),
+        CODE.replace(" ", "\u00a0"),
+        CODE.replace("(", "（"),
+    ],
+    ids=["crlf", "tabs", "upper", "fence", "bold", "quoted", "no-break", "fullwidth"],
+)
+def test_layout_does_not_matter(other):
+    assert words(other) == words(CODE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("naïve", ["naïve"]),
+        ("nai\u0308ve", ["naïve"]),
+        ("STRASSE Straße", ["strasse", "strasse"]),
+        ("it’s", ["it", "s"]),
+        ("返回最大值", ["返", "回", "最", "大", "值"]),
+        ("верни сумму, затем 5", ["верни", "сумму", "затем", "5"]),
+        ("ﬁx ｘ²", ["fix", "x2"]),
+        ("🙂a🙂", ["a"]),
+        ("", []),
+    ],
+)
+def test_beyond_ascii(text, expected):
+    assert words(text) == [word.encode() for word in expected]
+
+
+@given(TEXTS)
+def test_runs_give_what_the_whole_text_gives(text):
+    """The definition, without regard for speed."""
+    whole = re.sub(r"[\W_]", " ", unicodedata.normalize("NFKC", text).casefold())
+    whole = re.sub("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])", r" \1 ", whole)
+    assert words(text) == [word.encode("utf-8", "surrogatepass") for word in whole.split()]
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_lines_stand_for_themselves(lines):
+    assert words("\n".join(lines)) == [word for line in lines for word in words(line)]
+
+
+@given(TEXTS)
+def test_separators_between_texts_are_no_words(text):
+    assert b"\0" not in fold(text)
