@@ -1,0 +1,85 @@
+"""The public files: counts, what is found in them, and leaks that are planted among them."""
+
+import json
+
+import pytest
+
+from tests.data.prepare.support import Desk
+
+pytestmark = pytest.mark.real_data
+
+
+@pytest.fixture(scope="module")
+def prepared(real_data, tmp_path_factory):
+    desk = Desk(tmp_path_factory.mktemp("real"))
+    files = {
+        "codecontests_test": ("code_contests", "code_contests_test_40.jsonl.gz"),
+        "humaneval": ("humaneval", "HumanEval.jsonl.gz"),
+        "mbpp_reg": ("mbpp", "mbpp.jsonl"),
+    }
+    for name, (layout, file) in files.items():
+        source = {"kind": "local", "path": str(real_data / file)}
+        desk.sets[name] = {"layout": layout, "source": source}
+    desk.sets["codecontests_test"] |= {"split": "test", "generated_tests": True}
+    desk.sets["mbpp_reg"] |= {"ids": "11-210"}
+    desk.sets["mbpp"] = desk.sets["mbpp_reg"] | {"ids": None, "role": "train"}
+    return desk, desk.prepare().audit
+
+
+def test_counts(prepared):
+    _, audit = prepared
+    counts = {one.name: (one.rows, one.problems, len(one.dropped)) for one in audit.datasets}
+    assert counts == {
+        "codecontests_test": (40, 40, 0),
+        "humaneval": (164, 164, 0),
+        "mbpp_reg": (200, 200, 0),
+        "mbpp": (974, 974, 0),
+    }
+    reg = next(one for one in audit.datasets if one.name == "mbpp_reg")
+    assert list(reg.problem_ids) == [f"mbpp_{number}" for number in range(11, 211)]
+
+
+def test_the_public_sets_are_apart_and_a_set_with_its_own_part_is_not(prepared):
+    _, audit = prepared
+    found = {(pair.first, pair.second): pair for pair in audit.pairs if pair.open}
+    assert found.keys() == {("mbpp_reg", "mbpp")}
+    assert found["mbpp_reg", "mbpp"].kinds["exact"] == 200
+    assert [(pair.first, pair.second) for pair in audit.leaks if pair.open] == [
+        ("mbpp_reg", "mbpp")
+    ]
+
+
+def test_near_copies_within_the_sets_are_listed_and_left_in(prepared):
+    desk, audit = prepared
+    pairs = {
+        (entry["duplicate_of"], entry["problem_id"])
+        for one in audit.datasets
+        for entry in one.near_copies
+    }
+    # The same question in other words, as whoever reads them sees.
+    assert {("HumanEval/56", "HumanEval/61"), ("mbpp_427", "mbpp_928")} <= pairs
+    assert not any(one.removed for one in audit.datasets)
+    assert [entry["removed"] for entry in desk.listed("duplicates_humaneval")] == [False] * len(
+        desk.listed("duplicates_humaneval")
+    )
+
+
+def test_findings_on_tests(prepared):
+    desk, audit = prepared
+    quality = {one.name: dict(one.quality) for one in audit.datasets}
+    assert quality["humaneval"] == {"ok": 149, "duplicate_tests": 15}
+    assert quality["mbpp"] == {"ok": 969, "duplicate_tests": 5}
+    assert quality["codecontests_test"] == {"ok": 36, "duplicate_tests": 3, "large_output": 1}
+    (large,) = [
+        entry for entry in desk.listed("quality_codecontests_test") if "bytes" in entry["reason"]
+    ]
+    assert large["reason"].startswith("test 18 expects 175,982 bytes")
+
+
+def test_what_codecontests_says_of_its_problems(prepared):
+    desk, _ = prepared
+    line = desk.listed("codecontests_test")[0]
+    assert line["problem_id"] == "1575_A. Another Sorting Problem"
+    assert line["num_test_cases"] > 100
+    manifest = json.dumps(line)
+    assert '"quality": "ok"' in manifest
