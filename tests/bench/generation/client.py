@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -102,6 +103,7 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     load = uvloop.run(_ask_all(order["questions"], order["at_once"]))
+    os.set_blocking(sys.stdout.fileno(), True)  # the loop leaves it otherwise, and print then loses
     print(json.dumps(asdict(load)), flush=True)
 
 
