@@ -110,9 +110,10 @@ def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | N
     for overlap in overlaps[:shown]:
         pair = f"{overlap.a.name}  <->  {overlap.b.name}: {describe_overlap(overlap)}"
         console.print(Text(_printable(pair), style="red"), soft_wrap=True)
-        for side in (overlap.a, overlap.b):
-            if side.excerpt:
-                console.print(Text(f"    {_printable(side.excerpt)}"), soft_wrap=True)
+        excerpts = dict.fromkeys(side.excerpt for side in (overlap.a, overlap.b) if side.excerpt)
+        for excerpt in excerpts:
+            both = "both: " if len(excerpts) == 1 else ""
+            console.print(Text(f"    {both}{_printable(excerpt)}"), soft_wrap=True)
     if shown is not None and len(overlaps) > shown:
         console.print(f"… and {len(overlaps) - shown:,} pairs more")
 

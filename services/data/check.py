@@ -1,6 +1,6 @@
 """`plumb data check`: are prepared sets still what their manifests say, and apart?"""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from services.data.config import ChecksConfig
 from services.data.manifests import ManifestLine
 from services.data.overlap.allow import Allowed, Reviewed, load_allowed
 from services.data.overlap.find import find_overlaps
-from services.data.records import Record, read_records, text_of
+from services.data.overlap.texts import ProblemText
+from services.data.records import read_records, text_of
 from shared.canonical import CANONICAL_VERSION, canonicalize
 from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.json_lines import read_json_lines
@@ -46,14 +47,17 @@ def check(
         DataError: A file cannot be read.
     """
     found = list(_locked(files, manifests)) if manifests else []
-    texts = []
+    texts: list[ProblemText] = []
     for file in files:
-        records = list(read_records(str(file)))
-        found += [
-            *_hashes(file, records),
-            *(_listed(file, records, manifests) if manifests else ()),
-        ]
-        texts += [text_of(one, roles.get(one.problem.dataset, "eval")) for one in records]
+        there: dict[str, str] = {}
+        for record in read_records(str(file)):
+            problem = record.problem
+            if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
+                cause = f"problem {problem.problem_id!r}: prompt_sha256 is of another prompt"
+                found.append(f"{file}: {cause}")
+            there[problem.problem_id] = problem.prompt_sha256
+            texts.append(text_of(record, roles.get(problem.dataset, "eval")))
+        found += _listed(file, there, manifests) if manifests else ()
     overlaps = [one for one in find_overlaps(texts, checks) if one.a.dataset != one.b.dataset]
     allowed = load_allowed(checks.allow) if checks.allow else Allowed()
     return Checked(len(texts), tuple(found), allowed.split(overlaps))
@@ -71,16 +75,9 @@ def _locked(files: Sequence[Path], manifests: Path) -> Iterator[str]:
     yield from differences(lock, [str(file) for file in (*files, *beside)])
 
 
-def _hashes(file: Path, records: Iterable[Record]) -> Iterator[str]:
-    for record in records:
-        problem = record.problem
-        if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
-            yield f"{file}: problem {problem.problem_id!r}: prompt_sha256 is of another prompt"
-
-
-def _listed(file: Path, records: Sequence[Record], manifests: Path) -> Iterator[str]:
+def _listed(file: Path, there: Mapping[str, str], manifests: Path) -> Iterator[str]:
+    """Compare the file's problems, hashes of prompts by id, with its manifest."""
     path = manifests / f"{file.stem}.jsonl"
-    there = {record.problem.problem_id: record.problem.prompt_sha256 for record in records}
     listed = {line.problem_id: line.prompt_sha256 for line in _manifest(path)}
     for problem_id in sorted(there.keys() | listed.keys()):
         if problem_id not in listed:

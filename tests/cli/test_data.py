@@ -46,7 +46,7 @@ def test_an_overlap_is_exit_code_1_with_the_pair_and_its_figures(desk):
     assert "train/p0" in pair
     assert "near 0." in pair
     assert "\x1b" not in done.stdout
-    assert done.stdout.count("Read two integers from standard input") == 2
+    assert done.stdout.count("ead two integers from standard input") == 2
     (entry,) = desk.listed("overlaps")
     assert entry["reviewed"] is None
     assert entry["findings"]["near"] > 0.9

@@ -17,7 +17,7 @@ from services.data.overlap.texts import ProblemText
 from services.data.prepare.progress import Progress
 from services.data.prepare.publish import Changes, publish
 from services.data.prepare.stages import Staged, stage_dataset
-from services.data.records import Record, read_records, text_of
+from services.data.records import read_records, text_of
 from services.data.solutions import Rejected, Verifier, reference_solutions
 from shared.canonical import CANONICAL_VERSION
 from shared.versions import versions_of
@@ -102,10 +102,6 @@ def _stage(config: PrepareConfig, name: str, progress: Progress, *, offline: boo
     return staged
 
 
-def _records(staged: Staged) -> list[Record]:
-    return list(read_records(str(staged.stage.data)))
-
-
 def _texts(staged: Staged) -> list[ProblemText]:
     role = staged.dataset.role
     return [text_of(record, role) for record in read_records(str(staged.stage.data))]
@@ -116,7 +112,7 @@ def _verified(staged: Sequence[Staged], verifier: Verifier | None) -> list[Rejec
         return None
     rejected: list[Rejected] = []
     for one in staged:
-        solutions = reference_solutions(_records(one))
+        solutions = reference_solutions(list(read_records(str(one.stage.data))))
         rejected += verifier(solutions) if solutions else []
     return rejected
 
@@ -150,7 +146,9 @@ def _overlap_entries(reviewed: Reviewed) -> Iterator[dict[str, Any]]:
 
 def _near_duplicates(staged: Staged, overlaps: Sequence[Overlap]) -> list[dict[str, Any]]:
     """Near copies within a data set, by the order of its problems; the first of them stays."""
-    order = {record.problem.problem_id: place for place, record in enumerate(_records(staged))}
+    order: dict[str, int] = {}
+    for record in read_records(str(staged.stage.data)):
+        order[record.problem.problem_id] = len(order)
     pairs = []
     for one in overlaps:
         if one.a.dataset == one.b.dataset == staged.name:
