@@ -5,11 +5,11 @@ from pathlib import Path
 
 from services.cli.execute import Order, execute
 from services.data.solutions import ReferenceSolution, Rejected
-from services.runner.comparison import read_verdicts
 from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
 from shared.config import Config, load_config
+from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.schemas import Problem, SampleId, Verdict, sha256
 
@@ -46,7 +46,7 @@ class SolutionJudge:
         own = ["run.name=solutions", f"judge.language={language}", f"output.dir={folder}"]
         config = load_config(None, [*self._overrides, *own])
         execute(_order(config, solutions))
-        verdicts = read_verdicts(str(folder))
+        verdicts = open_run(str(folder)).verdicts()
         return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
 
 

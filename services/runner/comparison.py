@@ -3,13 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from pydantic import ValidationError
-
-from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.errors import OutputError
-from shared.json_lines import read_json_lines
+from shared.finished_run import open_run
 from shared.schemas import SampleId, Verdict
 
 COMPARISON = "comparison.json"
@@ -59,7 +55,9 @@ def compare_folders(first: Config, second: Config) -> Comparison:
         OutputError: The verdicts of one cannot be read, or the file cannot be written.
     """
     methods = (first.judge.method, second.judge.method)
-    found = compare(methods, read_verdicts(first.output_dir), read_verdicts(second.output_dir))
+    found = compare(
+        methods, *(list(open_run(one.output_dir).verdicts()) for one in (first, second))
+    )
     folder = OutputFolder(first.output_dir)
     folder.write_json(
         COMPARISON,
@@ -119,17 +117,3 @@ def _side(verdict: Verdict) -> Side:
         verdict.cases_total,
         verdict.detail,
     )
-
-
-def read_verdicts(folder: str) -> list[Verdict]:
-    """The verdicts of a run, by its output folder.
-
-    Raises:
-        OutputError: A line is no verdict.
-        DataError: There is no such file, or it cannot be read.
-    """
-    path = f"{folder}/{artifacts.VERDICTS}"
-    try:
-        return [Verdict.model_validate(line) for _, line in read_json_lines(path)]
-    except ValidationError as error:
-        raise OutputError(f"{path}: {error.error_count()} lines are no verdicts") from None

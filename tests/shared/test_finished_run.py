@@ -1,0 +1,58 @@
+import json
+
+import pytest
+
+from shared.errors import OutputError
+from shared.finished_run import open_run
+from tests.shared.ledgers import generation, verdict
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"name": "mine", "datasets": []}))
+    (tmp_path / "phase0_summary.json").write_text(json.dumps({"d1": {"total_problems": 2}}))
+    for file, records in {
+        "generations.jsonl": [generation("p1"), generation("p2")],
+        "verdicts.jsonl": [verdict(generation(name)) for name in ("p1", "p2")],
+    }.items():
+        (tmp_path / file).write_text("".join(one.model_dump_json() + "\n" for one in records))
+    return tmp_path
+
+
+def test_what_is_in_the_folder(folder):
+    run = open_run(str(folder))
+    assert run.name == "mine"
+    assert run.summary == {"d1": {"total_problems": 2}}
+    assert [one.problem_id for one in run.generations()] == ["p1", "p2"]
+    assert [sample.problem_id for sample in run.verdicts_by_sample()] == ["p1", "p2"]
+    assert run.skipped == []
+
+
+def test_a_torn_last_line_is_named_and_left_out(folder):
+    path = folder / "verdicts.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    run = open_run(str(folder))
+    assert [one.problem_id for one in run.verdicts()] == ["p1"]
+    (torn,) = run.skipped
+    assert torn.startswith(f"{path}:2: torn last line")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("{}", ":1: not a verdict (dataset: "), ("nonsense", ":1: not JSON")]
+)
+def test_any_other_bad_line_is_an_error(folder, line, said):
+    path = folder / "verdicts.jsonl"
+    path.write_text(f"{line}\n" + path.read_text())
+    with pytest.raises(OutputError) as caught:
+        list(open_run(str(folder)).verdicts())
+    assert f"{path}{said}" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["run.json", "phase0_summary.json"])
+def test_a_folder_without_a_finished_run(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(OutputError, match=name):
+        open_run(str(folder))
+    (folder / name).write_text("{")
+    with pytest.raises(OutputError, match=r"cannot be read"):
+        open_run(str(folder))
