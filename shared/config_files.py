@@ -1,11 +1,12 @@
 """YAML files and ``key=value`` overrides, validated: a wrong key is named with the nearest one."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from yaml import YAMLError
@@ -21,19 +22,40 @@ def load_document(path: str | Path | None, overrides: Sequence[str] = ()) -> obj
     Raises:
         ConfigError: The file cannot be read or parsed, or an override is not ``key=value``.
     """
+    place = str(path or "overrides")
+    with _parsing(place):
+        base = OmegaConf.load(path) if path else OmegaConf.create({})
+    return _overridden(place, base, overrides)
+
+
+def override_document(document: Mapping[str, Any], overrides: Sequence[str]) -> object:
+    """Lay ``key=value`` overrides over a mapping.
+
+    Raises:
+        ConfigError: An override is not ``key=value``.
+    """
+    return _overridden("overrides", OmegaConf.create(dict(document)), overrides)
+
+
+def _overridden(place: str, base: object, overrides: Sequence[str]) -> object:
     for override in overrides:
         if "=" not in override:
             raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
-    try:
-        base = OmegaConf.load(path) if path else OmegaConf.create({})
-        if not OmegaConf.is_dict(base):
-            raise ConfigError(f"{path}: the top level must be a mapping of sections")
+    if not isinstance(base, DictConfig):
+        raise ConfigError(f"{place}: the top level must be a mapping of sections")
+    with _parsing(place):
         merged = OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides)))
         return OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+
+
+@contextmanager
+def _parsing(place: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot read the config {place}: {error.strerror or error}") from None
     except (YAMLError, UnicodeDecodeError, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(f"{path or 'overrides'}: {_one_line(error)}") from None
+        raise ConfigError(f"{place}: {_one_line(error)}") from None
 
 
 def validate_document(model: type[ModelT], document: object) -> ModelT:

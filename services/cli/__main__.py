@@ -5,7 +5,9 @@ import sys
 import typer
 
 from services.cli.data import app as data
+from services.cli.finished import runs, show
 from services.cli.judge import judge
+from services.cli.rejudge import rejudge
 from services.cli.run import run
 from shared.errors import PlumblineError
 from shared.logs import configure_logging
@@ -19,6 +21,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(judge)
+app.command()(rejudge)
+app.command()(runs)
+app.command()(show)
 app.add_typer(data, name="data")
 
 

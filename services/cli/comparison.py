@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from services.cli.display import stdout_console
+from services.cli.display import printable, stdout_console
 from services.runner.comparison import Comparison, Disagreement, Side
 
 _SHOWN = 30
@@ -34,13 +34,15 @@ def _table(comparison: Comparison, shown: list[Disagreement]) -> Table:
         table.add_column(heading, overflow="fold")
     for found in shown:
         name = f"{found.dataset} {found.problem_id} #{found.sample_index}"
-        table.add_row(escape(name), _side(found.first), _side(found.second), _cases(found))
+        table.add_row(
+            escape(printable(name)), _side(found.first), _side(found.second), _cases(found)
+        )
     return table
 
 
 def _side(side: Side) -> str:
     detail = f" ({side.detail})" if side.detail else ""
-    return escape(f"{side.final_status}{detail} {side.cases_passed}/{side.cases_total}")
+    return escape(printable(f"{side.final_status}{detail} {side.cases_passed}/{side.cases_total}"))
 
 
 def _cases(found: Disagreement) -> str:

@@ -10,6 +10,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.display import printable
 from services.data.audit.report import describe_overlap
 from services.data.contamination.report import ContaminationReport
 from services.data.overlap.pairs import Overlap
@@ -109,11 +110,11 @@ def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | N
     """Each pair (or so many) with its figures and what both say; the text of data is only text."""
     for overlap in overlaps[:shown]:
         pair = f"{overlap.a.name}  <->  {overlap.b.name}: {describe_overlap(overlap)}"
-        console.print(Text(_printable(pair), style="red"), soft_wrap=True)
+        console.print(Text(printable(pair), style="red"), soft_wrap=True)
         excerpts = dict.fromkeys(side.excerpt for side in (overlap.a, overlap.b) if side.excerpt)
         for excerpt in excerpts:
             both = "both: " if len(excerpts) == 1 else ""
-            console.print(Text(f"    {both}{_printable(excerpt)}"), soft_wrap=True)
+            console.print(Text(f"    {both}{printable(excerpt)}"), soft_wrap=True)
     if shown is not None and len(overlaps) > shown:
         console.print(f"… and {len(overlaps) - shown:,} pairs more")
 
@@ -130,7 +131,10 @@ def print_contamination(console: Console, report: ContaminationReport) -> None:
             key=lambda hit: hit.share,
         )
         table.add_row(
-            Text(f"{one.dataset}/{one.problem_id}", style="red" if one.contaminated else ""),
+            Text(
+                printable(f"{one.dataset}/{one.problem_id}"),
+                style="red" if one.contaminated else "",
+            ),
             f"{one.prompt.share:.0%}",
             f"{one.solutions.share:.0%}",
             f"{one.share:.0%}",
@@ -151,8 +155,3 @@ def print_contamination(console: Console, report: ContaminationReport) -> None:
         f"{sum(one.contaminated for one in report.problems):,} of {len(report.problems):,} "
         f"problems contaminated, {len(met):,} met"
     )
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

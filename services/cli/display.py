@@ -132,6 +132,11 @@ def stdout_console() -> Console:
     return console if console.is_terminal else Console(file=sys.stdout, width=120)
 
 
+def printable(text: str) -> str:
+    """Text of data without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
 def _accepted(tally: _Tally) -> str:
     judged = len(tally.statuses) - tally.unjudged
     share = f" ({tally.accepted / judged:.1%})" if judged else ""

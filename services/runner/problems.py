@@ -40,7 +40,11 @@ def load_problems(
     kept, left_out = _without(problems, set(config.exclude_quality))
     notes = [f"warning: {difference}" for difference in locked.get("differences", [])]
     notes += [_note(dataset, found) for dataset, found in left_out.items()]
-    facts: dict[str, Any] = {"data_lock": locked, "left_out": left_out}
+    facts: dict[str, Any] = {
+        "data_files": list(paths),
+        "data_lock": locked,
+        "left_out": left_out,
+    }
     return LoadedProblems(kept, facts, tuple(notes))
 
 

@@ -1,0 +1,94 @@
+"""`plumb runs` and `plumb show`: what there is of finished runs."""
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from services.cli.display import printable, stdout_console
+from services.cli.summary import print_summary
+from shared import artifacts
+from shared.errors import OutputError
+from shared.finished_run import FinishedRun, open_run
+
+
+def runs(
+    folder: Annotated[str, typer.Argument(help="Folder in which the runs' folders are.")] = (
+        "outputs"
+    ),
+) -> None:
+    """List the finished runs below a folder, the latest first."""
+    console = stdout_console()
+    found, broken = _runs_in(Path(folder))
+    if not found and not broken:
+        raise OutputError(f"no finished run in {folder}; name the folder in which runs are written")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("run", "finished", "model", "samples", "accepted@1", "folder"):
+        table.add_column(heading, overflow="fold")
+    for run in sorted(found, key=_finished_at, reverse=True):
+        table.add_row(*_row(run))
+    console.print(table)
+    for line in broken:
+        console.print(Text(line, style="yellow"), soft_wrap=True)
+
+
+def show(run: Annotated[str, typer.Argument(help="Folder of a finished run.")]) -> None:
+    """Print what a run found, and what it was made with."""
+    console = stdout_console()
+    finished = open_run(run)
+    print_summary(console, finished.summary, {**finished.run, "name": finished.name})
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in _facts(finished.run).items():
+        table.add_row(name, Text(printable(str(value))))
+    console.print(table)
+    for dataset in finished.datasets:
+        line = f"{dataset['dataset']}: {dataset['problems']} problems, SHA-256 {dataset['sha256']}"
+        console.print(Text(printable(line)), soft_wrap=True)
+    if not finished.run.get("complete"):
+        console.print(Text("incomplete: the same command tries the rest again", style="yellow"))
+
+
+def _runs_in(folder: Path) -> tuple[list[FinishedRun], list[str]]:
+    found, broken = [], []
+    for path in sorted(folder.glob(f"**/{artifacts.RUN}")):
+        try:
+            found.append(open_run(str(path.parent)))
+        except OutputError as error:
+            broken.append(str(error))
+    return found, broken
+
+
+def _finished_at(run: FinishedRun) -> float:
+    return float(run.run.get("finished_at") or 0.0)
+
+
+def _row(run: FinishedRun) -> tuple[Text, ...]:
+    document = run.run
+    when = datetime.datetime.fromtimestamp(_finished_at(run), datetime.UTC)
+    judged, samples = document.get("samples_judged"), document.get("samples")
+    accepted = ", ".join(
+        f"{name} {metrics['accepted_at_1']:.1%}"
+        for name, metrics in run.summary.items()
+        if metrics.get("accepted_at_1") is not None
+    )
+    model = str(document.get("model") or "")
+    cells = (run.name, f"{when:%Y-%m-%d %H:%M}", model, f"{judged}/{samples}", accepted)
+    return tuple(Text(printable(cell)) for cell in (*cells, run.folder.url))
+
+
+def _facts(run: Any) -> dict[str, Any]:  # noqa: ANN401 - run.json
+    judge = run["config"]["judge"]
+    rollout = run["config"]["actor_rollout_ref"]["rollout"]
+    return {
+        "model": run.get("model"),
+        "method": judge["method"],
+        "temperature, n": f"{rollout['temperature']}, {rollout['n']}",
+        "response length": rollout["response_length"],
+        "seed": run.get("seed"),
+        "commit": run.get("git_commit"),
+        "confirmed, flipped": f"{run.get('timeouts_confirmed')}, {run.get('timeouts_flipped')}",
+        "failures of ours": run.get("infra_failures") or "none",
+    }

@@ -1,0 +1,140 @@
+"""`plumb rejudge`: new verdicts for a run's completions, as a new run that names its parent."""
+
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.execute import Order, execute
+from services.cli.options import (
+    AllowUnlocked,
+    Force,
+    MethodName,
+    Output,
+    UseComputeScore,
+    UseSubmit,
+    with_method,
+)
+from services.runner.preflight import check_judging
+from services.runner.problems import LoadedProblems, load_problems
+from services.runner.sources import RecordedSource
+from shared.completions import RecordedCompletion
+from shared.config import Config, validate_config
+from shared.config_files import override_document
+from shared.errors import DataError
+from shared.finished_run import FinishedRun, open_run
+from shared.plan import RunPlan, make_plan
+from shared.schemas import Generation, SampleId
+
+
+def rejudge(
+    run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
+    ] = None,
+    output: Output = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Where the data files are now.")
+    ] = None,
+    embedded: Annotated[
+        bool,
+        typer.Option(
+            "--embedded/--no-embedded",
+            help="Start Redis, sandbox, judges and aggregator for this run (the default).",
+        ),
+    ] = True,
+    force: Force = False,
+    method: MethodName = None,
+    use_submit_api: UseSubmit = False,
+    use_compute_score: UseComputeScore = False,
+    allow_unlocked: AllowUnlocked = False,
+) -> None:
+    """Judge the completions of a run again, by another method or with other limits."""
+    parent = open_run(run)
+    config = _config(parent, overrides or [], output or f"{run.rstrip('/')}_rejudged")
+    config = with_method(config, method, use_submit_api, use_compute_score)
+    paths = data or parent.run.get("data_files") or config.data.eval_files
+    loaded = load_problems(config.data, paths, allow_unlocked=allow_unlocked)
+    execute(_order(parent, config, loaded, embedded=embedded, force=force))
+
+
+def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
+    """The parent's config with what is to be otherwise."""
+    name = f"run.name={parent.name}_rejudged"
+    own = {**parent.run["config"], "output": {"dir": output}}
+    return validate_config(override_document(own, [name, *overrides]))
+
+
+def _order(
+    parent: FinishedRun, config: Config, loaded: LoadedProblems, *, embedded: bool, force: bool
+) -> Order:
+    completions = {
+        generation.sample: _recorded(generation)
+        for generation in parent.generations()
+        if generation.error is None
+    }
+    names = {(sample.dataset, sample.problem_id) for sample in completions}
+    problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in names]
+    indices = _indices(completions)
+    plan = make_plan(problems, lambda problem: indices[problem.dataset, problem.problem_id])
+    _check_data(parent, loaded, names)
+    check_judging(config, problems)
+    return Order(
+        config=config,
+        problems=problems,
+        plan=plan,
+        embedded=embedded,
+        force=force,
+        completions=RecordedSource(completions),
+        source="recorded",
+        facts={**loaded.facts, **_inherited(parent), "parent": _parent_facts(parent, plan)},
+        notes=[*loaded.notes, *(f"left out: {line}" for line in parent.skipped)],
+    )
+
+
+def _recorded(generation: Generation) -> RecordedCompletion:
+    known = set(RecordedCompletion.model_fields)
+    return RecordedCompletion.model_validate(generation.model_dump(include=known))
+
+
+def _indices(completions: dict[SampleId, RecordedCompletion]) -> dict[tuple[str, str], list[int]]:
+    found: dict[tuple[str, str], list[int]] = {}
+    for sample in sorted(completions):
+        found.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
+    return found
+
+
+def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:
+    """The problems have to be those that the completions answer.
+
+    Raises:
+        DataError: One is not there any more, or prompts or tests have changed.
+    """
+    there = {(problem.dataset, problem.problem_id): problem for problem in loaded.problems}
+    for dataset, problem_id in sorted(names - there.keys()):
+        raise DataError(
+            f"{parent.folder.url}: problem {problem_id!r} of {dataset} is not in the data any "
+            "more; name the data of that run with --data"
+        )
+    now = {one.name: one.sha256 for one in make_plan(loaded.problems, lambda _: ()).datasets}
+    for before in parent.datasets:
+        name = str(before["dataset"])
+        if name in now and now[name] != before["sha256"]:
+            raise DataError(
+                f"{parent.folder.url}: {name} has other prompts, tests or problems now (SHA-256 "
+                f"{now[name][:12]}…, was {str(before['sha256'])[:12]}…); name the data of that run "
+                "with --data"
+            )
+
+
+def _inherited(parent: FinishedRun) -> dict[str, Any]:
+    """What the completions were made with, which is as it was."""
+    names = ("model", "generator", "prompts", "system_prompt")
+    return {name: parent.run[name] for name in names if name in parent.run}
+
+
+def _parent_facts(parent: FinishedRun, plan: RunPlan) -> dict[str, Any]:
+    return {
+        "run": parent.run.get("run"),
+        "output": parent.folder.url,
+        "not_generated": int(parent.run.get("samples", 0)) - len(plan.samples()),
+    }

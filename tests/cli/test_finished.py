@@ -1,0 +1,98 @@
+"""`plumb runs`, `plumb show` and `plumb rejudge`."""
+
+import json
+
+import pytest
+
+from shared.dataset_writer import write_dataset
+from tests.cli.commands import plumb
+from tests.shared.ledgers import problem
+
+
+def write_run(folder, name="mine", finished_at=0, accepted=0.5, **fields):
+    folder.mkdir(parents=True)
+    judge, rollout = {"method": "batch"}, {"temperature": 0.0, "n": 1, "response_length": 9}
+    config = {"judge": judge, "actor_rollout_ref": {"rollout": rollout}}
+    run = {
+        "name": name,
+        "model": "m",
+        "config": config,
+        "output": str(folder),
+        "finished_at": finished_at,
+        "complete": True,
+        "samples": 2,
+        "samples_judged": 2,
+        "datasets": [{"dataset": "d1", "problems": 2, "samples": 2, "sha256": "ab"}],
+        **fields,
+    }
+    (folder / "run.json").write_text(json.dumps(run))
+    summary = {"d1": {"total_problems": 2, "accepted_at_1": accepted}}
+    (folder / "phase0_summary.json").write_text(json.dumps(summary))
+
+
+def test_runs_are_listed_the_latest_first(tmp_path):
+    write_run(tmp_path / "outputs" / "old", "old", finished_at=1000)
+    write_run(tmp_path / "outputs" / "deep" / "new", "new\x1b[2J", finished_at=10**9)
+    write_run(tmp_path / "outputs" / "torn", "torn")
+    (tmp_path / "outputs" / "torn" / "run.json").write_text('{"name"')
+    done = plumb("runs", folder=tmp_path)
+    assert done.code == 0
+    first, second = (
+        line for line in done.stdout.splitlines() if "outputs/" in line and "m " in line
+    )
+    assert "2001-09-09 01:46" in first
+    assert "d1 50.0%" in first
+    assert second.startswith("old")
+    assert "outputs/torn/run.json cannot be read" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_show(tmp_path):
+    write_run(tmp_path / "run", complete=False)
+    done = plumb("show", "run", folder=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "accepted@1" in done.stdout
+    assert "50.0%" in done.stdout
+    assert "d1: 2 problems, SHA-256 ab" in done.stdout
+    assert "incomplete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["runs", "none"], "no finished run in none"),
+        (["show", "none"], "none: no run in this folder"),
+        (["rejudge", "none"], "none: no run in this folder"),
+    ],
+)
+def test_a_run_that_is_not_there(tmp_path, arguments, said):
+    done = plumb(*arguments, folder=tmp_path)
+    assert done.code == 2
+    assert said in done.line
+
+
+@pytest.mark.e2e
+def test_completions_are_judged_again(tmp_path):
+    truth = json.dumps({"inputs": ["1\n"], "outputs": ["1 \n"]})
+    write_dataset(str(tmp_path / "d1.parquet"), [problem("p1", ground_truth=truth), problem("p2")])
+    answers = [
+        {"problem_id": one, "completion": "print(1)", "output_tokens": 4} for one in ("p1", "p2")
+    ]
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(one) + "\n" for one in answers))
+    files = ("--data", "d1.parquet", "--completions", "answers.jsonl")
+    done = plumb("judge", *files, "--output", "first", "--embedded", folder=tmp_path)
+    assert done.code == 0, done.stderr
+    # A blank at the end of a line does not matter to `tokens`, and does to `exact`.
+    again = plumb("rejudge", "first", "judge.checker=exact", folder=tmp_path)
+    assert again.code == 0, again.stderr
+    folders = [tmp_path / "first", tmp_path / "first_rejudged"]
+    runs = [json.loads((folder / "run.json").read_text()) for folder in folders]
+    assert [run["statuses"]["success"] for run in runs] == [2, 1]
+    assert runs[1]["parent"]["run"] == runs[0]["run"]
+    generations = [(folder / "generations.jsonl").read_text() for folder in folders]
+    assert [json.loads(line)["output_tokens"] for line in generations[1].splitlines()] == [4, 4]
+    # Other tests are no second opinion on the same problems.
+    write_dataset(str(tmp_path / "d1.parquet"), [problem("p1"), problem("p2")])
+    changed = plumb("rejudge", "first", "--output", "third", folder=tmp_path)
+    assert changed.code == 2
+    assert "d1 has other prompts, tests or problems now" in changed.line
