@@ -55,6 +55,10 @@ MAX_RESULTS = 16 * 1024 * 1024
 PATIENCE, LESS_PATIENCE = 10.0, 5.0
 # Address space of the compiler, which is not to take the machine's.
 COMPILER_MEMORY = 4 << 30
+# Seconds that processes which outlive a program may go on working; so many looks, two milliseconds
+# apart, at which none of them wants a processor, and they are only waiting.
+LINGER, IDLE_LOOKS = 2.0, 5
+WORKING = ([b"R"], [b"D"])
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 # What answers import at their top is loaded once, where loading it has no effect to be seen.
@@ -441,7 +445,7 @@ class Zygote:
 
     def see_end(self, pid: int) -> None:
         _, status, usage = os.wait4(pid, 0)
-        clean, user, system = sweep(pid)
+        clean, user, system = sweep(pid, os.WIFEXITED(status))
         user += usage.ru_utime
         cpu = user + system + usage.ru_stime
         times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
@@ -600,12 +604,16 @@ def exit_code(status: int) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def sweep(pid: int) -> tuple[bool, float, float]:
-    """Kill what a case left behind; says whether nothing is left, and its user and system time."""
+def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
+    """End what a case left behind; says whether nothing is left, and its user and system time.
+
+    Where the program ended by itself, what still works may finish, for a moment: whether it got its
+    turn before that is a matter of the machine's load, and what it prints is the answer's.
+    """
     user = system = 0.0
-    give_up = time.monotonic() + 2
+    linger = time.monotonic() + (LINGER if lingers else 0)
+    give_up, idle = linger + 2, 0
     while time.monotonic() < give_up:
-        kill(os.killpg, pid, SIGKILL)
         try:
             while True:
                 ended, _, usage = os.wait4(-1, os.WNOHANG)
@@ -615,6 +623,11 @@ def sweep(pid: int) -> tuple[bool, float, float]:
                 system += usage.ru_stime
         except ChildProcessError:
             return True, user, system
+        idle = 0 if any(stat_of(child)[:1] in WORKING for child in children()) else idle + 1
+        if idle < IDLE_LOOKS and time.monotonic() < linger:
+            time.sleep(0.002)
+            continue
+        kill(os.killpg, pid, SIGKILL)
         for number in (SIGSTOP, SIGKILL):  # first no one of them is to have more children
             for child in children():
                 kill(os.kill, child, number)
