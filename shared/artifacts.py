@@ -4,7 +4,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import fsspec
 from pydantic import BaseModel
@@ -15,6 +16,8 @@ SUMMARY = "phase0_summary.json"
 RUN = "run.json"
 GENERATIONS = "generations.jsonl"
 VERDICTS = "verdicts.jsonl"
+QA_LOGS = "qa_logs"
+WANDB = "wandb"
 
 
 class OutputFolder:
@@ -42,11 +45,11 @@ class OutputFolder:
         return str(self._root)
 
     def write_json(self, name: str, document: object) -> None:
-        with self._replacing(name) as file:
+        with self.replacing(name) as file:
             file.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
     def write_jsonl(self, name: str, records: Iterable[BaseModel]) -> None:
-        with self._replacing(name) as file:
+        with self.replacing(name) as file:
             for record in records:
                 file.write(record.model_dump_json() + "\n")
 
@@ -64,6 +67,18 @@ class OutputFolder:
         except (OSError, ValueError) as error:
             raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
 
+    def download(self, name: str, path: Path) -> None:
+        """Copy a file to this machine; folders are made as needed.
+
+        Raises:
+            OutputError: It cannot be read.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fs.get_file(self._join(name), str(path))
+        except OSError as error:
+            raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
+
     def exists(self, name: str) -> bool:
         return bool(self._fs.exists(self._join(name)))
 
@@ -72,14 +87,33 @@ class OutputFolder:
             if self.exists(name):
                 self._fs.rm(self._join(name), recursive=True)
 
-    @contextmanager
-    def _replacing(self, name: str) -> Iterator[IO[str]]:
-        target = self._join(name)
-        temporary = self._join(f".{name}.{os.getpid()}.tmp")
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder of this one, sorted; none where there is no folder."""
         try:
-            self._fs.makedirs(self._root, exist_ok=True)
+            found = self._fs.ls(self._join(folder), detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(str(path).rsplit("/", 1)[-1] for path in found)
+
+    @contextmanager
+    def replacing(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
+        """Open a file that takes the place of an earlier one when the block has ended well.
+
+        Args:
+            name: Its name within the folder, with ``/`` for folders of it, made as needed.
+            mode: Text in UTF-8, or bytes.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        target = self._join(name)
+        parent, _, leaf = target.rpartition("/")
+        temporary = f"{parent}/.{leaf}.{os.getpid()}.tmp"
+        encoding = "utf-8" if mode == "w" else None
+        try:
+            self._fs.makedirs(parent, exist_ok=True)
             try:
-                with self._fs.open(temporary, "w", encoding="utf-8") as file:
+                with self._fs.open(temporary, mode, encoding=encoding) as file:
                     yield file
                 self._fs.mv(temporary, target)
             finally:

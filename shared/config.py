@@ -21,6 +21,7 @@ from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
 from shared.extraction import ExtractionPolicy
 from shared.quality import QualityFinding
+from shared.result_config import QaLogsConfig, WandbConfig
 
 ENGINES = ("vllm", "sglang")
 # Of vLLM and SGLang, without those that make weights up.
@@ -350,6 +351,8 @@ class Config(_Section):
     generation: GenerationConfig = GenerationConfig()
     judge: JudgeConfig = JudgeConfig()
     run: RunConfig = RunConfig()
+    qa_logs: QaLogsConfig = QaLogsConfig()
+    wandb: WandbConfig = WandbConfig()
     output: OutputConfig = OutputConfig()
 
     @field_validator("run")
@@ -396,7 +399,8 @@ class Config(_Section):
         document["generation"]["replay"] = {
             "completions": document["generation"]["replay"]["completions"]
         }
-        document.pop("output")
+        for key in ("qa_logs", "wandb", "output"):
+            document.pop(key)
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 

@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from services.aggregator.qa_logs import write_qa_logs
+from services.aggregator.wandb_log import log_results
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.ledger import Ledger, RunState
 from shared.ledger.ledger import unjudged_verdict
 from shared.metrics import SampleResult, summarize
 from shared.plan import RunPlan
+from shared.result_config import WandbConfig
 from shared.schemas import Generation, SampleId
 from shared.statuses import FinalStatus
 
@@ -28,8 +31,16 @@ def publish(ledger: Ledger) -> None:
     samples = plan.samples()
     folder.write_jsonl(artifacts.GENERATIONS, ledger.completions(samples))
     folder.write_jsonl(artifacts.VERDICTS, ledger.verdicts(samples))
-    folder.write_json(artifacts.SUMMARY, summary(ledger, plan, meta.get("active_seconds")))
-    folder.write_json(artifacts.RUN, run_document(ledger, plan, meta))
+    metrics = summary(ledger, plan, meta.get("active_seconds"))
+    folder.write_json(artifacts.SUMMARY, metrics)
+    run = run_document(ledger, plan, meta)
+    if "config" in meta:
+        run["qa_logs"] = write_qa_logs(folder, ledger, plan, meta)
+    folder.write_json(artifacts.RUN, run)
+    wandb = WandbConfig.model_validate(meta.get("config", {}).get("wandb", {}))
+    if wandb.enabled:
+        run["wandb"] = log_results(folder, run, metrics, wandb)
+        folder.write_json(artifacts.RUN, run)
     ledger.set_meta(state=RunState.PUBLISHED)
 
 

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from services.cli.data import app as data
+from services.cli.export import export
 from services.cli.finished import runs, show
 from services.cli.judge import judge
 from services.cli.rejudge import rejudge
@@ -23,6 +24,7 @@ app.command()(run)
 app.command()(judge)
 app.command()(rejudge)
 app.command()(runs)
+app.command()(export)
 app.command()(show)
 app.add_typer(data, name="data")
 

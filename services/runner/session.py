@@ -108,7 +108,7 @@ class Session:
         self._take_lock()
         if force:
             self.ledger.delete()
-            folder.remove(ARTIFACTS)
+            folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
         self._check_continuity(facts)
         identity = self._identity
         self.ledger.open(

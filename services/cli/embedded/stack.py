@@ -195,7 +195,7 @@ def _ready(stack: EmbeddedStack, name: str, url: str, seconds: float = 60.0) -> 
 
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    passed = {k: v for k, v in os.environ.items() if k.startswith("PLUMBLINE_")}
+    passed = {k: v for k, v in os.environ.items() if k.startswith(("PLUMBLINE_", "WANDB_"))}
     level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO")}
     return kept | passed | level | {"PYTHONUNBUFFERED": "1"}
 

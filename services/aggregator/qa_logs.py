@@ -1,0 +1,80 @@
+"""The QA logs of a run: samples of each status with question, answer and outcome."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from services.aggregator.qa_records import QaRecord, RunFacts, qa_record, run_facts
+from services.aggregator.strata import Choice, Counts, choose
+from shared.artifacts import QA_LOGS, OutputFolder
+from shared.ledger import Ledger
+from shared.plan import PlannedDataset, RunPlan
+from shared.result_config import QaLogsConfig
+from shared.schemas import SampleId
+
+
+def write_qa_logs(
+    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: dict[str, Any]
+) -> dict[str, Any]:
+    """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
+
+    Logs of earlier quotas are removed.
+
+    Returns:
+        For ``run.json``: by data set the file, and how many of which status were wanted, were
+        chosen, and stand in for others.
+
+    Raises:
+        OutputError: The folder cannot be written.
+    """
+    config = QaLogsConfig.model_validate(meta["config"].get("qa_logs", {}))
+    facts = run_facts(meta)
+    said: dict[str, Any] = {}
+    for dataset in plan.datasets:
+        name = file_name(dataset.name, config.quota(dataset.name).total)
+        choice = _choice(ledger, dataset, config, meta.get("seed", 0))
+        folder.write_jsonl(f"{QA_LOGS}/{name}", _records(ledger, choice.samples, facts, config))
+        said[dataset.name] = {"file": f"{QA_LOGS}/{name}", **_document(choice)}
+    _remove_others(folder, {name: entry["file"] for name, entry in said.items()})
+    return said
+
+
+def file_name(dataset: str, total: int) -> str:
+    return f"{quote(dataset, safe='')}_{total}.jsonl"
+
+
+def _choice(ledger: Ledger, dataset: PlannedDataset, config: QaLogsConfig, seed: int) -> Choice:
+    statuses = {v.sample: v.final_status for v in ledger.verdicts(dataset.samples())}
+    return choose(statuses, config.quota(dataset.name).by_status, seed)
+
+
+def _records(
+    ledger: Ledger, samples: Sequence[SampleId], facts: RunFacts, config: QaLogsConfig
+) -> Iterator[QaRecord]:
+    """Yield one record at a time: a problem's tests may have many megabytes."""
+    for sample in samples:
+        problem = ledger.problem(sample.dataset, sample.problem_id)
+        generation, verdict = ledger.completion(sample), ledger.verdict(sample)
+        # A runner that goes on with the run meanwhile takes samples back, and publishes it anew.
+        if problem and generation and verdict:
+            yield qa_record(problem, generation, verdict, facts, config)
+
+
+def _document(choice: Choice) -> dict[str, dict[str, int]]:
+    def named(counts: Counts) -> dict[str, int]:
+        return {status.value: count for status, count in counts.items()}
+
+    return {
+        "wanted": named(choice.wanted),
+        "chosen": named(choice.chosen),
+        "filled": named(choice.filled),
+    }
+
+
+def _remove_others(folder: OutputFolder, files: Mapping[str, str]) -> None:
+    """Remove what earlier quotas of these data sets left; whatever else is there stays."""
+    for dataset, current in files.items():
+        pattern = re.compile(re.escape(quote(dataset, safe="")) + r"_\d+\.jsonl")
+        old = [name for name in folder.names(QA_LOGS) if pattern.fullmatch(name)]
+        folder.remove(f"{QA_LOGS}/{name}" for name in old if f"{QA_LOGS}/{name}" != current)

@@ -1,0 +1,64 @@
+"""Samples for EvalPlus: ``task_id`` and ``solution``, a JSON line each.
+
+EvalPlus knows HumanEval and MBPP alone, by ids of its own: ``HumanEval/0`` and ``Mbpp/11``. The
+code is what Plumbline's extraction finds in the answer; a mere function body is a ``completion``,
+which EvalPlus puts behind its prompt.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+from services.exports.samples import RunSamples, Sample
+from shared.artifacts import OutputFolder
+from shared.config import JudgeConfig
+from shared.errors import DataError
+from shared.extraction import Reason, extract
+
+_MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
+
+
+def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
+    """Write ``<dataset>.jsonl`` for each data set that EvalPlus knows; yields the names.
+
+    Raises:
+        DataError: It knows none of them.
+    """
+    known = {name: members for name, members in samples.datasets.items() if _known(members)}
+    others = ", ".join(name for name in samples.datasets if name not in known)
+    if not known:
+        cause = f"EvalPlus knows HumanEval and MBPP alone, not {others}; choose another format"
+        raise DataError(f"{samples.run.folder.url}: {cause}")
+    if others:
+        samples.notes.append(f"left out, since EvalPlus has no tests for them: {others}")
+    for dataset, members in known.items():
+        name = f"{quote(dataset, safe='')}.jsonl"
+        judge = samples.config.judge.for_dataset(dataset)
+        with folder.replacing(name) as file:
+            for member in members:
+                file.write(json.dumps(_line(member, judge), ensure_ascii=False) + "\n")
+        yield name
+
+
+def task_id(problem_id: str) -> str | None:
+    """EvalPlus's id of a problem; None where it can have none."""
+    if problem_id.startswith("HumanEval/"):
+        return problem_id
+    match = _MBPP.fullmatch(problem_id)
+    return f"Mbpp/{int(match[1])}" if match else None
+
+
+def _known(members: Sequence[Sample]) -> bool:
+    return all(task_id(member.generation.problem_id) for member in members)
+
+
+def _line(sample: Sample, judge: JudgeConfig) -> dict[str, str | None]:
+    found = extract(
+        sample.generation.completion,
+        language=judge.language,
+        entry_point=sample.question.entry_point if sample.question else None,
+        policy=judge.extraction,
+    )
+    kind = "completion" if found.reason is Reason.BODY_ONLY else "solution"
+    return {"task_id": task_id(sample.generation.problem_id), kind: found.code}

@@ -1,0 +1,159 @@
+"""Inspect's evaluation log (``inspect view``, ``inspect_ai.log``), in its JSON form, version 2.
+
+A log has one task; each data set becomes one. A problem is a sample, its answers are epochs. A
+sample that nobody could judge has an error and no score.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from services.exports.names import file_part, moment, task_name
+from services.exports.samples import RunSamples, Sample
+from shared.artifacts import OutputFolder
+from shared.metrics.flat import flat_metrics
+
+_SCORER = "plumbline"
+# Inspect lists a log with its first metric.
+_HEADLINE = "accepted_at_1"
+# What Inspect calls an answer that was cut off.
+_STOP_REASONS = {"length": "max_tokens", "stop": "stop"}
+
+Document = dict[str, Any]
+
+
+def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
+    """Write ``<time>_<data set>_<id>.json`` for each data set; yields the names."""
+    for dataset, members in samples.datasets.items():
+        log = _log(samples, dataset, members)
+        name = f"{moment(samples)}_{file_part(dataset)}_{log['eval']['task_id']}.json"
+        with folder.replacing(name) as file:
+            json.dump(log, file, ensure_ascii=False, allow_nan=False)
+        yield name
+
+
+def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
+    unjudged = sum(not member.verdict.judged for member in members)
+    message = f"{unjudged} of {len(members)} samples have no verdict"
+    # Whoever reads headers alone does not take null for an error, and stops at the samples.
+    return {
+        "version": 2,
+        "status": "error" if unjudged else "success",
+        **({"error": _error(message)} if unjudged else {}),
+        "eval": _eval(samples, dataset, members),
+        "plan": {"name": "plan", "steps": [{"solver": "generate", "params": {}}]},
+        "results": _results(samples, dataset, members),
+        "stats": {
+            "started_at": _time(samples.run.run.get("started_at")) or "",
+            "completed_at": _time(samples.run.run.get("finished_at")) or "",
+            "model_usage": {samples.model: _usage(members)},
+        },
+        "samples": [_sample(samples, member) for member in members],
+    }
+
+
+def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
+    run, rollout = samples.run.run, samples.config.actor_rollout_ref.rollout
+    facts = {d["dataset"]: d for d in samples.run.datasets}.get(dataset, {})
+    ids = list(dict.fromkeys(member.generation.problem_id for member in members))
+    return {
+        "eval_id": _id(run.get("run"), dataset, "eval"),
+        "run_id": _id(run.get("run")),
+        "created": _time(run.get("started_at")) or _time(0),
+        "task": task_name(dataset),
+        "task_id": _id(run.get("run"), dataset),
+        "task_version": 0,
+        "dataset": {"name": dataset, "samples": len(ids), "sample_ids": ids, "shuffled": False},
+        "model": samples.model,
+        "model_generate_config": {
+            "temperature": rollout.temperature,
+            "top_p": rollout.top_p,
+            "max_tokens": rollout.response_length,
+        },
+        "config": {"epochs": max(m.generation.sample_index for m in members) + 1},
+        "packages": {"plumbline": (run.get("versions") or {}).get("plumbline", "")},
+        "scorers": [{"name": _SCORER}],
+        "metadata": {
+            "run": run.get("run"),
+            "fingerprint": run.get("fingerprint"),
+            "git_commit": run.get("git_commit"),
+            "dataset_sha256": facts.get("sha256"),
+        },
+    }
+
+
+def _results(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
+    flat = flat_metrics(samples.run.summary.get(dataset, {}))
+    metrics = sorted(flat.items(), key=lambda metric: metric[0] != _HEADLINE)
+    judged = sum(member.verdict.judged for member in members)
+    score = {
+        "name": _SCORER,
+        "scorer": _SCORER,
+        "scored_samples": judged,
+        "unscored_samples": len(members) - judged,
+        "metrics": {name: {"name": name, "value": value} for name, value in metrics},
+    }
+    return {"total_samples": len(members), "completed_samples": judged, "scores": [score]}
+
+
+def _sample(samples: RunSamples, member: Sample) -> Document:
+    generation, verdict = member.generation, member.verdict
+    question = samples.messages(member)
+    answer = {"role": "assistant", "content": generation.completion, "source": "generate"}
+    reason = _STOP_REASONS.get(generation.finish_reason or "", "unknown")
+    usage = _usage([member])
+    return {
+        "id": generation.problem_id,
+        "epoch": generation.sample_index + 1,
+        "input": question,
+        "target": "",
+        "messages": [*question, answer],
+        "output": {
+            "model": samples.model,
+            "choices": [{"message": answer, "stop_reason": reason}],
+            "completion": generation.completion,
+            "usage": usage,
+            "time": generation.gen_time,
+            "error": generation.error,
+        },
+        "scores": {_SCORER: _score(member)} if verdict.judged else None,
+        "error": None if verdict.judged else _error(verdict.detail or "not judged"),
+        "model_usage": {samples.model: usage},
+        "total_time": (generation.gen_time or 0) + verdict.total_judge_time,
+        "metadata": {"completion_sha256": generation.completion_sha256},
+        "uuid": _id(verdict.sample.key, samples.run.run.get("run")),
+    }
+
+
+def _score(member: Sample) -> Document:
+    """``C`` or ``I``, as Inspect marks what is correct and what is not; the verdict beside it."""
+    verdict = member.verdict
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    passed = f"{verdict.cases_passed} of {verdict.cases_total} cases passed"
+    keys = {"final_status", "pass_ratio", "case_codes", "error_breakdown", "method", "checker"}
+    return {
+        "value": "C" if verdict.accepted else "I",
+        "explanation": f"{verdict.final_status}{detail}: {passed}",
+        "metadata": verdict.model_dump(mode="json", include={*keys, "first_failed_case"}),
+    }
+
+
+def _usage(members: Sequence[Sample]) -> Document:
+    given = sum(member.generation.prompt_tokens or 0 for member in members)
+    made = sum(member.generation.output_tokens or 0 for member in members)
+    return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+
+
+def _error(message: str) -> Document:
+    return {"message": message, "traceback": "", "traceback_ansi": ""}
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _id(*parts: object) -> str:
+    """22 letters and digits, as Inspect's own ids; of the same parts always the same."""
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:22]

@@ -1,0 +1,239 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import Redis
+
+from services.aggregator.publish import publish
+from services.aggregator.qa_records import shortened
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.config import Config, load_config
+from shared.errors import ConfigError
+from shared.ledger import Ledger
+from shared.plan import make_plan
+from shared.result_config import QaLogsConfig
+from shared.schemas import FailedCase, Problem
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, problem, verdict
+
+STARTED = 1_750_000_000.0
+WANTED = {"success": 1, "wrong_answer": 2, "syntax_error": 0, "runtime_error": 0, "timeout": 1}
+QUOTAS = {"d1": WANTED}
+STATUSES = [FinalStatus.SUCCESS] * 3 + [FinalStatus.WRONG_ANSWER] * 3 + [FinalStatus.API_ERROR] * 2
+
+
+def open_run(
+    redis: Redis, output: str, problems: list[Problem], **sections: Any
+) -> tuple[Ledger, Config]:
+    """A judged run; problem i ends as ``STATUSES[i]``, with a long text in its failed case."""
+    document = {
+        "actor_rollout_ref": {"model": {"path": "m"}, "rollout": {"response_length": 99}},
+        "qa_logs": {"quotas": QUOTAS},
+        **sections,
+    }
+    config = Config.model_validate(document)
+    plan = make_plan(problems, lambda _problem: range(1))
+    ledger = Ledger(redis, "run-1")
+    meta = {"plan": plan.model_dump(mode="json"), "output": output, "started_at": STARTED}
+    meta |= {"config": config.model_dump(mode="json"), "seed": 3, "state": "judged", "name": "n"}
+    ledger.open(meta, problems)
+    for sample, status in zip(plan.samples(), STATUSES, strict=False):
+        made = generation(sample, f"answer to {sample.problem_id}", output_tokens=7)
+        ledger.record(made)
+        failed = FailedCase(case_index=4, status=status, input="i" * 5000, actual="", stderr=None)
+        breakdown = {"passed": 1, "wrong_answer": 2}
+        ledger.record_verdict(
+            verdict(made, status, first_failed_case=failed, error_breakdown=breakdown)
+        )
+    return ledger, config
+
+
+def problems(count: int = len(STATUSES), dataset: str = "d1", **fields: Any) -> list[Problem]:
+    return [problem(f"p{i}", dataset, **fields) for i in range(count)]
+
+
+def records(folder: Path, name: str) -> list[dict[str, Any]]:
+    lines = (folder / artifacts.QA_LOGS / name).read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def said(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / artifacts.RUN).read_text())["qa_logs"]
+
+
+def test_a_record(redis: Redis, tmp_path: Path) -> None:
+    ledger, _ = open_run(redis, str(tmp_path), problems())
+    publish(ledger)
+    record = next(r for r in records(tmp_path, "d1_4.jsonl") if r["final_status"] != "success")
+    name = record["problem_id"]
+    failed = record["execution_output"]["first_failed_case"]
+    assert (failed["case_index"], failed["actual"], failed["stderr"]) == (4, "", None)
+    assert len(failed["input"]) < 2100
+    assert record | {"execution_output": None} == {
+        "problem_id": name,
+        "dataset": "d1",
+        "sample_index": 0,
+        "prompt": f"Solve {name}.",
+        "response": f"answer to {name}",
+        "ground_truth": {"inputs": ["1\n"], "outputs": ["1\n"], "num_test_cases": 1},
+        "pass_ratio": 0.0,
+        "accepted": False,
+        "final_status": "wrong_answer",
+        "detail": None,
+        "output_tokens": 7,
+        "total_judge_time": 0.5,
+        "error_breakdown": {
+            "passed": 1,
+            "wrong_answer": 2,
+            "timeout": 0,
+            "runtime_error": 0,
+            "syntax_error": 0,
+        },
+        "execution_output": None,
+        "metadata": {
+            "model": "m",
+            "temperature": 0.0,
+            "max_new_tokens": 99,
+            "timestamp": "2025-06-15T15:06:40+00:00",
+        },
+    }
+
+
+def test_quotas_and_what_run_json_says_of_them(redis: Redis, tmp_path: Path) -> None:
+    ledger, _ = open_run(redis, str(tmp_path), problems())
+    publish(ledger)
+    statuses = [r["final_status"] for r in records(tmp_path, "d1_4.jsonl")]
+    assert len(statuses) == 4
+    assert statuses.count("wrong_answer") >= 2
+    assert "api_error" not in statuses
+    entry = said(tmp_path)["d1"]
+    assert entry["file"] == "qa_logs/d1_4.jsonl"
+    assert entry["wanted"] == WANTED
+    assert sum(entry["chosen"].values()) == 4
+    assert sum(entry["filled"].values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "shown"),
+    [
+        (
+            {"inputs": ["1", "2", "3"], "outputs": ["x" * 500, "b", "c"]},
+            {"inputs": ["1", "2"], "num_test_cases": 3},
+        ),
+        (
+            {"test": "def check(f): pass", "entry_point": "f", "prompt": "def f():"},
+            {"test": "def check(f): pass", "entry_point": "f", "num_test_cases": 1},
+        ),
+        (
+            {"test_list": ["a", "b", "c", "d"], "test_setup_code": ""},
+            {"test_list": ["a", "b"], "test_setup_code": "", "num_test_cases": 4},
+        ),
+    ],
+)
+def test_tests_are_shortened(
+    redis: Redis, tmp_path: Path, ground_truth: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    made = problems(1, ground_truth=json.dumps(ground_truth))
+    limits = {"max_tests": 2, "max_chars": 100, "quotas": QUOTAS}
+    ledger, _ = open_run(redis, str(tmp_path), made, qa_logs=limits)
+    publish(ledger)
+    (record,) = records(tmp_path, "d1_4.jsonl")
+    long = record["ground_truth"].pop("outputs", [""])
+    assert record["ground_truth"] == shown
+    assert "400 characters left out" in long[0] or long == [""]
+    assert len(long[0]) < 150
+
+
+@given(st.text(max_size=300), st.integers(100, 200))
+def test_a_shortened_text_keeps_its_ends(text: str, limit: int) -> None:
+    short = shortened(text, limit)
+    if len(text) <= limit:
+        assert short == text
+        return
+    head, rest = short.split("\n… ", 1)
+    number, tail = rest.split(" characters left out …\n", 1)
+    assert (text.startswith(head), text.endswith(tail)) == (True, True)
+    assert len(head) + len(tail) == limit
+    assert len(head) + int(number) + len(tail) == len(text)
+
+
+def test_publishing_again_writes_the_same(redis: Redis, tmp_path: Path) -> None:
+    ledger, _ = open_run(redis, str(tmp_path), problems())
+    publish(ledger)
+    path = tmp_path / artifacts.QA_LOGS / "d1_4.jsonl"
+    before, run = path.read_bytes(), (tmp_path / artifacts.RUN).read_bytes()
+    publish(ledger)
+    assert path.read_bytes() == before
+    assert (tmp_path / artifacts.RUN).read_bytes() == run
+
+
+def test_another_quota_takes_the_place_of_the_old_log(redis: Redis, tmp_path: Path) -> None:
+    ledger, config = open_run(redis, str(tmp_path), problems())
+    publish(ledger)
+    (tmp_path / artifacts.QA_LOGS / "notes.md").write_text("mine")
+    document = config.model_dump(mode="json")
+    document["qa_logs"]["quotas"]["d1"]["success"] = 3
+    ledger.set_meta(config=document)
+    publish(ledger)
+    names = sorted(path.name for path in (tmp_path / artifacts.QA_LOGS).iterdir())
+    assert names == ["d1_6.jsonl", "notes.md"]
+    assert len(records(tmp_path, "d1_6.jsonl")) == 6
+
+
+def test_a_data_set_with_a_slash_and_a_folder_elsewhere(redis: Redis) -> None:
+    made = problems(2, dataset="org/set")
+    url = "memory://qa-logs-elsewhere"
+    ledger, _ = open_run(redis, url, made)
+    publish(ledger)
+    folder = OutputFolder(url)
+    assert folder.names(artifacts.QA_LOGS) == ["org%2Fset_20.jsonl"]
+    run = folder.read_json(artifacts.RUN)
+    assert run is not None
+    assert run["qa_logs"]["org/set"]["chosen"] == {"success": 2}
+
+
+def test_a_run_whose_problems_have_many_samples_of_one_status(redis: Redis, tmp_path: Path) -> None:
+    ledger, _ = open_run(redis, str(tmp_path), problems(8), qa_logs={})
+    publish(ledger)
+    assert len(records(tmp_path, "d1_20.jsonl")) == 6
+
+
+# The configuration.
+
+
+@pytest.mark.parametrize(
+    ("dataset", "total"),
+    [
+        ("codecontests_valid", 50),
+        ("codecontests_test", 30),
+        ("humaneval", 20),
+        ("mbpp_reg", 20),
+        ("mine", 20),
+    ],
+)
+def test_the_plans_quotas(dataset: str, total: int) -> None:
+    assert QaLogsConfig().quota(dataset).total == total
+    valid = QaLogsConfig().quota("codecontests_valid")
+    assert list(valid.by_status.values()) == [10, 20, 10, 5, 5]
+
+
+def test_a_quota_of_ones_own_leaves_the_others() -> None:
+    config = load_config(
+        None, ["qa_logs.quotas.mine.timeout=2", "qa_logs.quotas.default.success=1"]
+    )
+    totals = [config.qa_logs.quota(name).total for name in ("mine", "other", "humaneval")]
+    assert totals == [2, 1, 20]
+
+
+def test_a_status_without_a_quota_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"qa_logs\.quotas\.mine\.api_error"):
+        load_config(None, ["qa_logs.quotas.mine.api_error=2"])
+
+
+def test_what_is_derived_does_not_make_another_run() -> None:
+    changed = load_config(None, ["qa_logs.max_tests=1", "wandb.enabled=true", "wandb.name=x"])
+    assert changed.fingerprint() == Config().fingerprint()

@@ -1,0 +1,141 @@
+"""A finished run with all that an export has to cope with, and its data sets."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.exports.formats import ExportFormat, export_samples
+from services.exports.samples import RunSamples, load_samples
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.config import Config
+from shared.dataset_writer import write_dataset
+from shared.finished_run import open_run
+from shared.plan import make_plan
+from shared.schemas import FailedCase, Generation, Problem, SampleId, Verdict
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, problem, verdict
+
+STARTED = 1_750_000_000.0
+HUMANEVAL = {"test": "def check(f): pass", "entry_point": "f", "prompt": "def f():\n"}
+MBPP = {"test_list": ["assert g() == 1"], "test_setup_code": ""}
+FENCED = "Here:\n```python\ndef f():\n    return 1\n```\n"
+BODY = "    return 1\n"
+ODD = 'a "quoted", text\r\nwith ünïcödé, = and \u2028'
+
+
+@dataclass(frozen=True)
+class Answered:
+    completion: str
+    status: FinalStatus
+    index: int = 0
+    finish_reason: str = "stop"
+
+
+ANSWERS = {
+    "HumanEval/0": [Answered(FENCED, FinalStatus.SUCCESS)],
+    "HumanEval/1": [Answered(BODY, FinalStatus.WRONG_ANSWER, finish_reason="length")],
+    "mbpp_11": [
+        Answered(FENCED, FinalStatus.SUCCESS),
+        Answered("no code here.", FinalStatus.SYNTAX_ERROR, 1),
+    ],
+    "cc 1": [Answered(ODD, FinalStatus.RUNTIME_ERROR)],
+    "cc 2": [Answered("", FinalStatus.API_ERROR)],
+}
+
+
+def problems() -> list[Problem]:
+    return [
+        problem("HumanEval/0", "humaneval", ground_truth=json.dumps(HUMANEVAL)),
+        problem("HumanEval/1", "humaneval", ground_truth=json.dumps(HUMANEVAL)),
+        problem("mbpp_11", "mbpp_reg", ground_truth=json.dumps(MBPP)),
+        problem("cc 1", "code-contests test"),
+        problem("cc 2", "code-contests test"),
+    ]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run's folder and data; exports go beside them."""
+
+    run: Path
+    data: Path
+
+    def load(self, *data: str) -> RunSamples:
+        return load_samples(open_run(str(self.run)), data)
+
+    def export(self, kind: ExportFormat) -> Path:
+        folder = self.run.parent / kind.value
+        names = export_samples(kind, self.load(), OutputFolder(str(folder)))
+        files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+        assert sorted(names) == sorted(files)
+        return folder
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Exported:
+    data, folder = tmp_path / "data.parquet", tmp_path / "run"
+    write_dataset(str(data), problems())
+    rollout = {"temperature": 0.5, "n": 2, "response_length": 64}
+    config = Config.model_validate(
+        {"actor_rollout_ref": {"rollout": rollout}, "data": {"eval_files": [str(data)]}}
+    )
+    run = {
+        "run": "mine-0123",
+        "name": "mine",
+        "model": "org/model-7B",
+        "config": config.model_dump(mode="json"),
+        "started_at": STARTED,
+        "finished_at": STARTED + 5,
+        "complete": False,
+        "prompts": {"humaneval": {"template": "Complete:\n{prompt}", "sha256": ""}},
+        "system_prompt": {"text": "Be terse.", "sha256": ""},
+        "datasets": [d.document() for d in make_plan(problems(), _indices).datasets],
+    }
+    out = OutputFolder(str(folder))
+    out.write_json(artifacts.RUN, run)
+    out.write_json(artifacts.SUMMARY, _summary())
+    pairs = [_pair(p, answer) for p in problems() for answer in ANSWERS[p.problem_id]]
+    out.write_jsonl(artifacts.GENERATIONS, [made for made, _ in pairs if made.completion])
+    out.write_jsonl(artifacts.VERDICTS, [judged for _, judged in pairs])
+    return Exported(folder, data)
+
+
+def _indices(problem: Problem) -> list[int]:
+    return [answer.index for answer in ANSWERS[problem.problem_id]]
+
+
+def _pair(problem: Problem, answer: Answered) -> tuple[Generation, Verdict]:
+    sample = SampleId(problem.dataset, problem.problem_id, answer.index)
+    made = generation(
+        sample,
+        answer.completion,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=10,
+        output_tokens=5,
+        gen_time=1.5,
+    )
+    failed = FailedCase(case_index=0, status=answer.status, input="1\n", stderr='"oh"\n')
+    accepted = answer.status is FinalStatus.SUCCESS
+    judged = verdict(
+        made,
+        answer.status,
+        detail="sandbox: http_503" if answer.status is FinalStatus.API_ERROR else None,
+        first_failed_case=None if accepted else failed,
+        case_codes=[1 if accepted else 0],
+    )
+    return made, judged
+
+
+def _summary() -> dict[str, dict[str, Any]]:
+    metrics = {
+        "total_problems": 2,
+        "accepted_at_1": 0.5,
+        "accepted_at_1_ci95": [0.1, 0.9],
+        "cost": None,
+        "api_errors": 0,
+    }
+    return dict.fromkeys(("humaneval", "mbpp_reg", "code-contests test"), metrics)

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from shared import artifacts
+from shared.dataset_writer import write_dataset
+from shared.errors import DataError, OutputError
+from tests.exports.conftest import Exported, problems
+from tests.shared.ledgers import problem
+
+
+def test_answers_verdicts_and_prompts_come_together(finished: Exported) -> None:
+    samples = finished.load()
+    assert [len(members) for members in samples.datasets.values()] == [2, 2, 2]
+    first = samples.datasets["humaneval"][0]
+    assert first.prompt == "Solve HumanEval/0."
+    assert samples.messages(first) == [
+        {"role": "system", "content": "Be terse."},
+        {"role": "user", "content": "Complete:\nSolve HumanEval/0."},
+    ]
+    assert samples.notes == []
+
+
+def test_an_answer_that_was_never_generated(finished: Exported) -> None:
+    lost = finished.load().datasets["code-contests test"][1]
+    assert (lost.generation.completion, lost.generation.error) == ("", "sandbox: http_503")
+    assert not lost.verdict.judged
+
+
+def test_data_that_is_gone_is_a_note(finished: Exported) -> None:
+    finished.data.unlink()
+    samples = finished.load()
+    assert samples.datasets["humaneval"][0].question is None
+    assert samples.messages(samples.datasets["humaneval"][0])[-1]["content"] == ""
+    (note,) = samples.notes
+    assert "data.parquet" in note
+    assert "--data" in note
+
+
+def test_data_that_has_moved(finished: Exported, tmp_path: Path) -> None:
+    moved = finished.data.rename(tmp_path / "moved.parquet")
+    samples = finished.load(str(moved))
+    assert samples.datasets["mbpp_reg"][0].prompt == "Solve mbpp_11."
+    assert samples.notes == []
+
+
+def test_more_problems_than_the_run_had(finished: Exported) -> None:
+    write_dataset(str(finished.data), [*problems(), problem("another", "humaneval")])
+    assert finished.load().notes == []
+
+
+def test_data_that_is_another(finished: Exported) -> None:
+    changed = [p.model_copy(update={"prompt": "Something else."}) for p in problems()]
+    write_dataset(str(finished.data), changed)
+    (note,) = finished.load().notes
+    assert "humaneval is not the data set that the run was made with" in note
+    with pytest.raises(DataError, match="not the data set that the run was made with"):
+        finished.load(str(finished.data))
+
+
+def test_a_torn_last_line_is_a_note(finished: Exported) -> None:
+    with (finished.run / artifacts.VERDICTS).open("a") as file:
+        file.write('{"dataset": "huma')
+    (note,) = finished.load().notes
+    assert "torn last line" in note
+
+
+def test_a_run_without_verdicts(finished: Exported) -> None:
+    (finished.run / artifacts.VERDICTS).write_text("")
+    with pytest.raises(DataError, match="nothing to export"):
+        finished.load()
+
+
+@pytest.mark.parametrize("name", [artifacts.VERDICTS, artifacts.GENERATIONS])
+def test_a_damaged_file(finished: Exported, name: str) -> None:
+    (finished.run / name).write_text("{}\n")
+    with pytest.raises(OutputError, match=f"{name}:1"):
+        finished.load()
+
+
+def test_a_config_of_another_version(finished: Exported) -> None:
+    run = finished.run / artifacts.RUN
+    run.write_text(run.read_text().replace('"top_p"', '"top_q"'))
+    with pytest.raises(DataError, match="top_q"):
+        finished.load()

@@ -1,0 +1,81 @@
+import csv
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from services.exports.formats import ExportFormat
+from tests.exports.conftest import ODD, Exported
+
+
+def parquet_rows(finished: Exported) -> list[dict[str, Any]]:
+    path = finished.export(ExportFormat.HF_PARQUET) / "samples.parquet"
+    return pq.read_table(path).to_pylist()
+
+
+def csv_rows(finished: Exported) -> list[dict[str, str]]:
+    path = finished.export(ExportFormat.CSV) / "samples.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_parquet_row_per_sample(finished: Exported) -> None:
+    rows = parquet_rows(finished)
+    assert [(r["dataset"], r["problem_id"], r["sample_index"]) for r in rows] == [
+        ("humaneval", "HumanEval/0", 0),
+        ("humaneval", "HumanEval/1", 0),
+        ("mbpp_reg", "mbpp_11", 0),
+        ("mbpp_reg", "mbpp_11", 1),
+        ("code-contests test", "cc 1", 0),
+        ("code-contests test", "cc 2", 0),
+    ]
+    odd = rows[4]
+    assert (odd["completion"], odd["prompt"]) == (ODD, "Solve cc 1.")
+    assert odd["first_failed_case"]["stderr"] == '"oh"\n'
+    assert (odd["case_codes"], odd["accepted"], odd["pass_ratio"]) == ([0], False, 0.0)
+    assert (odd["model"], odd["gen_time"], odd["output_tokens"]) == ("org/model-7B", 1.5, 5)
+
+
+def test_what_nobody_could_judge_is_null(finished: Exported) -> None:
+    lost = parquet_rows(finished)[5]
+    assert (lost["accepted"], lost["pass_ratio"]) == (None, None)
+    assert (lost["final_status"], lost["detail"]) == ("api_error", "sandbox: http_503")
+
+
+def test_without_the_data_there_is_no_prompt(finished: Exported) -> None:
+    finished.data.unlink()
+    assert {row["prompt"] for row in parquet_rows(finished)} == {None}
+
+
+def test_csv_says_the_same_as_parquet(finished: Exported) -> None:
+    for text, values in zip(csv_rows(finished), parquet_rows(finished), strict=True):
+        assert list(text) == list(values)
+        for name, value in values.items():
+            if value is None:
+                assert text[name] == ""
+            elif isinstance(value, list | dict):
+                assert _kept(json.loads(text[name])) == _kept(value)
+            else:
+                assert text[name] == str(value)
+
+
+def _kept(value: Any) -> Any:
+    """Without what is null: parquet has every field of a record, JSON those that were given."""
+    if isinstance(value, dict):
+        return {name: part for name, part in value.items() if part is not None}
+    return value
+
+
+def test_the_library_reads_them(finished: Exported) -> None:
+    datasets = pytest.importorskip("datasets")
+    cache = str(finished.run.parent / "cache")
+    folder = finished.export(ExportFormat.HF_PARQUET)
+    table = datasets.load_dataset(str(folder), cache_dir=cache)["train"]
+    assert table.num_rows == 6
+    assert table[4]["completion"] == ODD
+    files = str(folder / "samples.parquet")
+    same = datasets.load_dataset("parquet", data_files=files, cache_dir=cache)["train"]
+    assert same[4] == table[4]
+    path = str(finished.export(ExportFormat.CSV) / "samples.csv")
+    assert datasets.load_dataset("csv", data_files=path, cache_dir=cache)["train"].num_rows == 6
