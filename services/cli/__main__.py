@@ -4,9 +4,11 @@ import sys
 
 import typer
 
+from services.cli.compare import compare
 from services.cli.data import app as data
 from services.cli.export import export
 from services.cli.finished import runs, show
+from services.cli.gate import gate
 from services.cli.judge import judge
 from services.cli.rejudge import rejudge
 from services.cli.run import run
@@ -24,6 +26,8 @@ app.command()(run)
 app.command()(judge)
 app.command()(rejudge)
 app.command()(runs)
+app.command()(compare)
+app.command()(gate)
 app.command()(export)
 app.command()(show)
 app.add_typer(data, name="data")

@@ -4,6 +4,7 @@ Averages are over the problems for which the quantity is known, a problem's samp
 are None where a part is not known.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 from shared.metrics.samples import SampleResult, complete_sum, problem_totals
@@ -31,6 +32,16 @@ def total_time(sample: SampleResult) -> float | None:
 def average(judged: Sequence[SampleResult], quantity: Quantity) -> float | None:
     """Mean over problems of the quantity's sum over the problem's samples (the plan's averages)."""
     return mean(problem_totals(judged, quantity))
+
+
+def total_of(quantity: Quantity) -> Callable[[Sequence[SampleResult]], tuple[float, int]]:
+    """One problem's part of ``average``: its total and 1; zeros where nothing of it is known."""
+
+    def part(samples: Sequence[SampleResult]) -> tuple[float, int]:
+        known = [value for sample in samples if (value := quantity(sample)) is not None]
+        return math.fsum(known), int(bool(known))
+
+    return part
 
 
 def p95(judged: Sequence[SampleResult], quantity: Quantity) -> float | None:

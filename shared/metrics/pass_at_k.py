@@ -1,7 +1,7 @@
 """pass@k: the chance that one of k samples of a problem is accepted."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shared.metrics.samples import SampleResult, by_problem
 from shared.metrics.statistics import mean
@@ -27,11 +27,18 @@ def sample_sizes(n: int) -> list[int]:
     return [*powers, n] if n else []
 
 
-def mean_pass_at_k(judged: Sequence[SampleResult], k: int) -> tuple[float | None, int]:
-    """Mean of pass@k over the problems with at least k judged samples, and their number."""
-    estimates = [
-        pass_at_k(len(samples), sum(sample.accepted for sample in samples), k)
-        for samples in by_problem(judged).values()
-        if len(samples) >= k
-    ]
-    return mean(estimates), len(estimates)
+def pass_at(k: int) -> Callable[[Sequence[SampleResult]], tuple[float, int]]:
+    """From one problem's samples to its pass@k and 1; zeros where it has fewer than k samples."""
+
+    def part(samples: Sequence[SampleResult]) -> tuple[float, int]:
+        if len(samples) < k:
+            return 0.0, 0
+        return pass_at_k(len(samples), sum(sample.accepted for sample in samples), k), 1
+
+    return part
+
+
+def mean_pass_at_k(judged: Sequence[SampleResult], k: int) -> float | None:
+    """Mean of pass@k over the problems with at least k judged samples."""
+    parts = map(pass_at(k), by_problem(judged).values())
+    return mean([estimate for estimate, count in parts if count])

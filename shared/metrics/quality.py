@@ -1,5 +1,6 @@
 """How good the answers are: shares (0 to 1) of judged samples, and pass ratios."""
 
+import math
 from collections.abc import Sequence
 
 from shared.metrics.samples import SampleResult
@@ -23,6 +24,11 @@ def accepted_at_1(judged: Sequence[SampleResult]) -> float | None:
 def pass_ratio_mean(judged: Sequence[SampleResult]) -> float | None:
     """Mean over samples of (cases passed / cases)."""
     return mean([sample.pass_ratio for sample in judged])
+
+
+def pass_ratios_of(samples: Sequence[SampleResult]) -> tuple[float, int]:
+    """One problem's part of the mean: the sum of its pass ratios, and of how many it is."""
+    return math.fsum(sample.pass_ratio for sample in samples), len(samples)
 
 
 def pass_ratio_percentile(judged: Sequence[SampleResult], percent: float) -> float | None:

@@ -41,5 +41,10 @@ def wilson_interval(share: float | None, n: int) -> list[float] | None:
     scale = 1 + Z95**2 / n
     centre = (share + Z95**2 / (2 * n)) / scale
     half = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / scale
-    # Rounding must not put the share itself outside, above all at 0 and 1.
-    return [max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))]
+    # Rounding matters above all at 0 and 1.
+    return enclosing(max(0.0, centre - half), min(1.0, centre + half), share)
+
+
+def enclosing(low: float, high: float, value: float) -> list[float]:
+    """An interval as [low, high], widened where rounding put the value itself outside."""
+    return [min(low, value), max(high, value)]

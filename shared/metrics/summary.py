@@ -1,9 +1,10 @@
 """All metrics of one data set under the plan's names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shared.metrics import completeness, cost, quality
-from shared.metrics.pass_at_k import mean_pass_at_k, sample_sizes
+from shared.metrics.bootstrap import bootstrap_intervals, clustered, clusters
+from shared.metrics.pass_at_k import mean_pass_at_k, pass_at, sample_sizes
 from shared.metrics.samples import SampleResult, by_problem, judged_only
 from shared.metrics.statistics import wilson_interval
 
@@ -12,6 +13,11 @@ _COSTS = {
     "tokens": cost.output_tokens,
     "judge_time": cost.judge_time,
     "time": cost.total_time,
+}
+_MEANS = {
+    "avg_total_gen_tokens": cost.output_tokens,
+    "avg_gen_time": cost.gen_time,
+    "avg_total_judge_time": cost.judge_time,
 }
 
 
@@ -27,6 +33,8 @@ def summarize(
     ``<rate>_ci95`` is a Wilson interval whose n is the number of problems, not of samples: samples
     of one problem are not independent. A mean of values between 0 and 1 over problems varies no
     more than a share does, so the interval is never too narrow for several samples a problem.
+    ``<mean>_ci95``, pass@k among them, is a bootstrap over problems. With several samples a
+    problem ``pass_at_1`` is the mean over problems of the share accepted.
 
     Args:
         results: The samples of one data set; at most one result for a sample.
@@ -34,17 +42,15 @@ def summarize(
     """
     judged = judged_only(results)
     problems = len(by_problem(judged))
-    return {
+    metrics: dict[str, MetricValue] = {
         "total_problems": len(by_problem(results)),
         "total_samples": len(results),
         **_rates(judged, problems),
         "pass_ratio_mean": quality.pass_ratio_mean(judged),
         "pass_ratio_p50": quality.pass_ratio_percentile(judged, 50),
         "pass_ratio_p90": quality.pass_ratio_percentile(judged, 90),
-        **_pass_at_k(results, judged),
-        "avg_total_gen_tokens": cost.average(judged, cost.output_tokens),
-        "avg_gen_time": cost.average(judged, cost.gen_time),
-        "avg_total_judge_time": cost.average(judged, cost.judge_time),
+        **{f"pass_at_{k}": mean_pass_at_k(judged, k) for k in _sample_sizes(results)},
+        **{name: cost.average(judged, quantity) for name, quantity in _MEANS.items()},
         "p95_total_judge_time": cost.p95(judged, cost.judge_time),
         "throughput": cost.throughput(problems, wall_seconds),
         **_costs_per_solved(judged),
@@ -52,6 +58,7 @@ def summarize(
         "accepted_at_1_bounds": completeness.accepted_bounds(results),
         "api_errors": completeness.api_errors(results),
     }
+    return {**metrics, **_intervals_of_means(metrics, judged, _sample_sizes(results))}
 
 
 def _rates(judged: Sequence[SampleResult], problems: int) -> dict[str, MetricValue]:
@@ -67,16 +74,24 @@ def _rates(judged: Sequence[SampleResult], problems: int) -> dict[str, MetricVal
     return {**rates, **intervals}
 
 
-def _pass_at_k(
-    results: Sequence[SampleResult], judged: Sequence[SampleResult]
-) -> dict[str, MetricValue]:
+def _sample_sizes(results: Sequence[SampleResult]) -> list[int]:
+    """The k of pass@k; none for one sample a problem, where that is accepted_at_1."""
     n = max(map(len, by_problem(results).values()), default=0)
-    metrics: dict[str, MetricValue] = {}
-    for k in sample_sizes(n) if n > 1 else []:
-        estimate, problems = mean_pass_at_k(judged, k)
-        metrics[f"pass_at_{k}"] = estimate
-        metrics[f"pass_at_{k}_ci95"] = wilson_interval(estimate, problems)
-    return metrics
+    return sample_sizes(n) if n > 1 else []
+
+
+def _intervals_of_means(
+    metrics: Mapping[str, MetricValue], judged: Sequence[SampleResult], ks: Sequence[int]
+) -> dict[str, MetricValue]:
+    problems = clusters(judged)
+    means = {
+        "pass_ratio_mean": clustered(problems, quality.pass_ratios_of, bounded=True),
+        **{f"pass_at_{k}": clustered(problems, pass_at(k), bounded=True) for k in ks},
+        **{name: clustered(problems, cost.total_of(quantity)) for name, quantity in _MEANS.items()},
+    }
+    values = [value for name in means if not isinstance(value := metrics[name], list)]
+    intervals = bootstrap_intervals(list(means.values()), values)
+    return {f"{name}_ci95": found for name, found in zip(means, intervals, strict=True)}
 
 
 def _costs_per_solved(judged: Sequence[SampleResult]) -> dict[str, MetricValue]:

@@ -1,5 +1,6 @@
 """Percentile, Wilson interval and pass@k on their own."""
 
+import math
 from itertools import combinations
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from shared.metrics.pass_at_k import pass_at_k, sample_sizes
 from shared.metrics.statistics import percentile, wilson_interval
+
+stats = pytest.importorskip("scipy.stats")
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,13 @@ def test_wilson_interval(share, n, expected):
     assert wilson_interval(share, n) == pytest.approx(expected, abs=1e-6)
 
 
+@given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_interval_is_scipys(case):
+    successes, n = case
+    theirs = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    assert wilson_interval(successes / n, n) == pytest.approx([theirs.low, theirs.high], abs=1e-9)
+
+
 def test_no_trials_no_interval():
     assert wilson_interval(None, 5) is None
     assert wilson_interval(0.5, 0) is None
@@ -47,6 +57,18 @@ def test_pass_at_k_is_the_share_of_draws_with_an_accepted_sample(case):
     draws = list(combinations(range(n), k))
     hits = sum(any(i < accepted for i in draw) for draw in draws)
     assert pass_at_k(n, accepted, k) == pytest.approx(hits / len(draws))
+
+
+@given(
+    st.integers(1, 300).flatmap(
+        lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))
+    )
+)
+def test_pass_at_k_is_the_product_form_of_the_published_estimator(case):
+    n, accepted, k = case
+    product = math.prod(1 - k / i for i in range(n - accepted + 1, n + 1))
+    expected = 1.0 if n - accepted < k else 1 - product
+    assert pass_at_k(n, accepted, k) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("n", "accepted", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4)])

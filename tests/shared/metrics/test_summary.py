@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.metrics import SampleResult, summarize
@@ -136,13 +136,15 @@ def runs(draw, least_samples=1):
     return results
 
 
+@settings(max_examples=50, deadline=None)
 @given(runs(), st.none() | st.floats(0, 1e9))
 def test_rates_are_shares_that_add_up_and_lie_in_their_intervals(results, wall_seconds):
     summary = summarize(results, wall_seconds)
     for name, interval in summary.items():
         if name.endswith("_ci95") and interval is not None:
             low, high = interval
-            assert 0 <= low <= summary[name.removesuffix("_ci95")] <= high <= 1
+            assert 0 <= low <= summary[name.removesuffix("_ci95")] <= high
+            assert high <= 1 or name.startswith("avg_")
     values = [v for each in summary.values() for v in (each if isinstance(each, list) else [each])]
     assert all(value is None or math.isfinite(value) for value in values)
     if any(result.judged for result in results):
@@ -154,6 +156,7 @@ def test_rates_are_shares_that_add_up_and_lie_in_their_intervals(results, wall_s
         assert summary["accepted_at_1"] <= high + 1e-12
 
 
+@settings(max_examples=50, deadline=None)
 @given(runs(least_samples=2), st.randoms())
 def test_pass_at_1_is_the_mean_accepted_and_pass_at_k_grows(results, random):
     judged = [result for result in results if result.judged]

@@ -1,0 +1,230 @@
+"""`plumb compare` as a user runs it."""
+
+import json
+import re
+
+import pytest
+
+from services.cli.analysis_comparison import compare_runs, refuse
+from services.cli.analysis_runs import read_runs
+from shared.errors import DataError
+from tests.cli.commands import plumb
+from tests.cli.finished_runs import write_run
+
+
+def compare(folder, *arguments):
+    return plumb("compare", *arguments, folder=folder)
+
+
+def found(folder, *arguments):
+    """What the command writes as JSON about the first two runs' data sets."""
+    done = compare(folder, *arguments, "--json", "found.json")
+    assert done.code == 0, done.stderr
+    return json.loads((folder / "found.json").read_text())["comparisons"][0]["datasets"]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Of ten problems three are gained and one is lost; of two of another set nothing changes."""
+    write_run(tmp_path / "a", {"one": "++++-----t", "two": "+-"})
+    write_run(tmp_path / "b", {"one": "+++-+++--t", "two": "+-"})
+    return tmp_path
+
+
+def test_differences_with_all_that_says_how_sure_they_are(pair):
+    done = compare(pair, "a", "b")
+    assert (done.code, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["A", "a", "(a,", "model", "model-a)"] in lines
+    (row,) = [line for line in lines if line[:2] == ["one", "accepted@1"]]
+    assert row == [
+        *("one", "accepted@1", "10", "40.0%", "60.0%", "+20.0"),
+        *("-22.2", "…", "+55.5", "0.625", "62.6", "3/1"),
+    ]
+    (row,) = [line for line in lines if line[:2] == ["two", "accepted@1"]]
+    assert row[2:6] == ["2", "50.0%", "50.0%", "+0.0"]
+    assert row[-3:] == ["1", "100.0", "0/0"]
+
+
+def test_the_same_as_json(pair):
+    one = found(pair, "a", "b")["one"]
+    accepted, ratio = one["accepted_at_1"], one["pass_ratio_mean"]
+    assert (accepted["problems"], accepted["first"], accepted["second"]) == (10, 0.4, 0.6)
+    assert accepted["p_value"] == 0.625
+    assert ratio["difference"] == pytest.approx(0.1)
+    assert ratio["ci95"][0] < 0.1 < ratio["ci95"][1]
+    assert one["left_out"] == {"only_first": 0, "only_second": 0, "api_error": 0}
+    assert [flip["problem_id"] for flip in one["gained"]] == ["p004", "p005", "p006"]
+    assert [flip["problem_id"] for flip in one["lost"]] == ["p003"]
+
+
+def test_flips_with_both_verdicts(tmp_path):
+    write_run(tmp_path / "a", {"one": "+-+"})
+    write_run(tmp_path / "b", {"one": "+++"[:2] + "t"}, detail="\x1b[31m[bold]")
+    done = compare(tmp_path, "a", "b", "--show-flips")
+    rows = [line.split() for line in done.stdout.splitlines() if " p00" in line]
+    assert rows == [
+        ["one", "p001", "0", "gained", "wrong_answer", "1/2", "success", "(�[31m[bold])", "2/2"],
+        ["one", "p002", "0", "lost", "success", "2/2", "timeout", "(�[31m[bold])", "0/2"],
+    ]
+    assert "p001" not in compare(tmp_path, "a", "b").stdout
+
+
+def test_a_run_against_itself(pair):
+    for each in found(pair, "a", "a").values():
+        for metric in ("accepted_at_1", "pass_ratio_mean"):
+            assert each[metric]["difference"] == 0
+            assert each[metric]["p_value"] == 1
+            assert each[metric]["ci95"][0] < 0 < each[metric]["ci95"][1]
+        assert (each["gained"], each["lost"]) == ([], [])
+    assert "no sample is accepted in one run alone" in compare(
+        pair, "a", "a", "--show-flips"
+    ).stdout  # fmt: skip
+
+
+def test_the_samples_of_a_problem_are_averaged(tmp_path):
+    write_run(tmp_path / "a", {"one": ["++--", "----"]})
+    write_run(tmp_path / "b", {"one": ["+++-", "+---"]})
+    accepted = found(tmp_path, "a", "b")["one"]["accepted_at_1"]
+    assert accepted["problems"] == 2
+    assert (accepted["first"], accepted["second"]) == (0.25, 0.5)
+    # Both problems gain a quarter: both signs, or neither.
+    assert accepted["p_value"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
+    write_run(tmp_path / "a", {"one": "++-+!-", "mine": "+"})
+    write_run(tmp_path / "b", {"one": "+++ + +"[:6] + "+", "theirs": "+"}, change={
+        "datasets": [{"dataset": "one", "sha256": "hash-one"}]})  # fmt: skip
+    done = compare(tmp_path, "a", "b", "--json", "found.json")
+    assert done.code == 0, done.stderr
+    (said,) = [line for line in done.stdout.splitlines() if "in no pair" in line]
+    # p003 and p005 are only in a, p006 only in b, p004 has no verdict in a.
+    assert said == "one: 4 samples in no pair (in A alone 2, in B alone 1, api_error 1)"
+    assert "mine: in A alone, not compared" in done.stdout
+    assert "theirs: in B alone, not compared" in done.stdout
+    assert "A is incomplete: 1 samples without a verdict" in done.stdout
+    one = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"]["one"]
+    assert one["samples"] == 3
+
+
+ROLLOUT = "config.actor_rollout_ref.rollout"
+CHANGES = [
+    (f"{ROLLOUT}.temperature", 0.8, "temperature is 0.0 in A and 0.8 in B"),
+    (f"{ROLLOUT}.n", 4, "rollout.n is 1 in A and 4 in B"),
+    (f"{ROLLOUT}.top_p", 0.9, "top_p is 1.0 in A and 0.9 in B"),
+    (f"{ROLLOUT}.response_length", 512, "response_length is 2048 in A and 512 in B"),
+    ("config.generation.stop", ["END"], "generation.stop is [] in A and ['END'] in B"),
+    ("system_prompt", {"text": "Hi", "sha256": "5e"}, "SHA-256 is none in A and 5e in B"),
+    ("prompts.one.sha256", "bb", "the prompt template's SHA-256 of one is aa in A and bb in B"),
+    ("config.sandbox.timeout", 3.0, "sandbox.timeout is 10.0 in A and 3.0 in B"),
+    ("config.sandbox.memory_limit_mb", 9, "sandbox.memory_limit_mb is 1024 in A and 9 in B"),
+    ("config.judge.extraction", "first", "judge.extraction of one is last in A and first in B"),
+    ("config.judge.datasets", {"one": {"max_timeouts": 3}}, "one is none in A and 3 in B"),
+    ("datasets", [{"dataset": "one", "sha256": "zz"}], "of one is hash-one in A and zz in B"),
+    ("config", {}, "temperature is 0.0 in A and not recorded in B"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "said"), CHANGES)
+def test_a_difference_that_is_not_the_models_is_found(tmp_path, key, value, said):
+    first = write_run(tmp_path / "a", {"one": "+-"})
+    second = write_run(tmp_path / "b", {"one": "+-"}, change={key: value})
+    comparison = compare_runs(*read_runs([first, second]))
+    assert said in comparison.warnings[0]
+    with pytest.raises(DataError) as caught:
+        refuse(comparison)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"checker": "lines"}, "is compute_score and exact in A and compute_score and lines in B"),
+     ({"method": "batch"}, "is compute_score and exact in A and batch and exact in B")],
+)  # fmt: skip
+def test_another_method_or_checker_is_found(tmp_path, fields, said):
+    first = write_run(tmp_path / "a", {"one": "+-"})
+    second = write_run(tmp_path / "b", {"one": "+-"}, **fields)
+    (warning,) = compare_runs(*read_runs([first, second])).warnings
+    assert warning == f"method and checker of one p000 {said}"
+
+
+def test_an_empty_answer_is_judged_by_no_method(tmp_path):
+    first = write_run(tmp_path / "a", {"one": "+e"})
+    second = write_run(tmp_path / "b", {"one": "e+"})
+    assert compare_runs(*read_runs([first, second])).warnings == []
+
+
+def test_what_differs_is_refused_in_one_line(tmp_path):
+    write_run(tmp_path / "a", {"one": "+-"})
+    write_run(tmp_path / "b", {"one": "+-"}, change={"config": {}})
+    done = compare(tmp_path, "a", "b")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.line.startswith(
+        "plumb: a (A) and b (B) cannot be compared: "
+        "actor_rollout_ref.rollout.temperature is 0.0 in A and not recorded in B; "
+    )
+    assert "differences more; run one of them again" in done.line
+
+
+def test_the_model_and_where_parts_run_may_differ(tmp_path):
+    write_run(tmp_path / "a", {"one": "+-"})
+    changes = {
+        "config.generation.base_urls": ["http://elsewhere"],
+        "config.actor_rollout_ref.model.path": "other",
+        "config.judge.workers": 7,
+        "config.run.seed": 3,
+    }
+    write_run(tmp_path / "b", {"one": "++"}, change=changes)
+    assert compare(tmp_path, "a", "b").code == 0
+
+
+def test_forced_it_warns_and_goes_on(tmp_path):
+    write_run(tmp_path / "a", {"one": "+-"})
+    changes = {f"{ROLLOUT}.temperature": 0.8, "config.sandbox.timeout": 3.0}
+    write_run(tmp_path / "b", {"one": "++"}, change=changes)
+    done = compare(tmp_path, "a", "b", "--force")
+    assert done.code == 0
+    assert done.stderr.splitlines() == [
+        "plumb: actor_rollout_ref.rollout.temperature is 0.0 in A and 0.8 in B",
+        "plumb: sandbox.timeout is 10.0 in A and 3.0 in B",
+    ]
+    assert "accepted@1" in done.stdout
+
+
+def test_three_runs_are_a_table_and_a_chart(pair):
+    write_run(pair / "c", {"one": "++++++++++", "two": "!!"})
+    done = compare(pair, "a", "b", "c")
+    assert done.code == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["one", "A", "40.0%", "16.8%–68.7%"] in rows
+    assert ["one", "B", "60.0%", "31.3%–83.2%", "+20.0", "-22.2", "…", "+55.5", "0.625"] in rows
+    (best,) = [row for row in rows if row[:3] == ["one", "C", "100.0%"]]
+    assert best[4] == "+60.0"
+    assert ["two", "C", "–", "–", "–", "–", "–"] in rows
+    bars = re.findall(r"^  ([ABC])  ([█▓░·]+)  (\S+)$", done.stdout, re.MULTILINE)
+    assert [(name, len(bar), value) for name, bar, value in bars[:3]] == [
+        ("A", 50, "40.0%"), ("B", 50, "60.0%"), ("C", 50, "100.0%")
+    ]  # fmt: skip
+    assert bars[0][1] == "█" * 8 + "▓" * 12 + "░" * 14 + "·" * 16
+    assert "C  no verdicts" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (["a"], "one run has nothing to be compared with"),
+        (["a", "nowhere"], "nowhere: no run in this folder (no run.json)"),
+        (["a", "other"], "A and B have no data set in common: one, two in A, three in B"),
+        (["a", "torn"], "verdicts.jsonl:1: not a verdict (dataset: Field required)"),
+        (["a", "b", "--json", "no/folder.json"], "cannot write no/folder.json: No such file"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(pair, runs, said):
+    write_run(pair / "other", {"three": "+"})
+    write_run(pair / "torn", {"one": "+"})
+    (pair / "torn" / "verdicts.jsonl").write_text("{}\n{}\n")
+    done = compare(pair, *runs)
+    assert done.code == 2
+    assert done.line.startswith("plumb: ")
+    assert said in done.line
