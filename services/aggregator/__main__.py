@@ -1,13 +1,16 @@
-"""``python -m services.aggregator``: fold verdicts, publish finished runs, serve metrics."""
+"""``python -m services.aggregator``: index verdicts, publish finished runs, answer questions."""
 
 import asyncio
+import sqlite3
 import sys
+from collections.abc import Callable
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from services.aggregator.app import make_app
 from services.aggregator.fold import Runs
+from services.aggregator.index import open_database
 from services.aggregator.publish import publish
 from services.aggregator.settings import AggregatorSettings
 from shared.errors import OutputError, PlumblineError
@@ -32,38 +35,53 @@ def main() -> int:
 
 
 async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
-    runs = Runs(redis)
+    database = open_database(settings.index_dir)
+    runs = Runs(redis, database)
     stop = asyncio.Event()
-    folding = asyncio.create_task(_fold_for_ever(runs, settings.interval))
-    folding.add_done_callback(lambda _task: stop.set())
+    working = [
+        asyncio.create_task(_for_ever(runs.catch_up, settings.interval)),
+        asyncio.create_task(_for_ever(lambda: _publish_all(runs), settings.interval)),
+    ]
+    for task in working:
+        task.add_done_callback(lambda _task: stop.set())
     try:
         await serve(make_app(redis, runs), host=settings.host, port=settings.port, stop=stop)
-        if folding.done():
-            folding.result()
+        for task in working:
+            if task.done():
+                task.result()
     finally:
-        folding.cancel()
+        runs.stop()
+        for task in working:
+            task.cancel()
+    # Not where a bug ends us: a thread may be at work in there, and nothing is lost.
+    database.close()
 
 
-async def _fold_for_ever(runs: Runs, interval: float) -> None:
+async def _for_ever(work: Callable[[], bool], interval: float) -> None:
     while True:
         try:
-            busy = await asyncio.to_thread(runs.catch_up)
-            await asyncio.to_thread(_publish_all, runs)
+            busy = await asyncio.to_thread(work)
         except RedisError as error:
             log.error("Redis does not answer, trying again", reason=str(error))
+            busy = False
+        except sqlite3.OperationalError as error:
+            log.error("the index cannot be written, trying again", reason=str(error))
             busy = False
         if not busy:
             await asyncio.sleep(interval)
 
 
-def _publish_all(runs: Runs) -> None:
-    for fold in runs.unpublished():
+def _publish_all(runs: Runs) -> bool:
+    """Publish what is due; returns whether there was anything."""
+    due = list(runs.unpublished())
+    for ledger in due:
         try:
-            publish(fold.ledger)
-            log.info("published", run=fold.ledger.run)
+            publish(ledger)
+            log.info("published", run=ledger.run)
         except OutputError as error:
-            log.error("cannot publish", run=fold.ledger.run, reason=str(error))
-            fold.ledger.set_meta(publish_error=str(error), state="failed")
+            log.error("cannot publish", run=ledger.run, reason=str(error))
+            ledger.set_meta(publish_error=str(error), state="failed")
+    return bool(due)
 
 
 if __name__ == "__main__":

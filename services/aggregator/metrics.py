@@ -1,43 +1,143 @@
-"""The aggregator's Prometheus metrics, taken from the folds at scrape time.
+"""What the index says in Prometheus metrics, at scrape time.
 
-Since the folds are rebuilt from the ledger, the counters survive a restart.
+Counters and histograms are kept in the index (``services.aggregator.index.counting`` says what
+they count), so they survive a restart and never fall, whatever becomes of runs and verdicts.
 """
 
-from collections import Counter
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
-from services.aggregator.fold import Runs
-from shared.ledger import JudgeQueue
+from services.aggregator.index import Database
+from services.aggregator.index.counting import BUCKETS, MOST_DATASETS, admit
+from services.aggregator.index.overview import IndexedRun, all_runs
+from shared.ledger import RunState
+from shared.logs import get_logger
+from shared.metrics.statistics import ratio
 from shared.statuses import FinalStatus
 
+log = get_logger(__name__)
 
-class LedgerCollector(Collector):
-    """Verdicts by data set and status, the share accepted, the depth of the judging queue."""
+Counts = dict[str, dict[tuple[str, str], float]]
 
-    def __init__(self, runs: Runs, queue: JudgeQueue) -> None:
-        self._runs = runs
-        self._queue = queue
+_COUNTERS = {
+    "verdicts": ("Verdicts written, each judging again counted.", ["dataset", "status"]),
+    "infra_failures": ("Failed requests and other trouble of ours, by class.", ["reason"]),
+    "unreadable_entries": ("Entries of streams that could not be read.", []),
+}
+_HISTOGRAMS = {
+    "pass_ratio": "Cases passed / cases, of each verdict on an answer.",
+    "judge_seconds": "Judging time of each verdict on an answer, its cases added up.",
+    "generation_seconds": "Time of the request that gave each completion.",
+    "output_tokens": "Tokens of each completion.",
+}
 
-    def collect(self) -> list[Metric]:
-        verdicts = CounterMetricFamily(
-            "plumbline_verdicts", "Verdicts by data set and status.", labels=["dataset", "status"]
+
+class IndexCollector(Collector):
+    """What the index says; of runs that are gone only counters are left."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            with self._database.read() as connection:
+                counts, runs = _counts(connection), all_runs(connection)
+        except sqlite3.OperationalError as error:
+            log.warning("the index does not answer a scrape", reason=str(error))
+            return
+        yield from _counters(counts)
+        yield from _histograms(counts)
+        yield from _samples(runs, {dataset for dataset, _ in counts.get("verdicts", {})})
+        yield from _progress(runs)
+
+
+def _counts(connection: sqlite3.Connection) -> Counts:
+    counts: Counts = defaultdict(dict)
+    for metric, dataset, label, value in connection.execute("SELECT * FROM counters"):
+        counts[metric][dataset, label] = value
+    return counts
+
+
+def _counters(counts: Counts) -> Iterator[Metric]:
+    for name, (text, labels) in _COUNTERS.items():
+        family = CounterMetricFamily(f"plumbline_{name}", text, labels=labels)
+        found = counts.get(name, {} if labels else {("", ""): 0.0})
+        for (dataset, label), value in sorted(found.items()):
+            family.add_metric([part for part in (dataset, label) if part][: len(labels)], value)
+        yield family
+    tokens = CounterMetricFamily(
+        "plumbline_generated_tokens", "Tokens of all completions.", labels=["dataset"]
+    )
+    for (dataset, _), value in sorted(counts.get("output_tokens_sum", {}).items()):
+        tokens.add_metric([dataset], value)
+    yield tokens
+
+
+def _histograms(counts: Counts) -> Iterator[Metric]:
+    for name, text in _HISTOGRAMS.items():
+        family = HistogramMetricFamily(f"plumbline_{name}", text, labels=["dataset"])
+        found = counts.get(name, {})
+        for dataset in sorted({dataset for dataset, _ in found}):
+            total, buckets = 0.0, []
+            for number, bound in enumerate((*BUCKETS[name], float("inf"))):
+                total += found.get((dataset, str(number)), 0.0)
+                buckets.append((_bound(bound), total))
+            family.add_metric([dataset], buckets, counts[f"{name}_sum"].get((dataset, ""), 0.0))
+        yield family
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else str(float(bound))
+
+
+def _samples(runs: list[IndexedRun], known: set[str]) -> Iterator[Metric]:
+    """Samples of the runs that there are; a data set has the label that its counters have."""
+    states: Counter[tuple[str, str]] = Counter()
+    accepted: Counter[str] = Counter()
+    for run in runs:
+        for dataset in run.datasets:
+            label = admit(dataset, known, MOST_DATASETS)
+            counts = run.statuses.get(dataset, {})
+            errors = sum(n for status, n in counts.items() if status is FinalStatus.API_ERROR)
+            verdicts = sum(counts.values())
+            planned = run.planned.get(dataset, (0, 0))[1]
+            states[label, "judged"] += verdicts - errors
+            states[label, "api_error"] += errors
+            states[label, "open"] += max(0, planned - verdicts)
+            accepted[label] += run.accepted.get(dataset, 0)
+    samples = GaugeMetricFamily(
+        "plumbline_samples", "Samples of all runs by what they are.", labels=["dataset", "state"]
+    )
+    share = GaugeMetricFamily(
+        "plumbline_accepted_ratio", "Share of judged samples accepted.", labels=["dataset"]
+    )
+    for (label, state), count in sorted(states.items()):
+        samples.add_metric([label, state], count)
+        if state == "judged" and count:
+            share.add_metric([label], accepted[label] / count)
+    yield samples
+    yield share
+
+
+def _progress(runs: list[IndexedRun]) -> Iterator[Metric]:
+    running = [run for run in runs if run.state == RunState.RUNNING]
+    verdicts = sum(run.verdicts for run in running)
+    yield GaugeMetricFamily(
+        "plumbline_runs_running", "Runs that a command is at work on.", value=len(running)
+    )
+    share = ratio(verdicts, sum(run.samples_planned for run in running))
+    if share is not None:
+        yield GaugeMetricFamily(
+            "plumbline_run_progress_ratio",
+            "Share of the planned samples of all running runs that have a verdict.",
+            value=min(1.0, share),
         )
-        accepted = GaugeMetricFamily(
-            "plumbline_accepted_ratio", "Share of judged samples accepted.", labels=["dataset"]
-        )
-        counts: Counter[tuple[str, FinalStatus]] = Counter()
-        for fold in self._runs.all().values():
-            counts.update(fold.counts())
-        for (dataset, status), count in sorted(counts.items()):
-            verdicts.add_metric([dataset, status.value], count)
-        for dataset in sorted({dataset for dataset, _ in counts}):
-            judged = sum(
-                n for (d, s), n in counts.items() if d == dataset and s is not FinalStatus.API_ERROR
-            )
-            if judged:
-                accepted.add_metric([dataset], counts[dataset, FinalStatus.SUCCESS] / judged)
-        depth = GaugeMetricFamily("plumbline_judge_queue_jobs", "Jobs that wait to be judged.")
-        depth.add_metric([], self._queue.rq.count)
-        return [verdicts, accepted, depth]

@@ -1,12 +1,20 @@
 """Settings of the aggregator, from the environment."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from shared.settings import ServiceSettings
 
 
 class AggregatorSettings(ServiceSettings):
-    """``interval``: seconds between two looks at runs that have nothing new."""
+    """What the aggregator is told.
+
+    ``interval``: seconds between two looks at runs that have nothing new. ``index_dir``: the folder
+    of the index, one aggregator's alone; a temporary one, and the index made anew at each start,
+    where there is none.
+    """
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
     interval: float = Field(default=0.2, gt=0, validation_alias="PLUMBLINE_AGGREGATOR_INTERVAL")
+    index_dir: Path | None = Field(default=None, validation_alias="PLUMBLINE_INDEX_DIR")

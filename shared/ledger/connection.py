@@ -62,6 +62,21 @@ async def connect_async(url: str, patience: float = 0.0) -> AsyncRedis:
 
 def trouble(redis: Redis) -> str | None:
     """Say why the server does not answer right now; None if it does. It does not wait for it."""
+    client = impatient(redis)
+    try:
+        client.ping()
+    except RedisError as error:
+        return f"Redis: {error}"
+    finally:
+        client.close()
+    return None
+
+
+def impatient(redis: Redis) -> Redis:
+    """A client of the same server that gives up after 2 seconds instead of riding out a restart.
+
+    For answers that somebody waits for; whoever asks for it closes it.
+    """
     settings: dict[str, Any] = {
         **redis.get_connection_kwargs(),
         "socket_connect_timeout": 2,
@@ -69,14 +84,7 @@ def trouble(redis: Redis) -> str | None:
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
     }
-    pool = ConnectionPool(redis.connection_pool.connection_class, **settings)
-    try:
-        Redis(connection_pool=pool).ping()
-    except RedisError as error:
-        return f"Redis: {error}"
-    finally:
-        pool.disconnect()
-    return None
+    return Redis.from_pool(ConnectionPool(redis.connection_pool.connection_class, **settings))
 
 
 def _backoff() -> ExponentialWithJitterBackoff:
@@ -90,16 +98,14 @@ def _explained(url: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ServiceError(
-            f"REDIS_URL {_hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB): "
-            f"{_hide_password(str(error))}"
+            f"REDIS_URL {hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB): "
+            f"{hide_password(str(error))}"
         ) from None
     except AuthenticationError as error:
-        raise ServiceError(
-            f"Redis at {_hide_password(url)} refuses the password: {error}"
-        ) from None
+        raise ServiceError(f"Redis at {hide_password(url)} refuses the password: {error}") from None
     except RedisError as error:
         raise ServiceError(
-            f"Redis at {_hide_password(url)} is not reachable: {error}; start it, set REDIS_URL, "
+            f"Redis at {hide_password(url)} is not reachable: {error}; start it, set REDIS_URL, "
             "or use --embedded"
         ) from None
 
@@ -116,7 +122,7 @@ def _ping(url: str, give_up: float) -> None:
         time.sleep(0.2)
 
 
-def _hide_password(text: str) -> str:
+def hide_password(text: str) -> str:
     """A URL, or a message that quotes one, without its password."""
     text = re.sub(r"//[^@/\s]*@", "//***@", text)
     return re.sub(r"(password=)[^&\s]*", r"\1***", text)

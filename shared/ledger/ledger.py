@@ -14,6 +14,7 @@ from redis.client import Pipeline
 
 from shared.ledger import keys
 from shared.ledger.queue import JudgeQueue, job_id, text
+from shared.plan import RunPlan
 from shared.schemas import Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
 
@@ -38,7 +39,7 @@ return 0
 """
 
 
-_INCARNATION = "incarnation"
+INCARNATION = "incarnation"
 
 
 class RunState(StrEnum):
@@ -78,7 +79,7 @@ class Ledger:
         """Enter the run, or find it again: problems and what ``meta`` held stay as they are."""
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
-        pipe.hsetnx(self._keys.meta, _INCARNATION, json.dumps(uuid.uuid4().hex))
+        pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
         for name, value in meta.items():
             pipe.hsetnx(self._keys.meta, name, json.dumps(value))
         for problem in problems:
@@ -90,16 +91,32 @@ class Ledger:
 
     def meta(self) -> dict[str, Any]:
         """All that is known of the run by name; empty where there is no such run."""
-        stored = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.meta))
+        return self._decoded(cast(dict[bytes, bytes], self._redis.hgetall(self._keys.meta)))
+
+    def facts(self) -> dict[str, Any]:
+        """``meta`` without the plan, which is as large as the run."""
+        names = [n for n in cast(list[bytes], self._redis.hkeys(self._keys.meta)) if n != b"plan"]
+        if not names:
+            return {}
+        values = cast(list[bytes | None], self._redis.hmget(self._keys.meta, names))
+        return self._decoded({n: v for n, v in zip(names, values, strict=True) if v is not None})
+
+    @staticmethod
+    def _decoded(stored: dict[bytes, bytes]) -> dict[str, Any]:
         return {
             text(name): json.loads(value)
             for name, value in stored.items()
-            if name != _INCARNATION.encode()
+            if name != INCARNATION.encode()
         }
+
+    def plan(self) -> RunPlan | None:
+        """What the run owes; None where that is not known."""
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "plan"))
+        return None if stored is None else RunPlan.model_validate_json(stored)
 
     def incarnation(self) -> str | None:
         """Tells a run from one of the same id that was deleted before; None where there is none."""
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, _INCARNATION))
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, INCARNATION))
         return None if stored is None else str(json.loads(stored))
 
     def config(self) -> str | None:
@@ -240,7 +257,7 @@ class Ledger:
             count=1000,
             block=None if block is None else max(1, int(block * 1000)),
         )
-        return [_event(entry, fields) for entry, fields in _entries(found)]
+        return [event_of(entry, fields) for entry, fields in entries(found)]
 
     def last_event(self) -> str:
         """The id of the newest entry of the stream; ``0`` where it is empty."""
@@ -348,7 +365,7 @@ def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[S
         yield samples[start : start + size]
 
 
-def _entries(found: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401 - RESP2 or 3
+def entries(found: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401 - RESP2 or 3
     streams = found.values() if isinstance(found, dict) else (rows for _, rows in found or [])
     for rows in streams:
         flat = rows[0] if isinstance(found, dict) else rows
@@ -364,7 +381,7 @@ def _event_fields(verdict: Verdict) -> dict[Any, Any]:
     }
 
 
-def _event(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent:
+def event_of(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent:
     return VerdictEvent(
         entry=entry,
         sample=SampleId.parse(text(fields[b"sample"])),

@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from redis import Redis
 from redis.client import Pipeline
-from rq import Queue, Retry
+from rq import Queue, Retry, Worker
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.serializers import JSONSerializer
@@ -52,6 +53,22 @@ class JudgeQueue:
     def waiting(self) -> set[str]:
         """Ids of the jobs that wait in the queue."""
         return set(self.rq.get_job_ids())
+
+    def oldest_wait(self) -> float:
+        """Seconds since the job at the head of the queue was queued; 0 where none waits."""
+        head = self.rq.get_job_ids(0, 1)
+        try:
+            job = Job.fetch(head[0], connection=self._redis, serializer=JSONSerializer)
+        except (IndexError, NoSuchJobError):
+            return 0.0
+        queued = job.enqueued_at
+        if queued is None:
+            return 0.0
+        return max(0.0, (datetime.now(UTC) - queued.replace(tzinfo=UTC)).total_seconds())
+
+    def workers(self) -> int:
+        """How many workers are registered for the queue and have not fallen silent."""
+        return len(Worker.all(queue=self.rq))
 
     def leased(self, jobs: list[str]) -> set[str]:
         """Those of ``jobs`` that a living worker holds."""

@@ -1,92 +1,153 @@
+from pathlib import Path
+
 import pytest
 from redis import Redis
 
-from services.aggregator.fold import RunFold, Runs
-from shared.ledger import Ledger, RunState
+from services.aggregator.fold import Runs
+from services.aggregator.index import SampleRow, open_database
+from services.aggregator.index.overview import IndexedRun, all_runs
+from services.aggregator.index.pages import Question, samples_page
+from shared.ledger import EventGroup, Ledger, RunState
+from shared.plan import make_plan
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
-from tests.shared.ledgers import generation, verdict
+from tests.shared.ledgers import generation, problem, verdict
+
+PROBLEMS = [
+    problem("p1", difficulty="hard", extra_info='{"tags": ["dp", "graphs"]}'),
+    problem("p2"),
+]
+PLAN = make_plan(PROBLEMS, lambda _problem: range(2))
 
 
 @pytest.fixture
 def ledger(redis: Redis) -> Ledger:
     ledger = Ledger(redis, "run-1")
-    ledger.open({"state": "running"}, [])
+    ledger.open({"state": "running", "plan": PLAN.model_dump(mode="json")}, PROBLEMS)
     return ledger
 
 
-def judged(ledger: Ledger, sample: SampleId, status: FinalStatus = FinalStatus.SUCCESS) -> None:
+@pytest.fixture
+def runs(redis: Redis) -> Runs:
+    return Runs(redis)
+
+
+def judged(
+    ledger: Ledger, sample: SampleId, status: FinalStatus = FinalStatus.SUCCESS, **fields
+) -> None:
     ledger.record(generation(sample))
-    assert ledger.record_verdict(verdict(generation(sample), status))
+    assert ledger.record_verdict(verdict(generation(sample), status, **fields))
 
 
-def test_an_event_folded_twice_counts_once(ledger: Ledger) -> None:
+def indexed(runs: Runs) -> dict[str, IndexedRun]:
+    with runs.database.read() as connection:
+        return {run.run: run for run in all_runs(connection)}
+
+
+def rows(runs: Runs, run: str = "run-1") -> list[SampleRow]:
+    with runs.database.read() as connection:
+        return samples_page(connection, indexed(runs)[run].id, Question(limit=5000)).rows
+
+
+def verdict_events(runs: Runs) -> dict[tuple[str, str], float]:
+    with runs.database.read() as connection:
+        found = connection.execute("SELECT * FROM counters WHERE metric = 'verdicts'")
+        return {(dataset, label): value for _, dataset, label, value in found}
+
+
+def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, runs: Runs) -> None:
+    sample = SampleId("d1", "p1", 1)
+    made = generation(
+        sample, output_tokens=7, gen_time=1.5, replica="r0", finished_at=100.0, finish_reason="stop"
+    )
+    ledger.record(made)
+    found = {"pass_ratio": 0.5, "cases_passed": 1, "cases_total": 2, "detail": "SIGSEGV"}
+    times = {"total_judge_time": 2.5, "judged_at": 101.0, "worker": "w1", "attempts": 3}
+    status = FinalStatus.RUNTIME_ERROR
+    ledger.record_verdict(verdict(made, status, **found, **times, confirmed=2, flipped=1))
+    runs.catch_up()
+    assert [row.model_dump() for row in rows(runs)] == [
+        {
+            "dataset": "d1",
+            "problem_id": "p1",
+            "sample_index": 1,
+            "final_status": status,
+            **found,
+            **times,
+            "completion_sha256": made.completion_sha256,
+            "accepted": False,
+            "confirmed": 2,
+            "flipped": 1,
+            "output_tokens": 7,
+            "gen_time": 1.5,
+            "replica": "r0",
+            "finished_at": 100.0,
+            "difficulty": "hard",
+            "tags": ["dp", "graphs"],
+            "num_tests": 1,
+            "prompt_length": len("Solve p1."),
+        }
+    ]
+
+
+def test_it_goes_on_where_it_was(ledger: Ledger, runs: Runs) -> None:
+    assert runs.catch_up() is False
+    assert list(indexed(runs)) == ["run-1"]
     judged(ledger, SampleId("d1", "p1"))
-    judged(ledger, SampleId("d1", "p1", 1))
+    assert runs.catch_up() is True
     judged(ledger, SampleId("d1", "p2"), FinalStatus.TIMEOUT)
-    judged(ledger, SampleId("d2", "p1"))
-    fold = RunFold(ledger)
-    assert fold.catch_up() == 4
-    expected = {
-        ("d1", FinalStatus.SUCCESS): 2,
-        ("d1", FinalStatus.TIMEOUT): 1,
-        ("d2", FinalStatus.SUCCESS): 1,
-    }
-    assert fold.counts() == expected
-    for event in ledger.events():
-        fold.fold(event)
-    assert fold.counts() == expected
-    assert fold.catch_up() == 0
-    fold.last = "0"
-    assert fold.catch_up() == 4
-    assert fold.counts() == expected
+    assert runs.catch_up() is True
+    assert runs.catch_up() is False
+    run = indexed(runs)["run-1"]
+    assert run.statuses == {"d1": {FinalStatus.SUCCESS: 1, FinalStatus.TIMEOUT: 1}}
+    assert (run.verdicts, run.events, run.accepted) == (2, 2, {"d1": 1})
 
 
-def test_a_fold_goes_on_where_it_was(ledger: Ledger) -> None:
-    fold = RunFold(ledger)
-    assert fold.catch_up() == 0
-    judged(ledger, SampleId("d1", "p1"))
-    assert fold.catch_up() == 1
-    judged(ledger, SampleId("d1", "p2"))
-    assert fold.catch_up() == 1
-    assert len(fold.statuses) == 2
-
-
-def test_a_long_stream_is_folded_whole(ledger: Ledger) -> None:
+def test_a_long_stream_is_indexed_whole(ledger: Ledger, runs: Runs) -> None:
     for i in range(1_100):
         judged(ledger, SampleId("d1", f"p{i}"))
-    fold = RunFold(ledger)
-    assert fold.catch_up() == 1_100
-    assert fold.counts() == {("d1", FinalStatus.SUCCESS): 1_100}
+    runs.catch_up()
+    assert indexed(runs)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1_100}}
+    assert len(rows(runs)) == 1_100
 
 
-def test_a_sample_judged_anew_counts_as_its_last_verdict(ledger: Ledger) -> None:
+def test_a_sample_judged_again_replaces_its_row_and_counts_as_another_verdict(
+    ledger: Ledger, runs: Runs
+) -> None:
     sample = SampleId("d1", "p1")
     judged(ledger, sample, FinalStatus.API_ERROR)
-    fold = RunFold(ledger)
-    fold.catch_up()
+    runs.catch_up()
     ledger.rejudge(sample, generation(sample).completion_sha256)
     ledger.record_verdict(verdict(generation(sample)))
-    fold.catch_up()
-    assert fold.counts() == {("d1", FinalStatus.SUCCESS): 1}
+    runs.catch_up()
+    assert indexed(runs)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1}}
+    assert [row.final_status for row in rows(runs)] == [FinalStatus.SUCCESS]
+    assert verdict_events(runs) == {("d1", "api_error"): 1, ("d1", "success"): 1}
 
 
-def test_all_runs_are_followed(redis: Redis, ledger: Ledger) -> None:
-    runs = Runs(redis)
-    assert runs.catch_up() is False
-    assert list(runs.all()) == ["run-1"]
+def test_a_sample_whose_verdict_was_taken_away_has_no_row(ledger: Ledger, runs: Runs) -> None:
+    sample = SampleId("d1", "p1")
+    judged(ledger, sample, FinalStatus.API_ERROR)
+    ledger.rejudge(sample, generation(sample).completion_sha256)
+    runs.catch_up()
+    assert rows(runs) == []
+    assert verdict_events(runs) == {("d1", "api_error"): 1}
+
+
+def test_all_runs_are_followed_and_one_that_is_deleted_goes(
+    redis: Redis, ledger: Ledger, runs: Runs
+) -> None:
     other = Ledger(redis, "run-2")
     other.open({"state": "running"}, [])
     judged(other, SampleId("d1", "p1"))
-    assert runs.catch_up() is True
-    assert runs.catch_up() is False
-    assert {name: len(fold.statuses) for name, fold in runs.all().items()} == {
-        "run-1": 0,
-        "run-2": 1,
-    }
+    runs.catch_up()
+    assert {name: run.verdicts for name, run in indexed(runs).items()} == {"run-1": 0, "run-2": 1}
     other.delete()
     runs.catch_up()
-    assert list(runs.all()) == ["run-1"]
+    assert list(indexed(runs)) == ["run-1"]
+    with runs.database.read() as connection:
+        assert connection.execute("SELECT count(*) FROM samples").fetchone()[0] == 0
+    assert verdict_events(runs) == {("d1", "success"): 1}
 
 
 @pytest.mark.parametrize(
@@ -98,19 +159,162 @@ def test_all_runs_are_followed(redis: Redis, ledger: Ledger) -> None:
         (RunState.FAILED, False),
     ],
 )
-def test_what_is_to_be_published(redis: Redis, ledger: Ledger, state: RunState, due: bool) -> None:
+def test_what_is_to_be_published(runs: Runs, ledger: Ledger, state: RunState, due: bool) -> None:
     ledger.set_meta(state=state)
-    runs = Runs(redis)
-    runs.catch_up()
-    assert [fold.ledger.run for fold in runs.unpublished()] == (["run-1"] if due else [])
+    assert [ledger.run for ledger in runs.unpublished()] == (["run-1"] if due else [])
 
 
-def test_a_run_begun_anew_is_counted_anew(redis: Redis, ledger: Ledger) -> None:
+def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, runs: Runs) -> None:
     """What ``--force`` does takes less time than the aggregator's interval."""
     judged(ledger, SampleId("d1", "p1"))
-    runs = Runs(redis)
     runs.catch_up()
     ledger.delete()
     ledger.open({"state": "running"}, [])
     runs.catch_up()
-    assert runs.all()["run-1"].counts() == {}
+    assert rows(runs) == []
+    judged(ledger, SampleId("d1", "p2"))
+    runs.catch_up()
+    assert [row.problem_id for row in rows(runs)] == ["p2"]
+    assert verdict_events(runs) == {("d1", "success"): 2}
+
+
+def test_state_plan_and_facts_of_a_run(ledger: Ledger, runs: Runs) -> None:
+    ledger.set_meta(output="s3://user:secret@host/out", seed=7)
+    runs.catch_up()
+    run = indexed(runs)["run-1"]
+    assert (run.state, run.planned) == ("running", {"d1": (2, 4)})
+    assert (run.facts["seed"], run.facts["output"]) == (7, "s3://***@host/out")
+    assert "plan" not in run.facts
+    ledger.set_meta(state=RunState.JUDGED)
+    runs.catch_up()
+    assert indexed(runs)["run-1"].state == "judged"
+
+
+def test_an_entry_nobody_can_read_holds_nothing_up(
+    redis: Redis, ledger: Ledger, runs: Runs
+) -> None:
+    stream = "plumbline:run:run-1:events"
+    redis.xadd(stream, {"sample": "no sample", "status": "success", "accepted": 1})
+    redis.xadd(stream, {"sample": "d1/p9/0", "status": "of the future", "accepted": 1})
+    redis.hset("plumbline:run:run-1:verdicts", "d1/p1/0", "no verdict")
+    redis.xadd(stream, {"sample": "d1/p1/0", "status": "success", "accepted": 1})
+    judged(ledger, SampleId("d1", "p1", 10**30))
+    ledger.record(generation("p2", output_tokens=10**30))
+    ledger.record_verdict(verdict(generation("p2")))
+    runs.catch_up()
+    assert [(row.problem_id, row.output_tokens) for row in rows(runs)] == [("p2", None)]
+    with runs.database.read() as connection:
+        query = "SELECT value FROM counters WHERE metric = 'unreadable_entries'"
+        assert connection.execute(query).fetchone()[0] == 3
+
+
+def test_what_is_indexed_is_acknowledged(redis: Redis, ledger: Ledger, runs: Runs) -> None:
+    judged(ledger, SampleId("d1", "p1"))
+    runs.catch_up()
+    assert EventGroup(redis, runs.database.name, "other").pending("run-1") == 0
+
+
+class CrashError(Exception):
+    pass
+
+
+def crash(*_arguments: object) -> None:
+    raise CrashError
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "services.aggregator.fold.Runs._batch",
+        "services.aggregator.index.writer.Counting.store",
+        "services.aggregator.index.writer._write_sample",
+        "services.aggregator.fold.IndexWriter.apply",
+        "services.aggregator.fold.EventGroup.ack",
+    ],
+)
+def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
+    redis: Redis, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    judged(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT)
+    judged(ledger, SampleId("d1", "p2"))
+    database = open_database(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(step, crash)
+        with pytest.raises(CrashError):
+            Runs(redis, database).catch_up()
+    database.close()
+    judged(ledger, SampleId("d1", "p2", 1))
+    database = open_database(tmp_path)
+    heir = Runs(redis, database)
+    heir.catch_up()
+    assert len(rows(heir)) == 3
+    assert verdict_events(heir) == {("d1", "timeout"): 1, ("d1", "success"): 2}
+    assert EventGroup(redis, database.name, "other").pending("run-1") == 0
+    database.close()
+
+
+def test_a_run_half_forgotten_is_forgotten_by_the_next(
+    redis: Redis, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        judged(ledger, SampleId("d1", f"p{number}"))
+    database = open_database(tmp_path)
+    runs = Runs(redis, database)
+    runs.catch_up()
+    ledger.delete()
+    monkeypatch.setattr("services.aggregator.index.writer._DELETED_AT_ONCE", 2)
+    write, left = database.write, [3]
+
+    def crash_later():
+        left[0] -= 1
+        return crash() if left[0] < 0 else write()
+
+    monkeypatch.setattr(database, "write", crash_later)
+    with pytest.raises(CrashError):
+        runs.catch_up()
+    assert indexed(runs) == {}
+    monkeypatch.undo()
+    Runs(redis, database).catch_up()
+    with database.read() as connection:
+        for table in ("runs", "samples", "tallies", "moments", "planned"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
+    database.close()
+
+
+def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
+    redis: Redis, ledger: Ledger, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(ledger, SampleId("d1", "p1"))
+    read = Runs._batch
+
+    def read_late(*arguments):
+        ledger.delete()
+        ledger.open({"state": "running"}, [])
+        judged(ledger, SampleId("d1", "p2"))
+        return read(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runs, "_batch", read_late)
+        runs.catch_up()
+    runs.catch_up()
+    assert [row.problem_id for row in rows(runs)] == ["p2"]
+    assert verdict_events(runs) == {("d1", "success"): 1}
+
+
+def test_two_indexes_are_both_told_everything(redis: Redis, ledger: Ledger, runs: Runs) -> None:
+    other = Runs(redis)
+    judged(ledger, SampleId("d1", "p1"))
+    runs.catch_up()
+    other.catch_up()
+    assert rows(runs) == rows(other) != []
+
+
+def test_a_stream_whose_groups_are_lost_is_read_on(
+    redis: Redis, ledger: Ledger, runs: Runs
+) -> None:
+    judged(ledger, SampleId("d1", "p1"))
+    runs.catch_up()
+    redis.xgroup_destroy("plumbline:run:run-1:events", f"index:{runs.database.name}")
+    judged(ledger, SampleId("d1", "p2"))
+    runs.catch_up()
+    assert verdict_events(runs) == {("d1", "success"): 2}

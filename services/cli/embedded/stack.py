@@ -109,7 +109,8 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
     asked = generator_process(config, stack.folder) if generator else None
     if asked:
         services.append(_generator(stack, asked))
-    services.append(_service(stack, "aggregator", {"REDIS_URL": stack.redis_url}))
+    index = {"PLUMBLINE_INDEX_DIR": str(stack.folder / "index")}
+    services.append(_service(stack, "aggregator", {"REDIS_URL": stack.redis_url, **index}))
     ports = {child.name: _port(stack, child) for child in services}
     if "sandbox" in ports:
         stack.sandbox_urls = [f"http://127.0.0.1:{ports['sandbox']}"]

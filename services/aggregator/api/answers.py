@@ -1,0 +1,137 @@
+"""From what the index and the ledger hold to what the API answers."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from services.aggregator.api.models import (
+    DatasetDetail,
+    PassRatioCounts,
+    Percentiles,
+    Progress,
+    RunDetail,
+    RunSummary,
+    SampleDetail,
+    TimelineAnswer,
+)
+from services.aggregator.index.figures import PERCENTS, DatasetFigures, Figures
+from services.aggregator.index.overview import IndexedRun, Timeline, rate
+from shared.ledger import Ledger
+from shared.metrics.statistics import ratio
+from shared.schemas import SampleId
+
+_SHOWN = ("config", "versions", "state")
+
+
+def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
+    speed = rate(connection, run)
+    left = max(0, run.samples_planned - run.verdicts)
+    facts = run.facts
+    return RunSummary(
+        run=run.run,
+        name=_text(facts.get("name")),
+        state=run.state,
+        model=_model(facts),
+        started_at=_number(facts.get("started_at")),
+        finished_at=_number(facts.get("finished_at")),
+        verdicts=run.verdicts,
+        datasets=run.statuses,
+        progress=Progress(
+            planned=run.samples_planned,
+            generated=run.completions,
+            judged=run.verdicts - run.api_errors,
+            api_errors=run.api_errors,
+            ratio=_share(run.verdicts, run.samples_planned),
+        ),
+        rate=speed,
+        seconds_left=ratio(left, speed) if speed else None,
+    )
+
+
+def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: Figures) -> RunDetail:
+    found = figures.of(connection, run)
+    config, versions = run.facts.get("config"), run.facts.get("versions")
+    return RunDetail(
+        summary=run_summary(connection, run),
+        config=config if isinstance(config, dict) else None,
+        versions=versions if isinstance(versions, dict) else None,
+        facts={name: value for name, value in run.facts.items() if name not in _SHOWN},
+        datasets={name: _dataset(run, name, found[name]) for name in run.datasets if name in found},
+    )
+
+
+def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
+    """What the ledger holds of a sample; None where it knows no such problem."""
+    problem = ledger.problem(sample.dataset, sample.problem_id)
+    generation, verdict = ledger.completion(sample), ledger.verdict(sample)
+    if generation is None and verdict is None:
+        return None
+    return SampleDetail(
+        run=ledger.run,
+        dataset=sample.dataset,
+        problem_id=sample.problem_id,
+        sample_index=sample.sample_index,
+        difficulty=problem.difficulty if problem else None,
+        tags=list(problem.info.tags) if problem else [],
+        prompt=problem.prompt if problem else None,
+        generation=generation,
+        verdict=verdict,
+    )
+
+
+def timeline_answer(timeline: Timeline | None) -> TimelineAnswer:
+    if timeline is None:
+        return TimelineAnswer(start=None, width=None, generated=[], judged=[])
+    return TimelineAnswer(
+        start=timeline.start,
+        width=timeline.width,
+        generated=timeline.generated,
+        judged=timeline.judged,
+    )
+
+
+def _dataset(run: IndexedRun, name: str, figures: DatasetFigures) -> DatasetDetail:
+    problems, samples = run.planned.get(name, (0, 0))
+    ratios = figures.pass_ratios
+    return DatasetDetail(
+        planned_problems=problems,
+        planned_samples=samples,
+        statuses=run.statuses.get(name, {}),
+        judged=figures.judged,
+        accepted=figures.accepted,
+        accepted_at_1=figures.accepted_at_1,
+        accepted_at_1_ci95=figures.accepted_at_1_ci95,
+        pass_ratios=PassRatioCounts(zero=ratios.zero, bins=ratios.bins, one=ratios.one),
+        output_tokens=_percentiles(figures.output_tokens),
+        gen_time=_percentiles(figures.gen_time),
+        total_judge_time=_percentiles(figures.total_judge_time),
+    )
+
+
+def _percentiles(values: Sequence[float | None]) -> Percentiles:
+    named = {f"p{percent}": value for percent, value in zip(PERCENTS, values, strict=True)}
+    return Percentiles(**named)
+
+
+def _model(facts: dict[str, Any]) -> str | None:
+    """The model that the servers name, else the config's."""
+    if served := _text(facts.get("model")):
+        return served
+    part: Any = facts.get("config")
+    for name in ("actor_rollout_ref", "model", "path"):
+        part = part.get(name) if isinstance(part, dict) else None
+    return _text(part) or None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _share(part: int, whole: int) -> float | None:
+    """Never above 1, though the ledger may hold samples that are not planned any more."""
+    share = ratio(part, whole)
+    return None if share is None else min(1.0, share)

@@ -1,0 +1,146 @@
+"""The API's routes as data, and their description in OpenAPI 3.1."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from services.aggregator.api.models import (
+    Failure,
+    RunDetail,
+    RunList,
+    RunSummary,
+    SampleDetail,
+    SamplePage,
+    SamplesQuery,
+    TimelineAnswer,
+)
+
+_REFERENCE = "#/components/schemas/{model}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A GET route. ``failures``: status and what it means; ``media``: what a 200 is."""
+
+    path: str
+    name: str
+    summary: str
+    answer: type[BaseModel] | None
+    query: type[BaseModel] | None = None
+    failures: tuple[tuple[int, str], ...] = ()
+    media: str = "application/json"
+
+
+_NO_RUN = (404, "No such run; the error names the runs that there are.")
+_NO_INDEX = (503, "Index or Redis do not answer; try again.")
+_RUN = "/api/runs/{run}"
+ROUTES: tuple[Route, ...] = (
+    Route("/api/runs", "list_runs", "All runs", RunList, failures=(_NO_INDEX,)),
+    Route(
+        _RUN,
+        "show_run",
+        "A run with config, facts and live figures, which are at most 2 seconds old",
+        RunDetail,
+        failures=(_NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        f"{_RUN}/samples",
+        "list_samples",
+        "Judged samples, page by page",
+        SamplePage,
+        query=SamplesQuery,
+        failures=((400, "A parameter cannot be used."), _NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}",
+        "show_sample",
+        "All that is known of a sample",
+        SampleDetail,
+        failures=((404, "No such run or sample."), _NO_INDEX),
+    ),
+    Route(
+        f"{_RUN}/timeline",
+        "show_timeline",
+        "When samples were generated and judged",
+        TimelineAnswer,
+        failures=(_NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        f"{_RUN}/events",
+        "follow_run",
+        "Progress as server-sent events: `progress` at most once a second, then `end` or `gone`",
+        RunSummary,
+        failures=(_NO_RUN, _NO_INDEX),
+        media="text/event-stream",
+    ),
+    Route("/api/openapi.json", "describe", "This description", None),
+)
+
+
+def document(routes: Sequence[Route] = ROUTES) -> dict[str, Any]:
+    """The OpenAPI document of ``routes``."""
+    models: set[type[BaseModel]] = {Failure}
+    for route in routes:
+        models |= {model for model in (route.answer, route.query) if model is not None}
+    ordered = sorted(models, key=lambda model: model.__name__)
+    _, schemas = models_json_schema(
+        [(model, "serialization") for model in ordered], ref_template=_REFERENCE
+    )
+    definitions = schemas["$defs"]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Plumbline aggregator", "version": "1"},
+        "paths": {route.path: {"get": _operation(route, definitions)} for route in routes},
+        "components": {"schemas": definitions},
+    }
+
+
+def _operation(route: Route, definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = _reference(route.answer) if route.answer else {"type": "object"}
+    failures = {
+        str(status): {
+            "description": meaning,
+            "content": {"application/json": {"schema": _reference(Failure)}},
+        }
+        for status, meaning in route.failures
+    }
+    return {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": [*_path_parameters(route.path), *_query_parameters(route, definitions)],
+        "responses": {
+            "200": {"description": route.summary, "content": {route.media: {"schema": schema}}},
+            **failures,
+        },
+    }
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    """Each is one segment: slashes within an id are percent-quoted."""
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "integer" if name == "sample_index" else "string"},
+        }
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
+
+
+def _query_parameters(route: Route, definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    properties = definitions[route.query.__name__]["properties"]
+    return [
+        {"name": name, "in": "query", "required": False, "schema": schema}
+        for name, schema in properties.items()
+    ]
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": _REFERENCE.format(model=model.__name__)}

@@ -1,0 +1,132 @@
+"""Pages of samples: filtered, sorted, and stable while rows arrive (keyset pagination)."""
+
+import base64
+import binascii
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from services.aggregator.index.rows import COLUMNS, SampleRow
+from shared.schemas import is_encodable
+from shared.statuses import FinalStatus
+
+Sort = Literal[
+    "problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"
+]
+Order = Literal["asc", "desc"]
+
+# Each has an index whose expressions are these, letter by letter.
+_SORTS: dict[Sort, tuple[str, ...]] = {
+    "problem": ("dataset", "problem_id", "sample_index"),
+    "judged_at": ("ifnull(judged_at, -1)",),
+    "pass_ratio": ("pass_ratio",),
+    "output_tokens": ("ifnull(output_tokens, -1)",),
+    "gen_time": ("ifnull(gen_time, -1)",),
+    "total_judge_time": ("total_judge_time",),
+}
+_INTEGER = 2**63
+
+
+class CursorError(ValueError):
+    """A cursor that no page with this sort gave out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked for; None asks for all. ``text`` is looked for in problem id and detail."""
+
+    status: FinalStatus | None = None
+    dataset: str | None = None
+    text: str | None = None
+    tag: str | None = None
+    difficulty: str | None = None
+    sort: Sort = "problem"
+    order: Order = "asc"
+    cursor: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``next`` is the cursor of what follows; None where nothing does."""
+
+    rows: list[SampleRow]
+    next: str | None
+
+
+def samples_page(connection: sqlite3.Connection, run_id: int, question: Question) -> Page:
+    """One page of a run's samples.
+
+    A page begins behind a value, not at an offset: rows that come or go elsewhere shift nothing.
+
+    Raises:
+        CursorError: The cursor is none of this sort's.
+    """
+    keys = (*_SORTS[question.sort], "id")
+    where, values = _conditions(question)
+    if question.cursor is not None:
+        sign = ">" if question.order == "asc" else "<"
+        where.append(f"({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})")
+        values += _position(question.cursor, len(keys))
+    order = ", ".join(f"{key} {question.order}" for key in keys)
+    keyed = ", ".join(f"{key} AS key_{number}" for number, key in enumerate(keys))
+    found = connection.execute(
+        f"SELECT {', '.join(COLUMNS)}, {keyed} FROM samples "
+        f"WHERE {' AND '.join(['run_id = ?', *where])} ORDER BY {order} LIMIT ?",
+        (run_id, *values, question.limit + 1),
+    ).fetchall()
+    page = found[: question.limit]
+    rows = [SampleRow.model_validate({name: row[name] for name in COLUMNS}) for row in page]
+    more = len(found) > len(page)
+    return Page(rows, _cursor(page[-1], len(keys)) if more else None)
+
+
+def _conditions(question: Question) -> tuple[list[str], list[str | int | float]]:
+    where: list[str] = []
+    values: list[str | int | float] = []
+    for column in ("dataset", "difficulty"):
+        if (wanted := getattr(question, column)) is not None:
+            where.append(f"{column} = ?")
+            values.append(wanted)
+    if question.status is not None:
+        where.append("final_status = ?")
+        values.append(question.status.value)
+    if question.tag is not None:
+        where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
+        values.append(question.tag)
+    if question.text:
+        pattern = f"%{_escaped(question.text)}%"
+        where.append(r"(problem_id LIKE ? ESCAPE '\' OR ifnull(detail, '') LIKE ? ESCAPE '\')")
+        values += [pattern, pattern]
+    return where, values
+
+
+def _escaped(text: str) -> str:
+    for sign in ("\\", "%", "_"):
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def _cursor(row: sqlite3.Row, keys: int) -> str:
+    position = json.dumps([row[f"key_{number}"] for number in range(keys)])
+    return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
+
+
+def _position(cursor: str, keys: int) -> Sequence[str | int | float]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        position = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        position = None
+    if not isinstance(position, list) or len(position) != keys or not all(map(_plain, position)):
+        raise CursorError("the cursor is not one that a page with this sort gave out")
+    return position
+
+
+def _plain(value: object) -> bool:
+    """Whether SQLite can compare with it."""
+    if isinstance(value, str):
+        return is_encodable(value)
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < _INTEGER)

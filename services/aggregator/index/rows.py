@@ -1,0 +1,103 @@
+"""A judged sample as the index keeps it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from shared.schemas import Generation, Problem, Verdict
+from shared.statuses import FinalStatus
+
+_DETAIL = 500
+LARGEST = 2**63 - 1  # of SQLite's integers
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemFacts:
+    """What the index keeps of a problem; ``prompt_length`` in characters, None is not known."""
+
+    difficulty: str = ""
+    tags: tuple[str, ...] = ()
+    num_tests: int | None = None
+    prompt_length: int | None = None
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        try:
+            cases: int | None = problem.tests.cases
+        except ValueError:
+            cases = None
+        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt))
+
+
+class SampleRow(BaseModel):
+    """One judged sample. Times are seconds, ``finished_at`` (generated) and ``judged_at`` Unix.
+
+    ``confirmed`` cases ran a second time on an idle sandbox, ``flipped`` of them ended otherwise.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    problem_id: str
+    sample_index: int
+    completion_sha256: str
+    final_status: FinalStatus
+    detail: str | None
+    accepted: bool
+    pass_ratio: float
+    cases_passed: int
+    cases_total: int
+    output_tokens: int | None
+    gen_time: float | None
+    total_judge_time: float
+    attempts: int
+    confirmed: int
+    flipped: int
+    replica: str | None
+    worker: str | None
+    finished_at: float | None
+    judged_at: float | None
+    difficulty: str
+    tags: list[str]
+    num_tests: int | None
+    prompt_length: int | None
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def _from_column(cls, tags: object) -> object:
+        return json.loads(tags) if isinstance(tags, str) else tags
+
+    @classmethod
+    def of(cls, verdict: Verdict, generation: Generation | None, facts: ProblemFacts) -> Self:
+        return cls(
+            **verdict.model_dump(include=_OF_VERDICT),
+            detail=None if verdict.detail is None else verdict.detail[:_DETAIL],
+            output_tokens=_bounded(generation.output_tokens) if generation else None,
+            gen_time=generation.gen_time if generation else None,
+            replica=generation.replica if generation else None,
+            finished_at=generation.finished_at if generation else None,
+            difficulty=facts.difficulty,
+            tags=list(facts.tags),
+            num_tests=facts.num_tests,
+            prompt_length=facts.prompt_length,
+        )
+
+    def columns(self) -> tuple[Any, ...]:
+        """The values in the order of ``COLUMNS``, as SQLite keeps them."""
+        values = {
+            **self.__dict__,
+            "tags": json.dumps(self.tags),
+            "final_status": str(self.final_status),
+        }
+        return tuple(values[name] for name in COLUMNS)
+
+
+_OF_VERDICT = set(Verdict.model_fields) & set(SampleRow.model_fields) - {"detail"}
+COLUMNS = tuple(SampleRow.model_fields)
+
+
+def _bounded(count: int | None) -> int | None:
+    """The number, or None where it is beyond belief: a server may claim any."""
+    return count if count is not None and count <= LARGEST else None

@@ -1,0 +1,42 @@
+"""A run to ask about, and a client that asks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp.test_utils import TestClient
+from redis import Redis
+
+from shared.ledger import Ledger
+from shared.plan import make_plan
+from shared.schemas import Problem, SampleId
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, verdict
+
+
+def begin(redis: Redis, problems: list[Problem], run: str = "run-1", **meta: Any) -> Ledger:
+    """A running run that owes a sample of each problem."""
+    plan = make_plan(problems, lambda _problem: range(1))
+    ledger = Ledger(redis, run)
+    ledger.open({"plan": plan.model_dump(mode="json"), "state": "running", **meta}, problems)
+    return ledger
+
+
+def judge(
+    ledger: Ledger,
+    sample: SampleId,
+    status: FinalStatus = FinalStatus.SUCCESS,
+    made: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> None:
+    """Give a sample a completion (``made``) and a verdict (``fields``)."""
+    completion = generation(sample, **(made or {}))
+    ledger.record(completion)
+    assert ledger.record_verdict(verdict(completion, status, **fields))
+
+
+async def ask(client: TestClient, path: str, status: int = 200) -> Any:
+    """The JSON answer to a GET, whose status has to be ``status``."""
+    async with client.get(path) as answer:
+        body = await answer.json()
+        assert answer.status == status, body
+        return body

@@ -1,0 +1,273 @@
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from redis import Redis
+from yarl import URL
+
+from services.aggregator.api.models import (
+    RunDetail,
+    RunList,
+    SampleDetail,
+    SamplePage,
+    TimelineAnswer,
+)
+from services.aggregator.app import make_app
+from services.aggregator.fold import Runs
+from shared.ledger import Ledger
+from shared.metrics import SampleResult, summarize
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+from tests.aggregator.runs import ask, begin, judge
+from tests.shared.ledgers import generation, problem
+
+NOW = float(int(time.time()))
+HOSTILE = [
+    "a/b c#d?e",
+    "100%",
+    "%2F",
+    "a%2Fb",
+    "+",
+    "<script>alert(1)</script>",
+    "'; DROP TABLE samples; --",
+    "ünï/码\n\t",
+    "a\x00b",
+    "...",
+    "x" * 500,
+]
+
+
+@pytest.fixture
+def ledger(redis: Redis) -> Ledger:
+    problems = [problem(f"p{i}", difficulty="hard" if i < 2 else "") for i in range(6)]
+    problems.append(problem("q", "d2", extra_info='{"tags": ["dp"]}'))
+    ledger = begin(
+        redis,
+        problems,
+        name="mine",
+        started_at=NOW - 50,
+        config={"actor_rollout_ref": {"model": {"path": "org/model"}}},
+        versions={"python": "3.11"},
+        seed=3,
+    )
+    judge(
+        ledger,
+        SampleId("d1", "p0"),
+        made={"output_tokens": 10, "gen_time": 1.0, "finished_at": NOW - 30},
+        judged_at=NOW - 20,
+    )
+    partly = {"pass_ratio": 0.25, "cases_passed": 1, "cases_total": 4}
+    judge(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT, judged_at=NOW - 10, **partly)
+    judge(ledger, SampleId("d1", "p2"), FinalStatus.API_ERROR, detail="sandbox: http_503")
+    judge(ledger, SampleId("d1", "p3"), FinalStatus.WRONG_ANSWER)
+    judge(ledger, SampleId("d2", "q"))
+    ledger.record(generation("p4"))
+    return ledger
+
+
+@pytest.fixture
+async def client(redis: Redis, ledger: Ledger) -> AsyncIterator[TestClient]:
+    runs = Runs(redis)
+    runs.catch_up()
+    async with TestClient(TestServer(make_app(redis, runs))) as client:
+        yield client
+
+
+async def test_the_runs(client: TestClient) -> None:
+    (run,) = RunList.model_validate(await ask(client, "/api/runs")).root.values()
+    assert (run.run, run.name, run.state, run.model) == ("run-1", "mine", "running", "org/model")
+    assert run.started_at == NOW - 50
+    assert run.verdicts == 5
+    assert run.datasets == {
+        "d1": {"success": 1, "timeout": 1, "api_error": 1, "wrong_answer": 1},
+        "d2": {"success": 1},
+    }
+    assert run.progress.model_dump() == {
+        "planned": 7,
+        "generated": 6,
+        "judged": 4,
+        "api_errors": 1,
+        "ratio": pytest.approx(5 / 7),
+    }
+    assert run.rate == pytest.approx(2 / (time.time() - NOW + 20), rel=0.1)
+    assert run.seconds_left == pytest.approx(2 / run.rate)
+
+
+async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis) -> None:
+    ledger = begin(redis, [problem("p1")], "run-0", name="done")
+    judge(ledger, SampleId("d1", "p1"), judged_at=time.time())
+    ledger.set_meta(state="published", finished_at=NOW)
+    runs = Runs(redis)
+    runs.catch_up()
+    async with TestClient(TestServer(make_app(redis, runs))) as client:
+        found = await ask(client, "/api/runs")
+    assert list(found) == ["run-0", "run-1"]
+    run = found["run-0"]
+    assert (run["rate"], run["seconds_left"], run["finished_at"]) == (None, None, NOW)
+
+
+async def test_a_run(client: TestClient, ledger: Ledger) -> None:
+    run = RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
+    assert run.versions == {"python": "3.11"}
+    assert run.config == {"actor_rollout_ref": {"model": {"path": "org/model"}}}
+    assert run.facts["seed"] == 3
+    assert not run.facts.keys() & {"plan", "config"}
+    d1 = run.datasets["d1"]
+    assert (d1.planned_problems, d1.planned_samples, d1.judged, d1.accepted) == (6, 6, 3, 1)
+    assert d1.pass_ratios.model_dump() == {"zero": 1, "bins": [0, 0, 1] + [0] * 7, "one": 1}
+    assert (d1.output_tokens.p50, d1.gen_time.p99) == (10, 1.0)
+    assert run.datasets["d2"].gen_time.p50 is None
+
+
+async def test_the_live_figures_are_those_of_the_summary(
+    client: TestClient, ledger: Ledger
+) -> None:
+    run = RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
+    samples = [SampleId("d1", f"p{i}") for i in range(4)]
+    pairs = zip(ledger.verdicts(samples), ledger.completions(samples), strict=True)
+    summary = summarize([SampleResult.of(v, g) for v, g in pairs], None)
+    d1 = run.datasets["d1"]
+    assert d1.accepted_at_1 == summary["accepted_at_1"]
+    assert d1.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["p0", "p1", "p2", "p3", "q"]),
+        ("status=timeout", ["p1"]),
+        ("dataset=d2", ["q"]),
+        ("q=P1", ["p1"]),
+        ("q=http_503", ["p2"]),
+        ("q=httpX503", []),
+        ("q=%25", []),
+        ("tag=dp", ["q"]),
+        ("tag=d", []),
+        ("difficulty=hard", ["p0", "p1"]),
+        ("sort=pass_ratio&order=desc&dataset=d1", ["p0", "p1", "p3", "p2"]),
+        ("sort=output_tokens&order=desc&limit=1", ["p0"]),
+        ("sort=judged_at&order=desc&limit=2", ["p1", "p0"]),
+    ],
+)
+async def test_which_samples(client: TestClient, query: str, found: list[str]) -> None:
+    page = SamplePage.model_validate(await ask(client, f"/api/runs/run-1/samples?{query}"))
+    assert [row.problem_id for row in page.samples] == found
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("limit=0", "limit=201", "limit=x", "limit=" + "9" * 400, "status=fine", "sort=detail"),
+        *("order=up", "nonsense=1", "q=" + "x" * 201, "limit=1&limit=2"),
+        *("cursor=x", "cursor=%00", "cursor=W10", "cursor=bnVsbA", "cursor=WzEsMiwzLHt9XQ"),
+        "cursor=WyJcdWQ4MDAiLCJhIiwwLDFd",  # ["\ud800", "a", 0, 1]
+        "cursor=WyJhIiwiYiIsMCwxZTUwMDAwXQ%3D%3D%3D%3D",
+        "cursor=WyJhIiwiYiIsMCw5OTk5OTk5OTk5OTk5OTk5OTk5OTk5XQ",  # an integer beyond 2^63
+    ],
+)
+async def test_a_question_that_is_none(client: TestClient, query: str) -> None:
+    url = URL(f"/api/runs/run-1/samples?{query}", encoded=True)
+    async with client.get(url) as answer:
+        assert answer.status == 400
+        assert list(await answer.json()) == ["error"]
+
+
+async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
+    sample = SampleDetail.model_validate(await ask(client, "/api/runs/run-1/samples/d1/p2/0"))
+    assert (sample.prompt, sample.difficulty) == ("Solve p2.", "")
+    assert sample.generation == ledger.completion(SampleId("d1", "p2"))
+    assert sample.verdict == ledger.verdict(SampleId("d1", "p2"))
+    waiting = SampleDetail.model_validate(await ask(client, "/api/runs/run-1/samples/d1/p4/0"))
+    assert (waiting.verdict, waiting.generation) == (None, generation("p4"))
+
+
+@pytest.mark.parametrize("path", ["d1/p5/0", "d1/p0/1", "d1/p0/x", "d1/p0/-1", "d1/p0/1e3"])
+async def test_a_sample_that_is_none(client: TestClient, path: str) -> None:
+    assert list(await ask(client, f"/api/runs/run-1/samples/{path}", 404)) == ["error"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_names_are_only_names(redis: Redis, name: str) -> None:
+    sample = SampleId(name, name, 2)
+    ledger = begin(redis, [problem(name, name, difficulty=name)], name)
+    judge(ledger, sample, detail=name)
+    runs = Runs(redis)
+    runs.catch_up()
+    quoted = quote(name, safe="")
+    async with TestClient(TestServer(make_app(redis, runs))) as client:
+
+        async def at(path: str) -> dict:
+            return await ask(client, URL(f"/api/runs/{quoted}{path}", encoded=True))
+
+        assert list((await at(""))["datasets"]) == [name]
+        query = f"dataset={quoted}&difficulty={quoted}&q={quote(name[:60], safe='')}"
+        (row,) = (await at(f"/samples?{query}"))["samples"]
+        found = await at(f"/samples/{quoted}/{quoted}/2")
+        for place in (row, found):
+            assert (place["dataset"], place["problem_id"]) == (name, name)
+        assert found["verdict"]["detail"] == name
+
+
+@pytest.mark.parametrize("path", ["", "/samples", "/samples/d1/p1/0", "/timeline", "/events"])
+async def test_an_unknown_run_is_told_with_those_that_there_are(
+    client: TestClient, path: str
+) -> None:
+    found = await ask(client, f"/api/runs/other{path}", 404)
+    assert found == {"error": "no run 'other'; there are: run-1"}
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/nothing", "/nothing", "/api/runs/run-1/samples/x"])
+async def test_a_path_that_is_none(client: TestClient, path: str) -> None:
+    assert list(await ask(client, path, 404)) == ["error"]
+
+
+async def test_nothing_can_be_changed(client: TestClient) -> None:
+    async with client.post("/api/runs") as answer:
+        assert (answer.status, list(await answer.json())) == (405, ["error"])
+        assert "GET" in answer.headers["Allow"]
+
+
+async def test_dots_as_a_name_arrive_as_such(redis: Redis) -> None:
+    """A client must not fold ``..`` away; one that sends it as it is gets its sample."""
+    ledger = begin(redis, [problem("..", "..")])
+    judge(ledger, SampleId("..", ".."))
+    runs = Runs(redis)
+    runs.catch_up()
+    async with TestServer(make_app(redis, runs)) as server:
+        line = "GET /api/runs/run-1/samples/%2E%2E/%2E%2E/0 HTTP/1.0\r\n\r\n"
+
+        def raw() -> bytes:
+            with socket.create_connection((server.host, server.port), 5) as connection:
+                connection.sendall(line.encode())
+                return connection.makefile("rb").read()
+
+        assert b'"problem_id":".."' in await asyncio.to_thread(raw)
+
+
+async def test_no_answer_may_be_kept_guessed_or_run(client: TestClient) -> None:
+    for path in ("/api/runs", "/api/runs/other", "/nothing", "/metrics"):
+        async with client.get(path) as answer:
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_the_timeline(client: TestClient) -> None:
+    found = TimelineAnswer.model_validate(await ask(client, "/api/runs/run-1/timeline"))
+    assert (found.start, found.width) == (int(NOW) - 30, 1)
+    assert found.generated == [1] + [0] * 20
+    assert [i for i, n in enumerate(found.judged) if n] == [10, 20]
+
+
+async def test_a_timeline_without_times(client: TestClient, redis: Redis) -> None:
+    judge(begin(redis, [problem("p1")], "run-0"), SampleId("d1", "p1"))
+    runs = Runs(redis)
+    runs.catch_up()
+    async with TestClient(TestServer(make_app(redis, runs))) as client:
+        found = await ask(client, "/api/runs/run-0/timeline")
+    assert found == {"start": None, "width": None, "generated": [], "judged": []}

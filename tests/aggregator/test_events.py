@@ -1,0 +1,118 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+from redis import Redis
+
+from services.aggregator.api import events as module
+from services.aggregator.app import make_app
+from services.aggregator.fold import Runs
+from shared.ledger import Ledger, RunState
+from shared.schemas import SampleId
+from tests.aggregator.runs import begin, judge
+from tests.shared.ledgers import problem
+
+PATH = "/api/runs/run-1/events"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_EVERY", 0.05)
+    monkeypatch.setattr(module, "_HEARTBEAT", 0.15)
+
+
+@pytest.fixture
+def ledger(redis: Redis) -> Ledger:
+    return begin(redis, [problem(f"p{i}") for i in range(3)])
+
+
+@pytest.fixture
+def runs(redis: Redis, ledger: Ledger) -> Runs:
+    runs = Runs(redis)
+    runs.catch_up()
+    return runs
+
+
+@pytest.fixture
+async def client(redis: Redis, runs: Runs) -> AsyncIterator[TestClient]:
+    async with TestClient(TestServer(make_app(redis, runs))) as client:
+        yield client
+
+
+async def part(answer: ClientResponse) -> tuple[str, dict]:
+    """The next event's name and data; a heartbeat has the name ``:``."""
+    text = (await answer.content.readuntil(b"\n\n")).decode()
+    if text.startswith(":"):
+        return ":", {}
+    name, data = text.strip().split("\n")
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+async def change(answer: ClientResponse) -> tuple[str, dict]:
+    while (found := await part(answer))[0] == ":":
+        pass
+    return found
+
+
+async def test_progress_until_the_run_is_published(
+    client: TestClient, runs: Runs, ledger: Ledger
+) -> None:
+    async with asyncio.timeout(20), client.get(PATH) as answer:
+        assert answer.content_type == "text/event-stream"
+        name, data = await part(answer)
+        assert (name, data["verdicts"], data["progress"]["planned"]) == ("progress", 0, 3)
+        assert (await part(answer))[0] == ":"
+        for number in range(3):
+            judge(ledger, SampleId("d1", f"p{number}"))
+        runs.catch_up()
+        name, data = await change(answer)
+        assert (name, data["verdicts"]) == ("progress", 3)
+        ledger.set_meta(state=RunState.PUBLISHED)
+        runs.catch_up()
+        assert (await change(answer))[1]["state"] == "published"
+        assert (await part(answer))[0] == "end"
+        assert await answer.content.read() == b""
+
+
+async def test_a_run_that_is_deleted_is_gone(
+    client: TestClient, runs: Runs, ledger: Ledger
+) -> None:
+    async with asyncio.timeout(20), client.get(PATH) as answer:
+        await part(answer)
+        ledger.delete()
+        runs.catch_up()
+        assert (await change(answer))[0] == "gone"
+        assert await answer.content.read() == b""
+
+
+async def test_a_server_that_stops_ends_its_streams(redis: Redis, runs: Runs) -> None:
+    client = TestClient(TestServer(make_app(redis, runs)))
+    await client.start_server()
+    async with asyncio.timeout(5), client.get(PATH) as answer:
+        await part(answer)
+        closing = asyncio.create_task(client.server.close())
+        while await answer.content.readany():
+            pass
+        await closing
+    await client.close()
+
+
+async def test_a_client_that_takes_nothing_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, client: TestClient, runs: Runs, ledger: Ledger
+) -> None:
+    """Its stream holds one event at a time, and its place is free again."""
+    monkeypatch.setattr(module, "_SLOW", 0.2)
+    monkeypatch.setattr(module, "_MOST", 1)
+    monkeypatch.setattr(module, "_event", lambda *_: b"x" * 50_000_000)
+    async with asyncio.timeout(30):
+        async with client.get(PATH):
+            while True:
+                await asyncio.sleep(0.05)
+                async with client.get(PATH) as second:
+                    if second.status == 200:
+                        break
+                    assert second.status == 503
+                    assert list(await second.json()) == ["error"]

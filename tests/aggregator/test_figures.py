@@ -1,0 +1,137 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from services.aggregator.index import open_database
+from services.aggregator.index.figures import PERCENTS, Figures, dataset_figures
+from services.aggregator.index.overview import IndexedRun, find_run, timeline
+from services.aggregator.index.rows import ProblemFacts, SampleRow
+from services.aggregator.index.writer import Batch, IndexWriter
+from shared.ledger import Glance, StreamEntry, VerdictEvent
+from shared.metrics import SampleResult, summarize
+from shared.metrics.statistics import percentile
+from shared.schemas import Generation, SampleId, Verdict
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, verdict
+
+Pair = tuple[Verdict, Generation]
+
+
+class Index:
+    """An index of one run, to be filled with verdicts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = open_database(folder)
+        self._writer = IndexWriter(self.database)
+        self._writer.add_run(Glance("r", "i", "running", "0", 0, 0), None)
+        self._entries = 0
+
+    def add(self, pairs: list[Pair]) -> None:
+        entries, rows = [], {}
+        for judged, made in pairs:
+            self._entries += 1
+            sample = judged.sample
+            event = VerdictEvent(f"{self._entries}-0", sample, judged.final_status, judged.accepted)
+            entries.append(StreamEntry(event.entry, event))
+            rows[sample] = SampleRow.of(judged, made, ProblemFacts())
+        self._writer.apply(self._writer.runs()["r"], Batch(entries, rows))
+
+    def run(self, connection) -> IndexedRun:
+        found = find_run(connection, "r")
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    return Index(tmp_path)
+
+
+def pair(chance: random.Random, number: int) -> Pair:
+    tokens = chance.choice([None, chance.randrange(1000)])
+    times = {"gen_time": chance.random(), "finished_at": 1000.0 + chance.randrange(500)}
+    made = generation(SampleId("d1", f"p{number // 3}", number % 3), output_tokens=tokens, **times)
+    status = chance.choice(list(FinalStatus))
+    ratio = 1.0 if status is FinalStatus.SUCCESS else chance.choice([0.0, 0.05, 0.1, 0.55, 0.99])
+    judged_at = 1000.0 + chance.randrange(800)
+    spent = {"total_judge_time": chance.random() * 9, "judged_at": judged_at}
+    return verdict(made, status, pass_ratio=ratio, **spent), made
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 101, 400])
+def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
+    chance = random.Random(count)
+    pairs = [pair(chance, number) for number in range(count)]
+    index.add(pairs)
+    with index.database.read() as connection:
+        found = dataset_figures(connection, index.run(connection), "d1")
+    results = [SampleResult.of(*one) for one in pairs]
+    summary = summarize(results, None)
+    judged = [result for result in results if result.judged]
+    assert found.accepted_at_1 == summary["accepted_at_1"]
+    assert found.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
+    for name in ("output_tokens", "gen_time", "total_judge_time"):
+        values = [value for one in judged if (value := getattr(one, name)) is not None]
+        expected = [percentile(values, percent) for percent in PERCENTS]
+        assert getattr(found, name) == pytest.approx(expected)
+    ratios = [one.pass_ratio for one in judged]
+    counts = found.pass_ratios
+    assert (counts.zero, counts.one) == (ratios.count(0.0), ratios.count(1.0))
+    assert counts.bins[0] == ratios.count(0.05)
+    assert counts.bins[1] == ratios.count(0.1)
+    assert counts.bins[9] == ratios.count(0.99)
+    assert sum(counts.bins) + counts.zero + counts.one == len(judged) == found.judged
+
+
+def test_figures_of_a_run_that_moves_are_kept_for_two_seconds(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("services.aggregator.index.figures.time.monotonic", lambda: clock[0])
+    figures, chance = Figures(), random.Random(0)
+
+    def judged() -> int:
+        with index.database.read() as connection:
+            found = figures.of(connection, index.run(connection))
+        return found["d1"].judged if "d1" in found else 0
+
+    made = generation("p1")
+    index.add([(verdict(made), made)])
+    assert judged() == 1
+    index.add([(verdict(generation("p2")), generation("p2"))])
+    assert judged() == 1
+    clock[0] += 2 + chance.random()
+    assert judged() == 2
+
+
+def test_the_timeline_counts_every_sample_once_where_it_is_now(index: Index) -> None:
+    chance = random.Random(1)
+    pairs = [pair(chance, number) for number in range(300)]
+    index.add([pair(random.Random(2), number) for number in range(150)])
+    index.add(pairs)
+    with index.database.read() as connection:
+        found = timeline(connection, index.run(connection).id)
+    assert found is not None
+    assert len(found.judged) == len(found.generated) <= 120
+    assert sum(found.judged) == sum(found.generated) == 300
+    for kind, times in (
+        ("judged", [judged.judged_at for judged, _ in pairs]),
+        ("generated", [made.finished_at for _, made in pairs]),
+    ):
+        expected = [0] * len(found.judged)
+        for at in times:
+            expected[(int(at) - found.start) // found.width] += 1
+        assert getattr(found, kind) == expected
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, 0.0, 9.9e18])
+def test_a_time_that_cannot_be_breaks_nothing(index: Index, at: float) -> None:
+    for name, time in (("p1", at), ("p2", 1_700_000_000.0)):
+        made = generation(name, finished_at=time)
+        index.add([(verdict(made, judged_at=time), made)])
+    with index.database.read() as connection:
+        found = timeline(connection, index.run(connection).id)
+    assert found is not None
+    assert sum(found.judged) == 2
+    assert len(found.judged) <= 121

@@ -1,0 +1,183 @@
+import time
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
+
+from services.aggregator.fold import Runs
+from services.aggregator.index import Database, open_database
+from services.aggregator.metrics import IndexCollector
+from services.aggregator.queue_metrics import RedisCollector
+from shared.ledger import Ledger
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+from tests.aggregator.runs import begin, judge
+from tests.shared.ledgers import generation, problem, verdict
+
+Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def ledger(redis: Redis) -> Ledger:
+    return begin(redis, [problem(f"p{i}") for i in range(6)])
+
+
+@pytest.fixture
+def database(tmp_path) -> Iterator[Database]:
+    database = open_database(tmp_path / "index")
+    yield database
+    database.close()
+
+
+def scrape(redis: Redis, database: Database) -> Found:
+    registry = CollectorRegistry()
+    registry.register(IndexCollector(database))
+    registry.register(RedisCollector(redis, database))
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def of(found: Found, name: str, **labels: str) -> float | None:
+    return found.get((f"plumbline_{name}", frozenset(labels.items())))
+
+
+def counters(found: Found) -> Found:
+    ends = ("_total", "_bucket", "_count", "_sum")
+    return {key: value for key, value in found.items() if key[0].endswith(ends)}
+
+
+def test_verdicts_samples_and_shares(redis: Redis, ledger: Ledger, database: Database) -> None:
+    statuses = ["success", "success", "wrong_answer", "api_error"]
+    for number, status in enumerate(statuses):
+        judge(ledger, SampleId("d1", f"p{number}"), FinalStatus(status))
+    Runs(redis, database).catch_up()
+    found = scrape(redis, database)
+    assert of(found, "verdicts_total", dataset="d1", status="success") == 2
+    assert of(found, "verdicts_total", dataset="d1", status="api_error") == 1
+    assert of(found, "samples", dataset="d1", state="judged") == 3
+    assert of(found, "samples", dataset="d1", state="api_error") == 1
+    assert of(found, "samples", dataset="d1", state="open") == 2
+    assert of(found, "accepted_ratio", dataset="d1") == pytest.approx(2 / 3)
+    assert of(found, "run_progress_ratio") == pytest.approx(4 / 6)
+    assert of(found, "unreadable_entries_total") == 0
+
+
+def test_histograms(redis: Redis, ledger: Ledger, database: Database) -> None:
+    made = {"output_tokens": 100, "gen_time": 2.0}
+    judge(ledger, SampleId("d1", "p0"), made=made, total_judge_time=0.5)
+    judge(
+        ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT, made=made, pass_ratio=0.3, cases_total=10
+    )
+    judge(ledger, SampleId("d1", "p2"), FinalStatus.API_ERROR, infra_failures=["http_503: x"])
+    Runs(redis, database).catch_up()
+    found = scrape(redis, database)
+    assert of(found, "pass_ratio_count", dataset="d1") == 2
+    assert of(found, "pass_ratio_sum", dataset="d1") == pytest.approx(1.3)
+    assert of(found, "pass_ratio_bucket", dataset="d1", le="0.3") == 1
+    assert of(found, "pass_ratio_bucket", dataset="d1", le="0.99999") == 1
+    assert of(found, "judge_seconds_bucket", dataset="d1", le="0.5") == 2
+    assert of(found, "judge_seconds_bucket", dataset="d1", le="0.25") == 0
+    assert of(found, "generation_seconds_count", dataset="d1") == 2
+    assert of(found, "output_tokens_bucket", dataset="d1", le="64.0") == 0
+    assert of(found, "output_tokens_bucket", dataset="d1", le="128.0") == 2
+    assert of(found, "generated_tokens_total", dataset="d1") == 200
+    assert of(found, "infra_failures_total", reason="http_503") == 1
+
+
+def test_the_queue_and_the_stream(redis: Redis, ledger: Ledger, database: Database) -> None:
+    empty = scrape(redis, database)
+    assert of(empty, "judge_queue_jobs") == of(empty, "judge_queue_oldest_seconds") == 0
+    assert of(empty, "judge_workers") == of(empty, "stream_lag") == 0
+    ledger.record(generation("p0"))
+    job = ledger.queue.rq.get_jobs()[0]
+    long_ago = "2020-01-01T00:00:00.000000Z"
+    redis.hset(job.key, "enqueued_at", long_ago)
+    ledger.record_verdict(verdict(generation("p0")))
+    found = scrape(redis, database)
+    assert of(found, "judge_queue_jobs") == 1
+    assert of(found, "judge_queue_oldest_seconds") > 1e8
+    assert of(found, "stream_lag") == 1
+    assert of(found, "last_verdict_timestamp_seconds") == pytest.approx(time.time(), abs=60)
+    Runs(redis, database).catch_up()
+    assert of(scrape(redis, database), "stream_lag") == 0
+
+
+def test_counters_never_fall(redis: Redis, ledger: Ledger, tmp_path) -> None:
+    """Not by judging again, a restart, another completion, or the end of a run."""
+    sample = SampleId("d1", "p0")
+    database = open_database(tmp_path / "index")
+    before: Found = {}
+
+    def grown() -> None:
+        nonlocal before
+        Runs(redis, database).catch_up()
+        now = counters(scrape(redis, database))
+        assert before.keys() <= now.keys()
+        assert all(now[key] >= value for key, value in before.items())
+        before = now
+
+    judge(ledger, sample, FinalStatus.API_ERROR, {"output_tokens": 5}, infra_failures=["http_500"])
+    grown()
+    ledger.rejudge(sample, generation(sample).completion_sha256)
+    grown()
+    ledger.record_verdict(verdict(generation(sample)))
+    grown()
+    assert of(before, "verdicts_total", dataset="d1", status="api_error") == 1
+    assert of(before, "verdicts_total", dataset="d1", status="success") == 1
+    assert of(before, "pass_ratio_count", dataset="d1") == 1
+    database.close()
+    database = open_database(tmp_path / "index")
+    same = before
+    grown()
+    assert before == same
+    other = generation(sample, "print(2)", output_tokens=9)
+    ledger.record(other)
+    ledger.record_verdict(verdict(other))
+    grown()
+    assert of(before, "generated_tokens_total", dataset="d1") == 14
+    ledger.delete()
+    grown()
+    ledger = begin(redis, [problem("p0")])
+    judge(ledger, sample)
+    grown()
+    assert of(before, "verdicts_total", dataset="d1", status="success") == 3
+    database.close()
+
+
+def test_labels_stay_few(redis: Redis, database: Database) -> None:
+    names = [f"set-{number}" for number in range(70)]
+    ledger = begin(redis, [problem("p", name) for name in names])
+    reasons = [f"reason_{number}" for number in range(70)]
+    for name, reason in zip(names, reasons, strict=True):
+        failures = [reason, "Free text, with: anything in it"]
+        judge(ledger, SampleId(name, "p"), infra_failures=failures)
+    Runs(redis, database).catch_up()
+    found = scrape(redis, database)
+    labels = {label for _, labels in found for label in labels}
+    for name, most in (("dataset", 51), ("reason", 51)):
+        assert len({value for label, value in labels if label == name}) == most
+    assert of(found, "verdicts_total", dataset="other", status="success") == 20
+    assert of(found, "samples", dataset="other", state="judged") == 20
+    assert of(found, "infra_failures_total", reason="other") == 70 + 20
+
+
+def test_no_run_or_problem_is_a_label(redis: Redis, ledger: Ledger, database: Database) -> None:
+    judge(ledger, SampleId("d1", "p0"), detail="secret")
+    Runs(redis, database).catch_up()
+    text = str(scrape(redis, database))
+    assert "run-1" not in text
+    assert "p0" not in text
+
+
+def test_without_redis_what_the_index_knows_is_told(redis: Redis, database: Database) -> None:
+    away = Redis.from_url("redis://127.0.0.1:1")
+    found = scrape(away, database)
+    assert of(found, "runs_running") == 0
+    assert of(found, "judge_queue_jobs") is None

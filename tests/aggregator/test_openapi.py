@@ -1,0 +1,71 @@
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from redis import Redis
+
+from services.aggregator.api.models import SamplesQuery
+from services.aggregator.api.openapi import ROUTES, Route
+from services.aggregator.app import make_app
+from services.aggregator.fold import Runs
+from shared.schemas import SampleId
+from tests.aggregator.runs import ask, begin, judge
+from tests.shared.ledgers import problem
+
+
+@pytest.fixture
+async def client(redis: Redis) -> AsyncIterator[TestClient]:
+    judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), judged_at=5.0)
+    runs = Runs(redis)
+    runs.catch_up()
+    async with TestClient(TestServer(make_app(redis, runs))) as client:
+        yield client
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if "$ref" in part:
+            yield part["$ref"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+async def test_every_route_is_described_and_every_reference_leads_somewhere(
+    client: TestClient,
+) -> None:
+    found = await ask(client, "/api/openapi.json")
+    served = {
+        resource.canonical
+        for resource in client.app.router.resources()
+        if resource.canonical.startswith("/api")
+    }
+    assert found["openapi"] == "3.1.0"
+    assert served == found["paths"].keys()
+    schemas = found["components"]["schemas"]
+    named = {reference.removeprefix("#/components/schemas/") for reference in references(found)}
+    assert named <= schemas.keys()
+    assert {"Failure", "Generation", "Verdict"} <= named
+
+
+async def test_every_parameter_is_described(client: TestClient) -> None:
+    paths = (await ask(client, "/api/openapi.json"))["paths"]
+    for path, item in paths.items():
+        described = {p["name"] for p in item["get"]["parameters"] if p["in"] == "path"}
+        assert described == set(re.findall(r"\{(\w+)\}", path))
+    asked = {p["name"] for p in paths["/api/runs/{run}/samples"]["get"]["parameters"]}
+    assert asked == {"run", *SamplesQuery.model_fields}
+
+
+@pytest.mark.parametrize(
+    "route", [r for r in ROUTES if r.answer and r.media == "application/json"], ids=lambda r: r.name
+)
+async def test_answers_are_as_described(client: TestClient, route: Route) -> None:
+    """The schemas are made from the models, which forbid what they do not name."""
+    values = {"run": "run-1", "dataset": "d1", "problem_id": "p1", "sample_index": 0}
+    found = await ask(client, route.path.format(**values))
+    assert route.answer is not None
+    assert route.answer.model_validate(found).model_dump(mode="json") == found

@@ -1,0 +1,154 @@
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.aggregator.index import Database, SampleRow, open_database
+from services.aggregator.index.overview import find_run
+from services.aggregator.index.pages import Question, samples_page
+from services.aggregator.index.rows import ProblemFacts
+from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
+from shared.ledger import Glance, StreamEntry, VerdictEvent
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, verdict
+
+SORTS = ("problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    database = open_database(tmp_path_factory.mktemp("index"))
+    yield database
+    database.close()
+
+
+class Filled:
+    """A run in the index, filled by hand."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.writer = IndexWriter(database)
+        for old in self.writer.runs().values():
+            self.writer.drop_run(old)
+        self.writer.add_run(Glance("run-1", "i", "running", "0", 0, 0), None)
+        self.run: KnownRun = self.writer.runs()["run-1"]
+        self._entries = 0
+
+    def add(self, *rows: SampleRow) -> None:
+        entries = []
+        for row in rows:
+            self._entries += 1
+            event = VerdictEvent(f"{self._entries}-0", sample(row), row.final_status, row.accepted)
+            entries.append(StreamEntry(event.entry, event))
+        self.writer.apply(self.run, Batch(entries, {sample(row): row for row in rows}))
+
+    def pages(self, question: Question) -> Iterator[list[SampleRow]]:
+        cursor: str | None = None
+        while True:
+            asked = {name: getattr(question, name) for name in question.__slots__}
+            with self.database.read() as connection:
+                page = samples_page(
+                    connection, self.run.id, Question(**{**asked, "cursor": cursor})
+                )
+            yield page.rows
+            if (cursor := page.next) is None:
+                return
+
+
+def sample(row: SampleRow) -> SampleId:
+    return SampleId(row.dataset, row.problem_id, row.sample_index)
+
+
+def row(number: int, value: float | None, ratio: float = 0.0) -> SampleRow:
+    made = generation(
+        SampleId("d1", f"p{number:04}"),
+        output_tokens=None if value is None else int(value * 10),
+        gen_time=value,
+    )
+    judged = verdict(
+        made,
+        FinalStatus.WRONG_ANSWER,
+        pass_ratio=ratio,
+        judged_at=value,
+        total_judge_time=value or 0.0,
+    )
+    return SampleRow.of(judged, made, ProblemFacts())
+
+
+VALUES = st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 7.25])), max_size=25)
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=VALUES, limit=st.integers(1, 7), sort=st.sampled_from(SORTS), down=st.booleans())
+def test_pages_hold_every_sample_once_and_in_order(
+    database: Database, values: list, limit: int, sort, down: bool
+) -> None:
+    filled = Filled(database)
+    filled.add(*(row(number, value) for number, value in enumerate(values)))
+    pages = list(filled.pages(Question(sort=sort, order="desc" if down else "asc", limit=limit)))
+    found = [one for page in pages for one in page]
+    assert sorted(map(sample, found)) == [SampleId("d1", f"p{n:04}") for n in range(len(values))]
+    assert all(len(page) <= limit for page in pages)
+    if sort != "problem":
+        keys = [value if (value := getattr(one, sort)) is not None else -1 for one in found]
+        assert keys == sorted(keys, reverse=down)
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("sort", SORTS)
+def test_rows_that_arrive_meanwhile_shift_nothing(database: Database, sort, order) -> None:
+    filled = Filled(database)
+    chance = random.Random(0)
+    numbers = list(range(120))
+    chance.shuffle(numbers)
+    old, new = numbers[:60], numbers[60:]
+    filled.add(*(row(n, chance.choice([None, 0.0, 1.0, 2.0]), n / 120) for n in old))
+    found: list[SampleId] = []
+    for page in filled.pages(Question(sort=sort, order=order, limit=7)):
+        found += map(sample, page)
+        filled.add(*(row(new.pop(), chance.choice([None, 0.0, 1.0, 2.0])) for _ in range(3) if new))
+    assert len(found) == len(set(found))
+    assert {SampleId("d1", f"p{n:04}") for n in old} <= set(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(FinalStatus), st.booleans()), max_size=30
+    )
+)
+def test_the_tallies_are_what_counting_the_rows_gives(database: Database, steps: list) -> None:
+    filled = Filled(database)
+    for number, status, accepted in steps:
+        changed = {"final_status": status, "accepted": accepted}
+        filled.add(row(number, 1.0).model_copy(update=changed))
+    with database.read() as connection:
+        run = find_run(connection, "run-1")
+        counted = connection.execute(
+            "SELECT final_status, count(*) FROM samples WHERE run_id = ? GROUP BY 1", (run.id,)
+        ).fetchall()
+        good = connection.execute(
+            "SELECT sum(accepted) FROM samples WHERE run_id = ?", (run.id,)
+        ).fetchone()[0]
+    assert run.statuses.get("d1", {}) == {FinalStatus(status): n for status, n in counted}
+    assert run.accepted.get("d1", 0) == (good or 0)
+
+
+def test_a_page_is_found_by_an_index(database: Database) -> None:
+    """Else a page of a large run would cost a walk over all of it, and a sort."""
+    filled = Filled(database)
+    with database.read() as connection:
+        seen: list[str] = []
+        connection.set_trace_callback(seen.append)
+        for sort in SORTS:
+            samples_page(connection, filled.run.id, Question(sort=sort))
+        connection.set_trace_callback(None)
+        for statement in seen:
+            plan = " ".join(
+                r["detail"] for r in connection.execute(f"EXPLAIN QUERY PLAN {statement}")
+            )
+            assert "USING INDEX" in plan
+            assert "TEMP B-TREE" not in plan

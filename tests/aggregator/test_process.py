@@ -1,0 +1,111 @@
+"""The aggregator as a process."""
+
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from shared.ledger import Ledger, RunState
+from shared.schemas import SampleId
+from tests.aggregator.runs import begin, judge
+from tests.conftest import RedisServer
+from tests.shared.ledgers import problem
+
+
+class Aggregator:
+    def __init__(self, url: str, folder: Path, **settings: str) -> None:
+        (folder / "tmp").mkdir()
+        self.temporary = folder / "tmp"
+        port = folder / "port"
+        environment = {"REDIS_URL": url, "PORT": "0", "PLUMBLINE_PORT_FILE": str(port)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "services.aggregator"],
+            env=os.environ | environment | {"TMPDIR": str(self.temporary)} | settings,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not port.exists() and self.process.poll() is None:
+            time.sleep(0.02)
+        self.url = f"http://127.0.0.1:{port.read_text().strip()}" if port.exists() else ""
+
+
+@pytest.fixture
+def aggregator(redis: Redis, redis_server: RedisServer, tmp_path: Path) -> Iterator[Aggregator]:
+    aggregator = Aggregator(redis_server.url, tmp_path)
+    yield aggregator
+    aggregator.process.kill()
+    aggregator.process.communicate()
+
+
+def until_state(ledger: Ledger, state: RunState) -> None:
+    give_up = time.monotonic() + 30
+    while ledger.state() is not state:
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_it_stops_cleanly_while_somebody_follows_a_run(
+    aggregator: Aggregator, redis: Redis, tmp_path: Path
+) -> None:
+    ledger = begin(redis, [problem("p1")], output=str(tmp_path / "out"))
+    judge(ledger, SampleId("d1", "p1"))
+    give_up = time.monotonic() + 20
+    while b"run-1" not in urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=5).read():
+        assert time.monotonic() < give_up
+    with urllib.request.urlopen(f"{aggregator.url}/api/runs/run-1/events", timeout=20) as events:
+        assert events.readline() == b"event: progress\n"
+        aggregator.process.terminate()
+        events.read()
+    assert aggregator.process.wait(8) == 0
+    assert "Traceback" not in aggregator.process.stderr.read()
+    assert list(aggregator.temporary.iterdir()) == []
+
+
+def test_it_publishes_though_the_index_cannot_be_written(
+    redis: Redis, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """A full disk under the index costs its answers, not the artifacts."""
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000));"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "from services.aggregator.__main__ import main; sys.exit(main())"
+    )
+    ledger = begin(redis, [problem(f"p{n}") for n in range(1500)], output=str(tmp_path / "out"))
+    for number in range(1500):
+        judge(ledger, SampleId("d1", f"p{number}"), detail="x" * 400)
+    ledger.set_meta(plan={"datasets": []})
+    environment = {"REDIS_URL": redis_server.url, "PORT": "0", "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", limited],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert any("the index cannot be written" in line for line in process.stdout)
+        ledger.set_meta(state=RunState.JUDGED)
+        until_state(ledger, RunState.PUBLISHED)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_folder_that_another_one_uses(redis_server: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}
+    first = Aggregator(redis_server.url, tmp_path / "a", **index)
+    try:
+        second = Aggregator(redis_server.url, tmp_path / "b", **index)
+        assert second.process.wait(20) == 2
+        assert "another aggregator keeps its index here" in second.process.stderr.read()
+    finally:
+        first.process.kill()
+        first.process.communicate()
