@@ -10,12 +10,13 @@ from redis import Redis
 from services.aggregator.api import add_api
 from services.aggregator.fold import Runs
 from services.aggregator.metrics import IndexCollector
+from services.aggregator.page import add_page
 from services.aggregator.queue_metrics import RedisCollector
 from shared.ledger import trouble
 
 
 def make_app(redis: Redis, runs: Runs) -> web.Application:
-    """``/healthz``, ``/readyz``, ``/metrics`` and the API."""
+    """``/healthz``, ``/readyz``, ``/metrics``, the API and the page."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(IndexCollector(runs.database))
@@ -38,4 +39,5 @@ def make_app(redis: Redis, runs: Runs) -> web.Application:
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
     add_api(app, redis, runs.database)
+    add_page(app)
     return app

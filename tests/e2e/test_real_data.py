@@ -19,8 +19,10 @@ _OTHER_CODE_EXTRACTED = {
     "1582_F1. Korney Korneevich and XOR (easy version)",
     "1586_F. Defender of Childhood Dreams",
 }
-# By compute_score all 89 answers without a time-out take ten minutes on two cores.
-_EVERY = 1 if os.environ.get("PLUMBLINE_REAL_DATA_ALL") else 9
+# All answers take a quarter of an hour on two cores, most of it compute_score.
+_ALL = bool(os.environ.get("PLUMBLINE_REAL_DATA_ALL"))
+_EVERY_ANSWER = 1 if _ALL else 2
+_EVERY = 1 if _ALL else 15
 # One of them takes all the memory that there is, a hundred times.
 _MEMORY = "sandbox.memory_limit_mb=256"
 
@@ -103,7 +105,7 @@ def on_generated_tests(verdict: dict[str, Any], oracle: dict[str, Any]) -> list[
 def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
     contest: Path, real_data: Path, tmp_path: Path
 ) -> None:
-    recorded = read(real_data / "code_contests_completions.jsonl.gz")
+    recorded = read(real_data / "code_contests_completions.jsonl.gz")[::_EVERY_ANSWER]
     completions = [
         {"problem_id": r["problem"], "completion": as_the_oracle_read_it(r), "sample_index": index}
         for index, r in enumerate(recorded)
@@ -114,8 +116,10 @@ def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
     found = {v["sample_index"]: on_generated_tests(v, oracle_of(recorded, v)) for v in verdicts}
     passed = {index: codes.count(1) for index, codes in found.items()}
     assert passed == {index: r["oracle"]["tokens"] for index, r in enumerate(recorded)}
-    accepted = [index for index, codes in found.items() if set(codes) == {1}]
-    assert len(accepted) == 33
+    accepted = {index for index, codes in found.items() if set(codes) == {1}}
+    right = {i for i, r in enumerate(recorded) if r["oracle"]["tokens"] == r["oracle"]["n"]}
+    assert accepted == right
+    assert len(right) == 33 if _ALL else len(right) > 10
 
 
 def oracle_of(recorded: list[dict[str, Any]], verdict: dict[str, Any]) -> dict[str, Any]:

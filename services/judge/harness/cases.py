@@ -57,7 +57,7 @@ PATIENCE, LESS_PATIENCE = 10.0, 5.0
 COMPILER_MEMORY = 4 << 30
 # Seconds that processes which outlive a program may go on working; so many looks, two milliseconds
 # apart, at which none of them wants a processor, and they are only waiting.
-LINGER, IDLE_LOOKS = 2.0, 5
+LINGER, IDLE_LOOKS = 0.25, 5
 WORKING = ([b"R"], [b"D"])
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -616,11 +616,12 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
     while time.monotonic() < give_up:
         try:
             while True:
-                ended, _, usage = os.wait4(-1, os.WNOHANG)
+                ended, status, usage = os.wait4(-1, os.WNOHANG)
                 if not ended:
                     break
-                user += usage.ru_utime
-                system += usage.ru_stime
+                if not os.WIFSIGNALED(status):  # what was ended might have worked for ever
+                    user += usage.ru_utime
+                    system += usage.ru_stime
         except ChildProcessError:
             return True, user, system
         idle = 0 if any(stat_of(child)[:1] in WORKING for child in children()) else idle + 1
