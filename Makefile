@@ -13,7 +13,7 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types lock \
-	bench-pipeline bench-judge bench-generate clean
+	bench-pipeline bench-judge bench-generate bench-data bench-aggregator clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -86,6 +86,9 @@ bench-judge: $(STAMP) ## completions per second of `batch` against verl's comput
 
 bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)
+
+bench-aggregator: $(STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
+	$(BIN)/python -m tests.bench.aggregator
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(VERL_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

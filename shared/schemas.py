@@ -242,6 +242,18 @@ class Generation(_SampleRecord):
     error: str | None = None
     finished_at: float | None = None
 
+    @classmethod
+    def missing(cls, sample: SampleId, why: str = "not generated") -> Self:
+        """What stands for a completion that there is none of."""
+        return cls(
+            dataset=sample.dataset,
+            problem_id=sample.problem_id,
+            sample_index=sample.sample_index,
+            completion="",
+            completion_sha256="",
+            error=why,
+        )
+
 
 class FailedCase(_Record):
     """The first case that did not pass; long texts are shortened in the middle."""

@@ -95,18 +95,7 @@ def _results(ledger: Ledger, samples: Sequence[SampleId]) -> list[SampleResult]:
     return [
         SampleResult.of(
             verdicts.get(sample) or unjudged_verdict(sample, "", "no verdict"),
-            generations.get(sample) or _not_generated(sample),
+            generations.get(sample) or Generation.missing(sample),
         )
         for sample in samples
     ]
-
-
-def _not_generated(sample: SampleId) -> Generation:
-    return Generation(
-        dataset=sample.dataset,
-        problem_id=sample.problem_id,
-        sample_index=sample.sample_index,
-        completion="",
-        completion_sha256="",
-        error="not generated",
-    )

@@ -16,6 +16,7 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
+from services.runner.recorded import MatchedCompletions
 from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
 from shared.config import Config, validate_config
@@ -23,7 +24,7 @@ from shared.config_files import override_document
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.plan import RunPlan, make_plan
-from shared.schemas import Generation, SampleId
+from shared.schemas import Generation
 
 
 def rejudge(
@@ -67,16 +68,12 @@ def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
 def _order(
     parent: FinishedRun, config: Config, loaded: LoadedProblems, *, embedded: bool, force: bool
 ) -> Order:
-    completions = {
-        generation.sample: _recorded(generation)
-        for generation in parent.generations()
-        if generation.error is None
-    }
-    names = {(sample.dataset, sample.problem_id) for sample in completions}
-    problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in names]
-    indices = _indices(completions)
+    generations = list(parent.generations())
+    _check_data(parent, loaded, {(one.dataset, one.problem_id) for one in generations})
+    completions = {one.sample: _recorded(one) for one in generations if one.error is None}
+    indices = MatchedCompletions(completions, [], []).indices()
+    problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     plan = make_plan(problems, lambda problem: indices[problem.dataset, problem.problem_id])
-    _check_data(parent, loaded, names)
     check_judging(config, problems)
     return Order(
         config=config,
@@ -96,15 +93,8 @@ def _recorded(generation: Generation) -> RecordedCompletion:
     return RecordedCompletion.model_validate(generation.model_dump(include=known))
 
 
-def _indices(completions: dict[SampleId, RecordedCompletion]) -> dict[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], list[int]] = {}
-    for sample in sorted(completions):
-        found.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
-    return found
-
-
 def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:
-    """The problems have to be those that the completions answer.
+    """The problems that the parent had, which may be a part of the data, have to be as they were.
 
     Raises:
         DataError: One is not there any more, or prompts or tests have changed.
@@ -115,7 +105,8 @@ def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[st
             f"{parent.folder.url}: problem {problem_id!r} of {dataset} is not in the data any "
             "more; name the data of that run with --data"
         )
-    now = {one.name: one.sha256 for one in make_plan(loaded.problems, lambda _: ()).datasets}
+    same = [problem for name, problem in there.items() if name in names]
+    now = {one.name: one.sha256 for one in make_plan(same, lambda _: ()).datasets}
     for before in parent.datasets:
         name = str(before["dataset"])
         if name in now and now[name] != before["sha256"]:

@@ -96,7 +96,9 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
     datasets: dict[str, list[Sample]] = {}
     for sample, verdict in verdicts.items():
         question = questions.get((sample.dataset, sample.problem_id))
-        generation = generations.get(sample) or _not_generated(verdict)
+        generation = generations.get(sample) or Generation.missing(
+            verdict.sample, verdict.detail or "not generated"
+        )
         datasets.setdefault(sample.dataset, []).append(Sample(generation, verdict, question))
     if not datasets:
         raise DataError(f"{run.folder.url}: a run without verdicts; there is nothing to export")
@@ -128,18 +130,6 @@ def _questions(
 
 def _question(problem: Problem) -> Question:
     return Question(problem.prompt, getattr(problem.tests, "entry_point", None))
-
-
-def _not_generated(verdict: Verdict) -> Generation:
-    sample = verdict.sample
-    return Generation(
-        dataset=sample.dataset,
-        problem_id=sample.problem_id,
-        sample_index=sample.sample_index,
-        completion="",
-        completion_sha256="",
-        error=verdict.detail or "not generated",
-    )
 
 
 def by_problem(samples: Sequence[Sample]) -> Iterator[list[Sample]]:

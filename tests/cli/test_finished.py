@@ -91,6 +91,11 @@ def test_completions_are_judged_again(tmp_path):
     assert runs[1]["parent"]["run"] == runs[0]["run"]
     generations = [(folder / "generations.jsonl").read_text() for folder in folders]
     assert [json.loads(line)["output_tokens"] for line in generations[1].splitlines()] == [4, 4]
+    # A run over a part of the data has that part judged again.
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answers[1]) + "\n")
+    part = plumb("judge", *files, "--output", "part", "--embedded", folder=tmp_path)
+    assert part.code == 0, part.stderr
+    assert plumb("rejudge", "part", folder=tmp_path).code == 0
     # Other tests are no second opinion on the same problems.
     write_dataset(str(tmp_path / "d1.parquet"), [problem("p1"), problem("p2")])
     changed = plumb("rejudge", "first", "--output", "third", folder=tmp_path)
