@@ -1,25 +1,31 @@
 """The configuration of a run: YAML in the plan's layout, overrides, validation."""
 
 import difflib
-import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from shared.checkers import get_checker
 from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
 from shared.extraction import ExtractionPolicy
+from shared.protocol import (
+    InProtocol,
+    LeafDifference,
+    LeafRole,
+    Numerics,
+    Operation,
+    Protocol,
+    Recorded,
+    Role,
+    Section,
+    Subject,
+    differences,
+    values,
+)
 from shared.quality import QualityFinding
 from shared.result_config import QaLogsConfig, WandbConfig
 
@@ -41,24 +47,20 @@ LANGUAGES = (
 )  # fmt: skip
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class TrainerConfig(Section):
+    n_gpus_per_node: Operation[int] = Field(default=1, ge=0)
+    nnodes: Operation[int] = Field(default=1, ge=1)
+    device: Numerics[str] = "cuda"
 
 
-class TrainerConfig(_Section):
-    n_gpus_per_node: int = Field(default=1, ge=0)
-    nnodes: int = Field(default=1, ge=1)
-    device: str = "cuda"
+class ModelConfig(Section):
+    path: Subject[str] = ""
+    trust_remote_code: Operation[bool] = False
+    load_tokenizer: Operation[bool] = True
+    lora_rank: Subject[int] = 0
 
 
-class ModelConfig(_Section):
-    path: str = ""
-    trust_remote_code: bool = False
-    load_tokenizer: bool = True
-    lora_rank: int = 0
-
-
-class RolloutConfig(_Section):
+class RolloutConfig(Section):
     """verl's rollout keys. The runner uses the sampling ones; the rest is the engine's.
 
     ``max_model_len``: tokens of prompt and response together; None for ``prompt_length`` and
@@ -66,30 +68,30 @@ class RolloutConfig(_Section):
     ``engine_kwargs``: by engine, options of its own, which win over all others.
     """
 
-    name: Literal["vllm", "sglang"] = "vllm"
-    mode: str = "async"
-    tensor_model_parallel_size: int = Field(default=1, ge=1)
-    data_parallel_size: int = Field(default=1, ge=1)
-    pipeline_model_parallel_size: int = Field(default=1, ge=1)
-    temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = -1
-    do_sample: bool = False
-    n: int = Field(default=1, ge=1)
-    prompt_length: int = Field(default=4096, ge=1)
-    response_length: int = Field(default=2048, ge=1)
-    dtype: str = "bfloat16"
-    gpu_memory_utilization: float = Field(default=0.8, gt=0, le=1)
-    load_format: str = "auto"
-    enforce_eager: bool = False
-    enable_prefix_caching: bool = True
-    enable_chunked_prefill: bool = True
-    max_num_seqs: int = Field(default=256, ge=1)
-    max_num_batched_tokens: int = Field(default=8192, ge=1)
-    max_model_len: int | None = Field(default=None, ge=1)
-    disable_log_stats: bool = False
-    seed: int = 42
-    engine_kwargs: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    name: Numerics[Literal["vllm", "sglang"]] = "vllm"
+    mode: Operation[str] = "async"
+    tensor_model_parallel_size: Numerics[int] = Field(default=1, ge=1)
+    data_parallel_size: Numerics[int] = Field(default=1, ge=1)
+    pipeline_model_parallel_size: Numerics[int] = Field(default=1, ge=1)
+    temperature: InProtocol[float] = Field(default=0.0, ge=0)
+    top_p: InProtocol[float] = Field(default=1.0, gt=0, le=1)
+    top_k: InProtocol[int] = -1
+    do_sample: InProtocol[bool] = False
+    n: InProtocol[int] = Field(default=1, ge=1)
+    prompt_length: InProtocol[int] = Field(default=4096, ge=1)
+    response_length: InProtocol[int] = Field(default=2048, ge=1)
+    dtype: Numerics[str] = "bfloat16"
+    gpu_memory_utilization: Operation[float] = Field(default=0.8, gt=0, le=1)
+    load_format: Numerics[str] = "auto"
+    enforce_eager: Numerics[bool] = False
+    enable_prefix_caching: Numerics[bool] = True
+    enable_chunked_prefill: Numerics[bool] = True
+    max_num_seqs: Numerics[int] = Field(default=256, ge=1)
+    max_num_batched_tokens: Numerics[int] = Field(default=8192, ge=1)
+    max_model_len: InProtocol[int | None] = Field(default=None, ge=1)
+    disable_log_stats: Operation[bool] = False
+    seed: Numerics[int] = 42
+    engine_kwargs: Subject[dict[str, dict[str, JsonValue]]] = Field(default_factory=dict)
 
     @field_validator("load_format")
     @classmethod
@@ -104,7 +106,9 @@ class RolloutConfig(_Section):
 
     @field_validator("engine_kwargs")
     @classmethod
-    def _known_engines(cls, given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _known_engines(
+        cls, given: dict[str, dict[str, JsonValue]]
+    ) -> dict[str, dict[str, JsonValue]]:
         for engine in given:
             if engine not in ENGINES:
                 raise ValueError(f"{engine!r} is no engine; there are {' and '.join(ENGINES)}")
@@ -134,12 +138,12 @@ class RolloutConfig(_Section):
         )
 
 
-class ActorRolloutRefConfig(_Section):
+class ActorRolloutRefConfig(Section):
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
 
 
-class DataConfig(_Section):
+class DataConfig(Section):
     """The data sets of the run.
 
     ``prompt_key``: the column that holds the prompt. ``templates`` maps a data set to the text of
@@ -149,38 +153,38 @@ class DataConfig(_Section):
     ``exclude_quality``: problems of which the audit found one of these are left out.
     """
 
-    eval_files: list[str] = Field(default_factory=list)
-    prompt_key: str = Field(default="prompt", min_length=1)
-    templates: dict[str, str] = Field(default_factory=dict)
-    system_prompt: str = ""
-    limit: int | None = Field(default=None, ge=1)
-    lock: str | None = None
-    exclude_quality: list[QualityFinding] = Field(default_factory=list)
+    eval_files: Operation[list[str]] = Field(default_factory=list)
+    prompt_key: InProtocol[str] = Field(default="prompt", min_length=1)
+    templates: InProtocol[dict[str, str]] = Field(default_factory=dict)
+    system_prompt: InProtocol[str] = ""
+    limit: InProtocol[int | None] = Field(default=None, ge=1)
+    lock: Operation[str | None] = None
+    exclude_quality: InProtocol[list[QualityFinding]] = Field(default_factory=list)
 
 
-class SandboxConfig(_Section):
+class SandboxConfig(Section):
     """Where answers run. ``timeout`` is seconds for one test case.
 
     ``max_concurrency`` caps the calls that all workers together make at once to one sandbox; within
     it the number adapts to what the sandbox bears.
     """
 
-    url: str | list[str] = "http://localhost:8080/run_code"
-    timeout: float = Field(default=10, gt=0)
-    memory_limit_mb: int = Field(default=1024, ge=1)
-    max_concurrency: int = Field(default=64, ge=1)
+    url: Operation[str | list[str]] = "http://localhost:8080/run_code"
+    timeout: InProtocol[float] = Field(default=10, gt=0)
+    memory_limit_mb: InProtocol[int] = Field(default=1024, ge=1)
+    max_concurrency: Operation[int] = Field(default=64, ge=1)
 
 
-class ReplayConfig(_Section):
+class ReplayConfig(Section):
     """The backend that answers with recorded completions, and the faults it can be told to show."""
 
-    completions: str = ""
-    latency: float = Field(default=0, ge=0)
-    error_rate: float = Field(default=0, ge=0, le=1)
-    failures: list[str] = Field(default_factory=list)
+    completions: Operation[str] = ""
+    latency: Operation[float] = Field(default=0, ge=0)
+    error_rate: Operation[float] = Field(default=0, ge=0, le=1)
+    failures: Operation[list[str]] = Field(default_factory=list)
 
 
-class VerlConfig(_Section):
+class VerlConfig(Section):
     """The backend that runs verl's replicas. Times are seconds.
 
     ``cpu_engine``: engines on CPUs, whose GPUs exist in Ray's books only. ``ray_address``: the
@@ -189,14 +193,14 @@ class VerlConfig(_Section):
     ``--embedded``, the interpreter that has verl; empty for the one that runs ``plumb``.
     """
 
-    cpu_engine: bool = False
-    ray_address: str | None = None
-    placement_timeout: float = Field(default=300, gt=0)
-    chat_template: str = ""
-    python: str = ""
+    cpu_engine: Numerics[bool] = False
+    ray_address: Operation[str | None] = None
+    placement_timeout: Operation[float] = Field(default=300, gt=0)
+    chat_template: Operation[str] = ""
+    python: Operation[str] = ""
 
 
-class GenerationConfig(_Section):
+class GenerationConfig(Section):
     """Where completions come from. Times are seconds.
 
     ``backend``: ``openai`` asks the servers at ``base_urls``; the two others do the same, and
@@ -212,40 +216,40 @@ class GenerationConfig(_Section):
     that end an answer and stay its last characters.
     """
 
-    backend: Literal["openai", "replay", "verl"] = "openai"
-    base_urls: list[str] = Field(default_factory=list)
-    model: str = ""
-    api_key_env: str = "OPENAI_API_KEY"
-    concurrency: int = Field(default=1024, ge=1)
+    backend: Numerics[Literal["openai", "replay", "verl"]] = "openai"
+    base_urls: Operation[list[str]] = Field(default_factory=list)
+    model: Subject[str] = ""
+    api_key_env: Operation[str] = "OPENAI_API_KEY"
+    concurrency: Operation[int] = Field(default=1024, ge=1)
     # Whoever gives a request up while it is being answered loses the work, and asks for it again at
     # the end of the queue; with a short limit a busy engine never gets anywhere. So the generator
     # gives up first: its router after 3600 s, with an answer (504). The rest is for the way.
-    request_timeout: float = Field(default=3900, gt=0, allow_inf_nan=False)
+    request_timeout: Operation[float] = Field(default=3900, gt=0, allow_inf_nan=False)
     # Room for three requests that were lost at their very end, and for waiting between them.
-    deadline: float = Field(default=4 * 3600, gt=0, allow_inf_nan=False)
-    max_attempts: int = Field(default=5, ge=1)
-    seed: int | None = None
-    stop: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    deterministic: bool = False
+    deadline: Operation[float] = Field(default=4 * 3600, gt=0, allow_inf_nan=False)
+    max_attempts: Operation[int] = Field(default=5, ge=1)
+    seed: Subject[int | None] = None
+    stop: InProtocol[list[Annotated[str, Field(min_length=1)]]] = Field(default_factory=list)
+    deterministic: Numerics[bool] = False
     replay: ReplayConfig = ReplayConfig()
     verl: VerlConfig = VerlConfig()
 
 
-class DatasetJudgeConfig(_Section):
+class DatasetJudgeConfig(Section):
     """How the answers of one data set are judged; what is not given is as for all of them.
 
     ``checker`` is one of ``shared.checkers``, or None for the method's own: ``tokens`` for
     ``batch``, ``exact`` for ``compute_score``, SandboxFusion's ``lines`` for ``submit``.
     """
 
-    method: Method | None = None
-    checker: str | None = None
-    language: str | None = None
-    extraction: ExtractionPolicy | None = None
-    max_timeouts: int | None = Field(default=None, ge=1)
+    method: InProtocol[Method | None] = None
+    checker: InProtocol[str | None] = None
+    language: InProtocol[str | None] = None
+    extraction: InProtocol[ExtractionPolicy | None] = None
+    max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
 
 
-class JudgeConfig(_Section):
+class JudgeConfig(Section):
     """How answers are judged. Times are seconds.
 
     ``sandbox.timeout`` are CPU seconds of a case for ``batch``, wall-clock seconds for the others.
@@ -260,26 +264,26 @@ class JudgeConfig(_Section):
     died ``max_deliveries`` times over is given up as ``api_error``.
     """
 
-    method: Method = "batch"
-    checker: str | None = None
-    language: str = "python"
-    extraction: ExtractionPolicy = ExtractionPolicy.LAST
-    verl_native: bool = False
-    confirm_timeouts: bool = True
-    max_timeouts: int | None = Field(default=None, ge=1)
-    cpu_grace: float = Field(default=1.25, ge=1)
-    wall_factor: float = Field(default=3, ge=1)
-    compile_timeout: float = Field(default=30, gt=0)
-    call_seconds: float = Field(default=60, gt=0)
-    max_output_mb: int = Field(default=16, ge=1, le=64)
-    max_processes: int = Field(default=64, ge=1)
-    max_completion_chars: int = Field(default=200_000, ge=1)
+    method: InProtocol[Method] = "batch"
+    checker: InProtocol[str | None] = None
+    language: InProtocol[str] = "python"
+    extraction: InProtocol[ExtractionPolicy] = ExtractionPolicy.LAST
+    verl_native: InProtocol[bool] = False
+    confirm_timeouts: InProtocol[bool] = True
+    max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
+    cpu_grace: InProtocol[float] = Field(default=1.25, ge=1)
+    wall_factor: InProtocol[float] = Field(default=3, ge=1)
+    compile_timeout: InProtocol[float] = Field(default=30, gt=0)
+    call_seconds: Operation[float] = Field(default=60, gt=0)
+    max_output_mb: InProtocol[int] = Field(default=16, ge=1, le=64)
+    max_processes: InProtocol[int] = Field(default=64, ge=1)
+    max_completion_chars: InProtocol[int] = Field(default=200_000, ge=1)
     datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
-    workers: int | None = Field(default=None, ge=1)
-    case_concurrency: int = Field(default=2, ge=1)
-    max_attempts: int = Field(default=5, ge=1)
-    retry_budget: float = Field(default=120, ge=0)
-    max_deliveries: int = Field(default=3, ge=0)
+    workers: Operation[int | None] = Field(default=None, ge=1)
+    case_concurrency: Operation[int] = Field(default=2, ge=1)
+    max_attempts: Operation[int] = Field(default=5, ge=1)
+    retry_budget: Operation[float] = Field(default=120, ge=0)
+    max_deliveries: Operation[int] = Field(default=3, ge=0)
 
     def for_dataset(self, name: str) -> Self:
         """The settings for one data set.
@@ -332,18 +336,18 @@ class JudgeConfig(_Section):
         return self
 
 
-class RunConfig(_Section):
-    name: str = "phase0"
-    seed: int = 0
+class RunConfig(Section):
+    name: Recorded[str] = "phase0"
+    seed: Subject[int] = 0
 
 
-class OutputConfig(_Section):
+class OutputConfig(Section):
     """``dir`` is the folder of this run's artifacts (any fsspec URL)."""
 
-    dir: str = ""
+    dir: Recorded[str] = ""
 
 
-class Config(_Section):
+class Config(Section):
     trainer: TrainerConfig = TrainerConfig()
     actor_rollout_ref: ActorRolloutRefConfig = ActorRolloutRefConfig()
     data: DataConfig = DataConfig()
@@ -371,37 +375,81 @@ class Config(_Section):
         urls = [self.sandbox.url] if isinstance(self.sandbox.url, str) else self.sandbox.url
         return [url.removesuffix("/").removesuffix("/run_code") for url in urls]
 
-    def fingerprint(self) -> str:
-        """SHA-256 of what decides the numbers; where the parts run and how many, does not count."""
-        document = self.model_dump(mode="json")
-        document["data"].pop("lock")
-        for key in ("url", "max_concurrency"):
-            document["sandbox"].pop(key)
-        for key in (
-            "workers",
-            "case_concurrency",
-            "max_attempts",
-            "retry_budget",
-            "max_deliveries",
-        ):
-            document["judge"].pop(key)
-        for key in (
-            "base_urls",
-            "concurrency",
-            "request_timeout",
-            "deadline",
-            "max_attempts",
-            "api_key_env",
-        ):
-            document["generation"].pop(key)
-        for key in ("ray_address", "placement_timeout", "python"):
-            document["generation"]["verl"].pop(key)
-        document["generation"]["replay"] = {
-            "completions": document["generation"]["replay"]["completions"]
+    def protocol(self) -> Protocol:
+        """The settings that identify the measurement; its fingerprint is the run's."""
+        return Protocol.of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDifferences:
+    """The leaves in which the configurations of two compared runs differ, by their meaning.
+
+    ``protocol``: the runs are not the same measurement. ``subject``: what a comparison is about
+    (model, seed). ``numerics``: engine settings that can change low bits of the results.
+    """
+
+    protocol: list[LeafDifference]
+    subject: list[LeafDifference]
+    numerics: list[LeafDifference]
+
+
+def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> ConfigDifferences:
+    """Compare two configurations over the data sets that both runs have.
+
+    Judge settings are compared as they take effect for each data set, and templates of other data
+    sets do not count. A judge setting that differs alike for all data sets is named once.
+    """
+    ours, theirs = (_protocol_outside_judge(config, datasets) for config in (first, second))
+    judged = {
+        dataset: differences(*(_effective_judge(config, dataset) for config in (first, second)))
+        for dataset in datasets
+    }
+    return ConfigDifferences(
+        protocol=[*differences(ours, theirs), *_by_setting(judged)],
+        subject=differences(*(values(config, _is_subject) for config in (first, second))),
+        numerics=differences(*(values(config, _is_numerics) for config in (first, second))),
+    )
+
+
+def _is_subject(leaf: LeafRole) -> bool:
+    return leaf.subject
+
+
+def _is_numerics(leaf: LeafRole) -> bool:
+    return leaf.numerics
+
+
+def _in_comparison(leaf: LeafRole) -> bool:
+    return leaf.role is Role.PROTOCOL and not leaf.subject
+
+
+def _protocol_outside_judge(config: Config, datasets: Sequence[str]) -> dict[str, JsonValue]:
+    templates = {name: text for name, text in config.data.templates.items() if name in datasets}
+    data = config.data.model_copy(update={"templates": templates})
+    narrowed = config.model_copy(update={"judge": JudgeConfig(), "data": data})
+    return values(narrowed, _in_comparison)
+
+
+def _effective_judge(config: Config, dataset: str) -> dict[str, JsonValue]:
+    effective = config.judge.for_dataset(dataset)
+    checker = effective.checker or _OWN_CHECKERS.get(effective.method, "tokens")
+    narrowed = effective.model_copy(update={"datasets": {}, "checker": checker})
+    return values(narrowed, _in_comparison)
+
+
+def _by_setting(judged: Mapping[str, Sequence[LeafDifference]]) -> Iterator[LeafDifference]:
+    """Name a difference once where all data sets have it, else for each data set."""
+    settings = dict.fromkeys(leaf.path for found in judged.values() for leaf in found)
+    for path in settings:
+        found = {
+            name: leaf for name, leaves in judged.items() for leaf in leaves if leaf.path == path
         }
-        for key in ("qa_logs", "wandb", "output"):
-            document.pop(key)
-        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+        if len(found) == len(judged) and len({str(leaf) for leaf in found.values()}) == 1:
+            leaf = next(iter(found.values()))
+            yield LeafDifference(f"judge.{path}", leaf.first, leaf.second)
+        else:
+            for name, leaf in found.items():
+                yield LeafDifference(f"judge.datasets.{name}.{path}", leaf.first, leaf.second)
 
 
 def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:

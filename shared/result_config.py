@@ -2,18 +2,15 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
+from shared.protocol import Recorded, Section
 from shared.statuses import FinalStatus
 
 WandbMode = Literal["auto", "online", "offline", "disabled"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class QaQuota(_Section):
+class QaQuota(BaseModel, extra="forbid", frozen=True):
     """How many samples of each status a data set's QA log is to have."""
 
     success: int = Field(default=0, ge=0)
@@ -55,7 +52,7 @@ def _with_the_plans(given: dict[str, QaQuota]) -> dict[str, QaQuota]:
     return QUOTAS | given
 
 
-class QaLogsConfig(_Section):
+class QaLogsConfig(Section):
     """The QA logs.
 
     ``quotas``: by data set, ``default`` for those that are not named. A status that a quota does
@@ -65,25 +62,25 @@ class QaLogsConfig(_Section):
     failed case shortened to ``max_chars`` characters.
     """
 
-    quotas: Annotated[dict[str, QaQuota], AfterValidator(_with_the_plans)] = QUOTAS
-    max_tests: int = Field(default=3, ge=0)
-    max_chars: int = Field(default=2000, ge=100)
+    quotas: Recorded[Annotated[dict[str, QaQuota], AfterValidator(_with_the_plans)]] = QUOTAS
+    max_tests: Recorded[int] = Field(default=3, ge=0)
+    max_chars: Recorded[int] = Field(default=2000, ge=100)
 
     def quota(self, dataset: str) -> QaQuota:
         return self.quotas.get(dataset) or self.quotas["default"]
 
 
-class WandbConfig(_Section):
+class WandbConfig(Section):
     """Weights & Biases. ``timeout``: seconds that writing or uploading the results may take.
 
     ``name``: the W&B run's; None for ``run.name``. ``mode``: ``auto`` is ``online`` where
     WANDB_API_KEY is set, else ``offline``, files to be uploaded later.
     """
 
-    enabled: bool = False
-    project: str = Field(default="rlvr_coding_model", min_length=1)
-    name: str | None = None
-    mode: WandbMode = "auto"
-    entity: str | None = None
+    enabled: Recorded[bool] = False
+    project: Recorded[str] = Field(default="rlvr_coding_model", min_length=1)
+    name: Recorded[str | None] = None
+    mode: Recorded[WandbMode] = "auto"
+    entity: Recorded[str | None] = None
     # Two attempts, of the 600 s for which a run waits to be published.
-    timeout: float = Field(default=120, gt=0, le=240)
+    timeout: Recorded[float] = Field(default=120, gt=0, le=240)

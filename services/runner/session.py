@@ -42,7 +42,7 @@ class RunIdentity:
 
 def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -> RunIdentity:
     """``source`` names where completions come from beyond the config: a file's hash, or none."""
-    text = "\n".join([config.fingerprint(), plan.fingerprint(), source])
+    text = "\n".join([config.protocol().fingerprint, plan.fingerprint(), source])
     output = folder.path if folder.local else folder.url
     return RunIdentity(config.run.name, hashlib.sha256(text.encode()).hexdigest(), output)
 

@@ -244,4 +244,4 @@ def test_a_status_without_a_quota_is_named() -> None:
 
 def test_what_is_derived_does_not_make_another_run() -> None:
     changed = load_config(None, ["qa_logs.max_tests=1", "wandb.enabled=true", "wandb.name=x"])
-    assert changed.fingerprint() == Config().fingerprint()
+    assert changed.protocol().fingerprint == Config().protocol().fingerprint

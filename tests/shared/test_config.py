@@ -307,12 +307,24 @@ def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], 
         "generation.replay.latency=1",
         "generation.replay.error_rate=0.5",
         "generation.replay.failures=[http_500]",
+        "generation.replay.completions=moved.jsonl",
+        "generation.deterministic=true",
+        "generation.backend=replay",
+        "generation.verl.chat_template=moved.jinja",
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.5",
+        "actor_rollout_ref.rollout.max_num_seqs=64",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
+        "actor_rollout_ref.rollout.disable_log_stats=true",
+        "trainer.n_gpus_per_node=8",
+        "data.eval_files=[elsewhere.parquet]",
+        "judge.call_seconds=10",
         "output.dir=elsewhere",
+        "run.name=other",
     ],
 )
 def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
     assert load_config(None, [override]) != Config()
-    assert load_config(None, [override]).fingerprint() == Config().fingerprint()
+    assert load_config(None, [override]).protocol().fingerprint == Config().protocol().fingerprint
 
 
 @pytest.mark.parametrize(
@@ -340,21 +352,17 @@ def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
         "generation.model=other",
         "generation.seed=1",
         "generation.stop=[END]",
-        "generation.deterministic=true",
-        "generation.backend=replay",
-        "generation.replay.completions=other.jsonl",
         "run.seed=1",
-        "run.name=other",
     ],
 )
 def test_what_decides_the_numbers_is_in_the_fingerprint(override: str) -> None:
-    assert load_config(None, [override]).fingerprint() != Config().fingerprint()
+    assert load_config(None, [override]).protocol().fingerprint != Config().protocol().fingerprint
 
 
 def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> None:
     one = load_config(written("sandbox: {timeout: 3}\ndata: {templates: {a: '1', b: '2'}}\n"))
     two = load_config(written("data: {templates: {b: '2', a: '1'}}\nsandbox: {timeout: 3.0}\n"))
-    assert one.fingerprint() == two.fingerprint()
+    assert one.protocol().fingerprint == two.protocol().fingerprint
 
 
 # The rest

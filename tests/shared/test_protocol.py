@@ -1,0 +1,158 @@
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Field
+
+from shared.config import Config, compare_configs, load_config
+from shared.protocol import (
+    InProtocol,
+    Leaf,
+    Operation,
+    Protocol,
+    Recorded,
+    Role,
+    Section,
+    leaves,
+    shown,
+    values,
+)
+
+# What a data set of its own may have judged otherwise is a mapping of sections.
+CONFIG = load_config(None, ["judge.datasets.d.max_timeouts=3"])
+LEAVES = list(leaves(Config))
+
+
+def changed(section: Section, path: list[str], value: Any) -> Any:
+    """The section with one leaf changed, unvalidated: what counts is that it differs."""
+    name, *rest = path
+    if not rest:
+        return section.model_copy(update={name: value})
+    part = getattr(section, name)
+    if rest[0] == "*":
+        new: Any = {key: changed(one, rest[1:], value) for key, one in part.items()}
+    else:
+        new = changed(part, rest, value)
+    return section.model_copy(update={name: new})
+
+
+def value_of(leaf: Leaf) -> st.SearchStrategy[Any]:
+    """Any value of the leaf's type; its limits do not matter here."""
+    if leaf.path == "qa_logs.quotas":
+        return st.just({})
+    if leaf.path.endswith("engine_kwargs"):
+        option = st.none() | st.booleans() | st.integers() | st.text()
+        return st.dictionaries(st.text(), st.dictionaries(st.text(), option))
+    return st.from_type(leaf.info.annotation).filter(lambda value: value == value)
+
+
+def flat(config: Config) -> dict[str, Any]:
+    return values(config, lambda _leaf: True)
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.path)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_leafs_change_alters_the_fingerprint_exactly_if_its_role_is_protocol(
+    leaf: Leaf, data: st.DataObject
+) -> None:
+    value = data.draw(value_of(leaf))
+    other = changed(CONFIG, leaf.path.split("."), value)
+    if flat(other) == flat(CONFIG):
+        return  # the value that was there
+    same = other.protocol().fingerprint == CONFIG.protocol().fingerprint
+    assert same is (leaf.declared.role is not Role.PROTOCOL)
+    differing = [each.path for each in CONFIG.protocol().diff(other.protocol())]
+    assert bool(differing) is not same
+    assert all(path.split(".")[0] == leaf.path.split(".")[0] for path in differing)
+
+
+def test_leaves_of_all_sections_are_found() -> None:
+    paths = [leaf.path for leaf in LEAVES]
+    assert len(paths) == len(set(paths))
+    assert {"judge.datasets.*.checker", "generation.replay.completions", "run.name"} <= {*paths}
+    tops = {path.split(".")[0] for path in paths}
+    assert tops == set(Config.model_fields)
+
+
+def test_a_leaf_without_a_role_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match=r"Own\.batch: a configuration leaf without a role"):
+
+        class Own(Section):
+            name: Recorded[str] = ""
+            batch: int = 1
+
+
+class Small(Section):
+    number: InProtocol[int | None] = None
+    texts: InProtocol[dict[str, Any]] = Field(default_factory=dict)
+    place: Operation[str] = ""
+
+
+def test_two_mappings_never_have_the_same_leaves() -> None:
+    one, two = Small(texts={"a.b": 1}), Small(texts={"a": {"b": 1}})
+    assert Protocol.of(one).fingerprint != Protocol.of(two).fingerprint
+    assert Protocol.of(one).leaves == {'texts."a.b"': 1}
+
+
+def test_what_is_not_set_is_not_part_of_the_protocol() -> None:
+    """So a later version's new optional leaf leaves earlier fingerprints as they are."""
+    assert Protocol.of(Small(place="x")).leaves == {}
+    assert Protocol.of(Small(texts={"a": None})).leaves == {"texts.a": None}
+
+
+def test_differences_name_leaf_and_both_values() -> None:
+    found = Protocol.of(Small(number=1)).diff(Protocol.of(Small(texts={"t": "x" * 200})))
+    assert [str(each) for each in found] == [
+        "number (1 there, not set here)",
+        f'texts.t (not set there, "{"x" * 58}… here)',
+    ]
+
+
+def test_a_shown_value_is_one_line() -> None:
+    assert shown("a\n  b") == '"a\\n b"'
+    assert shown(None) == "not set"
+
+
+# Comparing
+
+
+def paths(*overrides: str, datasets: tuple[str, ...] = ("one", "two")) -> dict[str, list[str]]:
+    found = compare_configs(Config(), load_config(None, overrides), datasets)
+    kinds = {"protocol": found.protocol, "subject": found.subject, "numerics": found.numerics}
+    return {kind: [each.path for each in leaves] for kind, leaves in kinds.items() if leaves}
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("sandbox.timeout=3", {"protocol": ["sandbox.timeout"]}),
+        ("generation.model=other", {"subject": ["generation.model"]}),
+        ("run.seed=4", {"subject": ["run.seed"]}),
+        (
+            "actor_rollout_ref.rollout.dtype=float16",
+            {"numerics": ["actor_rollout_ref.rollout.dtype"]},
+        ),
+        ("judge.workers=9", {}),
+        ("run.name=other", {}),
+        ("judge.cpu_grace=2", {"protocol": ["judge.cpu_grace"]}),
+        ("judge.method=compute_score", {"protocol": ["judge.method", "judge.checker"]}),
+        ("judge.checker=tokens", {}),
+        ("judge.datasets.one.max_timeouts=2", {"protocol": ["judge.datasets.one.max_timeouts"]}),
+        ("judge.datasets.three.max_timeouts=2", {}),
+        ("data.templates.one='Do {prompt}'", {"protocol": ["data.templates.one"]}),
+        ("data.templates.three='Do {prompt}'", {}),
+    ],
+)
+def test_a_comparison_names_exactly_what_differs(
+    override: str, found: dict[str, list[str]]
+) -> None:
+    assert paths(override) == found
+
+
+def test_settings_that_take_effect_are_compared() -> None:
+    both = ["judge.datasets.one.max_timeouts=2", "judge.datasets.two.max_timeouts=2"]
+    assert paths(*both) == {"protocol": ["judge.max_timeouts"]}
+    first = load_config(None, ["judge.max_timeouts=2"])
+    assert compare_configs(first, load_config(None, both), ["one", "two"]).protocol == []
