@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,6 +11,7 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.json_lines import read_json_lines
+from shared.run_record import RunRecord, read_record
 from shared.schemas import Generation, SampleId, Verdict, describe
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
@@ -30,6 +32,15 @@ class FinishedRun:
     run: Mapping[str, Any]
     summary: Mapping[str, Mapping[str, Any]]
     skipped: list[str] = field(default_factory=list)
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """``run.json``.
+
+        Raises:
+            OutputError: It is of an unknown version, or a field of it cannot be used.
+        """
+        return read_record(self.run, f"{self.folder.url.rstrip('/')}/{artifacts.RUN}")
 
     @property
     def name(self) -> str:

@@ -1,12 +1,15 @@
-"""What software something was made with."""
+"""Provenance of the code: versions of installed packages, and the commit of the checkout."""
 
+import os
 import platform
+import subprocess
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
-    """Python's version and those of the packages that are installed, by name."""
+    """The versions of Python and of those packages that are installed, by name."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -14,3 +17,24 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def git_commit() -> str | None:
+    """The commit of the checkout that this code runs from, ``-dirty`` if it was changed.
+
+    In an image it is the commit that the image was built from.
+    """
+    if given := os.environ.get("PLUMBLINE_GIT_COMMIT"):
+        return given
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

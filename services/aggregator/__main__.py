@@ -82,7 +82,7 @@ def _publish_all(runs: Runs) -> bool:
             log.info("published", run=ledger.run)
         except OutputError as error:
             log.error("cannot publish", run=ledger.run, reason=str(error))
-            ledger.set_meta(publish_error=str(error), state="failed")
+            ledger.fail(str(error))
     return bool(due)
 
 

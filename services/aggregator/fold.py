@@ -14,9 +14,10 @@ from services.aggregator.index import Database, SampleRow, open_database
 from services.aggregator.index.facts import public
 from services.aggregator.index.rows import LARGEST, ProblemFacts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
-from shared.ledger import EventGroup, Glance, Ledger, RunState, StreamEntry, glances
+from shared.ledger import EventGroup, Glance, Ledger, StreamEntry, glances
 from shared.logs import get_logger
 from shared.plan import RunPlan
+from shared.run_record import RunState
 from shared.schemas import SampleId
 
 log = get_logger(__name__)
@@ -121,7 +122,7 @@ class Runs:
         now = time.monotonic()
         due = now - self._told.get(run.id, 0.0) >= _FACTS_EVERY
         if look.state != run.state or run.id not in self._told or (due and _moves(look)):
-            self._writer.set_facts(run, look, public(ledger.facts()))
+            self._writer.set_facts(run, look, public(ledger.meta_document()))
             self._told[run.id] = now
 
 
@@ -137,7 +138,7 @@ def _storable(entry: StreamEntry) -> StreamEntry:
 
 
 def _moves(look: Glance) -> bool:
-    return look.state not in (RunState.PUBLISHED, RunState.FAILED)
+    return look.state is None or not look.state.final
 
 
 def _readable(

@@ -1,8 +1,8 @@
-"""The artifacts of a run, from the ledger."""
+"""Publishing: a judged run's artifacts, written from one pass over the ledger."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 from services.aggregator.outlines import ProblemOutline, outlines
 from services.aggregator.qa_logs import write_qa_logs
@@ -10,13 +10,21 @@ from services.aggregator.report import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
 from shared.artifacts import OutputFolder
+from shared.errors import OutputError
 from shared.finished_run import open_run
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.metrics import ProblemTraits, SampleResult, slice_summaries, summarize
-from shared.plan import RunPlan
-from shared.result_config import WandbConfig
-from shared.schemas import Generation, SampleId
+from shared.plan import PlannedDataset, RunPlan
+from shared.run_record import (
+    PublishedResults,
+    RunMeta,
+    RunRecord,
+    RunState,
+    UnjudgedSample,
+    WandbRecord,
+)
+from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 
 _LISTED = 100
@@ -25,49 +33,132 @@ _AT_ONCE = 200
 Traits = dict[str, dict[str, ProblemTraits]]
 
 
-def publish(ledger: Ledger) -> None:
-    """Write all artifacts of a run whose samples are all judged, and say so in the ledger.
+def publish(ledger: Ledger) -> RunState:
+    """Write all artifacts of a run whose samples are all judged, and record it in the ledger.
 
-    The report comes after all that it is made of, so nothing else is missing where it fails.
+    The report is written after everything that it is made of, so nothing else is missing where it
+    fails.
+
+    Returns:
+        The run's state now: complete or incomplete.
 
     Raises:
         OutputError: The output folder cannot be written.
     """
-    meta = ledger.meta()
-    plan = RunPlan.model_validate(meta["plan"])
-    folder = OutputFolder(meta["output"])
-    samples = plan.samples()
-    folder.write_jsonl(artifacts.GENERATIONS, ledger.completions(samples))
-    folder.write_jsonl(artifacts.VERDICTS, ledger.verdicts(samples))
-    found = measured(ledger, plan, _write_problems(folder, ledger, plan), meta)
-    folder.write_json(artifacts.SUMMARY, found["metrics"])
-    folder.write_json(artifacts.SLICES, found["slices"])
-    run = run_document(ledger, plan, meta)
-    if "config" in meta:
-        run["qa_logs"] = write_qa_logs(folder, ledger, plan, meta)
-    folder.write_json(artifacts.RUN, run)
+    meta, plan = ledger.meta(), ledger.plan()
+    if meta is None or plan is None:
+        raise OutputError(f"run {ledger.run} has no plan in Redis; run its command again")
+    folder = OutputFolder(meta.output)
+    samples = _write_samples(folder, ledger, plan)
+    traits = _write_problems(folder, ledger, plan)
+    metrics = {
+        name: summarize(found, meta.active_seconds) for name, found in samples.results.items()
+    }
+    results = PublishedResults(
+        metrics=metrics,
+        slices={
+            name: slice_summaries(found, traits.get(name, {}))
+            for name, found in samples.results.items()
+        },
+    )
+    folder.write_json(artifacts.SUMMARY, results.metrics)
+    folder.write_json(artifacts.SLICES, results.slices)
+    record = samples.record(ledger.run, meta, plan.datasets)
+    record = record.model_copy(update={"qa_logs": write_qa_logs(folder, ledger, plan, meta)})
+    _write_record(folder, record)
     write_report(open_run(folder.url), folder, artifacts.REPORT)
-    wandb = WandbConfig.model_validate(meta.get("config", {}).get("wandb", {}))
-    if wandb.enabled:
-        run["wandb"] = log_results(folder, run, found["metrics"], wandb)
-        folder.write_json(artifacts.RUN, run)
-    ledger.set_meta(results=found, state=RunState.PUBLISHED)
+    if meta.config.wandb.enabled:
+        document = record.model_dump(mode="json")
+        logged = log_results(folder, document, metrics, meta.config.wandb)
+        wandb = WandbRecord.model_validate(logged)
+        _write_record(folder, record.model_copy(update={"wandb": wandb}))
+    ledger.publish(record.state, results)
+    return record.state
 
 
-def measured(
-    ledger: Ledger, plan: RunPlan, traits: Traits, meta: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """``metrics`` and ``slices`` by data set, from one reading of the samples."""
-    metrics, slices = {}, {}
-    for dataset in plan.datasets:
-        results = _results(ledger, dataset.samples())
-        metrics[dataset.name] = summarize(results, meta.get("active_seconds"))
-        slices[dataset.name] = slice_summaries(results, traits.get(dataset.name, {}))
-    return {"metrics": metrics, "slices": slices}
+def _write_record(folder: OutputFolder, record: RunRecord) -> None:
+    folder.write_json(artifacts.RUN, record.model_dump(mode="json"))
+
+
+@dataclass
+class PublishedSamples:
+    """Totals over the samples as they were written, and their results by data set."""
+
+    results: dict[str, list[SampleResult]] = field(default_factory=dict)
+    samples: int = 0
+    statuses: Counter[FinalStatus] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    unjudged: list[UnjudgedSample] = field(default_factory=list)
+    requests: int = 0
+    confirmed: int = 0
+    flipped: int = 0
+
+    def add(self, sample: SampleId, generation: Generation | None, verdict: Verdict | None) -> None:
+        result = SampleResult.of(
+            verdict or unjudged_verdict(sample, "", "no verdict"),
+            generation or Generation.missing(sample),
+        )
+        self.results[sample.dataset].append(result)
+        self.samples += 1
+        if verdict is None:
+            return
+        self.statuses[verdict.final_status] += 1
+        self.requests += verdict.attempts
+        self.confirmed += verdict.confirmed
+        self.flipped += verdict.flipped
+        self.failures.update(reason.split(":")[0] for reason in verdict.infra_failures)
+        if not verdict.judged and len(self.unjudged) < _LISTED:
+            unjudged = UnjudgedSample(sample=sample.key, reason=verdict.detail)
+            self.unjudged.append(unjudged)
+
+    def record(self, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> RunRecord:
+        """The content of ``run.json``: what was run, with what, and how completely."""
+        missing = self.samples - self.statuses.total() + self.statuses[FinalStatus.API_ERROR]
+        return RunRecord.of(run, meta, datasets).model_copy(
+            update={
+                "state": RunState.INCOMPLETE if missing else RunState.COMPLETE,
+                "complete": missing == 0,
+                "samples_judged": self.samples - missing,
+                "samples_unjudged": missing,
+                "unjudged": self.unjudged,
+                "statuses": {status: self.statuses[status] for status in FinalStatus},
+                "sandbox_requests": self.requests,
+                "infra_failures": dict(self.failures.most_common()),
+                "timeouts_confirmed": self.confirmed - self.flipped,
+                "timeouts_flipped": self.flipped,
+            }
+        )
+
+
+def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> PublishedSamples:
+    """Write completions and verdicts together; few of the completions are in memory at once."""
+    found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
+    with (
+        folder.replacing(artifacts.GENERATIONS) as generations,
+        folder.replacing(artifacts.VERDICTS) as verdicts,
+    ):
+        for sample, generation, verdict in _samples(ledger, plan.samples()):
+            if generation is not None:
+                generations.write(generation.model_dump_json() + "\n")
+            if verdict is not None:
+                verdicts.write(verdict.model_dump_json() + "\n")
+            found.add(sample, generation, verdict)
+    return found
+
+
+def _samples(
+    ledger: Ledger, samples: Sequence[SampleId]
+) -> Iterator[tuple[SampleId, Generation | None, Verdict | None]]:
+    for start in range(0, len(samples), _AT_ONCE):
+        chunk = samples[start : start + _AT_ONCE]
+        generations = {one.sample: one for one in ledger.completions(chunk)}
+        verdicts = {one.sample: one for one in ledger.verdicts(chunk)}
+        for sample in chunk:
+            yield sample, generations.get(sample), verdicts.get(sample)
 
 
 def _write_problems(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Traits:
-    """Write ``problems.jsonl``; returns what slices are made by, by data set and problem."""
+    """Write ``problems.jsonl``; returns the slices' dimensions by data set and problem."""
     traits: Traits = {}
 
     def noted() -> Iterator[ProblemOutline]:
@@ -78,57 +169,3 @@ def _write_problems(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Trai
 
     folder.write_jsonl(artifacts.PROBLEMS, noted())
     return traits
-
-
-def run_document(ledger: Ledger, plan: RunPlan, meta: dict[str, Any]) -> dict[str, Any]:
-    """The content of ``run.json``: what was run, with what, and how completely."""
-    samples = plan.samples()
-    statuses: Counter[FinalStatus] = Counter()
-    failures: Counter[str] = Counter()
-    unjudged: list[dict[str, str | None]] = []
-    sandbox_requests = confirmed = flipped = 0
-    for verdict in ledger.verdicts(samples):
-        statuses[verdict.final_status] += 1
-        sandbox_requests += verdict.attempts
-        confirmed += verdict.confirmed
-        flipped += verdict.flipped
-        failures.update(reason.split(":")[0] for reason in verdict.infra_failures)
-        if not verdict.judged and len(unjudged) < _LISTED:
-            unjudged.append({"sample": verdict.sample.key, "reason": verdict.detail})
-    missing = len(samples) - statuses.total() + statuses[FinalStatus.API_ERROR]
-    hidden = {"plan", "state", "results"}
-    return {
-        **{name: value for name, value in meta.items() if name not in hidden},
-        "run": ledger.run,
-        "state": "complete" if missing == 0 else "incomplete",
-        "complete": missing == 0,
-        "samples": len(samples),
-        "samples_judged": len(samples) - missing,
-        "samples_unjudged": missing,
-        "unjudged": unjudged,
-        "statuses": {status.value: statuses[status] for status in FinalStatus},
-        "sandbox_requests": sandbox_requests,
-        "infra_failures": dict(failures.most_common()),
-        "timeouts_confirmed": confirmed - flipped,
-        "timeouts_flipped": flipped,
-        "duplicate_verdicts": meta.get("duplicate_verdicts", 0),
-        "jobs_redelivered": meta.get("jobs_redelivered", 0),
-        "datasets": [dataset.document() for dataset in plan.datasets],
-    }
-
-
-def _results(ledger: Ledger, samples: Sequence[SampleId]) -> list[SampleResult]:
-    """What metrics need of each sample; of the completions few are in memory at once."""
-    found = []
-    for start in range(0, len(samples), _AT_ONCE):
-        chunk = samples[start : start + _AT_ONCE]
-        generations = {g.sample: g for g in ledger.completions(chunk)}
-        verdicts = {v.sample: v for v in ledger.verdicts(chunk)}
-        found += [
-            SampleResult.of(
-                verdicts.get(sample) or unjudged_verdict(sample, "", "no verdict"),
-                generations.get(sample) or Generation.missing(sample),
-            )
-            for sample in chunk
-        ]
-    return found

@@ -2,21 +2,21 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 from services.aggregator.qa_records import QaRecord, RunFacts, qa_record, run_facts
-from services.aggregator.strata import Choice, Counts, choose
+from services.aggregator.strata import Choice, choose
 from shared.artifacts import QA_LOGS, OutputFolder
 from shared.ledger import Ledger
 from shared.plan import PlannedDataset, RunPlan
 from shared.result_config import QaLogsConfig
+from shared.run_record import QaLogRecord, RunMeta
 from shared.schemas import SampleId, sha256
 
 
 def write_qa_logs(
-    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: dict[str, Any]
-) -> dict[str, Any]:
+    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: RunMeta
+) -> dict[str, QaLogRecord]:
     """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
 
     Logs of earlier quotas are removed.
@@ -28,16 +28,20 @@ def write_qa_logs(
     Raises:
         OutputError: The folder cannot be written.
     """
-    config = QaLogsConfig.model_validate(meta["config"].get("qa_logs", {}))
-    facts = run_facts(meta)
-    said: dict[str, Any] = {}
+    config, facts = meta.config.qa_logs, run_facts(meta)
+    written: dict[str, QaLogRecord] = {}
     for dataset in plan.datasets:
         name = file_name(dataset.name, config.quota(dataset.name).total)
-        choice = _choice(ledger, dataset, config, meta.get("seed", 0))
+        choice = _choice(ledger, dataset, config, meta.seed)
         folder.write_jsonl(f"{QA_LOGS}/{name}", _records(ledger, choice.samples, facts, config))
-        said[dataset.name] = {"file": f"{QA_LOGS}/{name}", **_document(choice)}
-    _remove_others(folder, {name: entry["file"] for name, entry in said.items()})
-    return said
+        written[dataset.name] = QaLogRecord(
+            file=f"{QA_LOGS}/{name}",
+            wanted=dict(choice.wanted),
+            chosen=dict(choice.chosen),
+            filled=dict(choice.filled),
+        )
+    _remove_others(folder, {name: log.file for name, log in written.items()})
+    return written
 
 
 def file_name(dataset: str, total: int) -> str:
@@ -65,17 +69,6 @@ def _records(
         # A runner that goes on with the run meanwhile takes samples back, and publishes it anew.
         if problem and generation and verdict:
             yield qa_record(problem, generation, verdict, facts, config)
-
-
-def _document(choice: Choice) -> dict[str, dict[str, int]]:
-    def named(counts: Counts) -> dict[str, int]:
-        return {status.value: count for status, count in counts.items()}
-
-    return {
-        "wanted": named(choice.wanted),
-        "chosen": named(choice.chosen),
-        "filled": named(choice.filled),
-    }
 
 
 def _remove_others(folder: OutputFolder, files: Mapping[str, str]) -> None:

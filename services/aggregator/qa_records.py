@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from shared.result_config import QaLogsConfig
+from shared.run_record import RunMeta
 from shared.schemas import (
     FailedCase,
     Generation,
@@ -86,16 +87,14 @@ def qa_record(
     )
 
 
-def run_facts(meta: dict[str, Any]) -> RunFacts:
+def run_facts(meta: RunMeta) -> RunFacts:
     """Model and sampling of a run, from its meta data."""
-    config = meta.get("config", {})
-    actor = config.get("actor_rollout_ref", {})
-    rollout, started = actor.get("rollout", {}), meta.get("started_at")
+    rollout = meta.config.actor_rollout_ref.rollout
     return RunFacts(
-        model=meta.get("model") or actor.get("model", {}).get("path") or "",
-        temperature=rollout.get("temperature"),
-        max_new_tokens=rollout.get("response_length"),
-        timestamp=None if started is None else _iso(started),
+        model=meta.model or meta.config.actor_rollout_ref.model.path,
+        temperature=rollout.temperature,
+        max_new_tokens=rollout.response_length,
+        timestamp=None if meta.started_at is None else _iso(meta.started_at),
     )
 
 

@@ -1,4 +1,4 @@
-"""What `plumb run` and `plumb judge` have in common: the stack, the session, the exit code."""
+"""Execution of a run request: start or reach the stack, enter a session, report the outcome."""
 
 import asyncio
 import os
@@ -19,15 +19,16 @@ from services.runner.client import GeneratorClient
 from services.runner.preflight import check_judges, check_sandboxes
 from services.runner.prompts import prompt_facts
 from services.runner.run import Run, Source
-from services.runner.session import Session, check_output, identify
+from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
-from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ConfigError, IncompleteRunError, InterruptedRunError, ServiceError
+from shared.finished_run import open_run
 from shared.ledger import connect
 from shared.plan import RunPlan
 from shared.redis_settings import RedisSettings
+from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
 from shared.settings import load_settings
 
@@ -36,8 +37,8 @@ _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
 
 
 @dataclass(frozen=True)
-class Order:
-    """A run as it was asked for.
+class RunRequest:
+    """A run as the user asked for it.
 
     ``completions`` is where completions come from if not from a generator; ``source`` names in
     the run's identity what the config does not.
@@ -50,7 +51,7 @@ class Order:
     force: bool
     completions: RecordedSource | None = None
     source: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     notes: Sequence[str] = ()
 
     @property
@@ -60,26 +61,26 @@ class Order:
         return self.completions is None and self.embedded and backend != "openai"
 
 
-def execute(order: Order) -> None:
+def execute(request: RunRequest) -> None:
     """Carry out a run and print what came of it.
 
     Raises:
         PlumblineError: It cannot be begun or finished; :class:`IncompleteRunError` where it was
             finished but samples are left without a verdict.
     """
-    config = order.config
+    config = request.config
     folder = OutputFolder(config.output_dir)
-    identity = identify(config, order.plan, folder, order.source)
-    check_output(folder, identity, force=order.force)
+    identity = identify(config, request.plan, folder, request.source)
+    identity = claim_output(folder, identity, force=request.force)
     console = stdout_console()
     with _terminable(), ProgressDisplay(console) as progress:
-        progress.planned(order.plan)
-        for note in order.notes:
+        progress.planned(request.plan)
+        for note in request.notes:
             progress.note(note)
-        with _services(order, folder, progress) as (redis, stack):
+        with _services(request, folder, progress) as (redis, stack):
             session = Session(redis, identity)
             try:
-                asyncio.run(_complete(order, folder, session, stack, progress))
+                asyncio.run(_complete(request, folder, session, stack, progress))
             except OutOfMemoryError as error:
                 raise ServiceError(
                     f"Redis has no memory left ({error}); give it more (maxmemory), and the same "
@@ -96,31 +97,29 @@ def execute(order: Order) -> None:
             finally:
                 with suppress(RedisError):
                     session.leave()
-    run, summary = folder.read_json(artifacts.RUN), folder.read_json(artifacts.SUMMARY)
-    assert run is not None
-    assert summary is not None
-    print_summary(console, summary, run)
-    if not run["complete"]:
-        raise IncompleteRunError(_what_is_missing(run))
+    finished = open_run(folder.url)
+    print_summary(console, finished.summary, finished.run)
+    if not finished.record.complete:
+        raise IncompleteRunError(_missing_verdicts(finished.record))
 
 
 @contextmanager
 def _services(
-    order: Order, folder: OutputFolder, progress: ProgressDisplay
+    request: RunRequest, folder: OutputFolder, progress: ProgressDisplay
 ) -> Iterator[tuple[Redis, EmbeddedStack | None]]:
-    config = order.config
+    config = request.config
     patience = Patience(progress)
-    if order.completions is None and not order.own_generator:
+    if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
         patience.wait(lambda: asyncio.run(_check_generator(config, urls)))
-    if not order.embedded:
+    if not request.embedded:
         yield _external(config, patience), None
         return
     if given := os.environ.get("SANDBOX_URLS"):
         asyncio.run(check_sandboxes(given.split(",")))
-    if order.own_generator and config.generation.backend == "verl":
+    if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas, which takes minutes with a large model")
-    with open_stack(config, folder, force=order.force, generator=order.own_generator) as stack:
+    with open_stack(config, folder, force=request.force, generator=request.own_generator) as stack:
         if warning := stack.sandbox.get("warning"):
             progress.note(f"warning: {warning}")
         yield connect(stack.redis_url), stack
@@ -144,36 +143,42 @@ def _external(config: Config, patience: Patience) -> Redis:
 
 
 async def _complete(
-    order: Order,
+    request: RunRequest,
     folder: OutputFolder,
     session: Session,
     stack: EmbeddedStack | None,
     progress: ProgressDisplay,
 ) -> None:
-    config = order.config
-    facts = {**order.facts, "sandbox": stack.sandbox if stack else {}}
+    config = request.config
+    sandbox = SandboxFacts.model_validate(stack.sandbox) if stack else None
+    facts = request.provenance.model_copy(update={"sandbox": sandbox})
     async with AsyncExitStack() as parts:
-        source: Source | None = order.completions
-        hashes = order.completions.hashes() if order.completions else None
+        source: Source | None = request.completions
+        hashes = request.completions.hashes() if request.completions else None
         if source is None:
             urls = [stack.generator_url] if stack and stack.generator_url else None
             client = await parts.enter_async_context(
                 _client(config, urls or config.generation.base_urls)
             )
-            facts |= {"model": await client.check(), "generator": await client.info()}
-            facts |= prompt_facts(order.problems, config.data)
-            source = GeneratorSource(client, config, order.problems, session.ledger.run)
+            facts = Provenance(
+                **{
+                    **dict(facts),
+                    "model": await client.check(),
+                    "generator": await client.info(),
+                    **prompt_facts(request.problems, config.data),
+                }
+            )
+            source = GeneratorSource(client, config, request.problems, session.ledger.run)
         await asyncio.to_thread(
             session.enter,
             config,
-            order.plan,
-            order.problems,
+            request.problems,
             folder,
-            force=order.force,
-            facts=facts,
+            force=request.force,
+            provenance=facts,
         )
         progress.started()
-        run = Run(config, order.plan, session, source, progress, hashes)
+        run = Run(config, request.plan, session, source, progress, hashes)
         await _beside(run.complete, stack.watch if stack else None)
 
 
@@ -222,18 +227,18 @@ async def _check_generator(config: Config, urls: Sequence[str]) -> None:
         await client.check()
 
 
-def _what_is_missing(run: dict[str, Any]) -> str:
-    reasons = sorted({entry["reason"] or "unknown" for entry in run["unjudged"]})
+def _missing_verdicts(run: RunRecord) -> str:
+    reasons = sorted({entry.reason or "unknown" for entry in run.unjudged})
     shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
     return (
-        f"incomplete: {run['samples_unjudged']} of {run['samples']} samples have no verdict "
+        f"incomplete: {run.samples_unjudged} of {run.samples} samples have no verdict "
         f"({shown}); the same command tries them again"
     )
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: in order."""
+    """SIGTERM ends a command as Ctrl-C does: in request."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from services.cli.comparison import print_comparison
-from services.cli.execute import Order, execute
+from services.cli.execute import RunRequest, execute
 from services.cli.options import (
     AllowUnlocked,
     ConfigFile,
@@ -67,23 +67,23 @@ def judge(
     loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
     matched = match_completions(completions, loaded.problems)
     for wanted in (resolved, other) if other else (resolved,):
-        execute(_order(wanted, loaded, matched, completions, embedded, force))
+        execute(_request(wanted, loaded, matched, completions, embedded, force))
     if other:
         print_comparison(compare_folders(resolved, other))
 
 
-def _order(
+def _request(
     config: Config,
     loaded: LoadedProblems,
     matched: MatchedCompletions,
     completions: str,
     embedded: bool,
     force: bool,
-) -> Order:
+) -> RunRequest:
     indices = matched.indices()
     answered = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     check_judging(config, answered)
-    return Order(
+    return RunRequest(
         config=config,
         problems=answered,
         plan=make_plan(answered, lambda p: indices[p.dataset, p.problem_id]),
@@ -91,12 +91,13 @@ def _order(
         force=force,
         completions=RecordedSource(matched.by_sample),
         source="recorded",
-        facts={
-            **loaded.facts,
-            "completions": completions,
-            "completions_of_unknown_problems": len(matched.unknown),
-            "problems_without_completion": len(matched.missing),
-        },
+        provenance=loaded.provenance.model_copy(
+            update={
+                "completions": completions,
+                "completions_of_unknown_problems": len(matched.unknown),
+                "problems_without_completion": len(matched.missing),
+            }
+        ),
         notes=[*loaded.notes, *_notes(matched)],
     )
 

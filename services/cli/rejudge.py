@@ -1,10 +1,10 @@
 """`plumb rejudge`: new verdicts for a run's completions, as a new run that names its parent."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from services.cli.execute import Order, execute
+from services.cli.execute import RunRequest, execute
 from services.cli.options import (
     AllowUnlocked,
     Force,
@@ -24,6 +24,7 @@ from shared.config_files import override_document
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.plan import RunPlan, make_plan
+from shared.run_record import ParentRun
 from shared.schemas import Generation
 
 
@@ -53,21 +54,21 @@ def rejudge(
     parent = open_run(run)
     config = _config(parent, overrides or [], output or f"{run.rstrip('/')}_rejudged")
     config = with_method(config, method, use_submit_api, use_compute_score)
-    paths = data or parent.run.get("data_files") or config.data.eval_files
+    paths = data or parent.record.data_files or config.data.eval_files
     loaded = load_problems(config.data, paths, allow_unlocked=allow_unlocked)
-    execute(_order(parent, config, loaded, embedded=embedded, force=force))
+    execute(_request(parent, config, loaded, embedded=embedded, force=force))
 
 
 def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
     """The parent's config with what is to be otherwise."""
     name = f"run.name={parent.name}_rejudged"
-    own = {**parent.run["config"], "output": {"dir": output}}
+    own = {**parent.record.config.model_dump(mode="json"), "output": {"dir": output}}
     return validate_config(override_document(own, [name, *overrides]))
 
 
-def _order(
+def _request(
     parent: FinishedRun, config: Config, loaded: LoadedProblems, *, embedded: bool, force: bool
-) -> Order:
+) -> RunRequest:
     generations = list(parent.generations())
     _check_data(parent, loaded, {(one.dataset, one.problem_id) for one in generations})
     completions = {one.sample: _recorded(one) for one in generations if one.error is None}
@@ -75,7 +76,7 @@ def _order(
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     plan = make_plan(problems, lambda problem: indices[problem.dataset, problem.problem_id])
     check_judging(config, problems)
-    return Order(
+    return RunRequest(
         config=config,
         problems=problems,
         plan=plan,
@@ -83,7 +84,9 @@ def _order(
         force=force,
         completions=RecordedSource(completions),
         source="recorded",
-        facts={**loaded.facts, **_inherited(parent), "parent": _parent_facts(parent, plan)},
+        provenance=loaded.provenance.model_copy(
+            update={**_inherited(parent), "parent": _parent(parent, plan)}
+        ),
         notes=[*loaded.notes, *(f"left out: {line}" for line in parent.skipped)],
     )
 
@@ -107,25 +110,25 @@ def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[st
         )
     same = [problem for name, problem in there.items() if name in names]
     now = {one.name: one.sha256 for one in make_plan(same, lambda _: ()).datasets}
-    for before in parent.datasets:
-        name = str(before["dataset"])
-        if name in now and now[name] != before["sha256"]:
+    for before in parent.record.datasets:
+        name = before.dataset
+        if name in now and now[name] != before.sha256:
             raise DataError(
                 f"{parent.folder.url}: {name} has other prompts, tests or problems now (SHA-256 "
-                f"{now[name][:12]}…, was {str(before['sha256'])[:12]}…); name the data of that run "
+                f"{now[name][:12]}…, was {before.sha256[:12]}…); name the data of that run "
                 "with --data"
             )
 
 
-def _inherited(parent: FinishedRun) -> dict[str, Any]:
-    """What the completions were made with, which is as it was."""
+def _inherited(parent: FinishedRun) -> dict[str, object]:
+    """The provenance of the completions, which stay as they are."""
     names = ("model", "generator", "prompts", "system_prompt")
-    return {name: parent.run[name] for name in names if name in parent.run}
+    return {name: getattr(parent.record, name) for name in names}
 
 
-def _parent_facts(parent: FinishedRun, plan: RunPlan) -> dict[str, Any]:
-    return {
-        "run": parent.run.get("run"),
-        "output": parent.folder.url,
-        "not_generated": int(parent.run.get("samples", 0)) - len(plan.samples()),
-    }
+def _parent(parent: FinishedRun, plan: RunPlan) -> ParentRun:
+    return ParentRun(
+        run=parent.record.run,
+        output=parent.folder.url,
+        not_generated=parent.record.samples - len(plan.samples()),
+    )

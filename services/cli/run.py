@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.execute import Order, execute
+from services.cli.execute import RunRequest, execute
 from services.cli.options import (
     AllowUnlocked,
     ConfigFile,
@@ -61,17 +61,17 @@ def run(
     problems = _limited(loaded.problems, resolved.data.limit)
     check_judging(resolved, problems)
     n = resolved.actor_rollout_ref.rollout.n
-    order = Order(
+    request = RunRequest(
         config=resolved,
         problems=problems,
         plan=make_plan(problems, lambda _problem: range(n)),
         embedded=embedded,
         force=force,
         source=_recordings(resolved),
-        facts=loaded.facts,
+        provenance=loaded.provenance,
         notes=loaded.notes,
     )
-    execute(order)
+    execute(request)
 
 
 def _check_generation(config: Config, *, embedded: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from services.cli.execute import Order, execute
+from services.cli.execute import RunRequest, execute
 from services.data.solutions import ReferenceSolution, Rejected
 from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
@@ -45,12 +45,12 @@ class SolutionJudge:
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         own = ["run.name=solutions", f"judge.language={language}", f"output.dir={folder}"]
         config = load_config(None, [*self._overrides, *own])
-        execute(_order(config, solutions))
+        execute(_request(config, solutions))
         verdicts = open_run(str(folder)).verdicts()
         return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
 
 
-def _order(config: Config, solutions: Sequence[ReferenceSolution]) -> Order:
+def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunRequest:
     problems: dict[tuple[str, str], Problem] = {}
     numbers: dict[tuple[str, str], list[int]] = {}
     completions: dict[SampleId, RecordedCompletion] = {}
@@ -62,7 +62,7 @@ def _order(config: Config, solutions: Sequence[ReferenceSolution]) -> Order:
             problem_id=one.problem.problem_id, completion=one.completion
         )
     check_judging(config, list(problems.values()))
-    return Order(
+    return RunRequest(
         config=config,
         problems=list(problems.values()),
         plan=make_plan(list(problems.values()), lambda p: numbers[p.dataset, p.problem_id]),

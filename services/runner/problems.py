@@ -3,22 +3,22 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shared.config import DataConfig
 from shared.data_lock import differences, load_lock
 from shared.datasets import parquet_files, read_datasets
 from shared.errors import DataError
 from shared.quality import QualityFinding, quality_findings
+from shared.run_record import DataLockCheck, Provenance
 from shared.schemas import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedProblems:
-    """``facts`` go into run.json; ``notes`` are for whoever watches."""
+    """``provenance`` goes into run.json, ``notes`` to the terminal."""
 
     problems: list[Problem]
-    facts: dict[str, Any]
+    provenance: Provenance
     notes: tuple[str, ...]
 
 
@@ -38,25 +38,21 @@ def load_problems(
     locked = _check_lock(config.lock, paths, allow_unlocked=allow_unlocked)
     problems = read_datasets(paths, config.prompt_key)
     kept, left_out = _without(problems, set(config.exclude_quality))
-    notes = [f"warning: {difference}" for difference in locked.get("differences", [])]
+    notes = [f"warning: {difference}" for difference in locked.differences]
     notes += [_note(dataset, found) for dataset, found in left_out.items()]
-    facts: dict[str, Any] = {
-        "data_files": list(paths),
-        "data_lock": locked,
-        "left_out": left_out,
-    }
+    facts = Provenance(data_files=list(paths), data_lock=locked, left_out=left_out)
     return LoadedProblems(kept, facts, tuple(notes))
 
 
-def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> dict[str, Any]:
+def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> DataLockCheck:
     if path is None:
-        return {"path": None}
+        return DataLockCheck()
     try:
         lock = load_lock(path)
     except DataError as error:
         if not allow_unlocked:
             raise DataError(f"data.lock: {error}; --allow-unlocked runs without it") from None
-        return {"path": path, "differences": [str(error)]}
+        return DataLockCheck(path=path, differences=[str(error)])
     found = differences(lock, [file for given in files for file in parquet_files(given)])
     if found and not allow_unlocked:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -64,7 +60,7 @@ def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool)
             f"data.lock {path}: {found[0]}{more}; prepare the data again (plumb data prepare), or "
             "record the difference with --allow-unlocked"
         )
-    return {"path": path, "canonical_version": lock.canonical_version, "differences": found}
+    return DataLockCheck(path=path, canonical_version=lock.canonical_version, differences=found)
 
 
 def _without(

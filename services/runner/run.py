@@ -1,26 +1,54 @@
-"""The way of a run: generate what is owed, wait for verdicts, have the artifacts written."""
+"""Run loop: generate what is owed, redeliver lost jobs, follow verdicts until it is published."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
 
-from services.runner.progress import Progress
 from services.runner.session import Session
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.logs import get_logger
 from shared.plan import RunPlan
+from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
+from shared.statuses import FinalStatus
 
 log = get_logger(__name__)
 
 Source = Callable[[list[SampleId]], AsyncGenerator[Generation]]
-_TICK = 1.0
-_SCAN = 2.0
-_PUBLISH_TIMEOUT = 600.0
+
+
+class ProgressListener(Protocol):
+    """Receives every step of a run; a sample that is judged again is reported again."""
+
+    def planned(self, plan: RunPlan) -> None: ...
+
+    def generated(self, sample: SampleId) -> None: ...
+
+    def judged(self, sample: SampleId, status: FinalStatus) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimings:
+    """Intervals of the run loop in seconds.
+
+    ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
+    between two searches for lost jobs. ``publish_timeout``: how long the aggregator may take.
+    """
+
+    tick: float = 1.0
+    scan: float = 2.0
+    publish_timeout: float = 600.0
+
+
+_STANDARD_TIMINGS = RunTimings()
 
 
 class Run:
@@ -32,10 +60,12 @@ class Run:
         plan: RunPlan,
         session: Session,
         source: Source,
-        progress: Progress,
+        progress: ProgressListener,
         hashes: Mapping[SampleId, str] | None = None,
+        timings: RunTimings = _STANDARD_TIMINGS,
     ) -> None:
         """``hashes``: SHA-256 of completions as they have to be, where that is known before."""
+        self._timings = timings
         self._config = config
         self._session = session
         self._ledger: Ledger = session.ledger
@@ -63,8 +93,8 @@ class Run:
                 await generating
                 ticking.cancel()
             await asyncio.to_thread(self._session.tick)
-            await asyncio.to_thread(self._ledger.set_meta, finished_at=time.time())
-        await asyncio.to_thread(self._ledger.set_meta, state=RunState.JUDGED)
+            await asyncio.to_thread(self._ledger.finish, time.time())
+        await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
         await self._published()
 
     def _take_stock(self) -> list[SampleId]:
@@ -116,11 +146,13 @@ class Run:
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
         while await self._owing():
-            for event in await asyncio.to_thread(self._ledger.events, self._after, _TICK):
+            for event in await asyncio.to_thread(
+                self._ledger.events, self._after, self._timings.tick
+            ):
                 self._after = event.entry
                 self._unjudged.discard(event.sample)
                 self._progress.judged(event.sample, event.status)
-            if time.monotonic() - scanned >= _SCAN:
+            if time.monotonic() - scanned >= self._timings.scan:
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
@@ -151,16 +183,20 @@ class Run:
     async def _tick(self) -> None:
         while True:
             await asyncio.to_thread(self._session.tick)
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(self._timings.tick)
 
     async def _published(self) -> None:
-        give_up = time.monotonic() + _PUBLISH_TIMEOUT
-        while (state := await asyncio.to_thread(self._ledger.state)) is not RunState.PUBLISHED:
+        deadline = time.monotonic() + self._timings.publish_timeout
+        while True:
+            state = await asyncio.to_thread(self._ledger.state)
+            if state is not None and state.published:
+                return
             if state is RunState.FAILED:
-                raise OutputError(str(self._ledger.meta().get("publish_error")))
-            if time.monotonic() > give_up:
+                meta = await asyncio.to_thread(self._ledger.meta)
+                raise OutputError(str(meta and meta.publish_error))
+            if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"no aggregator wrote the artifacts within {_PUBLISH_TIMEOUT:.0f} s; "
-                    "start one and run the same command again, no work is lost"
+                    f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
+                    "s; start one and run the same command again, no work is lost"
                 )
             await asyncio.sleep(0.05)

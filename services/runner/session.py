@@ -1,102 +1,167 @@
-"""One run's place in the ledger and in its output folder: found again, refused, or begun."""
+"""Run identity and sessions: resume or refuse a run, and keep its lock while at work."""
 
 import hashlib
+import json
 import os
+import platform
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from pydantic import JsonValue
 from redis import Redis
 
-from services.runner.continuity import difference
-from services.runner.versions import git_commit, versions
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
 from shared.plan import RunPlan
+from shared.protocol import Protocol
+from shared.run_record import (
+    DatasetRecord,
+    JsonObject,
+    Provenance,
+    RunMeta,
+    RunRecord,
+    RunState,
+    read_record,
+)
 from shared.schemas import Problem
+from shared.versions import git_commit, versions_of
 
-_LOCK_TTL = 15.0
-_LOCK_WAIT = 20.0
 ARTIFACTS = (*artifacts.FILES, artifacts.REPORT)
+_PACKAGES = ("plumbline", "rq", "redis", "aiohttp", "pydantic", "pyarrow")
+_SERVER_FACTS = {"model": "model", "chat_template_sha256": "chat template"}
+_ELSEWHERE = "choose another --output, or --force to replace them"
+_LISTED = 5
+_SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunIdentity:
-    """What makes two commands the same run: config, data, completions' source, output folder."""
+    """What makes two commands the same measurement: protocol, data, source of the completions.
+
+    ``output`` is where the run's artifacts go. ``resumed`` is the id of the run that the output
+    folder holds already, if it is the same measurement; a run keeps its id when it is renamed or
+    its folder is moved.
+    """
 
     name: str
-    fingerprint: str
     output: str
+    protocol: Protocol
+    plan: RunPlan
+    source: str
+    resumed: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over the protocol, the problems and samples, and the completions' source."""
+        text = "\n".join([self.protocol.fingerprint, self.plan.fingerprint(), self.source])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def run(self) -> str:
         place = hashlib.sha256(f"{self.fingerprint}\n{self.output}".encode()).hexdigest()
-        return f"{self.name}-{place[:12]}"
+        return self.resumed or f"{self.name}-{place[:12]}"
+
+    def differences(self, record: RunRecord) -> Iterator[str]:
+        """What the run in ``record`` measured otherwise, as far as it is recorded."""
+        before = record.protocol or record.config.protocol()
+        yield from map(str, before.diff(self.protocol))
+        ours = {dataset.name: DatasetRecord.of(dataset) for dataset in self.plan.datasets}
+        theirs = {dataset.dataset: dataset for dataset in record.datasets}
+        if theirs and theirs.keys() != ours.keys():
+            yield f"data sets ({', '.join(theirs)} there, {', '.join(ours)} here)"
+        for name, before_it in theirs.items():
+            if name in ours and ours[name].sha256 != before_it.sha256:
+                hashes = f"{before_it.sha256[:8]} there, {ours[name].sha256[:8]} here"
+                yield f"content of the data set {name} (SHA-256 {hashes})"
+        if record.source and record.source != self.source:
+            yield "source of the completions"
 
 
 def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -> RunIdentity:
     """``source`` names where completions come from beyond the config: a file's hash, or none."""
-    text = "\n".join([config.protocol().fingerprint, plan.fingerprint(), source])
     output = folder.path if folder.local else folder.url
-    return RunIdentity(config.run.name, hashlib.sha256(text.encode()).hexdigest(), output)
+    return RunIdentity(config.run.name, output, config.protocol(), plan, source)
 
 
-def check_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) -> None:
-    """Let a run into its folder: an empty one, its own, or with ``force`` any.
+def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) -> RunIdentity:
+    """Check that the run may write into its folder: an empty one, its own, or with ``force`` any.
+
+    Returns:
+        The identity, with the id of the run that is resumed.
 
     Raises:
         OutputError: The folder holds another run's results, or cannot be read.
     """
     if force:
-        return
+        return identity
     document = folder.read_json(artifacts.RUN)
     if document is None:
         if found := [name for name in ARTIFACTS if folder.exists(name)]:
             raise OutputError(
                 f"{folder.url} holds {found[0]} but no {artifacts.RUN}: results of unknown origin; "
-                "choose another --output, or --force to replace them"
+                f"{_ELSEWHERE}"
             )
-        return
-    theirs = document.get("fingerprint") if isinstance(document, dict) else None
-    if theirs != identity.fingerprint:
-        raise OutputError(
-            f"{folder.url} holds the results of another run (other config, data or completions); "
-            "choose another --output, or --force to replace them"
-        )
+        return identity
+    try:
+        record = read_record(document, artifacts.RUN)
+    except OutputError as error:
+        raise OutputError(f"{folder.url} holds another run ({error}); {_ELSEWHERE}") from None
+    if record.fingerprint != identity.fingerprint:
+        found = list(identity.differences(record))
+        if found or "protocol" in document:
+            listed = "; ".join(found[:_LISTED]) or "other samples of the same problems"
+            more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            raise OutputError(
+                f"{folder.url} holds the results of another run: {listed}{more}; {_ELSEWHERE}"
+            )
+    return replace(identity, resumed=record.run)
 
 
 class Session:
-    """A runner's hold on a run: only one at a time, and the clock that counts its work."""
+    """A runner's lease on a run: one runner at a time, and the clock that counts its work.
 
-    def __init__(self, redis: Redis, identity: RunIdentity) -> None:
+    Args:
+        redis: The ledger's Redis.
+        identity: The run.
+        lock_ttl: Seconds after which the lock of a runner that was killed expires.
+        lock_wait: Seconds to wait for another runner's lock; more than ``lock_ttl``.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        identity: RunIdentity,
+        *,
+        lock_ttl: float = 15.0,
+        lock_wait: float = 20.0,
+    ) -> None:
         self.ledger = Ledger(redis, identity.run)
         self._identity = identity
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+        self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
         self._ticked = time.monotonic()
 
     def enter(
         self,
         config: Config,
-        plan: RunPlan,
         problems: Sequence[Problem],
         folder: OutputFolder,
         *,
         force: bool,
-        facts: dict[str, Any],
+        provenance: Provenance,
     ) -> None:
         """Take the run, and write it into ledger and output folder.
 
-        ``facts`` goes into ``run.json`` as it is; what is None in it does not replace what an
-        earlier session knew.
+        A fact that is None in ``provenance`` does not replace what an earlier session knew.
 
         Raises:
-            ServiceError: Another runner is at it.
+            ServiceError: Another runner works on it.
             OutputError: The folder cannot be written, or holds answers of another model, chat
                 template or prompt.
         """
@@ -104,53 +169,47 @@ class Session:
         if force:
             self.ledger.delete()
             folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
-        self._check_continuity(facts)
-        identity = self._identity
-        self.ledger.open(
-            {
-                "name": identity.name,
-                "fingerprint": identity.fingerprint,
-                "output": identity.output,
-                "plan": plan.model_dump(mode="json"),
-                "started_at": time.time(),
-                "seed": config.run.seed,
-                **{name: None for name, fact in facts.items() if fact is None},
-            },
-            problems,
-        )
-        self.ledger.count("sessions")
-        self.ledger.set_meta(
-            config=config.model_dump(mode="json"),
-            versions=versions(),
-            git_commit=git_commit(),
+        self._check_resumable(provenance)
+        identity, plan = self._identity, self._identity.plan
+        versions = {**versions_of(_PACKAGES), "platform": platform.platform()}
+        facts = provenance.model_copy(update={"versions": versions, "git_commit": git_commit()})
+        meta = RunMeta(
+            **dict(facts),
+            name=identity.name,
+            output=identity.output,
+            config=config,
+            seed=config.run.seed,
+            fingerprint=identity.fingerprint,
+            protocol=identity.protocol,
+            source=identity.source,
             state=RunState.RUNNING,
-            **{name: fact for name, fact in facts.items() if fact is not None},
+            started_at=time.time(),
         )
-        folder.write_json(
-            artifacts.RUN,
-            {
-                "run": identity.run,
-                "state": "running",
-                "complete": False,
-                "fingerprint": identity.fingerprint,
-                "config": config.model_dump(mode="json"),
-            },
-        )
+        self.ledger.open(meta, plan, problems)
+        record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
+        folder.write_json(artifacts.RUN, record.model_dump(mode="json"))
         self._ticked = time.monotonic()
 
     def tick(self) -> None:
-        """Keep the lock, and add the time since the last call to the run's time at work."""
+        """Renew the lock, and add the time since the last call to the run's active seconds."""
         now = time.monotonic()
-        if not self.ledger.lock(self._holder, _LOCK_TTL):
+        if not self.ledger.lock(self._holder, self._lock_ttl):
             raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
-        self.ledger.count("active_seconds", now - self._ticked)
+        self.ledger.add_active_seconds(now - self._ticked)
         self._ticked = now
 
     def leave(self) -> None:
         self.ledger.unlock(self._holder)
 
-    def _check_continuity(self, facts: Mapping[str, Any]) -> None:
-        if found := difference(self.ledger.meta(), facts):
+    def _check_resumable(self, provenance: Provenance) -> None:
+        before = self.ledger.meta()
+        if before is None:
+            return
+        found = mixed_answers(before, provenance)
+        plan = self.ledger.plan()
+        if found is None and plan is not None and plan != self._identity.plan:
+            found = "to other problems, tests or samples"
+        if found:
             raise OutputError(
                 f"{self._identity.output} holds answers {found}; choose another --output, "
                 "or --force to start anew"
@@ -158,10 +217,46 @@ class Session:
 
     def _take_lock(self) -> None:
         # A runner that was killed leaves its lock behind until it expires.
-        give_up = time.monotonic() + _LOCK_WAIT
-        while not self.ledger.lock(self._holder, _LOCK_TTL):
-            if time.monotonic() > give_up:
+        deadline = time.monotonic() + self._lock_wait
+        while not self.ledger.lock(self._holder, self._lock_ttl):
+            if time.monotonic() > deadline:
                 raise ServiceError(
                     f"another runner is at work on run {self._identity.run}; wait for it or end it"
                 )
-            time.sleep(0.5)
+            time.sleep(min(0.5, self._lock_wait))
+
+
+def mixed_answers(before: Provenance, now: Provenance) -> str | None:
+    """Name the model, chat template or prompt that differs from that of the run's earlier answers.
+
+    A fact that either session does not know does not count as a difference.
+    """
+    return next(_mixtures(before, now), None)
+
+
+def _mixtures(before: Provenance, now: Provenance) -> Iterator[str]:
+    if before.model and now.model and before.model != now.model:
+        yield f"of the model {before.model!r}, the server offers {now.model!r}"
+    for key, name in _SERVER_FACTS.items():
+        theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
+        if theirs and ours and theirs != ours:
+            yield f"of the {name} {_listed(theirs)}, the generator has {_listed(ours)}"
+    earlier = before.prompts or {}
+    for dataset, prompt in (now.prompts or {}).items():
+        if earlier.get(dataset, prompt) != prompt:
+            yield f"to another prompt template of {dataset}"
+
+
+def _reported(generator: JsonObject | None, key: str) -> set[str]:
+    """The values under ``key`` of one server's facts, or of those of several by URL, as text."""
+    facts = generator or {}
+    by_url = [info for name, info in facts.items() if "://" in name and isinstance(info, dict)]
+    return {_text(value) for info in by_url or [facts] if (value := info.get(key))}
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _listed(values: set[str]) -> str:
+    return " and ".join(value[:_SHOWN] for value in sorted(values))

@@ -3,7 +3,7 @@
 from shared.ledger.connection import connect, connect_async, impatient, trouble
 from shared.ledger.glance import Glance, glances
 from shared.ledger.group import EventGroup, StreamEntry
-from shared.ledger.ledger import Ledger, RunState, VerdictEvent, list_runs
+from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
 from shared.ledger.permits import Outcome, Permit, PlaceState, PoolSettings, SandboxPool
 from shared.ledger.queue import JudgeQueue, Lease, job_id
 from shared.ledger.waiting import redis_when_there
@@ -18,7 +18,6 @@ __all__ = [
     "Permit",
     "PlaceState",
     "PoolSettings",
-    "RunState",
     "SandboxPool",
     "StreamEntry",
     "VerdictEvent",

@@ -7,8 +7,9 @@ from typing import Any
 from redis import Redis
 
 from shared.ledger import keys
-from shared.ledger.ledger import INCARNATION, list_runs
+from shared.ledger.ledger import INCARNATION, Ledger, list_runs
 from shared.ledger.queue import text
+from shared.run_record import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Glance:
 
     run: str
     incarnation: str
-    state: str | None
+    state: RunState | None
     last_event: str
     events: int
     completions: int
@@ -39,12 +40,17 @@ def glances(redis: Redis) -> list[Glance]:
         pipe.xlen(names.events)
         pipe.hlen(names.hashes)
     answers = iter(pipe.execute())
-    looks = [_glance(run, *(next(answers) for _ in range(4))) for run in runs]
+    looks = [_glance(redis, run, *(next(answers) for _ in range(4))) for run in runs]
     return [look for look in looks if look is not None]
 
 
 def _glance(
-    run: str, meta: list[bytes | None], newest: list[tuple[bytes, Any]], events: int, hashes: int
+    redis: Redis,
+    run: str,
+    meta: list[bytes | None],
+    newest: list[tuple[bytes, Any]],
+    events: int,
+    hashes: int,
 ) -> Glance | None:
     incarnation, state = meta
     if incarnation is None:
@@ -52,8 +58,16 @@ def _glance(
     return Glance(
         run=run,
         incarnation=str(json.loads(incarnation)),
-        state=None if state is None else str(json.loads(state)),
+        state=None if state is None else _state(redis, run, json.loads(state)),
         last_event=text(newest[0][0]) if newest else "0",
         events=events,
         completions=hashes,
     )
+
+
+def _state(redis: Redis, run: str, stored: str) -> RunState | None:
+    """The state; one that only an earlier version knew is migrated."""
+    try:
+        return RunState(stored)
+    except ValueError:
+        return Ledger(redis, run).state()

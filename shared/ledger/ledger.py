@@ -1,4 +1,4 @@
-"""One run's books: problems, completions, verdicts, and what is still owed."""
+"""Ledger of one run in Redis: problems, completions, exactly-once verdicts, lost jobs."""
 
 import json
 import time
@@ -6,16 +6,18 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, cast
 
+from pydantic import JsonValue, ValidationError
 from redis import Redis
 from redis.client import Pipeline
 
+from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.queue import JudgeQueue, job_id, text
 from shared.plan import RunPlan
-from shared.schemas import Generation, Problem, SampleId, Verdict
+from shared.run_record import JsonObject, Progress, PublishedResults, RunMeta, RunState
+from shared.schemas import Generation, Problem, SampleId, Verdict, describe
 from shared.statuses import FinalStatus
 
 # First wins, and only for the completion that the ledger holds: a verdict on an answer that has
@@ -40,16 +42,14 @@ return 0
 
 
 INCARNATION = "incarnation"
-
-
-class RunState(StrEnum):
-    """How far a run is. ``JUDGED``: nothing is owed; ``PUBLISHED``: the
-    artifacts are written; ``FAILED``: they could not be, ``publish_error`` says why."""
-
-    RUNNING = "running"
-    JUDGED = "judged"
-    PUBLISHED = "published"
-    FAILED = "failed"
+_PLAN = "plan"
+_LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
+# The protocol is in the config.
+_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
+# Earlier versions had one state for published runs, complete or not.
+_PUBLISHED_V1 = "published"
+# Written by increments alone, or when the run ends.
+_COUNTED = {*Progress.model_fields, "publish_error"} - {"state", "started_at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,43 +75,61 @@ class Ledger:
 
     # What the run is.
 
-    def open(self, meta: dict[str, Any], problems: Iterable[Problem]) -> None:
-        """Enter the run, or find it again: problems and what ``meta`` held stay as they are."""
+    def open(self, meta: RunMeta, plan: RunPlan | None, problems: Iterable[Problem]) -> None:
+        """Enter a session of the run: create the run, or resume it.
+
+        Plan, problems and start of the first session stay. The facts of the latest session replace
+        earlier ones, except those that it does not know (None). Counters are left alone.
+        """
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
         pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
-        for name, value in meta.items():
-            pipe.hsetnx(self._keys.meta, name, json.dumps(value))
+        if plan is not None:
+            pipe.hsetnx(self._keys.meta, _PLAN, plan.model_dump_json())
+        for name, value in meta.model_dump(mode="json", exclude=_COUNTED).items():
+            first_wins = name == "started_at" or value is None
+            (pipe.hsetnx if first_wins else pipe.hset)(self._keys.meta, name, json.dumps(value))
         for problem in problems:
             field = problem_key(problem.dataset, problem.problem_id)
             pipe.hsetnx(self._keys.problems, field, _pack(problem.model_dump_json()))
             if len(pipe) >= 200:
                 pipe.execute()
+        pipe.hincrby(self._keys.meta, "sessions", 1)
         pipe.execute()
 
-    def meta(self) -> dict[str, Any]:
-        """All that is known of the run by name; empty where there is no such run."""
-        return self._decoded(cast(dict[bytes, bytes], self._redis.hgetall(self._keys.meta)))
+    def meta(self) -> RunMeta | None:
+        """The run's meta data; None where there is no such run.
 
-    def facts(self) -> dict[str, Any]:
-        """``meta`` without the plan, which is as large as the run."""
-        names = [n for n in cast(list[bytes], self._redis.hkeys(self._keys.meta)) if n != b"plan"]
+        Raises:
+            OutputError: Another version of Plumbline wrote them in a way that this one cannot read.
+        """
+        document = self._document(_LARGE)
+        if not document:
+            return None
+        try:
+            return RunMeta.model_validate(document)
+        except ValidationError as error:
+            raise OutputError(
+                f"the meta data of run {self.run} in Redis cannot be read ({describe(error)}); "
+                "another version of Plumbline wrote them: resume the run with that version"
+            ) from None
+
+    def meta_document(self) -> JsonObject:
+        """The meta data as they are stored, for display; ``results`` among them once published."""
+        return self._document(_NOT_SHOWN)
+
+    def _document(self, without: Sequence[bytes]) -> JsonObject:
+        found = cast(list[bytes], self._redis.hkeys(self._keys.meta))
+        names = [name for name in found if name not in without]
         if not names:
             return {}
         values = cast(list[bytes | None], self._redis.hmget(self._keys.meta, names))
-        return self._decoded({n: v for n, v in zip(names, values, strict=True) if v is not None})
-
-    @staticmethod
-    def _decoded(stored: dict[bytes, bytes]) -> dict[str, Any]:
-        return {
-            text(name): json.loads(value)
-            for name, value in stored.items()
-            if name != INCARNATION.encode()
-        }
+        stored = zip(names, values, strict=True)
+        return {text(name): json.loads(value) for name, value in stored if value is not None}
 
     def plan(self) -> RunPlan | None:
-        """What the run owes; None where that is not known."""
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "plan"))
+        """The samples that the run owes; None where that is not known."""
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, _PLAN))
         return None if stored is None else RunPlan.model_validate_json(stored)
 
     def incarnation(self) -> str | None:
@@ -124,21 +142,44 @@ class Ledger:
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "config"))
         return None if stored is None else text(stored)
 
-    def set_meta(self, **values: Any) -> None:  # noqa: ANN401 - any JSON value
-        self._redis.hset(
-            self._keys.meta, mapping={name: json.dumps(value) for name, value in values.items()}
-        )
+    def set_state(self, state: RunState) -> None:
+        self._set(state=state)
 
-    def count(self, name: str, by: float = 1) -> None:
-        """Add to a number in the meta data."""
-        if isinstance(by, int):
-            self._redis.hincrby(self._keys.meta, name, by)
-        else:
-            self._redis.hincrbyfloat(self._keys.meta, name, by)
+    def finish(self, at: float) -> None:
+        """Record that the last verdict was there at this Unix time."""
+        self._set(finished_at=at)
+
+    def publish(self, state: RunState, results: PublishedResults) -> None:
+        """Record that the artifacts are written, with the figures in them."""
+        self._set(results=results.model_dump(mode="json"), state=state)
+
+    def fail(self, reason: str) -> None:
+        """Record that the artifacts could not be written."""
+        self._set(publish_error=reason, state=RunState.FAILED)
+
+    def add_active_seconds(self, seconds: float) -> None:
+        self._redis.hincrbyfloat(self._keys.meta, "active_seconds", seconds)
 
     def state(self) -> RunState | None:
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "state"))
-        return RunState(json.loads(stored)) if stored else None
+        if not stored:
+            return None
+        value = json.loads(stored)
+        return self._migrate_state() if value == _PUBLISHED_V1 else RunState(value)
+
+    def _migrate_state(self) -> RunState:
+        """Tell complete from incomplete by the figures that were published."""
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "results"))
+        results = PublishedResults.model_validate_json(stored or '{"metrics": {}, "slices": {}}')
+        missing = any(metrics.get("api_errors") for metrics in results.metrics.values())
+        state = RunState.INCOMPLETE if missing else RunState.COMPLETE
+        self.set_state(state)
+        return state
+
+    def _set(self, **values: JsonValue) -> None:
+        self._redis.hset(
+            self._keys.meta, mapping={name: json.dumps(value) for name, value in values.items()}
+        )
 
     def delete(self) -> None:
         """Forget the run and its jobs."""

@@ -9,13 +9,12 @@ from typing import Any
 
 from redis import Redis
 
-from shared.config import Config
 from shared.ledger import Ledger
 from shared.plan import make_plan
 from shared.schemas import FailedCase, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
-from tests.shared.ledgers import problem
+from tests.shared.ledgers import enter, problem
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.S)
 _SCRIPT = re.compile(r'<script type="module">(.*?)</script>', re.S)
@@ -33,9 +32,8 @@ def finished(redis: Redis, output: str, run: str = "run-1", **meta: Any) -> Ledg
     ]
     plan = make_plan(problems, lambda one: range(2 if one.problem_id == "p1" else 1))
     ledger = Ledger(redis, run)
-    facts = {"config": Config().model_dump(mode="json"), "output": output, "name": "mine"}
-    planned = {"plan": plan.model_dump(mode="json"), "state": "judged", "started_at": 5.0}
-    ledger.open({**planned, **facts, "seed": 1, **meta}, problems)
+    facts = {"output": output, "name": "mine", "state": "judged", "started_at": 5.0, "seed": 1}
+    enter(ledger, problems, plan, **{**facts, **meta})
     made = {"completion": ANSWER, "output_tokens": 7, "gen_time": 0.5, "finished_at": 8.0}
     case = FailedCase(case_index=0, status="wrong_answer", expected="2\n", actual="1\n")
     for sample in plan.samples():
@@ -43,7 +41,7 @@ def finished(redis: Redis, output: str, run: str = "run-1", **meta: Any) -> Ledg
         status = FinalStatus.SUCCESS if right else FinalStatus.WRONG_ANSWER
         found = {"first_failed_case": None if right else case, "judged_at": 9.0}
         judge(ledger, sample, status, made, method="batch", checker="tokens", **found)
-    ledger.count("active_seconds", 2.0)
+    ledger.add_active_seconds(2.0)
     return ledger
 
 

@@ -10,14 +10,14 @@ from shared.ledger import Ledger
 from shared.plan import make_plan
 from shared.schemas import Problem, SampleId
 from shared.statuses import FinalStatus
-from tests.shared.ledgers import generation, verdict
+from tests.shared.ledgers import enter, generation, verdict
 
 
 def begin(redis: Redis, problems: list[Problem], run: str = "run-1", **meta: Any) -> Ledger:
     """A running run that owes a sample of each problem."""
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(redis, run)
-    ledger.open({"plan": plan.model_dump(mode="json"), "state": "running", **meta}, problems)
+    enter(ledger, problems, plan, **meta)
     return ledger
 
 

@@ -20,10 +20,11 @@ from services.aggregator.app import make_app
 from services.aggregator.fold import Runs
 from shared.ledger import Ledger
 from shared.metrics import SampleResult, summarize
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge
-from tests.shared.ledgers import generation, problem
+from tests.shared.ledgers import generation, problem, put_meta
 
 NOW = float(int(time.time()))
 HOSTILE = [
@@ -101,7 +102,8 @@ async def test_the_runs(client: TestClient) -> None:
 async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis) -> None:
     ledger = begin(redis, [problem("p1")], "run-0", name="done")
     judge(ledger, SampleId("d1", "p1"), judged_at=time.time())
-    ledger.set_meta(state="published", finished_at=NOW)
+    ledger.finish(NOW)
+    ledger.set_state(RunState.COMPLETE)
     runs = Runs(redis)
     runs.catch_up()
     async with TestClient(TestServer(make_app(redis, runs))) as client:
@@ -114,7 +116,7 @@ async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis)
 async def test_a_run(client: TestClient, ledger: Ledger) -> None:
     run = RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
     assert run.versions == {"python": "3.11"}
-    assert run.config == {"actor_rollout_ref": {"model": {"path": "org/model"}}}
+    assert run.config["actor_rollout_ref"]["model"]["path"] == "org/model"
     assert run.facts["seed"] == 3
     assert not run.facts.keys() & {"plan", "config"}
     d1 = run.datasets["d1"]
@@ -130,8 +132,8 @@ async def test_what_was_published_is_told_until_the_run_goes_on(
     results = {"metrics": {"d1": {"pass_at_1": 0.5}}, "slices": {"d1": {"tag": {"dp": {"n": 2}}}}}
     runs = Runs(redis)
     async with TestClient(TestServer(make_app(redis, runs))) as client:
-        for state, told in (("running", None), ("published", results), ("running", None)):
-            ledger.set_meta(state=state, results=results)
+        for state, told in (("running", None), ("complete", results), ("running", None)):
+            put_meta(ledger, state=state, results=results)
             runs.catch_up()
             run = await ask(client, "/api/runs/run-1")
             assert {"metrics": run["metrics"], "slices": run["slices"]} == (
@@ -151,7 +153,9 @@ async def test_what_was_published_is_told_until_the_run_goes_on(
     ],
 )
 async def test_the_code_that_was_judged(redis: Redis, config: object, code: object) -> None:
-    judge(begin(redis, [problem("p1")], config=config), SampleId("d1", "p1"), method="batch")
+    ledger = begin(redis, [problem("p1")])
+    put_meta(ledger, config=config)
+    judge(ledger, SampleId("d1", "p1"), method="batch")
     runs = Runs(redis)
     runs.catch_up()
     async with TestClient(TestServer(make_app(redis, runs))) as client:

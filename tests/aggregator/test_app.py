@@ -11,6 +11,7 @@ from services.aggregator.app import make_app
 from services.aggregator.fold import Runs
 from shared.ledger import Ledger, connect
 from tests.conftest import RedisServer
+from tests.shared.ledgers import enter
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ async def test_a_probe_is_told_at_once_that_redis_is_away(own_redis_server: Redi
 async def test_without_redis_the_index_still_answers(own_redis_server: RedisServer) -> None:
     redis = connect(own_redis_server.url)
     runs = Runs(redis)
-    Ledger(redis, "run-1").open({"state": "running"}, [])
+    enter(Ledger(redis, "run-1"))
     runs.catch_up()
     async with TestClient(TestServer(make_app(redis, runs))) as client:
         own_redis_server.kill()

@@ -10,7 +10,8 @@ from redis import Redis
 from services.aggregator.api import events as module
 from services.aggregator.app import make_app
 from services.aggregator.fold import Runs
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.runs import begin, judge
 from tests.shared.ledgers import problem
@@ -70,9 +71,9 @@ async def test_progress_until_the_run_is_published(
         runs.catch_up()
         name, data = await change(answer)
         assert (name, data["verdicts"]) == ("progress", 3)
-        ledger.set_meta(state=RunState.PUBLISHED)
+        ledger.set_state(RunState.COMPLETE)
         runs.catch_up()
-        assert (await change(answer))[1]["state"] == "published"
+        assert (await change(answer))[1]["state"] == "complete"
         assert (await part(answer))[0] == "end"
         assert await answer.content.read() == b""
 

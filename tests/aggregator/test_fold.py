@@ -7,11 +7,12 @@ from services.aggregator.fold import Runs
 from services.aggregator.index import SampleRow, open_database
 from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.pages import Question, samples_page
-from shared.ledger import EventGroup, Ledger, RunState
+from shared.ledger import EventGroup, Ledger
 from shared.plan import make_plan
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
-from tests.shared.ledgers import generation, problem, verdict
+from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
 PROBLEMS = [
     problem("p1", difficulty="hard", extra_info='{"tags": ["dp", "graphs"]}'),
@@ -23,7 +24,7 @@ PLAN = make_plan(PROBLEMS, lambda _problem: range(2))
 @pytest.fixture
 def ledger(redis: Redis) -> Ledger:
     ledger = Ledger(redis, "run-1")
-    ledger.open({"state": "running", "plan": PLAN.model_dump(mode="json")}, PROBLEMS)
+    enter(ledger, PROBLEMS, PLAN)
     return ledger
 
 
@@ -138,7 +139,7 @@ def test_all_runs_are_followed_and_one_that_is_deleted_goes(
     redis: Redis, ledger: Ledger, runs: Runs
 ) -> None:
     other = Ledger(redis, "run-2")
-    other.open({"state": "running"}, [])
+    enter(other)
     judged(other, SampleId("d1", "p1"))
     runs.catch_up()
     assert {name: run.verdicts for name, run in indexed(runs).items()} == {"run-1": 0, "run-2": 1}
@@ -155,12 +156,13 @@ def test_all_runs_are_followed_and_one_that_is_deleted_goes(
     [
         (RunState.RUNNING, False),
         (RunState.JUDGED, True),
-        (RunState.PUBLISHED, False),
+        (RunState.COMPLETE, False),
+        (RunState.INCOMPLETE, False),
         (RunState.FAILED, False),
     ],
 )
 def test_what_is_to_be_published(runs: Runs, ledger: Ledger, state: RunState, due: bool) -> None:
-    ledger.set_meta(state=state)
+    ledger.set_state(state)
     assert [ledger.run for ledger in runs.unpublished()] == (["run-1"] if due else [])
 
 
@@ -169,7 +171,7 @@ def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, runs: Runs) -> None:
     judged(ledger, SampleId("d1", "p1"))
     runs.catch_up()
     ledger.delete()
-    ledger.open({"state": "running"}, [])
+    enter(ledger)
     runs.catch_up()
     assert rows(runs) == []
     judged(ledger, SampleId("d1", "p2"))
@@ -179,13 +181,13 @@ def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, runs: Runs) -> None:
 
 
 def test_state_plan_and_facts_of_a_run(ledger: Ledger, runs: Runs) -> None:
-    ledger.set_meta(output="s3://user:secret@host/out", seed=7)
+    put_meta(ledger, output="s3://user:secret@host/out", seed=7)
     runs.catch_up()
     run = indexed(runs)["run-1"]
     assert (run.state, run.planned) == ("running", {"d1": (2, 4)})
     assert (run.facts["seed"], run.facts["output"]) == (7, "s3://***@host/out")
     assert "plan" not in run.facts
-    ledger.set_meta(state=RunState.JUDGED)
+    ledger.set_state(RunState.JUDGED)
     runs.catch_up()
     assert indexed(runs)["run-1"].state == "judged"
 
@@ -289,7 +291,7 @@ def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
 
     def read_late(*arguments):
         ledger.delete()
-        ledger.open({"state": "running"}, [])
+        enter(ledger)
         judged(ledger, SampleId("d1", "p2"))
         return read(*arguments)
 

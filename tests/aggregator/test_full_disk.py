@@ -15,7 +15,8 @@ from services.aggregator.fold import Runs
 from services.aggregator.publish import publish
 from shared import artifacts
 from shared.errors import OutputError
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.reports import data_of, finished
 from tests.shared.ledgers import generation, verdict
@@ -59,7 +60,7 @@ def judged_again(ledger: Ledger, size: int) -> None:
     made = generation(P1, "x" * size)
     ledger.record(made)
     assert ledger.record_verdict(verdict(made))
-    ledger.set_meta(state=RunState.JUDGED)
+    ledger.set_state(RunState.JUDGED)
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(redis: Redis, tmp_path: Path) -> None:
@@ -80,13 +81,13 @@ def test_a_report_that_cannot_be_written_stands_alone(redis: Redis, tmp_path: Pa
     with files_up_to(30_000):
         _publish_all(runs)
     assert ledger.state() is RunState.FAILED
-    assert artifacts.REPORT in ledger.meta()["publish_error"]
+    assert artifacts.REPORT in ledger.meta().publish_error
     there = contents(tmp_path / "run")
     assert artifacts.REPORT not in there
     assert not [name for name in there if name.endswith(".tmp")]
     assert json.loads(there[artifacts.RUN])["complete"] is True
     assert {artifacts.SUMMARY, artifacts.SLICES, artifacts.VERDICTS} < there.keys()
-    ledger.set_meta(state=RunState.JUDGED)
+    ledger.set_state(RunState.JUDGED)
     _publish_all(runs)
     assert ledger.state() is RunState.PUBLISHED
     assert (tmp_path / "run" / artifacts.REPORT).exists()
@@ -101,13 +102,13 @@ def test_a_full_disk(redis: Redis, small_disk: Path) -> None:
     judged_again(ledger, 9_000)
     _publish_all(Runs(redis))
     assert ledger.state() is RunState.FAILED
-    assert "No space left on device" in ledger.meta()["publish_error"]
+    assert "No space left on device" in ledger.meta().publish_error
     there = contents(small_disk / "run")
     assert there.keys() == {name.removeprefix("run/") for name in before}
     assert there[artifacts.REPORT] == before[f"run/{artifacts.REPORT}"]
     assert len(there[artifacts.GENERATIONS].splitlines()) == 4
     (small_disk / "other").unlink()
-    ledger.set_meta(state=RunState.JUDGED)
+    ledger.set_state(RunState.JUDGED)
     _publish_all(Runs(redis))
     assert ledger.state() is RunState.PUBLISHED
     assert "x" * 9_000 in json.dumps(data_of(small_disk / "run" / artifacts.REPORT))

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.process import Aggregator
 from tests.aggregator.runs import begin, judge
 from tests.conftest import RedisServer
-from tests.shared.ledgers import problem
+from tests.shared.ledgers import problem, put_meta
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_it_publishes_though_the_index_cannot_be_written(
     ledger = begin(redis, [problem(f"p{n}") for n in range(1500)], output=str(tmp_path / "out"))
     for number in range(1500):
         judge(ledger, SampleId("d1", f"p{number}"), detail="x" * 400)
-    ledger.set_meta(plan={"datasets": []})
+    put_meta(ledger, plan={"datasets": []})
     environment = {"REDIS_URL": redis_server.url, "PORT": "0", "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
         [sys.executable, "-c", limited],
@@ -73,8 +74,8 @@ def test_it_publishes_though_the_index_cannot_be_written(
     )
     try:
         assert any("the index cannot be written" in line for line in process.stdout)
-        ledger.set_meta(state=RunState.JUDGED)
-        until_state(ledger, RunState.PUBLISHED)
+        ledger.set_state(RunState.JUDGED)
+        until_state(ledger, RunState.COMPLETE)
         assert process.poll() is None
     finally:
         process.kill()

@@ -10,13 +10,14 @@ from services.aggregator.fold import Runs
 from services.aggregator.publish import publish
 from shared import artifacts
 from shared.errors import OutputError
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import make_plan
+from shared.run_record import RunState
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.aggregator.reports import finished
-from tests.shared.ledgers import generation, problem, verdict
+from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
 PROBLEMS = [problem("p1"), problem("p2"), problem("p3"), problem("q", "d2")]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
@@ -33,11 +34,11 @@ STATUSES = {
 def ledger(redis: Redis, tmp_path: Path) -> Ledger:
     """A run with every completion and no verdict."""
     ledger = Ledger(redis, "run-1")
-    meta = {"plan": PLAN.model_dump(mode="json"), "output": str(tmp_path), "fingerprint": "f"}
-    ledger.open({**meta, "name": "n", "state": "judged"}, PROBLEMS)
+    meta = {"output": str(tmp_path), "fingerprint": "f", "name": "n", "state": "judged"}
+    enter(ledger, PROBLEMS, PLAN, **meta)
     for sample in reversed(PLAN.samples()):
         ledger.record(made(sample))
-    ledger.count("active_seconds", 2.0)
+    ledger.add_active_seconds(2.0)
     return ledger
 
 
@@ -63,10 +64,10 @@ def test_the_artifacts_of_a_complete_run(ledger: Ledger, tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [
             *(artifacts.SUMMARY, artifacts.RUN, artifacts.GENERATIONS, artifacts.VERDICTS),
-            *(artifacts.PROBLEMS, artifacts.SLICES, artifacts.REPORT),
+            *(artifacts.PROBLEMS, artifacts.SLICES, artifacts.REPORT, artifacts.QA_LOGS),
         ]
     )
-    assert ledger.state() is RunState.PUBLISHED
+    assert ledger.state() is RunState.COMPLETE
     lines = (tmp_path / artifacts.GENERATIONS).read_text().splitlines()
     assert [Generation.model_validate_json(line) for line in lines] == [
         made(sample) for sample in PLAN.samples()
@@ -191,14 +192,14 @@ def test_a_missing_verdict_counts_in_the_summary(ledger: Ledger, tmp_path: Path)
 def test_publishing_twice_writes_the_same(ledger: Ledger, tmp_path: Path) -> None:
     judge_all(ledger)
     publish(ledger)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     publish(ledger)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_publishing_to_memory(ledger: Ledger) -> None:
     judge_all(ledger)
-    ledger.set_meta(output="memory://published")
+    put_meta(ledger, output="memory://published")
     publish(ledger)
     folder = artifacts.OutputFolder("memory://published")
     run = folder.read_json(artifacts.RUN)
@@ -209,7 +210,7 @@ def test_publishing_to_memory(ledger: Ledger) -> None:
 def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path: Path) -> None:
     judge_all(ledger)
     (tmp_path / "file").write_text("")
-    ledger.set_meta(output=str(tmp_path / "file" / "out"))
+    put_meta(ledger, output=str(tmp_path / "file" / "out"))
     with pytest.raises(OutputError):
         publish(ledger)
     assert ledger.state() is RunState.JUDGED
@@ -217,7 +218,7 @@ def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path:
     runs.catch_up()
     _publish_all(runs)
     assert ledger.state() is RunState.FAILED
-    assert "cannot write" in ledger.meta()["publish_error"]
+    assert "cannot write" in ledger.meta().publish_error
     assert list(runs.unpublished()) == []
 
 
@@ -227,10 +228,10 @@ def test_the_next_run_is_published_all_the_same(
     (tmp_path / "file").write_text("")
     judge_all(ledger)
     other = Ledger(redis, "run-0")
-    meta = {**ledger.meta(), "output": str(tmp_path / "file" / "out")}
-    other.open(meta, [])
+    meta = ledger.meta().model_copy(update={"output": str(tmp_path / "file" / "out")})
+    other.open(meta, PLAN, [])
     runs = Runs(redis)
     runs.catch_up()
     _publish_all(runs)
     assert other.state() is RunState.FAILED
-    assert ledger.state() is RunState.PUBLISHED
+    assert ledger.state() is RunState.COMPLETE

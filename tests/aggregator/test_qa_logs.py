@@ -19,7 +19,7 @@ from shared.plan import make_plan
 from shared.result_config import QaLogsConfig
 from shared.schemas import FailedCase, Problem
 from shared.statuses import FinalStatus
-from tests.shared.ledgers import generation, problem, verdict
+from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
 STARTED = 1_750_000_000.0
 WANTED = {"success": 1, "wrong_answer": 2, "syntax_error": 0, "runtime_error": 0, "timeout": 1}
@@ -39,9 +39,8 @@ def open_run(
     config = Config.model_validate(document)
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(redis, "run-1")
-    meta = {"plan": plan.model_dump(mode="json"), "output": output, "started_at": STARTED}
-    meta |= {"config": config.model_dump(mode="json"), "seed": 3, "state": "judged", "name": "n"}
-    ledger.open(meta, problems)
+    meta = {"output": output, "started_at": STARTED, "seed": 3, "state": "judged", "name": "n"}
+    enter(ledger, problems, plan, config=config, **meta)
     for sample, status in zip(plan.samples(), STATUSES, strict=False):
         made = generation(sample, f"answer to {sample.problem_id}", output_tokens=7)
         ledger.record(made)
@@ -178,7 +177,7 @@ def test_another_quota_takes_the_place_of_the_old_log(redis: Redis, tmp_path: Pa
     (tmp_path / artifacts.QA_LOGS / "notes.md").write_text("mine")
     document = config.model_dump(mode="json")
     document["qa_logs"]["quotas"]["d1"]["success"] = 3
-    ledger.set_meta(config=document)
+    put_meta(ledger, config=document)
     publish(ledger)
     names = sorted(path.name for path in (tmp_path / artifacts.QA_LOGS).iterdir())
     assert names == ["d1_6.jsonl", "notes.md"]

@@ -20,12 +20,12 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import open_run
-from shared.ledger import RunState
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.reports import ANSWER, allowed, data_of, finished, rows_of
 from tests.aggregator.runs import ask
-from tests.shared.ledgers import generation, verdict
+from tests.shared.ledgers import generation, put_meta, verdict
 
 
 @pytest.fixture
@@ -185,9 +185,10 @@ def test_a_line_that_is_none_leaves_the_old_page(published: Path, name: str) -> 
 
 
 def test_a_run_without_samples(redis: Redis, tmp_path: Path) -> None:
-    ledger = finished(redis, str(tmp_path / "run"), plan={"datasets": []})
+    ledger = finished(redis, str(tmp_path / "run"))
+    put_meta(ledger, plan={"datasets": []})
     publish(ledger)
-    assert ledger.state() is RunState.PUBLISHED
+    assert ledger.state() is RunState.COMPLETE
     assert rows_of(data_of(tmp_path / "run" / artifacts.REPORT)) == {}
 
 

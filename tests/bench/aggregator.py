@@ -28,6 +28,7 @@ from shared.plan import make_plan
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
+from tests.shared.ledgers import enter
 
 RUN = "bench"
 _PATHS = (
@@ -111,7 +112,7 @@ def fill(redis: Redis, samples: int) -> None:
     problems = [_problem(number) for number in range(max(1, samples // 10))]
     plan = make_plan(problems, lambda _problem: range(10))
     ledger = Ledger(redis, RUN)
-    ledger.open({"plan": plan.model_dump(mode="json"), "state": "running"}, problems)
+    enter(ledger, problems, plan)
     base = f"plumbline:run:{RUN}"
     chance = random.Random(0)
     for start in range(0, samples, 200):

@@ -10,6 +10,7 @@ from contextlib import closing
 
 from shared.ledger import Ledger, connect
 from shared.redis_settings import RedisSettings
+from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 
@@ -31,7 +32,7 @@ def main() -> None:
     index = f"{os.environ['PLUMBLINE_INDEX_DIR']}/index.sqlite"
     with closing(sqlite3.connect(index, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        ledger.open({}, [])
+        ledger.open(RunMeta(), None, [])
         for number in range(VERDICTS):
             add_verdict(ledger, number)
         sys.stdin.read()

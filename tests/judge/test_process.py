@@ -16,7 +16,7 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.runner.generators import refused_url
-from tests.shared.ledgers import generation, problem, verdict
+from tests.shared.ledgers import enter, generation, problem, verdict
 
 ECHO = "```python\nprint(input())\n```"
 P1 = SampleId("d1", "p1")
@@ -39,8 +39,7 @@ def process(redis: Redis, redis_server: RedisServer) -> Iterator[JudgeProcess]:
 def begin(ledger: Ledger, sandbox_url: str, *more: str) -> None:
     """What a runner writes when a session begins."""
     overrides = [f"sandbox.url={sandbox_url}/run_code", "judge.retry_budget=0", *more]
-    ledger.open({}, [problem("p1"), problem("p2")])
-    ledger.set_meta(config=load_config(None, overrides).model_dump(mode="json"))
+    enter(ledger, [problem("p1"), problem("p2")], config=load_config(None, overrides))
 
 
 def judge(ledger: Ledger, sample: SampleId = P1, completion: str = ECHO) -> None:
@@ -68,7 +67,7 @@ def test_what_is_judged_is_not_judged_again(ledger: Ledger) -> None:
     ledger.record_verdict(verdict(generation(completion=ECHO)))
     judge(ledger)
     assert ledger.verdict(P1) == verdict(generation(completion=ECHO))
-    assert "duplicate_verdicts" not in ledger.meta()
+    assert ledger.meta().duplicate_verdicts == 0
 
 
 @pytest.mark.usefixtures("process")
@@ -86,7 +85,7 @@ def test_a_job_of_a_deleted_run_is_passed_over(ledger: Ledger) -> None:
     ledger.delete()
     judge(ledger)
     assert ledger.verdict(P1) is None
-    assert ledger.meta() == {}
+    assert ledger.meta() is None
 
 
 @pytest.mark.usefixtures("process")

@@ -9,7 +9,7 @@ from shared.plan import make_plan
 from shared.schemas import FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
-from tests.shared.ledgers import problem
+from tests.shared.ledgers import enter, problem
 
 # Each would set the global `canary`, or leave an element of the class `made`, where it is taken
 # for anything but text. The address is one that no resolver knows.
@@ -72,7 +72,7 @@ def begin(books: Redis, run: str, output: str) -> Ledger:
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(books, run)
     facts = {"name": RUN, "model": TEXTS["image"], "started_at": 1_700_000_000.0, "output": output}
-    ledger.open({"plan": plan.model_dump(mode="json"), "state": "running", **facts}, problems)
+    enter(ledger, problems, plan, **facts)
     return ledger
 
 

@@ -9,7 +9,7 @@ from shared.plan import make_plan
 from shared.schemas import FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
-from tests.shared.ledgers import problem
+from tests.shared.ledgers import enter, problem
 
 DATASETS = ("codecontests_valid", "humaneval")
 PER_DATASET = 60
@@ -37,7 +37,7 @@ def begin(books: Redis, run: str, output: str) -> Ledger:
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(books, run)
     facts = {"name": run, "model": "org/model", "started_at": BEGUN, "output": output}
-    ledger.open({"plan": plan.model_dump(mode="json"), "state": "running", **facts}, problems)
+    enter(ledger, problems, plan, **facts)
     return ledger
 
 

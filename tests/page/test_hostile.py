@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from redis import Redis
 
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
+from shared.run_record import RunState
 from tests.page import hostile
 from tests.page.conftest import Visit, new_page
 from tests.page.hostile import LARGE, RUN, TEXTS
@@ -40,7 +41,7 @@ def run(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("run") / "out"
     ledger = hostile.begin(books, RUN, str(folder))
     hostile.judge_all(ledger)
-    ledger.set_meta(state=RunState.JUDGED)
+    ledger.set_state(RunState.JUDGED)
     _until_published(ledger)
     return folder
 
@@ -48,7 +49,7 @@ def run(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) ->
 def _until_published(ledger: Ledger) -> None:
     give_up = time.monotonic() + 60
     while ledger.state() is not RunState.PUBLISHED:
-        assert time.monotonic() < give_up, ledger.facts().get("publish_error")
+        assert time.monotonic() < give_up, ledger.meta_document().get("publish_error")
         time.sleep(0.05)
 
 

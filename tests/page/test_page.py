@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from redis import Redis
 
 from shared.ledger import Ledger
+from shared.run_record import RunState
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
@@ -36,10 +37,10 @@ def report(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("runs")
     done = plain.begin(books, "done", str(folder / "done"))
     plain.judge_some(done, 0, 2 * plain.PER_DATASET)
-    done.set_meta(state="judged")
+    done.set_state(RunState.JUDGED)
     plain.judge_some(plain.begin(books, "moving", str(folder / "moving")), 0, 24)
     give_up = time.monotonic() + 30
-    while done.state() != "published":
+    while done.state() != "complete":
         assert time.monotonic() < give_up
         time.sleep(0.05)
     return (folder / "done" / "report.html").as_uri()
@@ -248,8 +249,8 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     plain.judge_some(ledger, 24, 120)
     expect(page.locator("main")).to_contain_text("103 of 120 judged, 17 api_error")
     expect(page.locator("article").first).to_contain_text("of 60 samples judged")
-    ledger.set_meta(state="judged")
-    expect(page.locator("main")).to_contain_text("org/model, published")
+    ledger.set_state(RunState.JUDGED)
+    expect(page.locator("main")).to_contain_text("org/model, incomplete")
     assert page.evaluate("window.same")
     assert watch.trouble == []
 

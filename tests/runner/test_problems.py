@@ -8,6 +8,7 @@ from shared.config import DataConfig
 from shared.data_lock import DataLock, hash_file
 from shared.dataset_writer import write_dataset
 from shared.errors import DataError
+from shared.run_record import DataLockCheck
 from tests.shared.ledgers import problem
 
 
@@ -39,13 +40,13 @@ def load(data, allow_unlocked=False, **keys):
 def test_data_that_agree_with_the_lock(data, lock):
     loaded = load(data, lock=str(lock))
     assert len(loaded.problems) == 4
-    expected = {"path": str(lock), "canonical_version": "2", "differences": []}
-    assert loaded.facts["data_lock"] == expected
+    expected = DataLockCheck(path=str(lock), canonical_version="2")
+    assert loaded.provenance.data_lock == expected
     assert loaded.notes == ()
 
 
 def test_without_a_lock_nothing_is_compared(data):
-    assert load(data).facts["data_lock"] == {"path": None}
+    assert load(data).provenance.data_lock == DataLockCheck()
 
 
 def change(data, lock):
@@ -80,7 +81,7 @@ def test_a_difference_is_refused_or_recorded(data, lock, fault, said):
     assert "--allow-unlocked" in str(caught.value)
     loaded = load(data, lock=str(lock), allow_unlocked=True)
     assert loaded.problems
-    (difference,) = loaded.facts["data_lock"]["differences"]
+    (difference,) = loaded.provenance.data_lock.differences
     assert said in difference
     assert loaded.notes == (f"warning: {difference}",)
 
@@ -95,7 +96,7 @@ def test_problems_are_left_out_by_quality_and_counted(data):
     loaded = load(data, exclude_quality=["large_output", "contradicting_tests"])
     assert [one.problem_id for one in loaded.problems] == ["p0", "p1", "p3"]
     dataset = loaded.problems[0].dataset
-    assert loaded.facts["left_out"] == {dataset: {"problems": 1, "large_output": 1}}
+    assert loaded.provenance.left_out == {dataset: {"problems": 1, "large_output": 1}}
     assert loaded.notes == (f"{dataset}: 1 problems left out (large_output 1)",)
 
 

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,15 @@ from redis import Redis
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from services.runner import run as module
-from services.runner.run import Run
+from services.runner.run import Run, RunTimings
 from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import OutputError, ServiceError
-from shared.ledger import JudgeQueue, Ledger, RunState
+from shared.ledger import JudgeQueue, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import RunPlan, make_plan
+from shared.run_record import Provenance, RunState
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
@@ -86,7 +87,7 @@ class Others:
     def _work(self) -> None:
         while not self._stop.is_set():
             if self.publishing and self._ledger.state() is RunState.JUDGED:
-                self._ledger.set_meta(state=RunState.PUBLISHED)
+                self._ledger.set_state(RunState.COMPLETE)
             if not self.judging.is_set():
                 self._stop.wait(0.01)
                 continue
@@ -105,12 +106,6 @@ class Others:
             self._ledger.record_verdict(self.judge(completion))
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TICK", 0.05)
-    monkeypatch.setattr(module, "_SCAN", 0.05)
-
-
 class Stage:
     """A run in its output folder, which several sessions may work on."""
 
@@ -121,6 +116,7 @@ class Stage:
         self.identity = identify(Config(), plan, folder, "")
         self.ledger = Ledger(redis, self.identity.run)
         self.progress = FakeProgress()
+        self.timings = RunTimings(tick=0.05, scan=0.05)
 
     async def complete(
         self,
@@ -131,10 +127,12 @@ class Stage:
         """One session, as a command makes it."""
         config = load_config(None, overrides)
         session = Session(self.redis, self.identity)
-        session.enter(config, self.plan, PROBLEMS, self.folder, force=False, facts={})
+        session.enter(config, PROBLEMS, self.folder, force=False, provenance=Provenance())
         self.progress = FakeProgress()
         try:
-            await Run(config, self.plan, session, source, self.progress, hashes).complete()
+            await Run(
+                config, self.plan, session, source, self.progress, hashes, self.timings
+            ).complete()
         finally:
             session.leave()
 
@@ -175,11 +173,11 @@ async def test_a_run_is_completed(stage: Stage, others: Others) -> None:
     assert sorted(others.judged) == sorted(SAMPLES)
     assert sorted(stage.progress.made) == sorted(SAMPLES)
     assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
-    assert stage.ledger.state() is RunState.PUBLISHED
+    assert stage.ledger.state() is RunState.COMPLETE
     meta = stage.ledger.meta()
-    assert (meta["completions_written"], meta["verdicts_written"]) == (12, 12)
-    assert meta["finished_at"] >= meta["started_at"]
-    assert meta["active_seconds"] > 0
+    assert (meta.completions_written, meta.verdicts_written) == (12, 12)
+    assert meta.finished_at >= meta.started_at
+    assert meta.active_seconds > 0
 
 
 async def test_generating_and_judging_overlap(stage: Stage, others: Others) -> None:
@@ -222,23 +220,24 @@ async def test_a_run_that_was_cut_off_generates_what_is_owed(stage: Stage, other
     assert sorted(stage.progress.statuses) == sorted(SAMPLES)
     assert SAMPLES[0] not in others.judged
     assert sorted(others.judged) == sorted(SAMPLES[1:])
-    assert "duplicate_verdicts" not in stage.ledger.meta()
+    assert stage.ledger.meta().duplicate_verdicts == 0
 
 
 async def test_a_finished_run_is_published_again_and_nothing_else(
     stage: Stage, others: Others
 ) -> None:
     await stage.complete(FakeSource())
-    written = {k: v for k, v in stage.ledger.meta().items() if k.endswith("_written")}
+    before = stage.ledger.meta()
     source = FakeSource()
     await stage.complete(source)
     assert source.asked == []
     assert len(others.judged) == 12
     assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
-    assert stage.ledger.state() is RunState.PUBLISHED
+    assert stage.ledger.state() is RunState.COMPLETE
     meta = stage.ledger.meta()
-    assert {name: meta[name] for name in written} == written
-    assert meta["sessions"] == 2
+    assert meta.completions_written == before.completions_written
+    assert meta.verdicts_written == before.verdicts_written
+    assert meta.sessions == 2
 
 
 async def test_what_infrastructure_failed_is_judged_again_next_time(
@@ -285,7 +284,7 @@ async def test_a_failed_generation_is_an_api_error_without_a_job(
     found = stage.ledger.verdict(SAMPLES[0])
     assert found is not None
     assert (found.detail, found.infra_failures) == ("http_500: broken", ["http_500: broken"])
-    assert stage.ledger.meta()["generation_requests"] == 60
+    assert stage.ledger.meta().generation_requests == 60
 
 
 async def test_a_failed_generation_is_tried_again_next_time(stage: Stage, others: Others) -> None:
@@ -380,7 +379,7 @@ async def test_a_lost_job_is_queued_again(one: Stage, others: Others) -> None:
 
     await asyncio.wait_for(one.complete(source), 30)
     assert others.judged == ONE.samples()
-    assert one.ledger.meta()["jobs_redelivered"] == 1
+    assert one.ledger.meta().jobs_redelivered == 1
 
 
 async def test_a_job_that_is_lost_for_ever_is_given_up(one: Stage, others: Others) -> None:
@@ -398,7 +397,7 @@ async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: 
     async def fail() -> None:
         while one.ledger.state() is not RunState.JUDGED:
             await asyncio.sleep(0.01)
-        one.ledger.set_meta(publish_error="no space left", state=RunState.FAILED)
+        one.ledger.fail("no space left")
 
     failing = asyncio.create_task(fail())
     with pytest.raises(OutputError, match="no space left"):
@@ -406,14 +405,13 @@ async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: 
     await failing
 
 
-async def test_without_an_aggregator_the_run_ends(
-    one: Stage, others: Others, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_PUBLISH_TIMEOUT", 0.1)
+async def test_without_an_aggregator_the_run_ends(one: Stage, others: Others) -> None:
+    one.timings = replace(one.timings, publish_timeout=0.1)
     others.publishing = False
     with pytest.raises(ServiceError, match="no aggregator"):
         await one.complete(FakeSource())
     others.publishing = True
+    one.timings = replace(one.timings, publish_timeout=600)
     await one.complete(FakeSource())
     assert len(others.judged) == 1
 

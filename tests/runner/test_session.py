@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from services.runner import session as module
-from services.runner.session import ARTIFACTS, Session, check_output, identify
+from services.runner.session import ARTIFACTS, RunIdentity, Session, claim_output, identify
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import OutputError, ServiceError
-from shared.ledger import Ledger, RunState, list_runs
+from shared.ledger import Ledger, list_runs
 from shared.plan import RunPlan, make_plan
+from shared.run_record import Provenance, RunMeta, RunRecord, RunState
 from shared.schemas import SampleId
 from tests.shared.ledgers import generation, problem
 
@@ -43,6 +43,7 @@ def test_the_same_command_is_the_same_run(
     assert run.startswith("phase0-")
     assert run == run_id(folder)
     assert run == run_id(folder, "judge.workers=7", "sandbox.url=http://x", "output.dir=y")
+    assert run == run_id(folder, "actor_rollout_ref.rollout.gpu_memory_utilization=0.5")
     monkeypatch.chdir(tmp_path)
     assert run == run_id(OutputFolder("out"))
     assert run == run_id(OutputFolder(f"file://{tmp_path}/out"))
@@ -75,22 +76,110 @@ def test_the_output_folder_is_not_in_the_fingerprint(folder: OutputFolder, tmp_p
 # The output folder
 
 
+def write_record(folder: OutputFolder, identity: RunIdentity) -> None:
+    meta = RunMeta(
+        fingerprint=identity.fingerprint, protocol=identity.protocol, source=identity.source
+    )
+    record = RunRecord.of(identity.run, meta, identity.plan.datasets)
+    folder.write_json(artifacts.RUN, record.model_dump(mode="json"))
+
+
 def test_an_empty_folder_and_ones_own_are_let_in(folder: OutputFolder) -> None:
     identity = identify(Config(), PLAN, folder, "")
-    check_output(folder, identity, force=False)
+    claim_output(folder, identity, force=False)
     assert not Path(folder.path).exists()
     folder.write_json("something else", {})
-    check_output(folder, identity, force=False)
-    folder.write_json(artifacts.RUN, {"fingerprint": identity.fingerprint})
+    claim_output(folder, identity, force=False)
+    write_record(folder, identity)
     folder.write_json(artifacts.SUMMARY, {})
-    check_output(folder, identity, force=False)
+    assert claim_output(folder, identity, force=False).run == identity.run
 
 
-@pytest.mark.parametrize("content", [{"fingerprint": "other"}, {}, [], "text", 0])
+def test_a_run_keeps_its_id_where_it_is_renamed_or_moved(
+    folder: OutputFolder, tmp_path: Path
+) -> None:
+    identity = identify(Config(), PLAN, folder, "")
+    write_record(folder, identity)
+    renamed = identify(load_config(None, ["run.name=other"]), PLAN, folder, "")
+    assert renamed.run != identity.run
+    assert claim_output(folder, renamed, force=False).run == identity.run
+    elsewhere = OutputFolder(str(tmp_path / "elsewhere"))
+    write_record(elsewhere, identity)
+    moved = claim_output(elsewhere, identify(Config(), PLAN, elsewhere, ""), force=False)
+    assert (moved.run, moved.output) == (identity.run, elsewhere.path)
+
+
+OTHER_PLAN = make_plan([problem("p1"), problem("p2", prompt="new")], lambda _problem: range(1))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "plan", "source", "named"),
+    [
+        (
+            ["actor_rollout_ref.rollout.temperature=0.5"],
+            PLAN,
+            "",
+            r"actor_rollout_ref\.rollout\.temperature \(0\.0 there, 0\.5 here\)",
+        ),
+        (["data.templates.d1='Do {prompt}'"], PLAN, "", r"data\.templates\.d1"),
+        (["judge.checker=exact"], PLAN, "", r"judge\.checker \(not set there, \"exact\" here\)"),
+        (["judge.datasets.d1.max_timeouts=1"], PLAN, "", r"judge\.datasets\.d1\.max_timeouts"),
+        (["run.seed=2", "sandbox.timeout=3"], PLAN, "", r"sandbox\.timeout.*run\.seed"),
+        ([], OTHER_PLAN, "", r"content of the data set d1 \(SHA-256 \w{8} there, \w{8} here\)"),
+        ([], make_plan([problem("q", "d2")], lambda _: range(1)), "", r"data sets \(d1 there, d2"),
+        ([], make_plan(PROBLEMS, lambda _: range(1, 2)), "", "other samples"),
+        ([], PLAN, "theirs", "source of the completions"),
+    ],
+)
+def test_what_another_measurement_differs_in_is_named(
+    folder: OutputFolder, overrides: list[str], plan: RunPlan, source: str, named: str
+) -> None:
+    write_record(folder, identify(Config(), PLAN, folder, "mine" if source else ""))
+    other = identify(load_config(None, overrides), plan, folder, source)
+    with pytest.raises(OutputError, match=named) as caught:
+        claim_output(folder, other, force=False)
+    assert "--force" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.5",
+        "actor_rollout_ref.rollout.max_num_seqs=8",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
+        "data.eval_files=[elsewhere]",
+        "judge.call_seconds=9",
+    ],
+)
+def test_operation_may_change_between_sessions(folder: OutputFolder, override: str) -> None:
+    identity = identify(Config(), PLAN, folder, "")
+    write_record(folder, identity)
+    resumed = identify(load_config(None, [override]), PLAN, folder, "")
+    assert claim_output(folder, resumed, force=False).run == identity.run
+
+
+def test_a_record_of_the_version_before_is_resumed_if_it_is_the_same(folder: OutputFolder) -> None:
+    """It has a fingerprint that was computed otherwise, and no protocol."""
+    old = {"run": "old-1", "fingerprint": "old", "state": "running", "complete": False}
+    folder.write_json(artifacts.RUN, {**old, "config": Config().model_dump(mode="json")})
+    identity = identify(Config(), PLAN, folder, "")
+    assert claim_output(folder, identity, force=False).run == "old-1"
+    with pytest.raises(OutputError, match=r"sandbox\.timeout"):
+        claim_output(
+            folder,
+            identify(load_config(None, ["sandbox.timeout=3"]), PLAN, folder, ""),
+            force=False,
+        )
+
+
+@pytest.mark.parametrize(
+    "content", [{"fingerprint": "other"}, {"version": 3}, {}, [], "text", 0, {"state": "paused"}]
+)
 def test_another_runs_results_are_kept(folder: OutputFolder, content: object) -> None:
     folder.write_json(artifacts.RUN, content)
     with pytest.raises(OutputError, match="another run") as caught:
-        check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+        claim_output(folder, identify(Config(), PLAN, folder, ""), force=False)
     assert folder.url in str(caught.value)
     assert "--force" in str(caught.value)
     assert folder.read_json(artifacts.RUN) == content
@@ -100,7 +189,7 @@ def test_another_runs_results_are_kept(folder: OutputFolder, content: object) ->
 def test_results_of_unknown_origin_are_kept(folder: OutputFolder, name: str) -> None:
     folder.write_json(name, {})
     with pytest.raises(OutputError, match="unknown origin") as caught:
-        check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+        claim_output(folder, identify(Config(), PLAN, folder, ""), force=False)
     assert name in str(caught.value)
     assert folder.exists(name)
 
@@ -109,14 +198,14 @@ def test_a_torn_run_json_is_kept(folder: OutputFolder) -> None:
     Path(folder.path).mkdir()
     Path(folder.path, artifacts.RUN).write_text('{"fing')
     with pytest.raises(OutputError, match="cannot be read"):
-        check_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+        claim_output(folder, identify(Config(), PLAN, folder, ""), force=False)
 
 
 def test_force_lets_a_run_in_and_leaves_the_results_until_it_begins(folder: OutputFolder) -> None:
     """What has to be there for a run may be missing still; the old results are not lost for it."""
     for name in ARTIFACTS:
         folder.write_json(name, {"fingerprint": "other"})
-    check_output(folder, identify(Config(), PLAN, folder, ""), force=True)
+    claim_output(folder, identify(Config(), PLAN, folder, ""), force=True)
     assert sorted(path.name for path in Path(folder.path).iterdir()) == sorted(ARTIFACTS)
 
 
@@ -124,11 +213,15 @@ def test_force_lets_a_run_in_and_leaves_the_results_until_it_begins(folder: Outp
 
 
 def enter(
-    redis: Redis, folder: OutputFolder, force: bool = False, config: Config | None = None
+    redis: Redis,
+    folder: OutputFolder,
+    force: bool = False,
+    config: Config | None = None,
+    **timings: float,
 ) -> Session:
     config = config or Config()
-    session = Session(redis, identify(config, PLAN, folder, ""))
-    session.enter(config, PLAN, PROBLEMS, folder, force=force, facts={"model": "m"})
+    session = Session(redis, identify(config, PLAN, folder, ""), **timings)
+    session.enter(config, PROBLEMS, folder, force=force, provenance=Provenance(model="m"))
     return session
 
 
@@ -137,29 +230,30 @@ def test_a_run_is_entered(redis: Redis, folder: OutputFolder) -> None:
     identity = identify(Config(), PLAN, folder, "")
     assert list_runs(redis) == [identity.run]
     meta = session.ledger.meta()
-    assert meta["fingerprint"] == identity.fingerprint
-    assert meta["output"] == folder.path
-    assert RunPlan.model_validate(meta["plan"]) == PLAN
-    assert Config.model_validate(meta["config"]) == Config()
-    assert (meta["sessions"], meta["model"], meta["state"]) == (1, "m", "running")
-    assert meta["versions"]["rq"]
+    assert meta.fingerprint == identity.fingerprint
+    assert meta.output == folder.path
+    assert session.ledger.plan() == PLAN
+    assert meta.config == Config()
+    assert (meta.sessions, meta.model, meta.state) == (1, "m", RunState.RUNNING)
+    assert {"rq", "python", "platform"} <= meta.versions.keys()
     assert session.ledger.state() is RunState.RUNNING
     assert session.ledger.problem("d1", "p2") == PROBLEMS[1]
     run = folder.read_json(artifacts.RUN)
     assert run is not None
     assert (run["complete"], run["fingerprint"]) == (False, identity.fingerprint)
-    check_output(folder, identity, force=False)
+    assert (run["version"], run["state"], run["samples"]) == (2, "running", 2)
+    claim_output(folder, identity, force=False)
 
 
 def test_a_second_session_goes_on(redis: Redis, folder: OutputFolder) -> None:
     first = enter(redis, folder)
-    started = first.ledger.meta()["started_at"]
+    started = first.ledger.meta().started_at
     first.ledger.record(generation())
     first.leave()
     second = enter(redis, folder, config=load_config(None, ["judge.max_attempts=9"]))
     meta = second.ledger.meta()
-    assert (meta["sessions"], meta["started_at"]) == (2, started)
-    assert meta["config"]["judge"]["max_attempts"] == 9
+    assert (meta.sessions, meta.started_at) == (2, started)
+    assert meta.config.judge.max_attempts == 9
     assert second.ledger.completed().keys() == {SampleId("d1", "p1")}
 
 
@@ -175,7 +269,9 @@ def test_with_force_the_results_go_and_the_rest_stays(redis: Redis, folder: Outp
 def enter_with(redis: Redis, folder: OutputFolder, force: bool = False, **facts: object) -> Session:
     session = Session(redis, identify(Config(), PLAN, folder, ""))
     try:
-        session.enter(Config(), PLAN, PROBLEMS, folder, force=force, facts=facts)
+        session.enter(
+            Config(), PROBLEMS, folder, force=force, provenance=Provenance.model_validate(facts)
+        )
     finally:
         session.leave()
     return session
@@ -186,7 +282,7 @@ def test_another_model_is_refused_in_the_same_run(redis: Redis, folder: OutputFo
     with pytest.raises(OutputError, match=r"'m'.*'other'.*--force") as caught:
         enter_with(redis, folder, model="other")
     assert folder.path in str(caught.value)
-    assert first.ledger.meta()["model"] == "m"
+    assert first.ledger.meta().model == "m"
     enter_with(redis, folder, force=True, model="other")
 
 
@@ -209,9 +305,9 @@ def test_a_server_that_says_nothing_leaves_what_is_known(
     redis: Redis, folder: OutputFolder
 ) -> None:
     info = {"chat_template_sha256": "aa"}
-    assert enter_with(redis, folder, generator=None).ledger.meta()["generator"] is None
-    assert enter_with(redis, folder, generator=info).ledger.meta()["generator"] == info
-    assert enter_with(redis, folder, generator=None).ledger.meta()["generator"] == info
+    assert enter_with(redis, folder, generator=None).ledger.meta().generator is None
+    assert enter_with(redis, folder, generator=info).ledger.meta().generator == info
+    assert enter_with(redis, folder, generator=None).ledger.meta().generator == info
 
 
 def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> None:
@@ -221,27 +317,23 @@ def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> N
     second = enter(redis, folder, force=True)
     assert second.ledger.completed() == {}
     assert second.ledger.queue.rq.get_job_ids() == []
-    assert second.ledger.meta()["sessions"] == 1
+    assert second.ledger.meta().sessions == 1
     assert second.ledger.problem("d1", "p1") == PROBLEMS[0]
 
 
-def test_only_one_session_at_a_time(
-    redis: Redis, folder: OutputFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LOCK_WAIT", 0.0)
+def test_only_one_session_at_a_time(redis: Redis, folder: OutputFolder) -> None:
     first = enter(redis, folder)
     with pytest.raises(ServiceError, match="another runner is at work") as caught:
-        enter(redis, folder, force=True)
+        enter(redis, folder, force=True, lock_wait=0.0)
     assert first.ledger.run in str(caught.value)
-    assert first.ledger.meta()["sessions"] == 1
+    assert first.ledger.meta().sessions == 1
     first.leave()
-    assert enter(redis, folder).ledger.meta()["sessions"] == 2
+    assert enter(redis, folder).ledger.meta().sessions == 2
 
 
 def test_a_session_that_was_refused_does_not_open_the_lock(
-    redis: Redis, folder: OutputFolder, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, folder: OutputFolder
 ) -> None:
-    monkeypatch.setattr(module, "_LOCK_WAIT", 0.0)
     enter(redis, folder)
     refused = Session(redis, identify(Config(), PLAN, folder, ""))
     refused.leave()
@@ -271,7 +363,7 @@ def test_a_tick_counts_time_and_keeps_the_lock(redis: Redis, folder: OutputFolde
     session.tick()
     session.tick()
     assert redis.pttl(lock) > 10_000
-    assert 0 < session.ledger.meta()["active_seconds"] < 10
+    assert 0 < session.ledger.meta().active_seconds < 10
 
 
 def test_a_folder_that_cannot_be_written(redis: Redis, tmp_path: Path) -> None:

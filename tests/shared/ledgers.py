@@ -2,14 +2,33 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from shared.ledger import PlaceState, SandboxPool
+from shared.ledger import Ledger, PlaceState, SandboxPool
+from shared.ledger.keys import RunKeys
+from shared.plan import RunPlan
+from shared.run_record import RunMeta
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 from shared.statuses import FinalStatus
 
 RUN = "run-1"
+
+
+def enter(
+    ledger: Ledger,
+    problems: Iterable[Problem] = (),
+    plan: RunPlan | None = None,
+    **fields: Any,
+) -> None:
+    """Write what a runner writes when a session begins; ``fields`` are those of ``RunMeta``."""
+    ledger.open(RunMeta.model_validate(fields), plan, problems)
+
+
+def put_meta(ledger: Ledger, **values: Any) -> None:
+    """Write fields of the meta data as another version, or a fault, might have."""
+    mapping = {name: json.dumps(value) for name, value in values.items()}
+    ledger.queue.rq.connection.hset(RunKeys(ledger.run).meta, mapping=mapping)
 
 
 def problem(problem_id: str = "p1", dataset: str = "d1", **fields: Any) -> Problem:

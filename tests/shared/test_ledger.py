@@ -7,11 +7,14 @@ from redis import Redis
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from shared.ledger import Lease, Ledger, RunState, VerdictEvent, job_id, list_runs
+from shared.errors import OutputError
+from shared.ledger import Lease, Ledger, VerdictEvent, glances, job_id, list_runs
+from shared.plan import RunPlan
+from shared.run_record import PublishedResults, RunMeta, RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
-from tests.shared.ledgers import RUN, generation, problem, verdict
+from tests.shared.ledgers import RUN, enter, generation, problem, put_meta, verdict
 
 P1 = SampleId("d1", "p1")
 
@@ -71,25 +74,27 @@ def lose_all_jobs(ledger: Ledger) -> None:
 
 def test_opens_a_run_and_finds_its_problems(ledger: Ledger, redis: Redis) -> None:
     problems = [problem(f"p {i}/ä", prompt="x" * i) for i in range(450)]
-    ledger.open({"name": "n", "state": "running", "list": [1, None]}, problems)
+    enter(ledger, problems, name="n", data_files=["a"])
     assert list_runs(redis) == [RUN]
-    assert ledger.meta() == {"name": "n", "state": "running", "list": [1, None]}
+    assert ledger.meta() == RunMeta(name="n", data_files=["a"], sessions=1)
     assert ledger.state() is RunState.RUNNING
     assert [ledger.problem("d1", p.problem_id) for p in problems] == problems
     assert ledger.problem("d2", "p 1/ä") is None
 
 
 def test_opening_again_keeps_what_is_there_and_adds_what_is_new(ledger: Ledger) -> None:
-    ledger.open({"started_at": 1}, [problem("p1", prompt="old")])
-    ledger.open({"started_at": 2, "seed": 3}, [problem("p1", prompt="new"), problem("p2")])
-    assert ledger.meta() == {"started_at": 1, "seed": 3}
+    enter(ledger, [problem("p1", prompt="old")], started_at=1, model="m", state="judged")
+    enter(ledger, [problem("p1", prompt="new"), problem("p2")], started_at=2, seed=3)
+    assert ledger.meta() == RunMeta(started_at=1, seed=3, model="m", sessions=2)
     assert ledger.problem("d1", "p1") == problem("p1", prompt="old")
     assert ledger.problem("d1", "p2") == problem("p2")
 
 
 def test_an_unknown_run_is_empty(ledger: Ledger, redis: Redis) -> None:
     assert list_runs(redis) == []
-    assert ledger.meta() == {}
+    assert ledger.meta() is None
+    assert ledger.meta_document() == {}
+    assert ledger.plan() is None
     assert ledger.state() is None
     assert ledger.completion(P1) is None
     assert ledger.verdict(P1) is None
@@ -98,12 +103,50 @@ def test_an_unknown_run_is_empty(ledger: Ledger, redis: Redis) -> None:
     assert ledger.requeue_lost(set(), 3) == set()
 
 
-def test_counts_whole_numbers_and_fractions(ledger: Ledger) -> None:
-    ledger.count("sessions")
-    ledger.count("sessions", 2)
-    ledger.count("seconds", 0.25)
-    ledger.count("seconds", 1.5)
-    assert ledger.meta() == {"sessions": 3, "seconds": 1.75}
+def test_active_seconds_add_up_over_sessions(ledger: Ledger) -> None:
+    enter(ledger)
+    ledger.add_active_seconds(0.25)
+    enter(ledger)
+    ledger.add_active_seconds(1.5)
+    meta = ledger.meta()
+    assert (meta.sessions, meta.active_seconds) == (2, 1.75)
+
+
+def test_results_are_shown_and_the_plan_is_not(ledger: Ledger) -> None:
+    enter(ledger, plan=RunPlan(datasets=[]), seed=3)
+    results = PublishedResults(metrics={"d": {"pass_ratio_mean": 0.5}}, slices={})
+    ledger.publish(RunState.COMPLETE, results)
+    document = ledger.meta_document()
+    assert document["results"] == results.model_dump()
+    assert document["seed"] == 3
+    assert not document.keys() & {"plan", "protocol", "incarnation"}
+    assert ledger.plan() == RunPlan(datasets=[])
+    assert ledger.meta().state is RunState.COMPLETE
+
+
+def test_meta_data_of_another_version_are_refused_by_name(ledger: Ledger) -> None:
+    enter(ledger)
+    put_meta(ledger, config={"judge": {"mystery": 1}})
+    with pytest.raises(OutputError, match=r"run-1 .*config\.judge\.mystery.*that version"):
+        ledger.meta()
+    put_meta(ledger, state="paused", config={})
+    with pytest.raises(OutputError, match="state"):
+        ledger.meta()
+
+
+@pytest.mark.parametrize(
+    ("errors", "state"),
+    [(0, RunState.COMPLETE), (2, RunState.INCOMPLETE), (None, RunState.COMPLETE)],
+)
+def test_the_published_state_of_earlier_versions_is_migrated(
+    redis: Redis, ledger: Ledger, errors: int | None, state: RunState
+) -> None:
+    enter(ledger)
+    put_meta(ledger, state="published")
+    if errors is not None:
+        put_meta(ledger, results={"metrics": {"d": {"api_errors": errors}}, "slices": {}})
+    assert [look.state for look in glances(redis)] == [state]
+    assert ledger.state() is state
 
 
 # Completions
@@ -115,7 +158,8 @@ def test_a_completion_comes_with_its_job(ledger: Ledger) -> None:
     assert ledger.completion(P1) == given
     assert ledger.completed() == {P1: given.completion_sha256}
     assert queued(ledger) == [job_id(RUN, P1, given.completion_sha256)]
-    assert ledger.meta() == {"completions_written": 1, "generation_requests": 2}
+    meta = ledger.meta()
+    assert (meta.completions_written, meta.generation_requests) == (1, 2)
     assert ledger.judged() == set()
 
 
@@ -203,8 +247,8 @@ def test_the_first_verdict_wins_and_a_second_is_counted(ledger: Ledger) -> None:
     assert ledger.record_verdict(verdict(generation(), FinalStatus.TIMEOUT)) is False
     assert ledger.verdict(P1) == first
     assert len(ledger.events()) == 1
-    assert ledger.meta()["duplicate_verdicts"] == 1
-    assert ledger.meta()["verdicts_written"] == 1
+    assert ledger.meta().duplicate_verdicts == 1
+    assert ledger.meta().verdicts_written == 1
 
 
 def test_the_same_verdict_again_is_a_repeated_request_and_no_duplicate(ledger: Ledger) -> None:
@@ -212,7 +256,7 @@ def test_the_same_verdict_again_is_a_repeated_request_and_no_duplicate(ledger: L
     assert ledger.record_verdict(verdict(generation())) is True
     assert ledger.record_verdict(verdict(generation())) is False
     assert len(ledger.events()) == 1
-    assert "duplicate_verdicts" not in ledger.meta()
+    assert ledger.meta().duplicate_verdicts == 0
 
 
 def test_of_many_verdicts_at_once_one_is_written(ledger: Ledger) -> None:
@@ -231,7 +275,7 @@ def test_of_many_verdicts_at_once_one_is_written(ledger: Ledger) -> None:
         thread.join()
     assert sorted(written) == [False] * 7 + [True]
     assert len(ledger.events()) == 1
-    assert ledger.meta()["duplicate_verdicts"] == 7
+    assert ledger.meta().duplicate_verdicts == 7
 
 
 def test_a_verdict_on_a_replaced_completion_is_refused(ledger: Ledger) -> None:
@@ -342,7 +386,7 @@ def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> No
     assert queued(ledger) == []
     assert ledger.requeue_lost(suspects, 3) == set()
     assert queued(ledger) == [job_of(ledger)]
-    assert ledger.meta()["jobs_redelivered"] == 1
+    assert ledger.meta().jobs_redelivered == 1
 
 
 def test_a_suspect_that_was_judged_meanwhile_is_not_queued(ledger: Ledger) -> None:
@@ -377,7 +421,7 @@ def test_a_job_that_kills_its_workers_is_given_up(ledger: Ledger) -> None:
     assert given_up.detail == "judge_worker_lost"
     assert given_up.judged is False
     assert queued(ledger) == []
-    assert ledger.meta()["jobs_redelivered"] == 2
+    assert ledger.meta().jobs_redelivered == 2
     assert ledger.requeue_lost({P1}, max_deliveries=2) == set()
 
 
@@ -401,7 +445,7 @@ def test_judging_anew_counts_lost_jobs_anew(ledger: Ledger) -> None:
 def test_deleting_leaves_nothing_behind(ledger: Ledger, redis: Redis) -> None:
     other = Ledger(redis, "run-2")
     for each in (ledger, other):
-        each.open({"name": each.run}, [problem()])
+        enter(each, [problem()], name=each.run)
         for name in ("p1", "p2", "p3"):
             each.record(generation(name))
         each.record_verdict(verdict(generation("p2")))

@@ -4,7 +4,7 @@ from redis import Redis
 from shared.ledger import EventGroup, Glance, Ledger, glances
 from shared.ledger.group import order
 from shared.schemas import SampleId
-from tests.shared.ledgers import generation, verdict
+from tests.shared.ledgers import enter, generation, verdict
 
 RUN = "run-1"
 
@@ -12,7 +12,7 @@ RUN = "run-1"
 @pytest.fixture
 def ledger(redis: Redis) -> Ledger:
     ledger = Ledger(redis, RUN)
-    ledger.open({"state": "running"}, [])
+    enter(ledger)
     return ledger
 
 
@@ -127,28 +127,14 @@ def test_a_glance(redis: Redis, ledger: Ledger) -> None:
     judged(ledger, "p1", "p2")
     ledger.record(generation("p3"))
     other = Ledger(redis, "run-0")
-    other.open({}, [])
+    enter(other)
     looks = glances(redis)
     assert [look.run for look in looks] == ["run-0", RUN]
-    assert looks[0].state is None
+    assert looks[0].state == "running"
     assert (looks[1].events, looks[1].completions) == (2, 3)
     assert looks[1].last_event == ledger.last_event()
     redis.sadd("plumbline:runs", "deleted meanwhile")
     assert len(glances(redis)) == 2
-
-
-def test_facts_are_the_meta_data_without_the_plan(ledger: Ledger) -> None:
-    ledger.set_meta(plan={"datasets": []}, seed=3)
-    assert ledger.facts() == {"state": "running", "seed": 3}
-    assert ledger.meta() == {**ledger.facts(), "plan": {"datasets": []}}
-    plan = ledger.plan()
-    assert plan is not None
-    assert plan.datasets == []
-
-
-def test_a_run_that_is_none_has_no_facts(redis: Redis) -> None:
-    ledger = Ledger(redis, "none")
-    assert (ledger.facts(), ledger.plan()) == ({}, None)
 
 
 def test_the_wait_of_the_oldest_job(ledger: Ledger) -> None:

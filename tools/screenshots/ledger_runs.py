@@ -13,8 +13,9 @@ from shared.artifacts import GENERATIONS, RUN, VERDICTS
 from shared.datasets import read_datasets
 from shared.errors import DataError
 from shared.json_lines import read_json_lines
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
 from shared.plan import make_plan
+from shared.run_record import RunMeta, RunState
 from shared.schemas import Generation, Problem, Verdict
 
 FINISHED, MOVING = "demo-2f9d1c7ab304", "demo-again-81c40e55d6f2"
@@ -67,7 +68,8 @@ def enter_finished(redis: Redis, recorded: Recorded, output: Path) -> Ledger:
     ledger = _open(redis, FINISHED, recorded, name="demo", started_at=_BEGUN, output=str(output))
     for made, verdict in recorded.records:
         _enter(ledger, made, verdict, shift=_BEGUN - recorded.begun)
-    ledger.set_meta(finished_at=_BEGUN + recorded.seconds, state=RunState.JUDGED)
+    ledger.finish(_BEGUN + recorded.seconds)
+    ledger.set_state(RunState.JUDGED)
     return ledger
 
 
@@ -88,8 +90,7 @@ def _open(redis: Redis, run: str, recorded: Recorded, **facts: str | float) -> L
     kept = {name: recorded.facts[name] for name in _FACTS if name in recorded.facts}
     plan = make_plan(recorded.problems, lambda _problem: range(1))
     ledger = Ledger(redis, run)
-    state = {"plan": plan.model_dump(mode="json"), "state": RunState.RUNNING}
-    ledger.open({**kept, **state, **facts}, recorded.problems)
+    ledger.open(RunMeta.model_validate({**kept, **facts}), plan, recorded.problems)
     return ledger
 
 

@@ -13,7 +13,8 @@ from redis import Redis
 from services.cli.embedded.child import Child, wait_until
 from services.cli.embedded.redis_server import start_redis
 from shared.errors import ServiceError
-from shared.ledger import Ledger, RunState
+from shared.ledger import Ledger
+from shared.run_record import RunState
 from tools.screenshots.ledger_runs import Recorded, enter_finished, enter_moving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -74,8 +75,9 @@ def _aggregator(url: str, folder: Path, port: Path) -> Child:
 
 def _published(ledger: Ledger) -> None:
     give_up = time.monotonic() + _PATIENCE
-    while ledger.state() is not RunState.PUBLISHED:
-        if ledger.state() is RunState.FAILED or time.monotonic() > give_up:
-            reason = ledger.facts().get("publish_error", f"not in {_PATIENCE:.0f} s")
+    while not ((state := ledger.state()) and state.published):
+        if state is RunState.FAILED or time.monotonic() > give_up:
+            meta = ledger.meta()
+            reason = (meta and meta.publish_error) or f"not in {_PATIENCE:.0f} s"
             raise ServiceError(f"the aggregator did not publish the run: {reason}")
         time.sleep(0.05)

@@ -8,13 +8,13 @@ from aiohttp import web
 
 from services.aggregator.api.failures import unavailable
 from services.aggregator.api.models import RunSummary
-from shared.ledger import RunState
+from shared.run_record import RunState
 
 _EVERY = 1.0
 _HEARTBEAT = 15.0
 _SLOW = 30.0
 _MOST = 100
-_FINAL = (RunState.PUBLISHED, RunState.FAILED)
+_FINAL = tuple(state for state in RunState if state.final)
 
 Look = Callable[[], Awaitable[RunSummary | None]]
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from shared.ledger import RunState
+from shared.run_record import RunState
 from shared.statuses import FinalStatus
 
 _RATE_WINDOW = 60.0
@@ -60,7 +60,7 @@ def find_run(connection: sqlite3.Connection, run: str) -> IndexedRun | None:
 def results(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Any]:
     """What was published of a run: its ``metrics`` and ``slices``; empty before that."""
     (found,) = connection.execute("SELECT results FROM runs WHERE id = ?", (run.id,)).fetchone()
-    return dict(json.loads(found)) if run.state == RunState.PUBLISHED else {}
+    return dict(json.loads(found)) if run.state in (RunState.COMPLETE, RunState.INCOMPLETE) else {}
 
 
 def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.runner.continuity import difference
+from services.runner.session import mixed_answers
+from shared.run_record import Provenance
 
 INFO = {"model": "m", "chat_template_sha256": "aa", "backend": "verl", "engine": {"model": "x"}}
 FACTS: dict[str, Any] = {
@@ -12,6 +13,10 @@ FACTS: dict[str, Any] = {
     "generator": INFO,
     "prompts": {"d": {"template": "{prompt}", "sha256": "1"}},
 }
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    return mixed_answers(*(Provenance.model_validate(facts) for facts in (before, now)))
 
 
 def test_the_same_may_go_on() -> None:
