@@ -14,7 +14,7 @@ from services.generator.backends.verl.model_folder import (
     read_model_folder,
 )
 from services.generator.backends.verl.ray_cluster import RayCluster
-from services.generator.router import serve_router
+from services.generator.router.app import serve_router
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
 from shared.errors import ConfigError

@@ -21,7 +21,7 @@ _STOP_SECONDS = 20.0
 
 
 class VerlReplica:
-    """See :class:`services.generator.router.Replica`."""
+    """See :class:`services.generator.router.replica.Replica`."""
 
     def __init__(
         self, child: Child, rank: int, generation: int, tag: str, ready: ReplicaReady
@@ -69,7 +69,7 @@ class VerlReplicaFactory:
         self.facts: dict[str, Any] = {}
 
     async def start(self, rank: int, generation: int) -> VerlReplica:
-        """See :class:`services.generator.router.ReplicaFactory`."""
+        """See :class:`services.generator.router.replica.ReplicaFactory`."""
         tag = uuid.uuid4().hex
         child = Child(
             f"{_HERE}.host",
