@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from services.generator.backends import replay, verl
+from services.generator.backends import replay
+from services.generator.backends.verl.backend import serve_verl
 from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
 from shared.logs import configure_logging
@@ -14,7 +15,7 @@ from shared.standby import refuse
 
 BACKENDS: dict[str, Callable[[GeneratorSettings], Awaitable[None]]] = {
     "replay": replay.serve_replay,
-    "verl": verl.serve_verl,
+    "verl": serve_verl,
 }
 
 
