@@ -168,6 +168,8 @@ async def test_all_given_up_is_the_end() -> None:
     service = asyncio.create_task(serve_router(settings(router_restarts_per_hour=1), factory, 1))
     while (0, 0) not in factory.replicas:
         await asyncio.sleep(0.01)
+    # The first probe is part of the start; the second one comes when the replica is ready.
+    await factory.engine(0).until(lambda engine: engine.probes >= 2)
     await factory.engine(0).kill()
     with pytest.raises(ServiceError, match=r"every replica has been given up \(0: broken GPU\)"):
         await service
