@@ -1,4 +1,4 @@
-"""Prometheus metrics of the engines: scraped, merged, told apart by a label ``replica``."""
+"""Prometheus metrics of the engines: scraped and merged, with a label ``replica``."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -41,9 +41,12 @@ def merge(texts: Mapping[str, str]) -> bytes:
     merged: dict[tuple[str, str], Metric] = {}
     for replica, text in texts.items():
         for family in _families(text):
-            metric = merged.setdefault((family.name, family.type), family)
             samples = [_labelled(sample, replica) for sample in family.samples]
-            metric.samples = samples if metric is family else [*metric.samples, *samples]
+            known = merged.setdefault((family.name, family.type), family)
+            if known is family:
+                family.samples = samples
+            else:
+                known.samples.extend(samples)
     registry = CollectorRegistry()
     registry.register(_Parsed(metric for metric in merged.values() if metric.samples))
     return generate_latest(registry)

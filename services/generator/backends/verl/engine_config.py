@@ -49,7 +49,7 @@ def variables(config: Config) -> dict[str, str]:
     if config.generation.verl.cpu_engine:
         found |= _CPU
         if shutil.which("g++") is None:
-            # vLLM compiles a few functions even if it is told not to compile the model.
+            # vLLM compiles a few functions even with compilation of the model disabled.
             found["TORCH_COMPILE_DISABLE"] = "1"
     if config.generation.deterministic:
         found["VLLM_BATCH_INVARIANT"] = "1"

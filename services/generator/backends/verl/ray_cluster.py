@@ -33,7 +33,7 @@ _MODULE = "services.generator.backends.verl.ray_cluster"
 _OWN_PLACEMENT_SECONDS = 30.0
 # Ray's bookkeeping, where verl requests two a GPU. They are not cores, and nothing is pinned.
 _CPUS_PER_GPU = 4
-# Ray's processes keep writing for a moment after they were told to end.
+# Ray's processes keep writing for a moment after they were terminated.
 _REMOVE_SECONDS = 5.0
 # Nothing large goes through Ray's object store here.
 _OBJECT_STORE_BYTES = 128 << 20
