@@ -1,11 +1,12 @@
-"""``python -m services.generator``: serve the backend that the environment names."""
+"""Entry point of the generator: serves the backend that the environment selects."""
 
 import sys
 from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from services.generator.backends import replay, verl
+from services.generator.backends.replay.app import serve_replay
+from services.generator.backends.verl.backend import serve_verl
 from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
 from shared.logs import configure_logging
@@ -13,8 +14,8 @@ from shared.settings import load_settings
 from shared.standby import refuse
 
 BACKENDS: dict[str, Callable[[GeneratorSettings], Awaitable[None]]] = {
-    "replay": replay.serve_replay,
-    "verl": verl.serve_verl,
+    "replay": serve_replay,
+    "verl": serve_verl,
 }
 
 
@@ -23,7 +24,7 @@ def main() -> int:
     try:
         settings = load_settings(GeneratorSettings)
         configure_logging("generator", settings.log_level)
-        # The router spends less time on a request than with the loop of asyncio.
+        # The router needs less time per request than on asyncio's own event loop.
         uvloop.run(_serve(settings))
     except PlumblineError as error:
         return refuse("generator", error)

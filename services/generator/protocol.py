@@ -1,9 +1,9 @@
-"""The part of OpenAI's API that the generator speaks: requests in, answers and errors out."""
+"""OpenAI-compatible API, as far as the generator implements it: requests, answers, errors."""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Literal, NotRequired, Self, TypedDict, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -14,7 +14,7 @@ _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_
 
 
 class RequestError(Exception):
-    """A request that gets an error body instead of an answer."""
+    """Rejects a request, with an error body in OpenAI's format."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RequestError(Exception):
 
 
 class _Lenient(BaseModel):
-    # Servers take many sampling parameters; those that change nothing here are let through.
+    # Clients send many sampling parameters; those without an effect here are ignored.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -64,7 +64,7 @@ class _StreamOptions(_Lenient):
 
 
 class CompletionRequest(_Lenient):
-    """What ``/v1/completions`` and ``/v1/chat/completions`` have in common."""
+    """Common fields of ``/v1/completions`` and ``/v1/chat/completions``."""
 
     model: str | None = None
     n: int = Field(default=1, ge=1, le=1024)
@@ -83,12 +83,12 @@ class CompletionRequest(_Lenient):
 
     @property
     def question(self) -> str:
-        """The text in which a problem's prompt is looked for."""
+        """Text to search for a problem's prompt."""
         raise NotImplementedError
 
     @property
     def prompt_text(self) -> str:
-        """All of the prompt, for the count of its tokens."""
+        """The whole prompt, to count its tokens."""
         return self.question
 
 
@@ -110,7 +110,7 @@ class TextRequest(CompletionRequest):
     @model_validator(mode="after")
     def _one_prompt(self) -> Self:
         if isinstance(self.prompt, list) and len(self.prompt) != 1:
-            raise ValueError("prompt: one prompt a request, please")
+            raise ValueError("prompt: send one prompt per request")
         return self
 
     @property
@@ -122,10 +122,10 @@ RequestT = TypeVar("RequestT", bound=CompletionRequest)
 
 
 def parse_request(kind: type[RequestT], body: bytes) -> RequestT:
-    """Read a request's body.
+    """Parse a request body.
 
     Raises:
-        RequestError: 400, as OpenAI and vLLM answer it.
+        RequestError: 400, the body is not a valid request.
     """
     try:
         document = json.loads(body)
@@ -135,6 +135,44 @@ def parse_request(kind: type[RequestT], body: bytes) -> RequestT:
         return kind.model_validate(document)
     except ValidationError as error:
         raise RequestError(400, describe(error)) from None
+
+
+# Answers
+
+
+class UsageBody(TypedDict):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class MessageBody(TypedDict, total=False):
+    """A message, or in a stream its change."""
+
+    role: Literal["assistant"]
+    content: str
+
+
+class ChoiceBody(TypedDict):
+    """A choice has a ``message`` (chat), a ``delta`` (streamed chat) or a ``text``."""
+
+    index: int
+    logprobs: None
+    finish_reason: str | None
+    message: NotRequired[MessageBody]
+    delta: NotRequired[MessageBody]
+    text: NotRequired[str]
+
+
+class AnswerBody(TypedDict):
+    """A completion, or a chunk of a stream; ``usage`` is absent unless it was requested."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[ChoiceBody]
+    usage: NotRequired[UsageBody | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +187,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All that an answer's body says, in one piece or as a stream of chunks."""
+    """An answer, to be sent as one body or as a stream of chunks."""
 
     id: str
     created: int
@@ -162,49 +200,58 @@ class Answer:
     def completion_tokens(self) -> int:
         return sum(choice.tokens for choice in self.choices)
 
-    def body(self) -> dict[str, Any]:
-        choices = []
+    def body(self) -> AnswerBody:
+        body = self._envelope("chat.completion" if self.chat else "text_completion")
         for index, choice in enumerate(self.choices):
-            shown: dict[str, Any] = {
-                "index": index,
-                "logprobs": None,
-                "finish_reason": choice.finish_reason,
-            }
+            shown = ChoiceBody(index=index, logprobs=None, finish_reason=choice.finish_reason)
             if self.chat:
                 shown["message"] = {"role": "assistant", "content": choice.text}
             else:
                 shown["text"] = choice.text
-            choices.append(shown)
-        name = "chat.completion" if self.chat else "text_completion"
-        return {**self._head(name), "choices": choices, "usage": self._usage()}
+            body["choices"].append(shown)
+        body["usage"] = self._usage()
+        return body
 
-    def chunks(self, piece: int, *, include_usage: bool) -> Iterator[dict[str, Any]]:
-        """The answer in parts with up to ``piece`` characters of text each."""
-        head = self._head("chat.completion.chunk" if self.chat else "text_completion")
-        if include_usage:
-            head["usage"] = None
+    def chunks(self, size: int, *, include_usage: bool) -> Iterator[AnswerBody]:
+        """The answer in chunks of up to ``size`` characters of text each."""
         for index, choice in enumerate(self.choices):
-            for part in self._parts(choice, piece):
-                yield {**head, "choices": [{"index": index, "logprobs": None, **part}]}
+            for part in self._parts(index, choice, size):
+                yield self._chunk([part], None, include_usage)
         if include_usage:
-            yield {**head, "choices": [], "usage": self._usage()}
+            yield self._chunk([], self._usage(), include_usage)
 
-    def _parts(self, choice: Choice, piece: int) -> Iterator[dict[str, Any]]:
+    def _parts(self, index: int, choice: Choice, size: int) -> Iterator[ChoiceBody]:
+        def part(delta: MessageBody, finish_reason: str | None = None) -> ChoiceBody:
+            made = ChoiceBody(index=index, logprobs=None, finish_reason=finish_reason)
+            if self.chat:
+                made["delta"] = delta
+            else:
+                made["text"] = delta.get("content", "")
+            return made
+
         if self.chat:
-            yield {"delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        for start in range(0, len(choice.text), piece):
-            text = choice.text[start : start + piece]
-            content: dict[str, Any] = {"delta": {"content": text}} if self.chat else {"text": text}
-            yield {**content, "finish_reason": None}
-        end: dict[str, Any] = {"delta": {}} if self.chat else {"text": ""}
-        yield {**end, "finish_reason": choice.finish_reason}
+            yield part({"role": "assistant", "content": ""})
+        for start in range(0, len(choice.text), size):
+            yield part({"content": choice.text[start : start + size]})
+        yield part({}, choice.finish_reason)
 
-    def _head(self, name: str) -> dict[str, Any]:
-        return {"id": self.id, "object": name, "created": self.created, "model": self.model}
+    def _chunk(
+        self, choices: list[ChoiceBody], usage: UsageBody | None, include_usage: bool
+    ) -> AnswerBody:
+        chunk = self._envelope("chat.completion.chunk" if self.chat else "text_completion")
+        chunk["choices"] = choices
+        if include_usage:
+            chunk["usage"] = usage
+        return chunk
 
-    def _usage(self) -> dict[str, int]:
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-        }
+    def _envelope(self, kind: str) -> AnswerBody:
+        return AnswerBody(
+            id=self.id, object=kind, created=self.created, model=self.model, choices=[]
+        )
+
+    def _usage(self) -> UsageBody:
+        return UsageBody(
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            total_tokens=self.prompt_tokens + self.completion_tokens,
+        )

@@ -1,4 +1,4 @@
-"""What the generator reads from the environment; every name begins with PLUMBLINE_GENERATOR_."""
+"""Settings of the generator from the environment; every name begins with PLUMBLINE_GENERATOR_."""
 
 import logging
 import shlex
@@ -15,35 +15,35 @@ PREFIX = "PLUMBLINE_GENERATOR_"
 class GeneratorSettings(ServiceSettings):
     """Times are seconds.
 
-    ``config`` (a run's YAML file) and ``overrides`` (``key=value``, quoted as for a shell) say what
-    the backend ``verl`` is to serve. ``model`` is the name under which the model is served; verl's
-    default is that of the config or of the model's folder.
+    ``config`` (a run's YAML file) and ``overrides`` (``key=value``, quoted as for a shell) define
+    what the backend ``verl`` serves. ``model`` is the name under which the model is served; with
+    verl it defaults to that of the config or of the model's folder.
 
     ``replay_*`` belong to the backend ``replay``.
 
     ``replay_data`` (comma-separated parquet files or folders) lets a request without a sample's
-    name be matched by its prompt. ``replay_failures`` is what the next requests get instead of an
-    answer, see :mod:`services.generator.backends.replay.failures`. ``replay_time_scale`` multiplies
-    the recorded ``gen_time``; at 0 it is not waited for.
+    name be matched by its prompt. ``replay_failures`` are injected into the next requests, see
+    :mod:`services.generator.backends.replay.faults`. ``replay_time_scale`` multiplies the recorded
+    ``gen_time``; at 0 answers are immediate.
 
     ``router_*`` are for backends with engines behind the router (:mod:`services.generator.router`).
 
-    - ``max_in_flight``: requests at a time on one replica. Below the engine's own limit, so that a
-      probe need not wait for one of them to end. Up to ``queue_size`` more wait for a place.
-    - ``deadline``: for a request, its waiting and its up to ``max_attempts`` attempts.
-      ``progress_timeout``: for the next byte of an answer, which is all of it where it is not
-      streamed; a replica that hangs is found by its probes long before.
-    - ``probe_interval``: without a token for so long, a replica is asked for one, which it has
-      ``probe_timeout`` to give; after ``probe_failures`` failures in a row it is started again, the
+    - ``max_in_flight``: concurrent requests on one replica. Below the engine's own limit, so that
+      a probe does not queue behind them. Up to ``queue_size`` more wait for a slot.
+    - ``deadline``: for a request, including its waiting and its up to ``max_attempts`` attempts.
+      ``progress_timeout``: for the next byte of an answer, which is the whole answer if it is not
+      streamed; probes detect a replica that hangs long before.
+    - ``probe_interval``: time without a token after which a replica is probed for one, with
+      ``probe_timeout`` to answer. After ``probe_failures`` failures in a row it is restarted, the
       first time after ``restart_backoff``, and ``restarts_per_hour`` times at most.
-    - ``start_timeout``: until a replica has given its first token. ``stop_timeout``: for its end.
-      ``grace``: for the requests in flight when the service is stopped.
-    - ``max_body``: bytes of one request, ``max_held`` of all at work.
+    - ``start_timeout``: until a replica has generated its first token. ``stop_timeout``: for its
+      shutdown. ``grace``: for the requests in flight when the service is stopped.
+    - ``max_body``: bytes of one request, ``max_held`` of all requests in flight.
     - ``default_output``: tokens to expect of a request that sets no limit.
     """
 
     model_config = SettingsConfigDict(
-        # A compose file passes a variable that is not set as an empty one.
+        # A compose file passes an unset variable as an empty one.
         env_ignore_empty=True,
         alias_generator=AliasGenerator(validation_alias=lambda name: PREFIX + name.upper()),
     )
@@ -95,5 +95,5 @@ class GeneratorSettings(ServiceSettings):
     @classmethod
     def _known_level(cls, level: str) -> str:
         if level.upper() not in logging.getLevelNamesMapping():
-            raise ValueError(f"{level!r} is no log level (DEBUG, INFO, WARNING, ERROR)")
+            raise ValueError(f"{level!r} is not a log level (DEBUG, INFO, WARNING, ERROR)")
         return level

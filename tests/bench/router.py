@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 from aiohttp import web
 
-from services.generator.router import serve_router
+from services.generator.router.app import serve_router
 from services.generator.settings import GeneratorSettings
 from shared.http import serve
 from shared.logs import configure_logging

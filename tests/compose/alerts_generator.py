@@ -5,7 +5,8 @@ Real engines are too heavy for a test; supervision and metrics are those of the 
 
 from aiohttp import web
 
-from services.generator.router import Replica, build_app
+from services.generator.router.app import build_app
+from services.generator.router.replica import Replica
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
 from shared.settings import load_settings

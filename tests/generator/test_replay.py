@@ -1,4 +1,4 @@
-"""Which completion the replay server gives, and in what form."""
+"""Lookup and format of the replay server's answers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The service as it is started: a process with an environment."""
+"""The generator as a process: environment, signals, rejected settings."""
 
 import json
 import os

@@ -12,7 +12,7 @@ from redis import Redis
 from services.aggregator.app import make_app
 from services.aggregator.fold import Runs
 from services.aggregator.settings import AggregatorSettings
-from services.generator.backends import replay
+from services.generator.backends.replay.app import build_app as build_replay
 from services.generator.router.app import build_app as build_router
 from services.generator.settings import GeneratorSettings
 from services.judge import health
@@ -41,7 +41,7 @@ def paths(image: str) -> set[str]:
             return _routes(create_app(SandboxSettings()))
         case "plumbline/generator-cpu":
             settings = GeneratorSettings.model_construct(replay_completions=_RECORDED)
-            return _routes(replay.app.build_app(settings))
+            return _routes(build_replay(settings))
         case "plumbline/generator":
             return _routes(build_router(GeneratorSettings(), None, 1))  # type: ignore[arg-type]
         case "volcengine/sandbox-fusion":

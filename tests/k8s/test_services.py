@@ -83,7 +83,7 @@ def _container(cluster: Cluster, component: str) -> dict:
 
 
 def other_path(c: Cluster) -> None:
-    _container(c, "generator")["livenessProbe"]["httpGet"]["path"] = "/health"
+    _container(c, "generator")["livenessProbe"]["httpGet"]["path"] = "/alive"
 
 
 def judges_path(c: Cluster) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.generator.backends.replay import build_app
+from services.generator.backends.replay.app import build_app
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
 from services.runner.sampling import SamplingParams

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from services.generator.router import build_app
+from services.generator.router.app import build_app
 from services.generator.settings import GeneratorSettings
 from tests.generator.router.engines import FakeEngine, FakeFactory, Received
 from tests.generator.router.engines import answer as give

@@ -1,27 +1,38 @@
-"""The router's HTTP face."""
+"""HTTP server of the router: OpenAI's API and the operations endpoints."""
 
 import asyncio
+import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from services.generator.protocol import RequestError
-from services.generator.router.access import Access, request_id
-from services.generator.router.asked import Asked, read_asked
-from services.generator.router.bodies import Bodies
-from services.generator.router.client_stream import ClientStream
-from services.generator.router.draining import drain
-from services.generator.router.failures import AttemptError, ClientGoneError
-from services.generator.router.parts import Parts, make_parts
-from services.generator.router.replica import ReplicaFactory
-from services.generator.router.scrape import scrape
-from services.generator.router.state import report
+from services.generator.router.balancer import Balancer
+from services.generator.router.connections import Connections
+from services.generator.router.draining import DrainOnSignal, drain
+from services.generator.router.engine_metrics import scrape
+from services.generator.router.forwarder import Forwarder, RetryPolicy
+from services.generator.router.health import HealthCheck, ProbeSettings
+from services.generator.router.metrics import RouterMetrics, StateGauges
+from services.generator.router.relay import ClientGoneError, ClientStream
+from services.generator.router.replica import AttemptError, ReplicaFactory, ReplicaStatus
+from services.generator.router.requests import (
+    ApiKey,
+    BodyLimit,
+    RoutedRequest,
+    parse_routed_request,
+    request_id,
+)
+from services.generator.router.supervisor import ReplicaPool, SupervisorContext
 from services.generator.settings import GeneratorSettings
+from shared.http import serve
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Info = Callable[[], Mapping[str, object]]
+_MAX_OPEN_FILES = 65536
 
 
 def build_app(
@@ -32,27 +43,95 @@ def build_app(
     info: Info = dict,
     failed: asyncio.Event | None = None,
 ) -> web.Application:
-    """Make the application; the replicas are started with it and end with it.
+    """Make the application; the replicas start and stop with it.
 
     Args:
-        settings: ``model`` is the name under which the model is served; where it is not set, that
-            is the engines' own.
+        settings: ``model`` is the name under which the model is served; if it is not set, the
+            engines' own name is used.
         factory: Starts the replicas.
-        n_replicas: How many there are to be.
-        info: What ``/info`` says of the engines beside the model's name.
-        failed: Set when no replica is left or could be started; see :func:`serve_router`.
+        n_replicas: Number of replicas.
+        info: Returns what ``/info`` reports about the engines.
+        failed: Set when no replica could be started or is left; see :func:`serve_router`.
     """
-    parts = make_parts(settings, factory, n_replicas, failed or asyncio.Event())
-    return RouterServer(settings, parts, info).application()
+    components = make_components(settings, factory, n_replicas, failed or asyncio.Event())
+    return RouterServer(settings, components, info).application()
+
+
+async def serve_router(
+    settings: GeneratorSettings, factory: ReplicaFactory, n_replicas: int, info: Info = dict
+) -> None:
+    """Start replicas and serve them until SIGTERM or SIGINT, or until no replica is left.
+
+    The port is bound at once; ``/readyz`` reports when the first replica is ready, and requests
+    wait for it. On SIGTERM and SIGINT new requests are refused, those in flight get up to
+    ``router_grace`` seconds, then all replicas are stopped.
+
+    Raises:
+        ServiceError: No replica could be started, or all have been given up.
+        OSError: The address cannot be bound.
+    """
+    _raise_file_limit()
+    stop = asyncio.Event()
+    components = make_components(settings, factory, n_replicas, failed=stop)
+    app = RouterServer(settings, components, info).application()
+    app.on_startup.append(DrainOnSignal(components.balancer, settings.router_grace, stop).install)
+    await serve(app, host=settings.host, port=settings.port, stop=stop)
+    if components.pool.error is not None:
+        raise components.pool.error
+
+
+def _raise_file_limit() -> None:
+    """Each request in flight takes two sockets; many systems start with a limit of 1,024 files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@dataclass(frozen=True, slots=True)
+class RouterComponents:
+    connections: Connections
+    balancer: Balancer
+    metrics: RouterMetrics
+    forwarder: Forwarder
+    pool: ReplicaPool
+
+
+def make_components(
+    settings: GeneratorSettings, factory: ReplicaFactory, n_replicas: int, failed: asyncio.Event
+) -> RouterComponents:
+    connections = Connections(
+        connect_timeout=settings.router_connect_timeout,
+        progress_timeout=settings.router_progress_timeout,
+    )
+    balancer = Balancer(slots=settings.router_max_in_flight, queue_size=settings.router_queue_size)
+    gauges = StateGauges(lambda: balancer.queued)
+    metrics = RouterMetrics(gauges)
+    probes = ProbeSettings(
+        interval=settings.router_probe_interval,
+        timeout=settings.router_probe_timeout,
+        failures=settings.router_probe_failures,
+    )
+    health = HealthCheck(connections, probes)
+    context = SupervisorContext(settings, factory, balancer, health, metrics)
+    pool = ReplicaPool(n_replicas, context, failed)
+    gauges.replicas = pool.status
+    policy = RetryPolicy(settings.router_deadline, settings.router_max_attempts)
+    forwarder = Forwarder(balancer, connections, metrics, policy)
+    return RouterComponents(connections, balancer, metrics, forwarder, pool)
 
 
 class RouterServer:
-    def __init__(self, settings: GeneratorSettings, parts: Parts, info: Info) -> None:
+    def __init__(
+        self, settings: GeneratorSettings, components: RouterComponents, info: Info
+    ) -> None:
         self._settings = settings
-        self._parts = parts
+        self._components = components
         self._info = info
-        self._access = Access(settings.api_key)
-        self._bodies = Bodies(largest=settings.router_max_body, together=settings.router_max_held)
+        self._api_key = ApiKey(settings.api_key)
+        self._bodies = BodyLimit(
+            max_body=settings.router_max_body, max_held=settings.router_max_held
+        )
         self._started = int(time.time())
 
     def application(self) -> web.Application:
@@ -62,7 +141,8 @@ class RouterServer:
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/info", self._tell)
+        app.router.add_get("/info", self._show_info)
+        app.router.add_get("/health", self._health)
         app.router.add_get("/healthz", self._alive)
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._expose)
@@ -71,24 +151,26 @@ class RouterServer:
         return app
 
     async def _running(self, _app: web.Application) -> AsyncIterator[None]:
-        self._parts.connections.open()
-        self._parts.supervisor.start()
+        self._components.connections.open()
+        self._components.pool.start()
         yield
-        await self._parts.supervisor.close()
-        await self._parts.connections.close()
+        await self._components.pool.close()
+        await self._components.connections.close()
 
     async def _drain(self, _app: web.Application) -> None:
-        await drain(self._parts.balancer, self._settings.router_grace)
+        await drain(self._components.balancer, self._settings.router_grace)
+
+    # OpenAI's API
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         began = time.monotonic()
         name, outcome = request_id(request.headers), "cancelled"
         client = ClientStream(request)
         try:
-            self._access.check(request.headers)
+            self._api_key.check(request.headers)
             async with self._bodies.read(request) as body:
-                asked = self._asked(request.path, body)
-                response = await self._parts.forwarder.forward(request, asked, name, client)
+                routed = self._parse(request.path, body)
+                response = await self._components.forwarder.forward(request, routed, name, client)
             outcome = "answered" if response.status == 200 else f"http_{response.status}"
         except RequestError as error:
             outcome, response = f"http_{error.status}", error.response()
@@ -97,61 +179,83 @@ class RouterServer:
         except ClientGoneError:
             response = client.drop()
         finally:
-            self._parts.metrics.requests.labels(outcome).inc()
+            self._components.metrics.requests.labels(outcome).inc()
         if outcome == "answered":
-            self._parts.metrics.duration.observe(time.monotonic() - began)
+            self._components.metrics.duration.observe(time.monotonic() - began)
         if not client.started:
             response.headers["X-Request-Id"] = name
-            if self._parts.balancer.closed:
+            if self._components.balancer.closed:
                 response.force_close()  # so that the next request finds another server
         return response
 
-    def _asked(self, path: str, body: bytes) -> Asked:
-        asked = read_asked(path, body, self._settings.router_default_output)
-        served = self._served
-        if asked.model is not None and served and asked.model != served:
-            message = f"The model `{asked.model}` does not exist."
+    def _parse(self, path: str, body: bytes) -> RoutedRequest:
+        routed = parse_routed_request(path, body, self._settings.router_default_output)
+        served = self._model
+        if routed.model is not None and served and routed.model != served:
+            message = f"The model `{routed.model}` does not exist."
             raise RequestError(404, message, code="model_not_found")
-        return asked
+        return routed
 
     @property
-    def _served(self) -> str:
+    def _model(self) -> str:
         """The model's name for clients; empty as long as it is not known."""
         if "model" in self._settings.model_fields_set:
             return self._settings.model
-        engines = (keeper.engine for keeper in self._parts.supervisor.keepers)
-        return next((engine.model for engine in engines if engine and engine.model), "")
+        names = (engine.model for engine in self._components.pool.engines)
+        return next((name for name in names if name), "")
 
     async def _models(self, request: web.Request) -> web.Response:
-        self._access.check(request.headers)
-        if not self._served:
-            raise self._parts.balancer.refusal()
+        self._api_key.check(request.headers)
+        if not self._model:
+            raise self._components.balancer.refusal()
         model = {
-            "id": self._served,
+            "id": self._model,
             "object": "model",
             "created": self._started,
             "owned_by": "plumbline",
         }
         return web.json_response({"object": "list", "data": [model]})
 
-    async def _tell(self, request: web.Request) -> web.Response:
-        self._access.check(request.headers)
-        return web.json_response({"backend": self._settings.backend, **self._info()})
+    # Operations endpoints
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._components.pool.ready and not self._components.balancer.closed
 
     async def _alive(self, _request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 
+    async def _health(self, _request: web.Request) -> web.Response:
+        """``/health`` as vLLM has it: an empty body, 200 or 503."""
+        return web.Response(status=200 if self._is_ready else 503)
+
     async def _ready(self, _request: web.Request) -> web.Response:
-        shown = report(self._parts.supervisor, self._parts.balancer, self._served)
-        return web.json_response(shown, status=200 if shown["status"] == "ok" else 503)
+        balancer, ready = self._components.balancer, self._is_ready
+        report = {
+            "status": "ok" if ready else "not ready",
+            "model": self._model,
+            "queued": balancer.queued,
+            "stopping": balancer.closed,
+            "replicas": [_replica(status) for status in self._components.pool.status()],
+        }
+        return web.json_response(report, status=200 if ready else 503)
+
+    async def _show_info(self, request: web.Request) -> web.Response:
+        self._api_key.check(request.headers)
+        return web.json_response({"backend": self._settings.backend, **self._info()})
 
     async def _expose(self, _request: web.Request) -> web.Response:
-        engines = [keeper.engine for keeper in self._parts.supervisor.keepers if keeper.engine]
-        theirs = await scrape(
-            self._parts.connections, engines, self._settings.router_scrape_timeout
-        )
-        body = self._parts.metrics.text() + theirs.encode()
+        urls = {engine.rank: engine.url for engine in self._components.pool.engines}
+        timeout = self._settings.router_scrape_timeout
+        engines = await scrape(self._components.connections, urls, timeout)
+        body = self._components.metrics.text() + engines
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _replica(status: ReplicaStatus) -> dict[str, object]:
+    fields = asdict(status)
+    engine = fields.pop("engine") or {}
+    return {**fields, **engine}
 
 
 @web.middleware

@@ -1,38 +1,87 @@
-"""Which replica gets a request, and which request has to wait."""
+"""Load balancer: least outstanding tokens, with a bounded queue in order of arrival."""
 
 import asyncio
 import itertools
+import math
+import time
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.generator.protocol import RequestError
-from services.generator.router.asked import Asked
-from services.generator.router.engine import Engine
-from services.generator.router.lease import Lease
-from services.generator.router.rate import Rate
+from services.generator.router.replica import Engine, ReplicaSlot
+from services.generator.router.requests import RoutedRequest
+
+STOPPING = "the generator is shutting down"
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request's turn: ``tried`` are the engines that gave it no answer."""
+    """Position of a request in the queue; ``tried`` are the engines on which it has failed."""
 
     number: int
-    asked: Asked
+    request: RoutedRequest
     tried: set[Engine] = field(default_factory=set)
-    granted: asyncio.Future[Lease] | None = None
+    granted: asyncio.Future[ReplicaSlot] | None = None
+
+
+class CompletionRate:
+    """Completed requests per second, decaying exponentially; basis of ``Retry-After``.
+
+    Args:
+        clock: Seconds.
+        window: Time constant of the decay, in seconds.
+        longest: Upper limit of :meth:`retry_after`, in seconds.
+        unknown: :meth:`retry_after` as long as nothing has been completed, in seconds.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        window: float = 30.0,
+        longest: int = 60,
+        unknown: int = 5,
+    ) -> None:
+        self._clock = clock
+        self._window, self._longest, self._unknown = window, longest, unknown
+        self._began = self._last = clock()
+        self._count = 0.0
+
+    def finished(self) -> None:
+        self._count = self._decayed() + 1
+        self._last = self._clock()
+
+    @property
+    def per_second(self) -> float:
+        age = self._clock() - self._began
+        # A young count has not had the time to decay.
+        seen = self._window * -math.expm1(-age / self._window)
+        return self._decayed() / seen if seen > 0 else 0.0
+
+    def retry_after(self, waiting: int) -> int:
+        """Whole seconds until ``waiting`` requests are completed, from 1 to ``longest``."""
+        if self.per_second < 1e-3:
+            return self._unknown
+        return min(self._longest, max(1, math.ceil(waiting / self.per_second)))
+
+    def _decayed(self) -> float:
+        return self._count * math.exp((self._last - self._clock()) / self._window)
 
 
 class Balancer:
-    """Fewest outstanding tokens first; who finds all places taken waits in the order of arrival.
+    """Assigns requests to the engine with the fewest outstanding tokens.
+
+    While all slots are taken, requests wait in the order of arrival.
 
     Args:
-        places: Requests in flight on one engine.
-        queue_size: Requests that may wait. Those that were let in once and failed on a replica
-            wait beyond it, at the place that their arrival gives them.
+        slots: Requests in flight on one engine.
+        queue_size: Requests that may wait. One that was admitted and has failed on a replica
+            may exceed it, and keeps the position of its arrival.
     """
 
-    def __init__(self, *, places: int, queue_size: int) -> None:
-        self._places = places
+    def __init__(self, *, slots: int, queue_size: int) -> None:
+        self._slots = slots
         self._queue_size = queue_size
         self._engines: list[Engine] = []
         self._queue: list[Ticket] = []
@@ -41,7 +90,7 @@ class Balancer:
         self._closed = False
         self._idle = asyncio.Event()
         self._in_flight = 0
-        self.rate = Rate()
+        self.rate = CompletionRate()
 
     @property
     def queued(self) -> int:
@@ -59,21 +108,21 @@ class Balancer:
     def remove(self, engine: Engine) -> None:
         if engine in self._engines:
             self._engines.remove(engine)
-            # Who waited for a place on this one may have to take one that it tried before.
+            # A request that waited for this engine may have to retry one that it has tried.
             self.dispatch()
 
-    def ticket(self, asked: Asked) -> Ticket:
-        return Ticket(next(self._arrivals), asked)
+    def ticket(self, request: RoutedRequest) -> Ticket:
+        return Ticket(next(self._arrivals), request)
 
     def untried(self, ticket: Ticket) -> bool:
-        """Whether a trusted engine is there that the request has not failed on."""
+        """Whether there is a trusted engine on which the request has not failed."""
         return any(e.trusted and e not in ticket.tried for e in self._engines)
 
-    async def lease(self, ticket: Ticket) -> Lease:
-        """Wait for a place; the caller gives it back to :meth:`release`.
+    async def acquire(self, ticket: Ticket) -> ReplicaSlot:
+        """Wait for a slot; the caller returns it with :meth:`release`.
 
         Raises:
-            RequestError: 429 if the queue is full, 503 if the service is being stopped.
+            RequestError: 429 if the queue is full, 503 during shutdown.
         """
         if self._closed:
             raise self.refusal()
@@ -82,14 +131,14 @@ class Balancer:
         if not ticket.tried and len(self._queue) >= self._queue_size:
             raise RequestError(
                 429,
-                f"{len(self._queue)} requests wait already; come again later",
+                f"the queue is full: {len(self._queue)} requests are waiting; retry later",
                 code="queue_full",
                 retry_after=self.rate.retry_after(len(self._queue)),
             )
         return await self._wait(ticket)
 
-    def release(self, lease: Lease, *, finished: bool) -> None:
-        lease.close()
+    def release(self, slot: ReplicaSlot, *, finished: bool) -> None:
+        slot.close()
         self._in_flight -= 1
         if finished:
             self.rate.finished()
@@ -98,9 +147,9 @@ class Balancer:
             self._idle.set()
 
     def dispatch(self) -> None:
-        """Give free places to those who wait."""
+        """Grant free slots to waiting requests."""
         index = 0
-        while index < len(self._queue) and self._any_place():
+        while index < len(self._queue) and self._any_free():
             ticket = self._queue[index]
             if engine := self._choose(ticket):
                 del self._queue[index]
@@ -110,7 +159,7 @@ class Balancer:
                 index += 1
 
     def close(self) -> None:
-        """Let nobody in any more; who waits is refused."""
+        """Refuse new and waiting requests from now on."""
         self._closed = True
         for ticket in self._queue:
             if ticket.granted is not None:
@@ -123,20 +172,20 @@ class Balancer:
             self._idle.clear()
             await self._idle.wait()
 
-    def evict(self, why: str) -> None:
-        """End what is in flight on all engines."""
+    def evict(self, reason: str) -> None:
+        """Interrupt all requests in flight on all engines."""
         for engine in self._engines:
-            engine.evict(why)
+            engine.evict(reason)
 
     def refusal(self) -> RequestError:
         retry_after = self.rate.retry_after(max(1, len(self._queue)))
         if self._closed:
-            message, code = "the generator is being stopped", "stopping"
+            message, code = STOPPING, "stopping"
         else:
-            message, code = "no replica could take the request in time", "no_replica"
+            message, code = "no replica was available in time", "no_replica"
         return RequestError(503, message, code=code, retry_after=retry_after)
 
-    async def _wait(self, ticket: Ticket) -> Lease:
+    async def _wait(self, ticket: Ticket) -> ReplicaSlot:
         ticket.granted = asyncio.get_running_loop().create_future()
         insort(self._queue, ticket, key=_number)
         self.dispatch()
@@ -149,7 +198,7 @@ class Balancer:
     def _leave(self, ticket: Ticket) -> None:
         granted = ticket.granted
         if granted is not None and granted.done() and not granted.cancelled():
-            # The place came in the moment in which its request went away.
+            # The slot was granted just as its request was cancelled.
             if granted.exception() is None:
                 self.release(granted.result(), finished=False)
             return
@@ -157,18 +206,18 @@ class Balancer:
         if index < len(self._queue) and self._queue[index] is ticket:
             del self._queue[index]
 
-    def _grant(self, engine: Engine, ticket: Ticket) -> Lease:
+    def _grant(self, engine: Engine, ticket: Ticket) -> ReplicaSlot:
         engine.last_used = next(self._uses)
         self._in_flight += 1
-        return Lease(engine, ticket.asked)
+        return ReplicaSlot(engine, ticket.request.prompt_tokens, ticket.request.output_tokens)
 
-    def _any_place(self) -> bool:
-        return any(e.trusted and len(e.leases) < self._places for e in self._engines)
+    def _any_free(self) -> bool:
+        return any(e.trusted and len(e.slots) < self._slots for e in self._engines)
 
     def _choose(self, ticket: Ticket) -> Engine | None:
         trusted = [engine for engine in self._engines if engine.trusted]
         others = [engine for engine in trusted if engine not in ticket.tried] or trusted
-        free = [engine for engine in others if len(engine.leases) < self._places]
+        free = [engine for engine in others if len(engine.slots) < self._slots]
         return min(free, key=_burden, default=None)
 
 

@@ -1,35 +1,43 @@
-"""The HTTP client of all replicas."""
+"""HTTP client for all replicas, one connection pool without a limit."""
 
 import io
 from contextlib import AbstractAsyncContextManager
 
 import aiohttp
 
-_LARGE = 2**20
-# Shorter than the five seconds after which uvicorn closes a connection that is not used: a
-# request sent into that moment would look like a replica that dropped it.
-_KEEP_ALIVE = 3.0
+_LARGE_BODY = 2**20
+# Shorter than the five seconds after which uvicorn closes an idle connection: a request sent at
+# that moment would look like a connection that the replica dropped.
+_KEEP_ALIVE_SECONDS = 3.0
 
 
 class Connections:
-    """One session without a limit of its own; ``open`` and ``close`` it within the event loop.
+    """One session; ``open`` and ``close`` it within the event loop.
 
     Args:
         connect_timeout: Seconds to establish a connection.
         progress_timeout: Seconds without a byte of an answer.
+        keep_alive: Seconds for which an idle connection is kept.
     """
 
-    def __init__(self, *, connect_timeout: float, progress_timeout: float) -> None:
+    def __init__(
+        self,
+        *,
+        connect_timeout: float,
+        progress_timeout: float,
+        keep_alive: float = _KEEP_ALIVE_SECONDS,
+    ) -> None:
         self._timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=connect_timeout, sock_read=progress_timeout
         )
+        self._keep_alive = keep_alive
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=self._keep_alive),
             timeout=self._timeout,
-            # An answer is looked into, so it must not come compressed.
+            # The router reads the answers, so they must not be compressed.
             headers={"Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -42,10 +50,10 @@ class Connections:
     def post(
         self, url: str, body: bytes, headers: dict[str, str], *, total: float | None = None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Send JSON; ``total`` seconds for all of the answer, in place of the usual limits."""
+        """Send JSON; ``total`` seconds for the whole answer replace the usual limits."""
         return self._opened.post(
             url,
-            data=io.BytesIO(body) if len(body) > _LARGE else body,
+            data=io.BytesIO(body) if len(body) > _LARGE_BODY else body,
             headers={"Content-Type": "application/json", **headers},
             timeout=aiohttp.ClientTimeout(total=total) if total else self._timeout,
             allow_redirects=False,
@@ -64,5 +72,5 @@ class Connections:
     @property
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            raise RuntimeError("Connections are used before they were opened")
+            raise RuntimeError("Connections must be opened before use")
         return self._session

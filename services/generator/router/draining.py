@@ -1,15 +1,14 @@
-"""The end of the service: nobody is let in any more, who is in may finish."""
+"""Graceful shutdown: refuse new requests, drain the rest."""
 
 import asyncio
 import signal
 
 from aiohttp import web
 
-from services.generator.router.balancer import Balancer
+from services.generator.router.balancer import STOPPING, Balancer
 from shared.logs import get_logger
 
 log = get_logger(__name__)
-_WHY = "the generator is being stopped"
 
 
 async def drain(balancer: Balancer, grace: float) -> None:
@@ -19,14 +18,14 @@ async def drain(balancer: Balancer, grace: float) -> None:
         async with asyncio.timeout(grace):
             await balancer.idle()
     except TimeoutError:
-        balancer.evict(_WHY)
+        balancer.evict(STOPPING)
 
 
 class DrainOnSignal:
-    """Lets SIGTERM and SIGINT drain, and set ``stop`` only then; a second one allows no grace.
+    """Drains on SIGTERM and SIGINT, then sets ``stop``; a second signal skips the grace period.
 
-    A server of aiohttp's that is being stopped refuses connections and leaves unanswered what
-    still comes on those it has. Until all is drained, requests are to get an honest 503.
+    An aiohttp server that is stopping refuses connections, and does not answer requests that
+    still arrive on open ones. Requests must get a 503 with ``Retry-After`` until the drain is over.
     """
 
     def __init__(self, balancer: Balancer, grace: float, stop: asyncio.Event) -> None:
@@ -36,14 +35,14 @@ class DrainOnSignal:
         self._draining: asyncio.Task[None] | None = None
 
     async def install(self, _app: web.Application) -> None:
-        """Take the signals over from whoever had them before."""
+        """Replace the signal handlers of the HTTP server."""
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, self._begin)
 
     def _begin(self) -> None:
         if self._draining is not None:
-            self._balancer.evict(_WHY)
+            self._balancer.evict(STOPPING)
             return
         log.info("draining", grace=self._grace)
         self._draining = asyncio.create_task(drain(self._balancer, self._grace))

@@ -1,123 +1,218 @@
-"""A request on its way through the replicas until one answers."""
+"""Forwards requests to replicas; retries failed attempts on other replicas, with backoff."""
 
 import asyncio
+from dataclasses import dataclass
+from functools import partial
 
+import aiohttp
 from aiohttp import web
 
 from services.generator.protocol import RequestError
-from services.generator.router.asked import Asked
-from services.generator.router.attempt import Attempt
 from services.generator.router.balancer import Balancer, Ticket
-from services.generator.router.client_stream import ClientStream
 from services.generator.router.connections import Connections
-from services.generator.router.failures import AttemptError, Reason
-from services.generator.router.lease import Lease
 from services.generator.router.metrics import RouterMetrics
+from services.generator.router.relay import ClientStream, relay_stream
+from services.generator.router.replica import (
+    AttemptError,
+    FailureReason,
+    ReplicaSlot,
+    connection_failed,
+)
+from services.generator.router.requests import RoutedRequest
+from services.generator.router.responses import Usage, find_usage, is_aborted_body
 from shared.logs import get_logger
 
 log = get_logger(__name__)
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 2.0
-_PASSED_ON = ("Accept", "traceparent", "tracestate")
+REPLICA_HEADER = "X-Plumbline-Replica"
+_REQUEST_HEADERS = ("Accept", "traceparent", "tracestate")
+_RESPONSE_HEADERS = ("Content-Type", "Retry-After")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Limits of the retries of one request. Times are seconds.
+
+    Args:
+        deadline: For a request, including its waiting and all its attempts.
+        max_attempts: Replicas on which a request may fail.
+        first_pause: Before the second attempt if every replica has failed; doubles each time.
+        longest_pause: Limit of that pause.
+    """
+
+    deadline: float
+    max_attempts: int
+    first_pause: float = 0.1
+    longest_pause: float = 2.0
+
+    def pause(self, failures: int) -> float:
+        return min(self.longest_pause, self.first_pause * 2.0 ** (failures - 1))
 
 
 class Forwarder:
-    """Tries one replica after the other.
-
-    Args:
-        deadline: Seconds for a request, its waiting and all its attempts.
-        max_attempts: Replicas that a request may fail on.
-    """
+    """Tries one replica after the other until one answers."""
 
     def __init__(
         self,
         balancer: Balancer,
         connections: Connections,
         metrics: RouterMetrics,
-        *,
-        deadline: float,
-        max_attempts: int,
+        policy: RetryPolicy,
     ) -> None:
         self._balancer = balancer
         self._connections = connections
         self._metrics = metrics
-        self._deadline = deadline
-        self._max_attempts = max_attempts
+        self._policy = policy
 
     async def forward(
-        self, request: web.Request, asked: Asked, request_id: str, client: ClientStream
+        self, request: web.Request, routed: RoutedRequest, request_id: str, client: ClientStream
     ) -> web.StreamResponse:
         """The answer, or a stream that has been sent.
 
         Raises:
-            RequestError: 429, 502, 503 or 504: none, for now.
-            AttemptError: A stream broke after the client had seen part of it; it has been told.
-            ClientGoneError: The client does not listen any more.
+            RequestError: 429, 502, 503 or 504: no answer.
+            AttemptError: A stream broke after the client had received part of it; the client has
+                got an error event.
+            ClientGoneError: The client has left.
         """
         arrived = asyncio.get_running_loop().time()
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        headers = {
+            name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers
+        }
         headers["X-Request-Id"] = request_id
-        attempt = Attempt(self._connections, self._metrics, client, headers, arrived)
-        ticket = self._balancer.ticket(asked)
-        deadline = arrived + self._deadline
+        attempt = _Attempt(self._connections, self._metrics, client, routed, headers, arrived)
+        ticket = self._balancer.ticket(routed)
+        deadline = arrived + self._policy.deadline
         failures: list[AttemptError] = []
         while True:
-            lease = await self._lease(ticket, deadline)
+            slot = await self._acquire(ticket, deadline)
             try:
-                return await self._try(attempt, lease, asked, deadline, client)
+                return await self._try(attempt, slot, deadline, client)
             except AttemptError as failure:
-                lease.engine.failed(failure)
+                slot.engine.failed(failure)
                 if client.started:
                     await client.fail(str(failure), failure.reason)
                     raise
                 failures.append(failure)
-                self._log(failure, lease, request_id)
-            if len(failures) == self._max_attempts:
-                raise _gave_up(failures)
+                self._log(failure, slot, request_id)
+            if len(failures) == self._policy.max_attempts:
+                raise _all_failed(failures)
             self._metrics.retries.labels(failures[-1].reason).inc()
-            ticket.tried.add(lease.engine)
+            ticket.tried.add(slot.engine)
             await self._pause(ticket, len(failures))
 
-    async def _lease(self, ticket: Ticket, deadline: float) -> Lease:
+    async def _acquire(self, ticket: Ticket, deadline: float) -> ReplicaSlot:
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._balancer.lease(ticket)
+                return await self._balancer.acquire(ticket)
         except TimeoutError:
             raise self._balancer.refusal() from None
 
     async def _try(
-        self, attempt: Attempt, lease: Lease, asked: Asked, deadline: float, client: ClientStream
+        self, attempt: "_Attempt", slot: ReplicaSlot, deadline: float, client: ClientStream
     ) -> web.StreamResponse:
         finished = False
         try:
-            async with lease.until(deadline):
-                response = await attempt.at(lease, asked)
+            async with slot.until(deadline):
+                response = await attempt.send(slot)
             finished = True
             return response
         except TimeoutError:
-            message = f"no answer within {self._deadline:g} s"
+            message = f"no answer within {self._policy.deadline:g} s"
             if client.started:
-                raise AttemptError(Reason.TIMEOUT, message) from None
+                raise AttemptError(FailureReason.TIMEOUT, message) from None
             raise RequestError(504, message, code="deadline_exceeded") from None
         finally:
-            self._balancer.release(lease, finished=finished)
+            self._balancer.release(slot, finished=finished)
 
-    def _log(self, failure: AttemptError, lease: Lease, request_id: str) -> None:
+    def _log(self, failure: AttemptError, slot: ReplicaSlot, request_id: str) -> None:
         log.debug(
             "attempt failed",
             request_id=request_id,
-            replica=lease.engine.name,
+            replica=slot.engine.name,
             reason=failure.reason,
             error=str(failure),
         )
 
     async def _pause(self, ticket: Ticket, failures: int) -> None:
         if not self._balancer.closed and not self._balancer.untried(ticket):
-            # All have failed on it once; to ask them again at once would be the same again.
-            await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (failures - 1)))
+            # Every replica has failed; an immediate retry would most likely fail again.
+            await asyncio.sleep(self._policy.pause(failures))
 
 
-def _gave_up(failures: list[AttemptError]) -> RequestError:
+def _all_failed(failures: list[AttemptError]) -> RequestError:
     last = failures[-1]
-    message = f"{len(failures)} attempts failed, the last one so: {last.reason}: {last}"
+    message = f"{len(failures)} attempts failed; the last error was {last.reason}: {last}"
     return RequestError(502, message, code=f"replica_{last.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """State shared by all attempts of a request.
+
+    ``headers`` are sent to the replica; ``arrived`` is the loop time of the request's arrival.
+    """
+
+    connections: Connections
+    metrics: RouterMetrics
+    client: ClientStream
+    routed: RoutedRequest
+    headers: dict[str, str]
+    arrived: float
+
+    async def send(self, slot: ReplicaSlot) -> web.StreamResponse:
+        """The replica's answer: complete and not sent yet, or a stream that has been relayed.
+
+        Raises:
+            AttemptError: The replica did not answer, or a stream broke.
+            ClientGoneError: The client has left.
+        """
+        url = slot.engine.url + self.routed.path
+        body = self.routed.body_for(slot.engine.model)
+        try:
+            async with self.connections.post(url, body, self.headers) as upstream:
+                return await self._answer(upstream, slot)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise connection_failed(error) from None
+        except aiohttp.ServerTimeoutError:
+            message = "the replica sent nothing for too long"
+            raise AttemptError(FailureReason.TIMEOUT, message) from None
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise connection_failed(error) from None
+
+    async def _answer(
+        self, upstream: aiohttp.ClientResponse, slot: ReplicaSlot
+    ) -> web.StreamResponse:
+        if upstream.status >= 500:
+            text = (await upstream.content.read(300)).decode("utf-8", "replace")
+            message = f"HTTP {upstream.status}: {' '.join(text.split())}"
+            raise AttemptError(FailureReason.SERVER_ERROR, message)
+        if upstream.status == 200 and upstream.content_type == "text/event-stream":
+            start = partial(self._start_stream, slot)
+            self._count(await relay_stream(upstream, slot, self.client, start))
+            return self.client.response
+        body = await upstream.read()
+        if upstream.status == 200:
+            self._check_body(body, slot)
+        found = upstream.headers
+        headers = {name: found[name] for name in _RESPONSE_HEADERS if name in found}
+        headers[REPLICA_HEADER] = slot.engine.name
+        return web.Response(status=upstream.status, body=body, headers=headers)
+
+    async def _start_stream(self, slot: ReplicaSlot) -> None:
+        waited = asyncio.get_running_loop().time() - self.arrived
+        self.metrics.time_to_first_token.observe(waited)
+        request_id = self.headers["X-Request-Id"]
+        await self.client.start({REPLICA_HEADER: slot.engine.name, "X-Request-Id": request_id})
+
+    def _check_body(self, body: bytes, slot: ReplicaSlot) -> None:
+        if is_aborted_body(body):
+            raise AttemptError(FailureReason.ABORT, "the replica aborted the request")
+        usage = find_usage(body)
+        self._count(usage)
+        if usage is None or usage.completion_tokens:
+            slot.engine.gave_token()
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self.metrics.tokens.labels("prompt").inc(usage.prompt_tokens)
+            self.metrics.tokens.labels("completion").inc(usage.completion_tokens)

@@ -1,29 +1,32 @@
-"""What the router counts."""
+"""Prometheus metrics of the router: counters, histograms, and gauges of the current state."""
+
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from services.generator.router.replica import ReplicaState, ReplicaStatus
+
 _FIRST_TOKEN = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
-_WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600)
+_DURATION = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600)
 
 
 class RouterMetrics:
-    """In a registry of its own; ``gauges`` is asked for the present state at each scrape."""
+    """Metrics in a registry of their own; ``gauges`` is collected at each scrape."""
 
     def __init__(self, gauges: Collector) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(gauges)
         self.requests = Counter(
             "plumbline_generator_requests_total",
-            "Completion requests by what became of them: answered, http_<status>, broken_stream, "
-            "cancelled.",
+            "Completion requests by outcome: answered, http_<status>, broken_stream, cancelled.",
             ["outcome"],
             registry=self.registry,
         )
         self.retries = Counter(
             "plumbline_generator_retries_total",
-            "Requests that were given to another replica, by the reason.",
+            "Requests that were retried on another replica, by reason.",
             ["reason"],
             registry=self.registry,
         )
@@ -35,19 +38,19 @@ class RouterMetrics:
         )
         self.time_to_first_token = Histogram(
             "plumbline_generator_time_to_first_token_seconds",
-            "From the arrival of a streamed request to its first token, waiting and retries too.",
+            "From the arrival of a streamed request to its first token, with waiting and retries.",
             buckets=_FIRST_TOKEN,
             registry=self.registry,
         )
         self.duration = Histogram(
             "plumbline_generator_request_duration_seconds",
             "From the arrival of an answered request to the end of its answer.",
-            buckets=_WHOLE,
+            buckets=_DURATION,
             registry=self.registry,
         )
         self.restarts = Counter(
             "plumbline_generator_replica_restarts_total",
-            "How often a replica was started again.",
+            "Restarts of a replica.",
             ["replica"],
             registry=self.registry,
         )
@@ -56,9 +59,43 @@ class RouterMetrics:
         return generate_latest(self.registry)
 
 
-def gauge(name: str, text: str, values: dict[str, float]) -> GaugeMetricFamily:
-    """A gauge with one value a replica."""
+class StateGauges(Collector):
+    """Gauges that are read at each scrape: the queue, and the state of each replica.
+
+    Attributes:
+        replicas: Returns the status of all replicas; empty until there is a pool.
+    """
+
+    def __init__(self, queued: Callable[[], int]) -> None:
+        self._queued = queued
+        self.replicas: Callable[[], Sequence[ReplicaStatus]] = tuple
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield GaugeMetricFamily(
+            "plumbline_generator_requests_queued",
+            "Completion requests that wait for a slot on a replica.",
+            value=self._queued(),
+        )
+        replicas = self.replicas()
+        yield _per_replica(
+            "requests_in_flight",
+            "Completion requests in flight on a replica.",
+            {one.replica: one.engine.in_flight if one.engine else 0 for one in replicas},
+        )
+        yield _per_replica(
+            "outstanding_tokens",
+            "Estimated tokens that a replica still has to read or write.",
+            {one.replica: one.engine.outstanding_tokens if one.engine else 0 for one in replicas},
+        )
+        yield _per_replica(
+            "replica_healthy",
+            "1 while a replica gets requests.",
+            {one.replica: float(one.state is ReplicaState.HEALTHY) for one in replicas},
+        )
+
+
+def _per_replica(name: str, text: str, values: dict[int, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"plumbline_generator_{name}", text, labels=["replica"])
-    for replica, value in values.items():
-        family.add_metric([replica], value)
+    for rank, value in values.items():
+        family.add_metric([str(rank)], value)
     return family

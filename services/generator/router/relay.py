@@ -1,75 +1,162 @@
-"""A replica's stream on its way to the client."""
+"""Relay of a streamed answer from a replica to the client, event by event."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import aiohttp
+from aiohttp import web
 
-from services.generator.router.answers import Usage, usage_of
-from services.generator.router.client_stream import ClientStream
-from services.generator.router.events import (
+from services.generator.router.replica import AttemptError, FailureReason, ReplicaSlot
+from services.generator.router.responses import (
     EventSplitter,
-    Trouble,
+    Usage,
+    find_usage,
+    has_no_content,
     is_done,
-    is_hollow,
-    sound_part,
+    split_at_failure,
 )
-from services.generator.router.failures import AttemptError, Reason
-from services.generator.router.lease import Lease
 
-_MOST_HELD = 2**16
-_LAST_BYTES = 1.0
+_MAX_HELD = 2**16
+_LAST_BYTES_SECONDS = 1.0
+_FAIL_SECONDS = 5.0
 
 
-async def relay(
+class ClientGoneError(Exception):
+    """The client has closed the connection, or does not read any more."""
+
+
+class ClientStream:
+    """Streamed response to the client.
+
+    Nothing is sent before :meth:`start`, so until then another replica can take over.
+    :func:`relay_stream` sets ``complete`` once the whole answer has been written.
+
+    Args:
+        request: The client's request.
+        fail_timeout: Seconds for :meth:`fail`, as the client may have stopped reading.
+    """
+
+    def __init__(self, request: web.Request, fail_timeout: float = _FAIL_SECONDS) -> None:
+        self.complete = False
+        self._stuck = False
+        self._request = request
+        self._fail_timeout = fail_timeout
+        self._response: web.StreamResponse | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._response is not None
+
+    @property
+    def response(self) -> web.StreamResponse:
+        if self._response is None:
+            raise RuntimeError("the stream has not been started")
+        return self._response
+
+    async def start(self, headers: dict[str, str]) -> None:
+        self._response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-cache",
+                "X-Accel-Buffering": "no",  # a proxy in between must not buffer events
+                **headers,
+            }
+        )
+        try:
+            await self._response.prepare(self._request)
+        except ConnectionError:
+            raise ClientGoneError from None
+
+    async def write(self, data: bytes) -> None:
+        self._stuck = True
+        try:
+            await self.response.write(data)
+        except ConnectionError:
+            raise ClientGoneError from None
+        self._stuck = False
+
+    async def end(self) -> None:
+        try:
+            await self.response.write_eof()
+        except ConnectionError:
+            raise ClientGoneError from None
+
+    def drop(self) -> web.StreamResponse:
+        """Abort the connection of a client that is gone or does not read."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+        return self._response or web.Response(status=499)
+
+    async def fail(self, message: str, code: str) -> None:
+        """End the stream with an error event, and without ``[DONE]``.
+
+        Raises:
+            ClientGoneError: The client has left, or does not read.
+        """
+        if self._stuck:
+            # The write that timed out was blocked by a client that does not read.
+            raise ClientGoneError
+        error = {"message": message, "type": "server_error", "code": code}
+        try:
+            async with asyncio.timeout(self._fail_timeout):
+                if not self.complete:
+                    await self.write(f"data: {json.dumps({'error': error})}\n\n".encode())
+                await self.end()
+        except TimeoutError:
+            raise ClientGoneError from None
+
+
+async def relay_stream(
     upstream: aiohttp.ClientResponse,
-    lease: Lease,
+    slot: ReplicaSlot,
     client: ClientStream,
     start: Callable[[], Awaitable[None]],
 ) -> Usage | None:
-    """Pass whole events on as they come, ``start`` being called before the first that says much.
+    """Pass on whole events as they arrive; ``start`` is awaited before the first with content.
 
     Raises:
-        AttemptError: The stream broke, or the replica gave up. ``client.started`` tells whether
-            another one can take over.
-        ClientGoneError: The client does not listen any more.
+        AttemptError: The stream broke or reported a failure. ``client.started`` tells whether
+            another replica can still take over.
+        ClientGoneError: The client has left.
         aiohttp.ClientError: The connection to the replica broke.
     """
     held, usage, done = b"", None, False
-    async for block, trouble in _blocks(upstream):
+    async for block, failure in _blocks(upstream):
         if block:
-            lease.progressed(block.count(b"data:"))
-            usage = usage_of(block) or usage
+            slot.progressed(block.count(b"data:"))
+            usage = find_usage(block) or usage
             held += block
-            if client.started or len(held) > _MOST_HELD or not is_hollow(held):
+            if client.started or len(held) > _MAX_HELD or not has_no_content(held):
                 if not client.started:
                     await start()
                 await client.write(held)
                 held = b""
-        if trouble:
-            raise AttemptError(trouble.reason, trouble.message)
+        if failure:
+            raise failure
         if done := is_done(block):
             break
     if not done:
-        raise AttemptError(Reason.BROKEN_STREAM, "the replica's stream ended without [DONE]")
+        message = "the replica's stream ended without [DONE]"
+        raise AttemptError(FailureReason.BROKEN_STREAM, message)
     client.complete = True
-    await _to_the_end(upstream)
+    await _read_rest(upstream)
     await client.end()
     return usage
 
 
-async def _to_the_end(upstream: aiohttp.ClientResponse) -> None:
-    """Leave a connection that can be used again, where its last bytes come at once."""
+async def _read_rest(upstream: aiohttp.ClientResponse) -> None:
+    """Keep the connection reusable, if its last bytes arrive at once."""
     with suppress(aiohttp.ClientError, TimeoutError):
-        async with asyncio.timeout(_LAST_BYTES):
+        async with asyncio.timeout(_LAST_BYTES_SECONDS):
             await upstream.content.read()
 
 
 async def _blocks(
     upstream: aiohttp.ClientResponse,
-) -> AsyncIterator[tuple[bytes, Trouble | None]]:
+) -> AsyncIterator[tuple[bytes, AttemptError | None]]:
     splitter = EventSplitter()
     async for data in upstream.content.iter_any():
         if block := splitter.feed(data):
-            yield sound_part(block)
+            yield split_at_failure(block)

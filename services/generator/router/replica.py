@@ -1,15 +1,25 @@
-"""What the router asks of whoever brings up engines."""
+"""Replica of the model: the interface a backend implements, its load, and its slots for requests.
 
-from collections.abc import Mapping
+A backend provides :class:`Replica` and :class:`ReplicaFactory`. The router wraps each started
+replica in an :class:`Engine`; a request in flight there holds a :class:`ReplicaSlot`.
+"""
+
+import asyncio
+import errno
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 
 class Replica(Protocol):
-    """A running engine that speaks OpenAI's API, and what holds it."""
+    """A running engine that speaks OpenAI's API, and the resources that it holds."""
 
     @property
     def name(self) -> str:
-        """Stands in the answers' ``X-Plumbline-Replica``, so printable ASCII."""
+        """Printable ASCII, as it is sent in the response header ``X-Plumbline-Replica``."""
         ...
 
     @property
@@ -18,21 +28,204 @@ class Replica(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Free all that it holds, by force where need be; done before, or dead: nothing happens."""
+        """Free all resources, by force if necessary. Idempotent."""
         ...
 
     def describe(self) -> Mapping[str, object]:
-        """Facts for logs and ``/readyz``, as JSON has them."""
+        """Facts for logs and ``/readyz``, as values that JSON has."""
         ...
 
 
 class ReplicaFactory(Protocol):
     async def start(self, rank: int, generation: int) -> Replica:
-        """Bring up replica ``rank`` (0 and up), for the ``generation``-th time after the first.
+        """Start replica ``rank`` (from 0); ``generation`` counts its restarts.
 
-        Several ranks start at the same time. What fails or is cancelled leaves nothing behind.
+        Several ranks start concurrently. A failed or cancelled start leaves nothing behind.
 
         Raises:
-            PlumblineError: It cannot be started; the router tries again with the next generation.
+            PlumblineError: It cannot be started. The router retries with the next generation.
         """
         ...
+
+
+# Failed attempts
+
+
+class FailureReason(StrEnum):
+    CONNECTION = "connection"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    ABORT = "abort"
+    BROKEN_STREAM = "broken_stream"
+    EJECTED = "ejected"
+    ROUTER = "router"
+    """Not the replica's fault: this process ran out of sockets or memory."""
+
+
+class AttemptError(Exception):
+    """One replica did not answer; another one may."""
+
+    def __init__(self, reason: FailureReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+_LOCAL_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
+
+
+def connection_failed(error: Exception) -> AttemptError:
+    """Classify a connection error as the replica's, or as a lack of resources in this process."""
+    local = isinstance(error, OSError) and error.errno in _LOCAL_ERRORS
+    message = " ".join(str(error).split()) or type(error).__name__
+    return AttemptError(FailureReason.ROUTER if local else FailureReason.CONNECTION, message)
+
+
+# State of a started replica
+
+
+class Engine:
+    """One generation of a replica.
+
+    Attributes:
+        load: Estimated tokens that it still has to read or write.
+        last_token: Time (``time.monotonic``) at which it was last seen to generate a token.
+        doubt: Reason why it gets no new requests at present; the next token clears it.
+    """
+
+    def __init__(self, rank: int, generation: int, replica: Replica) -> None:
+        self.rank, self.generation = rank, generation
+        self.replica = replica
+        self.name = replica.name
+        self.url = replica.url.rstrip("/")
+        self.model = ""
+        self.slots: set[ReplicaSlot] = set()
+        self.load = 0
+        self.last_used = 0
+        self.last_token = float("-inf")
+        self.dropped = False
+        self.failed_probes = 0
+        self.probe_wanted = asyncio.Event()
+        self.on_return: Callable[[], None] = lambda: None
+
+    @property
+    def doubt(self) -> str:
+        if self.failed_probes:
+            return "a probe failed"
+        return "a connection was dropped" if self.dropped else ""
+
+    @property
+    def trusted(self) -> bool:
+        return not self.dropped and not self.failed_probes
+
+    def gave_token(self) -> None:
+        self.last_token = time.monotonic()
+        if not self.trusted:
+            self.dropped, self.failed_probes = False, 0
+            self.on_return()
+
+    def failed(self, failure: AttemptError) -> None:
+        """Request a probe, because a request failed here."""
+        if failure.reason in (FailureReason.EJECTED, FailureReason.ROUTER):
+            return
+        if failure.reason is FailureReason.CONNECTION:
+            self.dropped = True
+        self.probe_wanted.set()
+
+    def evict(self, reason: str) -> int:
+        """Interrupt all requests in flight so that they move elsewhere; returns their number."""
+        for slot in self.slots:
+            slot.evict(reason)
+        return len(self.slots)
+
+
+class ReplicaSlot:
+    """Slot of a request on an engine; holds its share of the load until :meth:`close`."""
+
+    def __init__(self, engine: Engine, prompt_tokens: int, output_tokens: int) -> None:
+        self.engine = engine
+        self._prompt_left = prompt_tokens
+        self._output_left = output_tokens
+        self._evicted = ""
+        self._timer: asyncio.Timeout | None = None
+        engine.slots.add(self)
+        engine.load += self._prompt_left + self._output_left
+
+    def progressed(self, tokens: int) -> None:
+        """Record that the engine wrote ``tokens`` more, and so has read the prompt."""
+        self.engine.gave_token()
+        tokens = min(tokens, self._output_left)
+        self.engine.load -= self._prompt_left + tokens
+        self._prompt_left = 0
+        self._output_left -= tokens
+
+    def close(self) -> None:
+        self.engine.slots.discard(self)
+        self.engine.load -= self._prompt_left + self._output_left
+        self._prompt_left = self._output_left = 0
+
+    @asynccontextmanager
+    async def until(self, deadline: float) -> AsyncIterator[None]:
+        """Limit the work in this slot by ``deadline`` (loop time) and by :meth:`evict`.
+
+        Raises:
+            AttemptError: The request was evicted.
+            TimeoutError: The deadline has passed.
+        """
+        try:
+            async with asyncio.timeout_at(deadline) as self._timer:
+                try:
+                    if self._evicted:
+                        raise TimeoutError
+                    yield
+                finally:
+                    self._timer = None
+        except TimeoutError:
+            if self._evicted:
+                raise AttemptError(FailureReason.EJECTED, self._evicted) from None
+            raise
+
+    def evict(self, reason: str) -> None:
+        """Interrupt :meth:`until`. It reschedules the timeout, so no extra task is needed."""
+        self._evicted = reason
+        if self._timer is not None and not self._timer.expired():
+            self._timer.reschedule(asyncio.get_running_loop().time())
+
+
+# Reported state
+
+
+class ReplicaState(StrEnum):
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    """Running, but without new requests until it generates a token again."""
+    EJECTED = "ejected"
+    RESTARTING = "restarting"
+    GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    name: str
+    url: str
+    in_flight: int
+    outstanding_tokens: int
+    doubt: str
+    facts: Mapping[str, object]
+
+    @classmethod
+    def of(cls, engine: Engine) -> "EngineStatus":
+        facts = dict(engine.replica.describe())
+        in_flight, load = len(engine.slots), engine.load
+        return cls(engine.name, engine.url, in_flight, load, engine.doubt, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """State of a replica for ``/readyz`` and ``/metrics``; no ``engine`` while none is running."""
+
+    replica: int
+    state: ReplicaState
+    generation: int
+    error: str
+    engine: EngineStatus | None

@@ -1,26 +1,206 @@
-"""All replicas of the service, started at the same time and kept."""
+"""Supervises replicas: start, health checks, ejection, restart with backoff."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from services.generator.router.keeper import Keeper, State, Surroundings
-from shared.errors import ServiceError
+from services.generator.router.balancer import Balancer
+from services.generator.router.health import HealthCheck
+from services.generator.router.metrics import RouterMetrics
+from services.generator.router.replica import (
+    Engine,
+    EngineStatus,
+    ReplicaFactory,
+    ReplicaState,
+    ReplicaStatus,
+)
+from services.generator.settings import GeneratorSettings
+from shared.errors import PlumblineError, ServiceError
 from shared.logs import get_logger
 
 log = get_logger(__name__)
 
 
-class Supervisor:
-    """Starts and ends them.
+class RestartBudget:
+    """Limit of restarts per hour, with exponential backoff between them. Times are seconds.
 
-    Attributes:
-        keepers: One a replica, by rank.
-        failed: Set when nothing is left to serve with; ``error`` then says why.
+    Restarts older than an hour are forgotten, by the backoff as well.
     """
 
-    def __init__(self, n_replicas: int, around: Surroundings, failed: asyncio.Event) -> None:
-        self.keepers: Sequence[Keeper] = [
-            Keeper(rank, around, self._start_failed) for rank in range(n_replicas)
+    def __init__(
+        self,
+        *,
+        first_pause: float,
+        per_hour: int,
+        longest_pause: float = 120.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._first_pause = first_pause
+        self._per_hour = per_hour
+        self._longest_pause = longest_pause
+        self._clock = clock
+        self._times: deque[float] = deque()
+
+    def next_pause(self) -> float | None:
+        """Spend one restart; returns the pause before it, None if the budget is exhausted."""
+        now = self._clock()
+        while self._times and self._times[0] <= now - 3600:
+            self._times.popleft()
+        if len(self._times) >= self._per_hour:
+            return None
+        pause = min(self._longest_pause, self._first_pause * 2.0 ** min(len(self._times), 20))
+        self._times.append(now)
+        return pause
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorContext:
+    """Dependencies that the supervisors of all replicas share."""
+
+    settings: GeneratorSettings
+    factory: ReplicaFactory
+    balancer: Balancer
+    health: HealthCheck
+    metrics: RouterMetrics
+
+
+class ReplicaSupervisor:
+    """Keeps replica ``rank`` running; calls ``on_failed_start`` after each failed start."""
+
+    def __init__(
+        self,
+        rank: int,
+        context: SupervisorContext,
+        on_failed_start: Callable[["ReplicaSupervisor"], None],
+    ) -> None:
+        settings = context.settings
+        self.rank = rank
+        self.generation = 0
+        self.engine: Engine | None = None
+        self.error = ""
+        self.was_ready = False
+        self._context = context
+        self._on_failed_start = on_failed_start
+        self._state = ReplicaState.STARTING
+        self._restarts = RestartBudget(
+            first_pause=settings.router_restart_backoff,
+            per_hour=settings.router_restarts_per_hour,
+        )
+        self._log = log.bind(replica=rank)
+        context.metrics.restarts.labels(str(rank))
+
+    @property
+    def state(self) -> ReplicaState:
+        healthy = self._state is ReplicaState.HEALTHY
+        if healthy and self.engine is not None and not self.engine.trusted:
+            return ReplicaState.SUSPECT
+        return self._state
+
+    @property
+    def status(self) -> ReplicaStatus:
+        engine = EngineStatus.of(self.engine) if self.engine else None
+        return ReplicaStatus(self.rank, self.state, self.generation, self.error, engine)
+
+    async def run(self) -> None:
+        """Return when the restart budget is exhausted; if cancelled, call :meth:`stop` after."""
+        try:
+            while True:
+                await self._run_generation()
+                pause = self._restarts.next_pause()
+                if pause is None:
+                    self._log.error("given up", generation=self.generation, reason=self.error)
+                    return
+                self._state = ReplicaState.RESTARTING
+                self._log.info("restarting", in_seconds=pause, reason=self.error)
+                await asyncio.sleep(pause)
+                self.generation += 1
+                self._context.metrics.restarts.labels(str(self.rank)).inc()
+        finally:
+            self._state = ReplicaState.GIVEN_UP
+            self._withdraw(self.error or "the replica is being stopped")
+
+    async def stop(self) -> None:
+        """Stop the replica, if it is running."""
+        engine, limit = self.engine, self._context.settings.router_stop_timeout
+        if engine is None:
+            return
+        try:
+            async with asyncio.timeout(limit):
+                await engine.replica.stop()
+        except TimeoutError:
+            self._log.warning("stop timed out", name=engine.name, seconds=limit)
+        except PlumblineError as error:
+            self._log.warning("stop failed", name=engine.name, reason=str(error))
+        if self.engine is engine:
+            self.engine = None
+
+    async def _run_generation(self) -> None:
+        """Start the replica and serve with it until it is ejected."""
+        self._state = ReplicaState.STARTING
+        began = time.monotonic()
+        self._log.info("starting", generation=self.generation)
+        try:
+            engine = await self._start()
+        except PlumblineError as error:
+            self.error = str(error)
+            seconds = round(time.monotonic() - began, 1)
+            self._log.warning(
+                "start failed", generation=self.generation, seconds=seconds, reason=self.error
+            )
+            await self.stop()
+            self._on_failed_start(self)
+            return
+        self._serve(engine, time.monotonic() - began)
+        self.error = await self._context.health.until_unhealthy(engine)
+        self._state = ReplicaState.EJECTED
+        moved = self._withdraw(f"replica {engine.name} was ejected: {self.error}")
+        self._log.warning("ejected", name=engine.name, reason=self.error, moved=moved)
+        await self.stop()
+
+    async def _start(self) -> Engine:
+        limit = self._context.settings.router_start_timeout
+        try:
+            async with asyncio.timeout(limit):
+                replica = await self._context.factory.start(self.rank, self.generation)
+                self.engine = Engine(self.rank, self.generation, replica)
+                await self._context.health.admit(self.engine)
+        except TimeoutError:
+            raise ServiceError(f"replica {self.rank} was not ready within {limit:g} s") from None
+        return self.engine
+
+    def _serve(self, engine: Engine, seconds: float) -> None:
+        self._state = ReplicaState.HEALTHY
+        self.was_ready = True
+        self._context.balancer.add(engine)
+        self._log.info(
+            "ready",
+            generation=self.generation,
+            seconds=round(seconds, 1),
+            name=engine.name,
+            url=engine.url,
+            facts=dict(engine.replica.describe()),
+        )
+
+    def _withdraw(self, reason: str) -> int:
+        """Send no more requests there, and move those in flight; returns their number."""
+        if self.engine is None:
+            return 0
+        self._context.balancer.remove(self.engine)
+        return self.engine.evict(reason)
+
+
+class ReplicaPool:
+    """All replicas of the service, started and stopped concurrently.
+
+    Attributes:
+        failed: Set when no replica is left to serve with; ``error`` is then the reason.
+    """
+
+    def __init__(self, n_replicas: int, context: SupervisorContext, failed: asyncio.Event) -> None:
+        self._supervisors = [
+            ReplicaSupervisor(rank, context, self._start_failed) for rank in range(n_replicas)
         ]
         self.failed = failed
         self.error: BaseException | None = None
@@ -29,33 +209,41 @@ class Supervisor:
 
     @property
     def ready(self) -> bool:
-        return any(keeper.state is State.HEALTHY for keeper in self.keepers)
+        return any(one.state is ReplicaState.HEALTHY for one in self._supervisors)
+
+    @property
+    def engines(self) -> Sequence[Engine]:
+        """The running engines, by rank."""
+        return [one.engine for one in self._supervisors if one.engine]
+
+    def status(self) -> Sequence[ReplicaStatus]:
+        return [one.status for one in self._supervisors]
 
     def start(self) -> None:
-        for keeper in self.keepers:
-            task = asyncio.create_task(keeper.run())
+        for supervisor in self._supervisors:
+            task = asyncio.create_task(supervisor.run())
             task.add_done_callback(self._ended)
             self._tasks.append(task)
 
     async def close(self) -> None:
-        """End all replicas at the same time."""
+        """Stop all replicas concurrently."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(keeper.stop() for keeper in self.keepers))
+        await asyncio.gather(*(supervisor.stop() for supervisor in self._supervisors))
 
-    def _start_failed(self, keeper: Keeper) -> None:
-        self._first_failure = self._first_failure or keeper.error
-        if all(one.error and not one.was_ready for one in self.keepers):
+    def _start_failed(self, supervisor: ReplicaSupervisor) -> None:
+        self._first_failure = self._first_failure or supervisor.error
+        if all(one.error and not one.was_ready for one in self._supervisors):
             self._fail(ServiceError(f"no replica could be started: {self._first_failure}"))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
         if error := task.exception():
-            log.error("a replica is left alone because of an error in here", exc_info=error)
+            log.error("supervision task crashed", exc_info=error)
         if all(one.done() for one in self._tasks):
-            reasons = "; ".join(f"{one.rank}: {one.error}" for one in self.keepers)
+            reasons = "; ".join(f"{one.rank}: {one.error}" for one in self._supervisors)
             self._fail(error or ServiceError(f"every replica has been given up ({reasons})"))
 
     def _fail(self, error: BaseException) -> None:

@@ -15,7 +15,7 @@ Two defaults of `vllm serve` are others, which may matter where a step takes mil
 import json
 from typing import Any
 
-from services.generator.backends.verl.composed import overrides
+from services.generator.backends.verl.engine_config import overrides
 from shared.config import Config
 
 _ROLLOUT = "actor_rollout_ref.rollout."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.generator.backends.verl.environment import child_environment
+from services.generator.backends.verl.engine_config import child_environment
 from shared.config import Config
 from shared.processes import free_port
 from tests.bench.generation.flags import default_flags, matched_flags

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from services.generator.backends.verl.composed import overrides
-from services.generator.backends.verl.leftovers import TAG, sweep
+from services.generator.backends.verl.cleanup import TAG, sweep
+from services.generator.backends.verl.engine_config import overrides
 from shared.config import Config
 from tests.bench.generation.bench import Bench
 from tests.bench.generation.client import Load, Question, ask

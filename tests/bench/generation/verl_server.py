@@ -15,7 +15,7 @@ from typing import Any
 
 from verl.trainer import main_generation_server as theirs
 
-from services.generator.backends.verl.leftovers import TAG, shared_memory
+from services.generator.backends.verl.cleanup import TAG, shared_memory
 
 _STEPS = ("start_server", "generate")
 

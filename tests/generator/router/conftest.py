@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from services.generator.router import build_app
+from services.generator.router.app import build_app
 from services.generator.settings import GeneratorSettings
 from tests.generator.router.engines import FakeFactory
 

@@ -1,4 +1,4 @@
-"""Engines of the tests' own: real HTTP servers that answer as told, or fail as told."""
+"""Fake engines: real HTTP servers whose answers and failures a test chooses."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which replica gets a request, who waits, and who is turned away."""
+"""Load balancing, the queue, and admission control."""
 
 import asyncio
 from collections import Counter
@@ -6,11 +6,9 @@ from collections import Counter
 import pytest
 
 from services.generator.protocol import RequestError
-from services.generator.router.asked import Asked
 from services.generator.router.balancer import Balancer
-from services.generator.router.engine import Engine
-from services.generator.router.failures import AttemptError
-from services.generator.router.lease import Lease
+from services.generator.router.replica import AttemptError, Engine, ReplicaSlot
+from services.generator.router.requests import RoutedRequest
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import (
     FakeEngine,
@@ -23,24 +21,24 @@ from tests.generator.router.engines import (
 )
 
 
-def asked(output: int = 10, prompt: int = 1) -> Asked:
-    return Asked("/v1/completions", b"{}", None, prompt, output)
+def routed(output: int = 10, prompt: int = 1) -> RoutedRequest:
+    return RoutedRequest("/v1/completions", b"{}", None, prompt, output)
 
 
-def balancer(engines: int = 2, places: int = 4, queue_size: int = 100) -> Balancer:
-    made = Balancer(places=places, queue_size=queue_size)
+def balancer(engines: int = 2, slots: int = 4, queue_size: int = 100) -> Balancer:
+    made = Balancer(slots=slots, queue_size=queue_size)
     for rank in range(engines):
         made.add(Engine(rank, 0, FakeReplica(FakeEngine(str(rank), answer))))
     return made
 
 
-async def lease(balancer: Balancer, output: int = 10) -> Lease:
-    return await balancer.lease(balancer.ticket(asked(output)))
+async def acquire(balancer: Balancer, output: int = 10) -> ReplicaSlot:
+    return await balancer.acquire(balancer.ticket(routed(output)))
 
 
-async def waiting(balancer: Balancer, output: int = 10) -> asyncio.Task[Lease]:
+async def waiting(balancer: Balancer, output: int = 10) -> asyncio.Task[ReplicaSlot]:
     before = balancer.queued
-    task = asyncio.create_task(lease(balancer, output))
+    task = asyncio.create_task(acquire(balancer, output))
     async with asyncio.timeout(1):
         while balancer.queued == before:
             await asyncio.sleep(0)
@@ -49,37 +47,37 @@ async def waiting(balancer: Balancer, output: int = 10) -> asyncio.Task[Lease]:
 
 async def test_fewest_outstanding_tokens_first() -> None:
     b = balancer(3)
-    ranks = [(await lease(b, output)).engine.rank for output in (1000, 100, 10, 10, 10, 500, 10)]
+    ranks = [(await acquire(b, output)).engine.rank for output in (1000, 100, 10, 10, 10, 500, 10)]
     assert ranks == [0, 1, 2, 2, 2, 2, 1]
 
 
 async def test_equal_ones_take_turns() -> None:
     b = balancer(3)
-    leases = []
+    slots = []
     for _ in range(6):
-        leases.append(await lease(b))
-        b.release(leases[-1], finished=True)
-    assert [one.engine.rank for one in leases] == [0, 1, 2, 0, 1, 2]
+        slots.append(await acquire(b))
+        b.release(slots[-1], finished=True)
+    assert [one.engine.rank for one in slots] == [0, 1, 2, 0, 1, 2]
 
 
 async def test_a_stream_weighs_less_the_more_of_it_is_written() -> None:
     b = balancer(2)
-    long = await lease(b, 1000)
+    long = await acquire(b, 1000)
     engine = long.engine
     assert engine.load == 1001
     long.progressed(1)
     assert engine.load == 999
     long.progressed(899)
     assert engine.load == 100
-    long.progressed(500)  # more than it was to be
+    long.progressed(500)  # more than estimated
     assert engine.load == 0
     b.release(long, finished=True)
     assert engine.load == 0
 
 
-async def test_places_are_limited_and_given_in_the_order_of_arrival() -> None:
-    b = balancer(1, places=2)
-    held = [await lease(b) for _ in range(2)]
+async def test_slots_are_limited_and_granted_in_the_order_of_arrival() -> None:
+    b = balancer(1, slots=2)
+    held = [await acquire(b) for _ in range(2)]
     queue = [await waiting(b) for _ in range(3)]
     for index in range(2):
         b.release(held[index], finished=True)
@@ -89,12 +87,12 @@ async def test_places_are_limited_and_given_in_the_order_of_arrival() -> None:
     queue[2].cancel()
 
 
-async def test_nobody_overtakes() -> None:
-    b = balancer(1, places=1)
-    held = await lease(b)
+async def test_requests_do_not_overtake_each_other() -> None:
+    b = balancer(1, slots=1)
+    held = await acquire(b)
     first = await waiting(b)
-    b.release(held, finished=True)  # the place is promised, though its task has not run yet
-    late = asyncio.create_task(lease(b))
+    b.release(held, finished=True)  # the slot is granted, though its task has not run yet
+    late = asyncio.create_task(acquire(b))
     held = await first
     assert not late.done()
     b.release(held, finished=True)
@@ -102,27 +100,27 @@ async def test_nobody_overtakes() -> None:
 
 
 async def test_the_queue_is_bounded() -> None:
-    b = balancer(1, places=1, queue_size=1)
-    await lease(b)
+    b = balancer(1, slots=1, queue_size=1)
+    await acquire(b)
     queued = await waiting(b)
     with pytest.raises(RequestError) as refused:
-        await lease(b)
+        await acquire(b)
     assert refused.value.status == 429
     assert refused.value.retry_after is not None
     assert refused.value.retry_after >= 1
     queued.cancel()
 
 
-async def test_who_was_let_in_waits_beyond_the_bound_and_in_its_old_place() -> None:
-    b = balancer(1, places=1, queue_size=1)
-    early = b.ticket(asked())
-    held = await b.lease(early)
+async def test_a_retried_request_may_exceed_the_queue_and_keeps_its_position() -> None:
+    b = balancer(1, slots=1, queue_size=1)
+    early = b.ticket(routed())
+    held = await b.acquire(early)
     queued = await waiting(b)
     b.release(held, finished=False)
     held = await queued
     queued = await waiting(b)
     early.tried.add(held.engine)
-    again = asyncio.create_task(b.lease(early))
+    again = asyncio.create_task(b.acquire(early))
     while b.queued < 2:
         await asyncio.sleep(0)
     b.release(held, finished=True)
@@ -132,28 +130,28 @@ async def test_who_was_let_in_waits_beyond_the_bound_and_in_its_old_place() -> N
 
 
 async def test_engines_that_were_tried_come_last() -> None:
-    b = balancer(2, places=1)
-    first = await lease(b)
-    ticket = b.ticket(asked())
+    b = balancer(2, slots=1)
+    first = await acquire(b)
+    ticket = b.ticket(routed())
     ticket.tried.add(first.engine)
-    other = await b.lease(ticket)
+    other = await b.acquire(ticket)
     assert other.engine is not first.engine
     b.release(first, finished=True)
-    again = asyncio.create_task(b.lease(ticket))
+    again = asyncio.create_task(b.acquire(ticket))
     while not b.queued:
         await asyncio.sleep(0)
     # Not to the free one it has failed on, as long as the other serves ...
     assert not again.done()
     # ... and nobody behind it has to wait for that.
-    first = await lease(b)
+    first = await acquire(b)
     b.remove(other.engine)
     b.release(first, finished=True)
     assert (await again).engine is first.engine
 
 
-async def test_a_doubted_engine_gets_nothing_until_it_gives_a_token() -> None:
+async def test_a_suspect_engine_gets_nothing_until_it_generates_a_token() -> None:
     b = balancer(1)
-    held = await lease(b)
+    held = await acquire(b)
     held.engine.dropped = True
     queued = await waiting(b)
     await asyncio.sleep(0)
@@ -162,11 +160,11 @@ async def test_a_doubted_engine_gets_nothing_until_it_gives_a_token() -> None:
     assert (await queued).engine is held.engine
 
 
-async def test_who_leaves_the_queue_gives_its_place_back() -> None:
-    b = balancer(1, places=1)
-    held = await lease(b)
+async def test_a_cancelled_waiter_returns_its_slot() -> None:
+    b = balancer(1, slots=1)
+    held = await acquire(b)
     leaves, stays = await waiting(b), await waiting(b)
-    b.release(held, finished=True)  # promised to the one that leaves in this moment
+    b.release(held, finished=True)  # granted to the one that is cancelled now
     leaves.cancel()
     last = await stays
     b.release(last, finished=True)
@@ -175,9 +173,9 @@ async def test_who_leaves_the_queue_gives_its_place_back() -> None:
     assert last.engine.load == 0
 
 
-async def test_eviction_reaches_a_lease_that_has_not_begun() -> None:
+async def test_eviction_reaches_a_slot_that_is_not_in_use_yet() -> None:
     b = balancer(1)
-    held = await lease(b)
+    held = await acquire(b)
     assert held.engine.evict("gone") == 1
     with pytest.raises(AttemptError, match="gone"):
         async with held.until(asyncio.get_running_loop().time() + 10):
@@ -185,12 +183,12 @@ async def test_eviction_reaches_a_lease_that_has_not_begun() -> None:
     held.evict("again")  # over already: nothing happens
 
 
-async def test_closed_lets_nobody_in() -> None:
-    b = balancer(1, places=1)
-    held = await lease(b)
+async def test_a_closed_balancer_refuses_requests() -> None:
+    b = balancer(1, slots=1)
+    held = await acquire(b)
     queued = await waiting(b)
     b.close()
-    for task in (queued, asyncio.create_task(lease(b))):
+    for task in (queued, asyncio.create_task(acquire(b))):
         with pytest.raises(RequestError) as refused:
             await task
         assert refused.value.status == 503
@@ -226,7 +224,7 @@ async def test_long_and_short_requests_are_spread_by_their_tokens(
     await asyncio.gather(*asking)
 
 
-async def test_places_and_queue_of_the_service(start: Start, factory: FakeFactory) -> None:
+async def test_slots_and_queue_of_the_service(start: Start, factory: FakeFactory) -> None:
     factory.behave = wait_for_gate
     service = await start(2, router_max_in_flight=3, router_queue_size=4)
     asking = [asyncio.create_task(service.ask()) for _ in range(10)]
@@ -245,7 +243,9 @@ async def test_places_and_queue_of_the_service(start: Start, factory: FakeFactor
     assert [engine.most_in_flight for engine in factory.engines] == [3, 3]
 
 
-async def test_who_leaves_while_waiting_is_forgotten(start: Start, factory: FakeFactory) -> None:
+async def test_a_client_that_leaves_while_waiting_is_forgotten(
+    start: Start, factory: FakeFactory
+) -> None:
     factory.behave = wait_for_gate
     service = await start(1, router_max_in_flight=1)
     first, second = (asyncio.create_task(service.ask()) for _ in range(2))

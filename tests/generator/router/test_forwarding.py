@@ -1,4 +1,4 @@
-"""What goes through the router unchanged, and what does not."""
+"""Forwarding: what passes the router unchanged, and what it rejects."""
 
 import asyncio
 import json
@@ -161,7 +161,7 @@ async def test_large_body(start: Start, factory: FakeFactory) -> None:
         ("POST", "/v1/chat/completions/batch", 404),
         ("GET", "/v1/chat/completions", 405),
         ("DELETE", "/v1/models", 405),
-        ("POST", "/health", 404),
+        ("POST", "/health", 405),
     ],
 )
 async def test_unknown_paths_are_refused_in_openais_shape(
@@ -249,6 +249,6 @@ async def test_bearer_token(start: Start) -> None:
             assert response.status == 401
     async with service.post(headers={"Authorization": "Bearer s3cret"}) as response:
         assert response.status == 200
-    for path in ("/healthz", "/readyz", "/metrics"):
+    for path in ("/health", "/healthz", "/readyz", "/metrics"):
         async with service.get(path) as response:
             assert response.status == 200

@@ -1,4 +1,4 @@
-"""What makes a replica healthy, doubtful, or one to be started again."""
+"""Health checks: healthy, suspect and ejected replicas."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Many requests at once, and replicas that die under them."""
+"""Load: many concurrent requests, and replicas that die meanwhile."""
 
 import asyncio
 import json
@@ -64,19 +64,19 @@ async def echo_at_the_gate(
 
 async def test_2000_requests_at_once(start: Start, factory: FakeFactory) -> None:
     factory.behave = echo_at_the_gate
-    places = 256
+    slots = 256
     service = await start(
-        3, router_max_in_flight=places, router_queue_size=2000 - 3 * places, router_deadline=60
+        3, router_max_in_flight=slots, router_queue_size=2000 - 3 * slots, router_deadline=60
     )
     names = [f"question {number}" for number in range(2000)]
     asking = [asyncio.create_task(ask_for(service, name)) for name in names]
-    await service.queues(2000 - 3 * places)
-    assert [engine.in_flight for engine in factory.engines] == [places] * 3
+    await service.queues(2000 - 3 * slots)
+    assert [engine.in_flight for engine in factory.engines] == [slots] * 3
     for engine in factory.engines:
         engine.gate.set()
     assert await asyncio.gather(*asking) == [(200, name) for name in names]
     assert sum(len(engine.received) for engine in factory.engines) == 2000
-    assert max(engine.most_in_flight for engine in factory.engines) <= places
+    assert max(engine.most_in_flight for engine in factory.engines) <= slots
     assert 'requests_in_flight{replica="0"} 0.0' in await service.metrics()
 
 

@@ -1,4 +1,4 @@
-"""The router's own metrics, and those of the engines beside them."""
+"""Metrics of the router, merged with those of the engines."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.generator.router.engine_metrics import merge, tokens_counted
-from services.generator.router.rate import Rate
+from services.generator.router.balancer import CompletionRate
+from services.generator.router.engine_metrics import count_tokens, merge
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import FakeFactory, wait_for_gate
 
@@ -27,38 +27,63 @@ vllm:latency_count 2
 """
 
 
-def test_texts_are_merged_by_metric() -> None:
-    merged = merge({"0": VLLM, "1": VLLM.replace("3.0", "5.0")})
+def samples(merged: bytes) -> list[tuple[str, dict[str, str], float]]:
+    return [
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(merged.decode())
+        for sample in family.samples
+    ]
+
+
+def test_expositions_are_merged_by_metric() -> None:
+    merged = merge({"0": VLLM, "1": VLLM.replace("3.0", "5.0")}).decode()
     lines = merged.splitlines()
     assert lines[:4] == [
         "# HELP vllm:num_requests_running Number of requests.",
         "# TYPE vllm:num_requests_running gauge",
-        'vllm:num_requests_running{replica="0",engine="0",model_name="/models/a b,c}"} 3.0',
-        'vllm:num_requests_running{replica="1",engine="0",model_name="/models/a b,c}"} 5.0',
+        'vllm:num_requests_running{engine="0",model_name="/models/a b,c}",replica="0"} 3.0',
+        'vllm:num_requests_running{engine="0",model_name="/models/a b,c}",replica="1"} 5.0',
     ]
-    assert 'vllm:latency_bucket{replica="1",le="0.5"} 1 1700000000000' in lines
+    assert 'vllm:latency_bucket{le="0.5",replica="1"} 1.0 1700000000000' in lines
     assert 'vllm:latency_sum{replica="0"} 0.7' in lines
     families = {family.name: family for family in text_string_to_metric_families(merged)}
     assert len(families["vllm:latency"].samples) == 8
     assert families["vllm:latency"].type == "histogram"
 
 
-def test_lines_that_are_none_are_left_out() -> None:
+def test_lines_that_do_not_parse_are_skipped() -> None:
     text = 'good 1\n<html>\nbad one two three\nworse{a=b} 1\nx{a="1"\nnumber{a="1"} x\n\ufffd 1\n'
-    assert merge({"0": text}) == 'good{replica="0"} 1\n'
-    assert merge({}) == ""
+    assert samples(merge({"0": text})) == [("good", {"replica": "0"}, 1.0)]
+    assert merge({}) == b""
+
+
+@pytest.mark.parametrize(
+    "damage", ["x 1 " + "9" * 400, "x " + "9" * 400, "x 1 NaN", 'x{ ="1"} 1', "# TYPE x odd"]
+)
+def test_what_cannot_be_written_again_is_skipped(damage: str) -> None:
+    merged = merge({"0": f"good 1\n{damage}\n", "1": "good 2\n"})
+    assert samples(merged) == [("good", {"replica": "0"}, 1.0), ("good", {"replica": "1"}, 2.0)]
 
 
 def test_a_label_of_that_name_is_kept_under_another() -> None:
-    text = 'm{replica="a",other="replica=\\"b\\"",my_replica="c",} NaN\n'
-    assert merge({"0": text}) == (
-        'm{replica="0",exported_replica="a",other="replica=\\"b\\"",my_replica="c"} NaN\n'
-    )
+    text = 'm{replica="a",other="replica=\\"b\\"",my_replica="c",} 4\n'
+    labels = {"replica": "0", "exported_replica": "a", "other": 'replica="b"', "my_replica": "c"}
+    assert samples(merge({"0": text})) == [("m", labels, 4.0)]
+
+
+def test_values_without_a_number_are_kept() -> None:
+    assert b'm{replica="0"} NaN\nm{replica="1"} +Inf' in merge({"0": "m NaN", "1": "m +Inf"})
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    list(text_string_to_metric_families(merge({"0": text, "1": text})))
+    list(text_string_to_metric_families(merge({"0": text, "1": text}).decode()))
+
+
+@given(st.lists(st.sampled_from(["{", "}", '"', ",", "=", "\\", "a", " ", "1", "#", "TYPE", "\n"])))
+def test_any_text_of_the_formats_own_marks_can_be_read(parts: list[str]) -> None:
+    text = "".join(parts)
+    list(text_string_to_metric_families(merge({"0": text}).decode()))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +98,7 @@ def test_any_text_can_be_read(text: str) -> None:
     ],
 )
 def test_tokens_counted_by_an_engine(text: str, tokens: float | None) -> None:
-    assert tokens_counted(text) == tokens
+    assert count_tokens(text) == tokens
 
 
 async def test_engines_metrics_beside_ours(start: Start, factory: FakeFactory) -> None:
@@ -83,8 +108,8 @@ async def test_engines_metrics_beside_ours(start: Start, factory: FakeFactory) -
     text = await service.metrics()
     list(text_string_to_metric_families(text))  # all of it can be read
     for line in (
-        'vllm:generation_tokens_total{replica="0",engine="0"} 120.0',
-        'vllm:generation_tokens_total{replica="1",engine="0"} 120.0',
+        'vllm:generation_tokens_total{engine="0",replica="0"} 120.0',
+        'vllm:generation_tokens_total{engine="0",replica="1"} 120.0',
         'plumbline_generator_requests_total{outcome="answered"} 1.0',
         'plumbline_generator_tokens_total{kind="prompt"} 3.0',
         'plumbline_generator_tokens_total{kind="completion"} 2.0',
@@ -102,8 +127,8 @@ async def test_an_engine_that_is_down_is_left_out(start: Start, factory: FakeFac
     service = await start(2)
     await factory.engine(0).kill()
     text = await service.metrics()
-    assert 'vllm:generation_tokens_total{replica="1"' in text
-    assert 'vllm:generation_tokens_total{replica="0"' not in text
+    assert 'vllm:generation_tokens_total{engine="0",replica="1"} 120.0' in text
+    assert 'vllm:generation_tokens_total{engine="0",replica="0"} 120.0' not in text
 
 
 async def test_an_engine_that_is_slow_is_left_out(start: Start, factory: FakeFactory) -> None:
@@ -111,8 +136,8 @@ async def test_an_engine_that_is_slow_is_left_out(start: Start, factory: FakeFac
     service = await start(2, router_scrape_timeout=0.2)
     factory.engine(0).metrics_gate.clear()
     text = await service.metrics()
-    assert 'vllm:generation_tokens_total{replica="1"' in text
-    assert 'vllm:generation_tokens_total{replica="0"' not in text
+    assert 'vllm:generation_tokens_total{engine="0",replica="1"} 120.0' in text
+    assert 'vllm:generation_tokens_total{engine="0",replica="0"} 120.0' not in text
 
 
 async def test_answers_that_wait_are_in_flight(start: Start, factory: FakeFactory) -> None:
@@ -128,7 +153,7 @@ async def test_answers_that_wait_are_in_flight(start: Start, factory: FakeFactor
 
 def test_rate_of_what_is_finished() -> None:
     now = 0.0
-    rate = Rate(clock=lambda: now)
+    rate = CompletionRate(clock=lambda: now)
     assert rate.retry_after(10) == 5  # nothing is known
     for _ in range(200):  # two a second
         now += 0.5
@@ -143,7 +168,7 @@ def test_rate_of_what_is_finished() -> None:
 
 def test_rate_of_a_young_service() -> None:
     now = 0.0
-    rate = Rate(clock=lambda: now)
+    rate = CompletionRate(clock=lambda: now)
     for _ in range(10):
         now += 0.1
         rate.finished()

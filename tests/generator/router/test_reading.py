@@ -1,4 +1,4 @@
-"""What is read of requests, answers and events, as functions of their bytes."""
+"""Parsing of requests, responses and server-sent events, as functions of their bytes."""
 
 import json
 from typing import Any
@@ -7,10 +7,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from services.generator.router.answers import Usage, aborted, usage_of
-from services.generator.router.asked import read_asked
-from services.generator.router.events import EventSplitter, is_hollow, sound_part
-from services.generator.router.failures import AttemptError, Reason
+from services.generator.router.replica import AttemptError, FailureReason
+from services.generator.router.requests import parse_routed_request
+from services.generator.router.responses import (
+    EventSplitter,
+    Usage,
+    find_usage,
+    has_no_content,
+    is_aborted_body,
+    split_at_failure,
+)
 from tests.generator.router.engines import DONE, USAGE, event
 
 PATH = "/v1/chat/completions"
@@ -22,8 +28,8 @@ json_values = st.recursive(
 
 
 def work(**document: Any) -> tuple[int, int]:
-    asked = read_asked(PATH, json.dumps(document).encode(), 100)
-    return asked.prompt_tokens, asked.output_tokens
+    routed = parse_routed_request(PATH, json.dumps(document).encode(), 100)
+    return routed.prompt_tokens, routed.output_tokens
 
 
 @pytest.mark.parametrize(
@@ -54,8 +60,8 @@ def test_only_the_model_is_replaced(
 ) -> None:
     document = {**document, "model": served}
     body = json.dumps(document, indent=2 if spaced else None, ensure_ascii=False)
-    asked = read_asked(PATH, body.encode("utf-8", "surrogatepass"), 100)
-    assert json.loads(asked.body_for(engines)) == {**document, "model": engines}
+    routed = parse_routed_request(PATH, body.encode("utf-8", "surrogatepass"), 100)
+    assert json.loads(routed.body_for(engines)) == {**document, "model": engines}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,7 @@ def test_only_the_model_is_replaced(
     ],
 )
 def test_the_rest_of_a_body_stays_as_it_was(body: bytes, expected: bytes) -> None:
-    assert read_asked(PATH, body, 100).body_for("/m") == expected
+    assert parse_routed_request(PATH, body, 100).body_for("/m") == expected
 
 
 def choices(*reasons: object) -> bytes:
@@ -93,7 +99,7 @@ def choices(*reasons: object) -> bytes:
     ],
 )
 def test_aborted(body: bytes, expected: bool) -> None:
-    assert aborted(body) is expected
+    assert is_aborted_body(body) is expected
 
 
 @given(json_values, st.integers(0, 10**6), st.integers(0, 10**6))
@@ -103,22 +109,22 @@ def test_aborted(body: bytes, expected: bool) -> None:
 def test_usage_of_an_answer(said: Any, prompt: int, completion: int) -> None:
     usage = {"prompt_tokens": prompt, "total_tokens": 0, "completion_tokens": completion}
     body = json.dumps({"choices": said, "usage": usage, "prompt_logprobs": None}).encode()
-    assert usage_of(body) == Usage(prompt, completion)
+    assert find_usage(body) == Usage(prompt, completion)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"usage": null}', b'{"a": "usage"}'])
 def test_no_usage(body: bytes) -> None:
-    assert usage_of(body) is None
+    assert find_usage(body) is None
 
 
 def test_usage_before_other_things_of_that_name() -> None:
     body = b'{"usage": {"prompt_tokens": 3, "completion_tokens": 2}, "tokens": ["usage"]}'
-    assert usage_of(body) == Usage(3, 2)
+    assert find_usage(body) == Usage(3, 2)
 
 
 def test_usage_of_a_stream_is_the_last() -> None:
     early = USAGE.replace(b'completion_tokens": 2', b'completion_tokens": 1')
-    assert usage_of(early + event("x") + USAGE + DONE) == Usage(3, 2)
+    assert find_usage(early + event("x") + USAGE + DONE) == Usage(3, 2)
 
 
 @settings(max_examples=40)
@@ -146,21 +152,21 @@ ERROR = b'data: {"error": {"message": "dead"}}\n\n'
 
 
 @pytest.mark.parametrize(
-    ("block", "sound", "reason"),
+    ("block", "valid", "reason"),
     [
         (event("a") + event("b"), event("a") + event("b"), None),
-        (event("a") + event("", "abort") + event("b"), event("a"), Reason.ABORT),
-        (ERROR + DONE, b"", Reason.SERVER_ERROR),
-        (event("a") + b'data: {"error": "dead"}\n\n', event("a"), Reason.SERVER_ERROR),
+        (event("a") + event("", "abort") + event("b"), event("a"), FailureReason.ABORT),
+        (ERROR + DONE, b"", FailureReason.SERVER_ERROR),
+        (event("a") + b'data: {"error": "dead"}\n\n', event("a"), FailureReason.SERVER_ERROR),
         (b'data: {"error": null}\n\n', b'data: {"error": null}\n\n', None),
         (b'data: "error"\n\n', b'data: "error"\n\n', None),
-        (b'event: error\ndata:{"error":{"code":500}}\r\n\r\n', b"", Reason.SERVER_ERROR),
+        (b'event: error\ndata:{"error":{"code":500}}\r\n\r\n', b"", FailureReason.SERVER_ERROR),
     ],
 )
-def test_sound_part(block: bytes, sound: bytes, reason: Reason | None) -> None:
-    got, trouble = sound_part(block)
-    assert got == sound
-    assert (trouble.reason if trouble else None) is reason
+def test_sound_part(block: bytes, valid: bytes, reason: FailureReason | None) -> None:
+    got, failure = split_at_failure(block)
+    assert got == valid
+    assert (failure.reason if failure else None) is reason
 
 
 @pytest.mark.parametrize(
@@ -181,4 +187,4 @@ def test_sound_part(block: bytes, sound: bytes, reason: Reason | None) -> None:
     ],
 )
 def test_hollow_events(block: bytes, hollow: bool) -> None:
-    assert is_hollow(block) is hollow
+    assert has_no_content(block) is hollow

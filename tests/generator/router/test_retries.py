@@ -1,4 +1,4 @@
-"""A replica that gives no answer, and another one that does."""
+"""Retries: a replica fails, and another one answers."""
 
 import asyncio
 

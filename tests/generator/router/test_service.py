@@ -1,4 +1,4 @@
-"""The router as a process has it: signals, the port, what it ends with."""
+"""The router as a process: signals, graceful shutdown, port, exit."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from services.generator.router import serve_router
+from services.generator.router.app import serve_router
 from services.generator.settings import GeneratorSettings
 from shared.errors import ConfigError
 from shared.settings import load_settings
@@ -63,6 +63,7 @@ async def test_a_signal_drains(serve: Serve, factory: FakeFactory, signum: int) 
         os.kill(os.getpid(), signum)
         while (await session.get(f"{url}/readyz")).status != 503:
             await asyncio.sleep(0.01)
+        assert (await session.get(f"{url}/health")).status == 503
         async with session.post(f"{url}/v1/chat/completions", json=QUESTION) as response:
             assert response.status == 503
             assert int(response.headers["Retry-After"]) >= 1

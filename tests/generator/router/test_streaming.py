@@ -1,4 +1,4 @@
-"""Streams: passed on as they come, and what the client sees where one breaks."""
+"""Relay of streams, and what the client receives when one breaks."""
 
 import asyncio
 import json

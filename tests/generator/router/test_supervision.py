@@ -1,13 +1,13 @@
-"""Replicas are started, started again, given up, and ended."""
+"""Supervision of replicas: start, readiness, restart, giving up, shutdown."""
 
 import asyncio
 import gc
 
 import pytest
 
-from services.generator.router.engine import Engine
-from services.generator.router.restarts import Restarts
-from services.generator.router.service import serve_router
+from services.generator.router.app import serve_router
+from services.generator.router.replica import Engine
+from services.generator.router.supervisor import RestartBudget
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
 from tests.generator.router.conftest import FAST, PROBING, Start
@@ -40,7 +40,7 @@ async def test_all_start_at_once_and_the_first_serves(start: Start, factory: Fak
 async def test_readiness(start: Start, factory: FakeFactory) -> None:
     factory.gates[0, 0] = asyncio.Event()
     service = await start(wait=False, model="coder")
-    for path, status in (("/readyz", 503), ("/healthz", 200)):
+    for path, status in (("/readyz", 503), ("/health", 503), ("/healthz", 200)):
         async with service.get(path) as response:
             assert response.status == status
     factory.gates[0, 0].set()
@@ -51,6 +51,27 @@ async def test_readiness(start: Start, factory: FakeFactory) -> None:
     assert (state["status"], state["model"], state["queued"]) == ("ok", "coder", 0)
     assert state["replicas"][0]["facts"] == {"gpus": 1, "generation": "of its own"}
     assert state["replicas"][0]["name"] == "replica-0.0"
+
+
+async def test_health_is_200_while_at_least_one_replica_is_ready(
+    start: Start, factory: FakeFactory
+) -> None:
+    async def health() -> tuple[int, bytes]:
+        async with service.get("/health") as response:
+            return response.status, await response.read()
+
+    factory.gates = {(0, 1): asyncio.Event(), (1, 1): asyncio.Event()}
+    service = await start(2, api_key="secret", **PROBING)  # and without the key, as vLLM's
+    assert await health() == (200, b"")
+    factory.engine(0).behave_to_probes = hang
+    await service.are("starting", "healthy")
+    assert await health() == (200, b"")
+    factory.engine(1).behave_to_probes = hang
+    await service.are("starting", "starting")
+    assert await health() == (503, b"")
+    factory.gates[0, 1].set()
+    await service.are("healthy", "starting")
+    assert await health() == (200, b"")
 
 
 async def test_the_models_name_is_unknown_until_an_engine_tells(
@@ -84,7 +105,9 @@ async def test_none_that_gives_a_token_is_the_end() -> None:
             return replica
 
     factory = Mute()
-    with pytest.raises(ServiceError, match=r"replica-0\.0 gives no token: no token within 0\.3 s"):
+    with pytest.raises(
+        ServiceError, match=r"replica-0\.0 generates no token: no token within 0\.3 s"
+    ):
         await serve_router(settings(), factory, 1)
     assert [replica.stops for replica in factory.replicas.values()] == [1]
 
@@ -145,6 +168,8 @@ async def test_all_given_up_is_the_end() -> None:
     service = asyncio.create_task(serve_router(settings(router_restarts_per_hour=1), factory, 1))
     while (0, 0) not in factory.replicas:
         await asyncio.sleep(0.01)
+    # The first probe is part of the start; the second one comes when the replica is ready.
+    await factory.engine(0).until(lambda engine: engine.probes >= 2)
     await factory.engine(0).kill()
     with pytest.raises(ServiceError, match=r"every replica has been given up \(0: broken GPU\)"):
         await service
@@ -228,7 +253,7 @@ async def test_drain_ends_after_the_grace_period(start: Start, factory: FakeFact
         await service.server.close()
     status, refused, _ = await whole
     assert (status, refused["error"]["code"]) == (503, "stopping")
-    assert b"the generator is being stopped" in await streamed
+    assert b"the generator is shutting down" in await streamed
     assert all(replica.stops == 1 for replica in factory.replicas.values())
 
 
@@ -243,7 +268,7 @@ async def test_a_stop_does_not_wait_for_a_start(start: Start, factory: FakeFacto
 
 def test_restarts_come_slower_and_slower_until_they_are_forgotten() -> None:
     now = 0.0
-    restarts = Restarts(first_pause=1, per_hour=3, clock=lambda: now)
+    restarts = RestartBudget(first_pause=1, per_hour=3, clock=lambda: now)
     assert [restarts.next_pause() for _ in range(4)] == [1, 2, 4, None]
     now = 3599.0
     assert restarts.next_pause() is None
@@ -252,5 +277,5 @@ def test_restarts_come_slower_and_slower_until_they_are_forgotten() -> None:
 
 
 def test_pauses_are_bounded() -> None:
-    restarts = Restarts(first_pause=1, per_hour=5000, clock=lambda: 0.0)
+    restarts = RestartBudget(first_pause=1, per_hour=5000, clock=lambda: 0.0)
     assert max(restarts.next_pause() or 0 for _ in range(3000)) == 120

@@ -1,4 +1,4 @@
-"""A model folder as a test wants it: real files, no weights."""
+"""Model folders for tests: real files, no weights."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from services.generator.backends.verl import backend
+from shared.config import Config
 
 MakeModel = Callable[..., Path]
 
@@ -30,10 +31,9 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 SAFETENSORS = (2).to_bytes(8, "little") + b"{}"
 
 
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if verl were, which is looked for before the model is."""
-    monkeypatch.setattr(backend, "find_spec", lambda _name: object())
+def check(config: Config, missing: str = "") -> int:
+    """Validate a configuration as if all packages but ``missing`` were installed."""
+    return backend.check(config, is_installed=lambda package: package != missing)
 
 
 @pytest.fixture

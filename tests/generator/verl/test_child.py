@@ -1,6 +1,7 @@
-"""Child processes that report in lines: real processes, whatever they do."""
+"""Child processes of the service: messages, failures, causes, stop."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -9,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from services.generator.backends.verl.child import Child
-from services.generator.backends.verl.messages import Cluster, ClusterReady
+from services.generator.backends.verl.messages import (
+    Cluster,
+    ClusterReady,
+    ReplicaFacts,
+    read_event,
+)
 from shared.errors import ConfigError, ServiceError
 
 READY = '{"kind": "cluster", "address": "here"}'
@@ -39,7 +45,7 @@ async def started(children: list[Child], folder: Path, code: str) -> Child:
 async def test_a_message_each_way(children: list[Child], tmp_path: Path) -> None:
     code = f"assert 'there' in sys.stdin.readline()\nprint({READY!r}, flush=True)\ntime.sleep(60)"
     child = await started(children, tmp_path, code)
-    await child.tell(Cluster(address="there", waits=1))
+    await child.send(Cluster(address="there", placement_timeout=1))
     assert await child.next_event() == ClusterReady(address="here")
     assert child.running
     await child.stop()
@@ -79,7 +85,7 @@ async def test_the_cause_is_taken_from_the_output(children: list[Child], tmp_pat
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("sys.exit(3)", "exit code 3: it said nothing"),
+        ("sys.exit(3)", "exit code 3: no output"),
         ("print('so long', file=sys.stderr)", "exit code 0: so long"),
         ("raise ValueError('no such thing')", "exit code 1: ValueError: no such thing"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "exit code -9"),
@@ -93,13 +99,13 @@ async def test_a_child_that_ends(
         await child.next_event()
 
 
-async def test_a_child_that_is_gone_can_be_told_things(
+async def test_sending_to_a_child_that_is_gone_does_not_fail(
     children: list[Child], tmp_path: Path
 ) -> None:
     child = await started(children, tmp_path, "sys.exit(4)")
     while child.running:
         await asyncio.sleep(0.01)
-    await child.tell(Cluster(address="there", waits=1))
+    await child.send(Cluster(address="there", placement_timeout=1))
     with pytest.raises(ServiceError, match="exit code 4"):
         await child.next_event()
 
@@ -134,3 +140,30 @@ async def test_a_childs_children_that_hold_its_pipes_do_not_matter(
     child = await started(children, tmp_path, code)
     await child.next_event()
     await asyncio.wait_for(child.stop(), 2)
+
+
+FACTS = {
+    "engine": "vllm",
+    "versions": {"python": "3.11.7"},
+    "hardware": [{"gpus": ["H200, 1, 2"], "cpu": "a CPU"}, {"gpus": []}],
+    "config": {"rollout": {"n": 1, "engine_kwargs": {"vllm": {}}}},
+    "environment": {"NCCL_DEBUG": "WARN"},
+    "model": {
+        "architecture": "Qwen2ForCausalLM",
+        "context": None,
+        "vocabulary": 1000,
+        "config_sha256": "0" * 64,
+        "weights": {"model.safetensors": 10},
+    },
+    "chat_template": "{{ messages }}",
+    "chat_template_sha256": "1" * 64,
+    "self_check": None,
+}
+
+
+@pytest.mark.parametrize("revision", [{}, {"revision": "abc"}])
+def test_facts_are_written_as_they_were_read(revision: dict[str, str]) -> None:
+    facts = {**FACTS, "model": {**FACTS["model"], **revision}}  # type: ignore[dict-item]
+    assert ReplicaFacts.model_validate(facts).model_dump(mode="json") == facts
+    event = {"kind": "ready", "url": "http://here", "facts": facts, "shm": []}
+    assert read_event(json.dumps(event).encode()).model_dump(mode="json") == event

@@ -1,4 +1,4 @@
-"""What is found out about a model before anything is started."""
+"""Validation of model folders before the start."""
 
 import json
 import os
@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from services.generator.backends.verl import backend
-from services.generator.backends.verl.backend import check
 from services.generator.backends.verl.model_folder import local_folder, read_model_folder
 from shared.config import Config, load_config
 from shared.errors import ConfigError
-from tests.generator.verl.conftest import CONFIG, SAFETENSORS, MakeModel
+from tests.generator.verl.conftest import CONFIG, SAFETENSORS, MakeModel, check
 
 
 def configured(folder: Path | str, *overrides: str) -> Config:
@@ -167,12 +165,10 @@ def test_whole_weights(make_model: MakeModel) -> None:
 
 
 @pytest.mark.parametrize("missing", ["verl", "ray", "sglang"])
-def test_a_package_that_is_not_installed(
-    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    monkeypatch.setattr(backend, "find_spec", lambda name: None if name == missing else object())
-    sglang = "actor_rollout_ref.rollout.name=sglang"
-    assert f"{missing} is not installed" in refusal(make_model(), sglang)
+def test_a_package_that_is_not_installed(make_model: MakeModel, missing: str) -> None:
+    config = configured(make_model(), "actor_rollout_ref.rollout.name=sglang")
+    with pytest.raises(ConfigError, match=f"^{missing} is not installed"):
+        check(config, missing)
 
 
 @pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json"])

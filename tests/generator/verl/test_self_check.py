@@ -1,4 +1,4 @@
-"""The self-check against engines that answer well, badly, or not."""
+"""Self-check of engines with trained, random or broken models."""
 
 import math
 from collections.abc import Awaitable, Callable

@@ -1,18 +1,20 @@
-"""The OpenAI-compatible server of recorded completions."""
+"""OpenAI-compatible server that replays recorded completions; a stand-in for a model."""
 
 import asyncio
 import hashlib
 import hmac
+import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from services.generator.backends.replay import sending
-from services.generator.backends.replay.failures import FailurePlan, parse_failures
+from services.generator.backends.replay import faults
+from services.generator.backends.replay.faults import FaultPlan, parse_faults
 from services.generator.backends.replay.recordings import Recordings, estimate_tokens
-from services.generator.metrics import Metrics
 from services.generator.protocol import (
     Answer,
     ChatRequest,
@@ -30,18 +32,19 @@ from shared.logs import get_logger
 
 log = get_logger(__name__)
 _MAX_BODY = 64 * 1024 * 1024
+_CHUNK_CHARACTERS = 16
 
 
 def build_app(settings: GeneratorSettings) -> web.Application:
     """Load the recordings and make the application.
 
     Raises:
-        PlumblineError: A setting or a file that cannot be used.
+        PlumblineError: A setting or a file cannot be used.
     """
     if not settings.replay_completions:
         raise ConfigError(f"{PREFIX}REPLAY_COMPLETIONS must name the JSONL of recorded completions")
-    plan = FailurePlan(
-        parse_failures(settings.replay_failures),
+    plan = FaultPlan(
+        parse_faults(settings.replay_failures),
         error_rate=settings.replay_error_rate,
         seed=settings.replay_seed,
     )
@@ -61,9 +64,38 @@ async def serve_replay(settings: GeneratorSettings) -> None:
     await serve(build_app(settings), host=settings.host, port=settings.port)
 
 
+class Metrics:
+    """Prometheus metrics in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "plumbline_generator_requests_total",
+            "Completion requests by outcome: answered, http_<status>, cancelled, or the name of "
+            "an injected failure.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.tokens = Counter(
+            "plumbline_generator_tokens_total",
+            "Tokens of answered requests.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.in_flight = Gauge(
+            "plumbline_generator_requests_in_flight",
+            "Completion requests in flight.",
+            registry=self.registry,
+        )
+
+    async def expose(self, _request: web.Request) -> web.Response:
+        headers = {"Content-Type": CONTENT_TYPE_LATEST}
+        return web.Response(body=generate_latest(self.registry), headers=headers)
+
+
 class ReplayServer:
     def __init__(
-        self, settings: GeneratorSettings, recordings: Recordings, plan: FailurePlan
+        self, settings: GeneratorSettings, recordings: Recordings, plan: FaultPlan
     ) -> None:
         self._settings = settings
         self._recordings = recordings
@@ -78,7 +110,7 @@ class ReplayServer:
         app.router.add_post("/v1/completions", self._counted(TextRequest))
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/healthz", self._alive)
-        # The recordings are loaded before the port is bound, so who answers can work.
+        # The recordings are loaded before the port is bound, so a server that answers is ready.
         app.router.add_get("/readyz", self._alive)
         app.router.add_get("/metrics", self._metrics.expose)
         app.on_shutdown.append(self._stop)
@@ -125,31 +157,30 @@ class ReplayServer:
     ) -> tuple[str, web.StreamResponse]:
         body = await request.read()
         request_id = request.headers.get("X-Request-Id", "")
-        failure = self._plan.next(request_id or hashlib.sha256(body).hexdigest())
-        if failure.status is not None:
-            message = f"injected failure: HTTP {failure.status}"
-            raise RequestError(failure.status, message, retry_after=failure.retry_after)
-        if instead := sending.INSTEAD_OF_AN_ANSWER.get(failure.name):
-            # A stop ends a request that would else hang for ever.
-            return failure.name, await instead(request, self._stopping)
+        fault = self._plan.next(request_id or hashlib.sha256(body).hexdigest())
+        if fault.status is not None:
+            message = f"injected failure: HTTP {fault.status}"
+            raise RequestError(fault.status, message, retry_after=fault.retry_after)
+        if respond := faults.RESPONSES.get(fault.name):
+            return fault.name, await respond(request, self._stopping)
         self._authorize(request)
-        asked = parse_request(kind, body)
-        answer = self._answer(asked, request_id)
+        parsed = parse_request(kind, body)
+        answer = self._answer(parsed, request_id)
         seconds = self._settings.replay_latency + self._settings.replay_time_scale * max(
             choice.gen_time for choice in answer.choices
         )
-        if failure.name == "abort":
-            answer = sending.aborted(answer)
-        cut = failure.name == "truncated"
-        if asked.stream:
-            response = await sending.send_stream(
-                request, answer, seconds=seconds, include_usage=asked.include_usage, cut=cut
+        if fault.name == "abort":
+            answer = faults.aborted(answer)
+        cut = fault.name == "truncated"
+        if parsed.stream:
+            response = await _send_stream(
+                request, answer, seconds=seconds, include_usage=parsed.include_usage, cut=cut
             )
         else:
-            response = await sending.send_body(request, answer, seconds=seconds, cut=cut)
+            response = await _send_body(request, answer, seconds=seconds, cut=cut)
         self._metrics.tokens.labels("prompt").inc(answer.prompt_tokens)
         self._metrics.tokens.labels("completion").inc(answer.completion_tokens)
-        return "answered" if failure.name == "ok" else failure.name, response
+        return "answered" if fault.name == "ok" else fault.name, response
 
     def _authorize(self, request: web.Request) -> None:
         if self._settings.api_key is None:
@@ -161,16 +192,53 @@ class ReplayServer:
         ):
             raise RequestError(401, "Incorrect API key provided", code="invalid_api_key")
 
-    def _answer(self, asked: CompletionRequest, request_id: str) -> Answer:
-        if asked.model is not None and asked.model != self._settings.model:
-            message = f"The model `{asked.model}` does not exist."
+    def _answer(self, request: CompletionRequest, request_id: str) -> Answer:
+        if request.model is not None and request.model != self._settings.model:
+            message = f"The model `{request.model}` does not exist."
             raise RequestError(404, message, code="model_not_found")
-        chat = isinstance(asked, ChatRequest)
+        chat = isinstance(request, ChatRequest)
         return Answer(
             id=("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex,
             created=int(time.time()),
             model=self._settings.model,
             chat=chat,
-            choices=self._recordings.choices(asked, request_id),
-            prompt_tokens=estimate_tokens(asked.prompt_text),
+            choices=self._recordings.choices(request, request_id),
+            prompt_tokens=estimate_tokens(request.prompt_text),
         )
+
+
+async def _send_body(
+    request: web.Request, answer: Answer, *, seconds: float, cut: bool
+) -> web.StreamResponse:
+    """Answer in one piece after ``seconds``; ``cut`` closes the connection in the middle of it."""
+    await asyncio.sleep(seconds)
+    if not cut:
+        return web.json_response(answer.body())
+    body = json.dumps(answer.body()).encode()
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = len(body)
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    faults.close(request)
+    return response
+
+
+async def _send_stream(
+    request: web.Request, answer: Answer, *, seconds: float, include_usage: bool, cut: bool
+) -> web.StreamResponse:
+    """Answer as server-sent events over ``seconds``; ``cut`` closes the connection half-way."""
+    chunks = list(answer.chunks(_CHUNK_CHARACTERS, include_usage=include_usage))
+    sent = chunks[: len(chunks) // 2] if cut else chunks
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+    )
+    await response.prepare(request)
+    for chunk in sent:
+        await asyncio.sleep(seconds / len(chunks))
+        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+    if cut:
+        faults.close(request)
+        return response
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response

@@ -1,4 +1,4 @@
-"""Which recorded completion answers a request."""
+"""Lookup of the recorded completion that answers a request, by sample or by prompt."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,17 +16,17 @@ class Recordings:
     def __init__(
         self, completions: Iterable[RecordedCompletion], problems: Iterable[Problem] = ()
     ) -> None:
-        """Index them.
+        """Index the completions.
 
         Raises:
-            DataError: A completion cannot be used, or two differ that have the same name.
+            DataError: A completion cannot be used, or two different ones have the same sample.
         """
         self._by_sample: dict[tuple[str | None, str, int], RecordedCompletion] = {}
         for recorded in completions:
             self._add(recorded)
-        # Not the problems themselves, whose tests may be large.
+        # Only the prompts, as the tests of problems may be large.
         prompts = [(p.prompt.strip(), SampleId(p.dataset, p.problem_id)) for p in problems]
-        # Longest first, so that a prompt is found before one that it contains.
+        # Longest first, so that a prompt is matched before one that it contains.
         self._prompts = sorted(
             (pair for pair in prompts if pair[0]), key=lambda pair: len(pair[0]), reverse=True
         )
@@ -35,12 +35,12 @@ class Recordings:
         return len(self._by_sample)
 
     def choices(self, request: CompletionRequest, request_id: str) -> list[Choice]:
-        """The answers to a request, ``n`` where so many are recorded, at least one.
+        """The answers to a request: up to ``n``, at least one.
 
         Raises:
-            RequestError: 404, no completion is recorded for what is asked.
+            RequestError: 404, no completion is recorded for the request.
         """
-        sample = sample_of(request_id) or self._sample_asked(request.question)
+        sample = sample_of(request_id) or self._sample_by_prompt(request.question)
         found = self._recorded(sample, request.n)
         if not found:
             message = f"no completion is recorded for the sample {sample.key}"
@@ -66,12 +66,12 @@ class Recordings:
                     break
         return found
 
-    def _sample_asked(self, question: str) -> SampleId:
+    def _sample_by_prompt(self, question: str) -> SampleId:
         for prompt, sample in self._prompts:
             if prompt in question:
                 return sample
         message = (
-            "cannot tell which sample is asked for: X-Request-Id is not <run>/<dataset>/"
+            "cannot determine the sample: X-Request-Id is not <run>/<dataset>/"
             "<problem_id>/<sample_index>, and "
             + ("no known prompt is in the message" if self._prompts else "no data set is loaded")
         )
@@ -79,7 +79,7 @@ class Recordings:
 
 
 def sample_of(request_id: str) -> SampleId | None:
-    """The sample that an ``X-Request-Id`` names, if it has the form ``<run>/<sample key>``."""
+    """The sample in an ``X-Request-Id`` of the form ``<run>/<sample key>``, else None."""
     parts = request_id.rsplit("/", 3)
     if len(parts) != 4:
         return None

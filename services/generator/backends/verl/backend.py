@@ -1,26 +1,37 @@
-"""Serving a configuration's model with verl's standalone replicas."""
+"""The backend ``verl``: standalone replicas (vLLM or SGLang) on Ray, behind the router.
+
+The service itself imports neither Ray nor verl. A Ray cluster started here, and each replica, live
+in child processes that exchange lines of JSON with it. So whatever happens to an engine, to Ray or
+to verl (which blocks for ever in places), requests are still served; and a replica ends with its
+process, whereupon Ray frees its resources.
+"""
 
 import asyncio
 import sys
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from services.generator.backends.verl import composed
-from services.generator.backends.verl.factory import VerlReplicaFactory
+from services.generator.backends.verl import cleanup, engine_config
+from services.generator.backends.verl.child import Child
+from services.generator.backends.verl.messages import ReplicaFacts, ReplicaReady, ReplicaSpec
 from services.generator.backends.verl.model_folder import (
     check_fits,
     local_folder,
     read_model_folder,
 )
 from services.generator.backends.verl.ray_cluster import RayCluster
-from services.generator.router import serve_router
+from services.generator.backends.verl.self_check import check_self
+from services.generator.router.app import serve_router
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
-from shared.errors import ConfigError
+from shared.errors import ConfigError, ServiceError
 from shared.logs import get_logger
 
 log = get_logger(__name__)
+_HOST_MODULE = "services.generator.backends.verl.host"
+_STOP_SECONDS = 20.0
 
 
 async def serve_verl(settings: GeneratorSettings) -> None:
@@ -32,13 +43,14 @@ async def serve_verl(settings: GeneratorSettings) -> None:
     """
     config = load_config(settings.config or None, settings.overrides)
     n_replicas = check(config)
-    settings = _completed(settings, config)
+    settings = _with_config(settings, config)
     log.info("serving", model=settings.model, replicas=n_replicas)
     cluster = RayCluster(config)
     factory = VerlReplicaFactory(config, cluster)
 
     def info() -> Mapping[str, object]:
-        return {"model_name": settings.model, "replicas": n_replicas, **factory.facts}
+        facts = {} if factory.facts is None else factory.facts.model_dump(mode="json")
+        return {"model_name": settings.model, "replicas": n_replicas, **facts}
 
     try:
         await serve_router(settings, factory, n_replicas, info)
@@ -46,12 +58,16 @@ async def serve_verl(settings: GeneratorSettings) -> None:
         await asyncio.shield(cluster.close())
 
 
-def check(config: Config) -> int:
-    """See what can be seen before anything is started; says how many replicas there are to be.
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def check(config: Config, is_installed: Callable[[str], bool] = _is_installed) -> int:
+    """Validate a configuration before anything is started; returns the number of replicas.
 
     Raises:
-        ConfigError: The configuration is contradictory, would give wrong numbers, or names a model
-            that cannot be used.
+        ConfigError: The configuration is contradictory, would give wrong results, needs a package
+            that is not installed, or names a model that cannot be used.
     """
     rollout, verl = config.actor_rollout_ref.rollout, config.generation.verl
     if rollout.mode != "async":
@@ -59,32 +75,32 @@ def check(config: Config) -> int:
             f"actor_rollout_ref.rollout.mode is {rollout.mode!r}; verl has async only"
         )
     if verl.cpu_engine and rollout.name != "vllm":
-        raise ConfigError(f"generation.verl.cpu_engine goes with vllm, not with {rollout.name}")
+        raise ConfigError(f"generation.verl.cpu_engine needs vllm, not {rollout.name}")
     if verl.cpu_engine and config.generation.deterministic:
         raise ConfigError(
             "generation.deterministic: vLLM has batch-invariant kernels for GPUs only"
         )
     for package in ("verl", "ray", rollout.name):
-        if find_spec(package) is None:
+        if not is_installed(package):
             raise ConfigError(
                 f"{package} is not installed in {sys.prefix} (the engine is "
                 f"actor_rollout_ref.rollout.name={rollout.name}); see docs/generation.md"
             )
     rollout.check_sampling()
-    n_replicas = composed.replicas(config)
+    n_replicas = engine_config.replicas(config)
     folder = local_folder(config.actor_rollout_ref.model.path)
     if folder is not None:
         check_fits(read_model_folder(folder), config)
     return n_replicas
 
 
-def _completed(settings: GeneratorSettings, config: Config) -> GeneratorSettings:
-    """What the environment leaves open is decided by the configuration."""
+def _with_config(settings: GeneratorSettings, config: Config) -> GeneratorSettings:
+    """Take settings that the environment does not set from the configuration."""
     update: dict[str, object] = {}
     if "model" not in settings.model_fields_set:
         update["model"] = _model_name(config)
     if "router_max_in_flight" not in settings.model_fields_set:
-        # A replica is full, and none of its requests waits inside.
+        # Fills a replica without letting requests queue inside it.
         update["router_max_in_flight"] = config.actor_rollout_ref.rollout.max_num_seqs
     if not update.get("model", settings.model):
         raise ConfigError(f"the model's name is empty; set {PREFIX}MODEL")
@@ -92,8 +108,109 @@ def _completed(settings: GeneratorSettings, config: Config) -> GeneratorSettings
 
 
 def _model_name(config: Config) -> str:
-    """The configured name, the one on the hub, or that of the model's folder."""
+    """The configured name, else the name on the hub, else that of the model's folder."""
     path = config.actor_rollout_ref.model.path
     if config.generation.model:
         return config.generation.model
     return path if local_folder(path) is None else Path(path).expanduser().resolve().name
+
+
+# Replicas
+
+
+class VerlReplica:
+    """Implements :class:`services.generator.router.replica.Replica`."""
+
+    def __init__(
+        self, child: Child, rank: int, generation: int, tag: str, ready: ReplicaReady
+    ) -> None:
+        self._child = child
+        self._tag = tag
+        self._ready = ready
+        self._name = f"{ready.facts.engine}-{rank}" + (f".{generation}" if generation else "")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def url(self) -> str:
+        return self._ready.url
+
+    def describe(self) -> Mapping[str, object]:
+        return {
+            "engine": self._ready.facts.engine,
+            "versions": self._ready.facts.versions,
+            "host_pid": self._child.pid,
+            "tag": self._tag,
+        }
+
+    async def stop(self) -> None:
+        await _stop(self._child, self._tag, self._ready.shm)
+
+
+class VerlReplicaFactory:
+    """Starts replicas of one configuration, each in a child process.
+
+    Attributes:
+        facts: Facts about the replica that started last, for ``/info``.
+    """
+
+    def __init__(self, config: Config, cluster: RayCluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self.facts: ReplicaFacts | None = None
+
+    async def start(self, rank: int, generation: int) -> VerlReplica:
+        """See :class:`services.generator.router.replica.ReplicaFactory`."""
+        tag = uuid.uuid4().hex
+        child = Child(
+            _HOST_MODULE,
+            f"replica {rank}",
+            engine_config.child_environment(self._config),
+            replica=rank,
+            generation=generation,
+        )
+        shm: list[str] = []
+        try:
+            await child.start()
+            await child.send(
+                ReplicaSpec(
+                    config=self._config, rank=rank, generation=generation, name=tag[:8], tag=tag
+                )
+            )
+            # Its imports take longer than starting a cluster.
+            await child.send(await self._cluster.join())
+            ready = await child.next_event()
+            if not isinstance(ready, ReplicaReady):
+                raise ServiceError(f"replica {rank} sent {ready.kind!r} instead of its address")
+            shm = ready.shm
+            await self._check(ready, rank)
+        except BaseException:
+            await asyncio.shield(_stop(child, tag, shm))
+            raise
+        return VerlReplica(child, rank, generation, tag, ready)
+
+    async def _check(self, ready: ReplicaReady, rank: int) -> None:
+        self_check = None
+        try:
+            found = await check_self(ready.url, ready.facts.model.vocabulary)
+        except ServiceError as error:
+            # The router's health check decides whether the replica gets requests.
+            log.warning("self-check failed", replica=rank, reason=str(error))
+        else:
+            self_check = found.facts
+            fields = self_check.model_dump()
+            if found.looks_random:
+                log.warning("self-check: this looks like random weights", replica=rank, **fields)
+            else:
+                log.info("self-check", replica=rank, **fields)
+        self.facts = ready.facts.model_copy(update={"self_check": self_check})
+
+
+async def _stop(child: Child, tag: str, shm: Sequence[str]) -> None:
+    """Stop a replica's host process, and remove its orphans on this machine by force."""
+    await child.stop(_STOP_SECONDS)
+    processes, files = await asyncio.to_thread(cleanup.sweep, tag, shm)
+    if processes or files:
+        log.info("removed orphans of a replica", processes=processes, files=files)

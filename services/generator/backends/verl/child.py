@@ -1,4 +1,7 @@
-"""A child process that reports in lines of JSON; what else it says is kept for its last words."""
+"""Child process of the service: spawn, exchange messages in lines of JSON, stop.
+
+Its other output is buffered, to find the cause if it fails.
+"""
 
 import asyncio
 import contextlib
@@ -23,13 +26,13 @@ _KEPT_LINES = 400
 _LONGEST_LINE = 1 << 20
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE = re.compile(r"(?:^|[\s:])(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .+)$")
-# They say that something failed, and not what.
+# Errors that only repeat that something failed.
 _EMPTY_CAUSES = ("Engine core initialization failed", "EngineCore failed to start", "ray::", "Ray")
 
 
 @dataclass(frozen=True, slots=True)
 class _Pipe:
-    """One of our own: asyncio's lasts as long as anybody, the child's children too, holds it."""
+    """A pipe of our own: asyncio's stays open as long as any descendant of the child holds it."""
 
     lines: asyncio.StreamReader
     transport: asyncio.ReadTransport
@@ -46,12 +49,12 @@ class _Pipe:
 
 
 class Child:
-    """One child.
+    """One child process.
 
     Args:
-        module: What ``python -m`` runs.
-        name: What log lines and errors call it.
-        environment: Its whole environment.
+        module: Module to run with ``python -m``.
+        name: Name in log lines and errors.
+        environment: The complete environment.
         labels: Fields of its log lines.
     """
 
@@ -92,7 +95,7 @@ class Child:
                 stdout=out.write_end,
                 stderr=err.write_end,
                 env=dict(self._environment),
-                start_new_session=True,  # Ctrl-C is for the parent alone, which ends the rest
+                start_new_session=True,  # Ctrl-C goes to the parent alone, which stops its children
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
         finally:
@@ -101,8 +104,8 @@ class Child:
         self._events = out.lines
         self._reader = asyncio.create_task(self._read_output(err.lines))
 
-    async def tell(self, message: BaseModel) -> None:
-        """Send one message; a child that is gone is found out by the next :meth:`next_event`."""
+    async def send(self, message: BaseModel) -> None:
+        """Send one message; if the child is gone, the next :meth:`next_event` raises."""
         assert self._process is not None
         assert self._process.stdin is not None
         if self._process.stdin.is_closing():
@@ -112,11 +115,11 @@ class Child:
             await self._process.stdin.drain()
 
     async def next_event(self) -> Event:
-        """Wait for what the child has to say next; phases are logged on the way.
+        """Wait for the child's next event; phases are logged and skipped.
 
         Raises:
-            ConfigError: It refuses its configuration.
-            ServiceError: It failed or ended.
+            ConfigError: The child rejects its configuration.
+            ServiceError: It failed or exited.
         """
         assert self._process is not None
         while line := await self._events.readline():
@@ -130,17 +133,17 @@ class Child:
         code = await self._process.wait()
         if self._reader is not None:
             await self._reader
-        said = self.cause() or (self._lines[-1] if self._lines else "it said nothing")
-        raise ServiceError(f"{self._name} ended with exit code {code}: {said}")
+        reason = self.cause() or (self._lines[-1] if self._lines else "no output")
+        raise ServiceError(f"{self._name} ended with exit code {code}: {reason}")
 
     def cause(self) -> str:
-        """The error that its output names, the first one that says something."""
+        """The first specific error in its output, empty if there is none."""
         causes = [match[1] for line in self._lines if (match := _CAUSE.search(line))]
-        telling = [cause for cause in causes if not any(empty in cause for empty in _EMPTY_CAUSES)]
-        return (telling or causes or [""])[0][:500]
+        specific = [cause for cause in causes if not any(empty in cause for empty in _EMPTY_CAUSES)]
+        return (specific or causes or [""])[0][:500]
 
     async def stop(self, grace: float = 15.0) -> None:
-        """Ask it to end, and kill it after ``grace`` seconds. Done before: nothing happens."""
+        """Terminate the child, and kill it after ``grace`` seconds. Idempotent."""
         process = self._process
         if process is None:
             return
@@ -150,7 +153,7 @@ class Child:
             async with asyncio.timeout(grace):
                 await process.wait()
         except TimeoutError:
-            self._log.warning("killed, it did not end", process=self._name, seconds=grace)
+            self._log.warning("killed after timeout", process=self._name, seconds=grace)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

@@ -1,8 +1,8 @@
-"""``python -m``: holds one of verl's replicas, which lasts as long as this process.
+"""Host process of one of verl's replicas, run with ``python -m``.
 
-Reads a ``HostOrder``, then a ``Cluster``; reports phases and ``ReplicaReady``; ends with its
-standard input. It is the Ray driver of its replica: should it die in any way, Ray ends the actors
-and frees the placement.
+Reads a ``ReplicaSpec``, then a ``Cluster``; reports phases and ``ReplicaReady``; ends with its
+standard input. It is the Ray driver of its replica: however it dies, Ray ends the actors and frees
+the placement.
 """
 
 import asyncio
@@ -17,15 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from services.generator.backends.verl import composed, facts, leftovers
-from services.generator.backends.verl.environment import engine_variables
+from services.generator.backends.verl import cleanup, engine_config, facts
 from services.generator.backends.verl.messages import (
     Cluster,
+    EventWriter,
     Failed,
-    HostOrder,
     Phase,
     ReplicaReady,
-    Reports,
+    ReplicaSpec,
 )
 from services.generator.backends.verl.model_folder import (
     ModelFolder,
@@ -35,7 +34,7 @@ from services.generator.backends.verl.model_folder import (
 )
 from shared.errors import ConfigError, PlumblineError, ServiceError
 
-# Beyond it the kernel ends this process, and Ray what belongs to it.
+# After that the kernel ends this process, and Ray everything that belongs to it.
 _SHUTDOWN_SECONDS = 30
 _CONNECT_SECONDS = 10
 _JOIN_SECONDS = 60
@@ -46,37 +45,37 @@ class _StopError(BaseException):
 
 
 def main() -> int:
-    reports = Reports()
+    events = EventWriter()
     _on_sigterm()
     try:
-        order = HostOrder.model_validate_json(sys.stdin.readline())
-        Host(order, reports).run()
+        spec = ReplicaSpec.model_validate_json(sys.stdin.readline())
+        Host(spec, events).run()
     except _StopError:
         return 0
     except PlumblineError as error:
-        reports.send(Failed(reason=str(error), refused=isinstance(error, ConfigError)))
+        events.send(Failed(reason=str(error), refused=isinstance(error, ConfigError)))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - whatever verl, an engine or Ray may raise
+    except Exception as error:  # noqa: BLE001 - verl, engines and Ray may raise anything
         import traceback
 
         traceback.print_exc()
-        reports.send(Failed(reason=_one_line(error)))
+        events.send(Failed(reason=_one_line(error)))
         return 2
     return 0
 
 
 class Host:
-    def __init__(self, order: HostOrder, reports: Reports) -> None:
-        self._order = order
-        self._config = order.config
-        self._reports = reports
+    def __init__(self, spec: ReplicaSpec, events: EventWriter) -> None:
+        self._spec = spec
+        self._config = spec.config
+        self._events = events
         self._replica: Any = None
 
     def run(self) -> None:
-        """Bring the replica up, report it, and keep it until told to end.
+        """Start the replica, report it, and keep it until standard input is closed.
 
         Raises:
-            PlumblineError: It cannot be had.
+            PlumblineError: The replica cannot be started.
         """
         with self._phase("imports"):
             self._import()
@@ -93,7 +92,7 @@ class Host:
                 self._start()
             with self._phase("facts"):
                 ready = self._ready(model)
-            self._reports.send(ready)
+            self._events.send(ready)
             sys.stdin.read()
         finally:
             self._shut_down()
@@ -135,17 +134,19 @@ class Host:
         import ray
 
         _check_reachable(cluster.address)
-        tag = {leftovers.TAG: self._order.tag}
+        tag = {cleanup.TAG: self._spec.tag}
         with self._limited(f"Ray at {cluster.address} did not let this process join"):
             ray.init(
                 address=cluster.address,
-                runtime_env={"env_vars": engine_variables(self._config, os.environ) | tag},
+                runtime_env={
+                    "env_vars": engine_config.engine_variables(self._config, os.environ) | tag
+                },
                 logging_level="WARNING",
             )
         _on_sigterm()  # Ray has put its own handler in place
 
     def _check_placement(self, cluster: Cluster) -> None:
-        """See that the replica's placement can be had, for verl would wait for ever."""
+        """Check that the replica can be placed, as verl would wait for ever."""
         import ray
         from ray.util.placement_group import placement_group, remove_placement_group
 
@@ -157,31 +158,32 @@ class Host:
             placement_group([{"GPU": 1, "CPU": 2}] * per_node, strategy="STRICT_PACK")
             for _ in range(nodes)
         ]
-        give_up = time.monotonic() + cluster.waits
-        there = all(group.wait(max(0.1, give_up - time.monotonic())) for group in groups)
-        have = ray.cluster_resources()
+        seconds = cluster.placement_timeout
+        deadline = time.monotonic() + seconds
+        placed = all(group.wait(max(0.1, deadline - time.monotonic())) for group in groups)
+        total = ray.cluster_resources()
         for group in groups:
             remove_placement_group(group)
-        if not there:
+        if not placed:
             raise ServiceError(
-                f"no placement within {cluster.waits:g} s: replica {self._order.rank} asks for "
+                f"no placement within {seconds:g} s: replica {self._spec.rank} asks for "
                 f"{per_node} GPUs and {2 * per_node} CPUs on "
                 f"{'one node' if nodes == 1 else f'each of {nodes} nodes'}; the cluster has "
-                f"{have.get('GPU', 0):g} GPUs and {have.get('CPU', 0):g} CPUs in all, other "
+                f"{total.get('GPU', 0):g} GPUs and {total.get('CPU', 0):g} CPUs in all, other "
                 "replicas' included"
             )
 
     def _start(self) -> None:
         from verl.utils.config import omega_conf_to_dataclass
 
-        document = composed.compose(self._config)
+        document = engine_config.compose(self._config)
         self._composed = document
         self._replica = self._class(
-            replica_rank=self._order.rank,
+            replica_rank=self._spec.rank,
             config=omega_conf_to_dataclass(document.actor_rollout_ref.rollout),
             model_config=omega_conf_to_dataclass(document.actor_rollout_ref.model),
             gpus_per_node=self._config.trainer.n_gpus_per_node,
-            name_suffix=self._order.name,
+            name_suffix=self._spec.name,
         )
         asyncio.run(self._replica.init_standalone())
 
@@ -189,7 +191,7 @@ class Host:
         return ReplicaReady(
             url=f"http://{self._replica.server_address}",
             facts=facts.gather(self._config, self._composed, model, self._replica),
-            shm=leftovers.shared_memory(self._order.tag),
+            shm=cleanup.shared_memory(self._spec.tag),
         )
 
     def _shut_down(self) -> None:
@@ -199,17 +201,17 @@ class Host:
         signal.alarm(_SHUTDOWN_SECONDS)
         if ray.is_initialized():
             if self._replica is not None:
-                facts.on_nodes(self._replica, leftovers.sweep, self._order.tag)
+                facts.on_nodes(self._replica, cleanup.sweep, self._spec.tag)
             ray.shutdown()
 
     @contextmanager
-    def _limited(self, trouble: str) -> Iterator[None]:
-        """End the process where a call into Ray does not come back."""
+    def _limited(self, error: str) -> Iterator[None]:
+        """End the process if a call into Ray does not return in time."""
 
         def give_up() -> None:
-            self._reports.send(
+            self._events.send(
                 Failed(
-                    reason=f"{trouble} within {_JOIN_SECONDS} s (another version of Ray or of "
+                    reason=f"{error} within {_JOIN_SECONDS} s (another version of Ray or of "
                     "Python, or another RAY_AUTH_MODE?)"
                 )
             )
@@ -226,11 +228,11 @@ class Host:
     def _phase(self, name: str) -> Iterator[None]:
         began = time.monotonic()
         yield
-        self._reports.send(Phase(phase=name, seconds=round(time.monotonic() - began, 2)))
+        self._events.send(Phase(phase=name, seconds=round(time.monotonic() - began, 2)))
 
 
 def _check_reachable(address: str) -> None:
-    """Ray would wait for minutes."""
+    """Check the connection first, as Ray would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
         return  # "auto" and the like
@@ -241,15 +243,15 @@ def _check_reachable(address: str) -> None:
 
 
 def _downloaded(name: str) -> Path:
-    """The folder of a model from the Hugging Face hub, fetched or found in the cache."""
+    """The folder of a model from the Hugging Face hub, downloaded or cached."""
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, ignore_patterns=["original/*", "*.pth"]))
     except Exception as error:  # noqa: BLE001 - a network has many ways to fail
         raise ConfigError(
-            f"actor_rollout_ref.model.path: no folder {name!r}, and it cannot be had from the "
-            f"Hugging Face hub: {_one_line(error)}"
+            f"actor_rollout_ref.model.path: no folder {name!r}, and it cannot be downloaded from "
+            f"the Hugging Face hub: {_one_line(error)}"
         ) from None
 
 
@@ -261,7 +263,7 @@ def _on_sigterm() -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    """The innermost cause, in a line."""
+    """The innermost cause, in one line."""
     while isinstance(error.__cause__, BaseException):
         error = error.__cause__
     text = " ".join(str(error).split())
@@ -271,5 +273,5 @@ def _one_line(error: BaseException) -> str:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    # Threads of Ray and torch need not be waited for.
+    # Do not wait for threads of Ray and torch.
     os._exit(code)

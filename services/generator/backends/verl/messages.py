@@ -1,12 +1,18 @@
-"""What the service and its child processes tell each other: JSON, one object a line."""
+"""Messages between the service and its child processes: JSON, one object a line."""
 
 import json
 import os
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, ClassVar, Literal, TextIO
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
 from shared.config import Config
 
@@ -15,10 +21,14 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ClusterOrder(_Message):
-    """To the keeper of a Ray cluster.
+# From the service to a child
 
-    ``folder`` is for Ray's sockets and logs; ``gpus`` is None for those that the machine has.
+
+class ClusterSpec(_Message):
+    """Ray cluster to start.
+
+    ``folder`` is for Ray's sockets and logs. ``gpus`` is the number of GPUs to declare, None for
+    those of the machine; fewer than ``needed`` are an error.
     """
 
     folder: str
@@ -27,8 +37,8 @@ class ClusterOrder(_Message):
     needed: int
 
 
-class HostOrder(_Message):
-    """To the host of a replica; ``name`` tells it from others in Ray's lists."""
+class ReplicaSpec(_Message):
+    """Replica to start; ``name`` distinguishes it in Ray's lists, ``tag`` marks its processes."""
 
     config: Config
     rank: int
@@ -38,14 +48,75 @@ class HostOrder(_Message):
 
 
 class Cluster(_Message):
-    """Where Ray is; ``waits`` is seconds that a placement may take to be had there."""
+    """Address of Ray; ``placement_timeout`` is the seconds that a placement may take there."""
 
     address: str
-    waits: float
+    placement_timeout: float
+
+
+# Facts about a replica, for ``/info``
+
+
+class _Facts(_Message):
+    _omitted_if_none: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _serialize(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        document: dict[str, object] = handler(self)
+        omitted = {name for name in self._omitted_if_none if document[name] is None}
+        return {name: value for name, value in document.items() if name not in omitted}
+
+
+class Hardware(_Facts):
+    """GPUs (name, driver, memory) as nvidia-smi lists them, and the name of the CPU."""
+
+    _omitted_if_none = frozenset({"cpu"})
+
+    gpus: list[str]
+    cpu: str | None = None
+
+
+class ModelFacts(_Facts):
+    """``weights`` are bytes by file name; ``revision`` is the commit on the hub, if known."""
+
+    _omitted_if_none = frozenset({"revision"})
+
+    architecture: str
+    context: int | None
+    vocabulary: int | None
+    config_sha256: str
+    weights: dict[str, int]
+    revision: str | None = None
+
+
+class SelfCheckFacts(_Message):
+    """Result of the self-check; log-probabilities are in nats per token."""
+
+    mean_logprob: float
+    tokens: int
+    chance: float | None
+    looks_random: bool
+
+
+class ReplicaFacts(_Message):
+    """``config`` has verl's resolved sections model and rollout, with keys of verl's choice."""
+
+    engine: str
+    versions: dict[str, str]
+    hardware: list[Hardware]
+    config: dict[str, object]
+    environment: dict[str, str]
+    model: ModelFacts
+    chat_template: str
+    chat_template_sha256: str
+    self_check: SelfCheckFacts | None = None
+
+
+# From a child to the service
 
 
 class Phase(_Message):
-    """A step of the start is done; ``seconds`` is what it took."""
+    """A step of the start is done; ``seconds`` is its duration."""
 
     kind: Literal["phase"] = "phase"
     phase: str
@@ -58,16 +129,16 @@ class ClusterReady(_Message):
 
 
 class ReplicaReady(_Message):
-    """``url`` is the engine's address, ``facts`` goes to ``/info``, ``shm`` what is its own."""
+    """``url`` is the engine's address, ``shm`` are the replica's files in /dev/shm."""
 
     kind: Literal["ready"] = "ready"
     url: str
-    facts: dict[str, Any]
+    facts: ReplicaFacts
     shm: list[str]
 
 
 class Failed(_Message):
-    """It will not work; ``refused`` says that the configuration is to blame."""
+    """The start failed; ``refused`` if the configuration is the reason."""
 
     kind: Literal["failed"] = "failed"
     reason: str
@@ -82,15 +153,15 @@ def read_event(line: bytes) -> Event:
     """Parse a child's line.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The line is not an event.
     """
     return _EVENTS.validate_json(line)
 
 
-class Reports:
-    """A child's way to say something: its standard output, which is then closed to all others.
+class EventWriter:
+    """A child's channel to the service: its standard output, closed to everything else.
 
-    What libraries print goes to standard error.
+    Output of libraries goes to standard error.
     """
 
     def __init__(self) -> None:
@@ -100,7 +171,6 @@ class Reports:
         self._out: TextIO = os.fdopen(own, "w", encoding="utf-8", buffering=1)
         sys.stdout = sys.stderr
 
-    def send(self, message: BaseModel | Mapping[str, Any]) -> None:
-        document = message if isinstance(message, Mapping) else message.model_dump(mode="json")
-        self._out.write(json.dumps(document) + "\n")
+    def send(self, message: Event) -> None:
+        self._out.write(json.dumps(message.model_dump(mode="json")) + "\n")
         self._out.flush()

@@ -1,11 +1,10 @@
-"""What a model folder must hold, looked at before anything is started."""
+"""Validation of a model folder before the start: config, weights, tokenizer, context length."""
 
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shared.config import Config
 from shared.errors import ConfigError
@@ -19,7 +18,7 @@ _CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A model on disk; ``context`` is tokens of prompt and response, None where nothing says it."""
+    """A model on disk; ``context`` is tokens of prompt and response, None if unknown."""
 
     path: Path
     architecture: str
@@ -32,7 +31,7 @@ def local_folder(path: str) -> Path | None:
     """The folder that ``path`` names; None for a name on the Hugging Face hub.
 
     Raises:
-        ConfigError: It looks like a folder and there is none, or it cannot be looked at.
+        ConfigError: It looks like a folder but does not exist, or it cannot be read.
     """
     if not path:
         raise ConfigError(f"{_KEY} is not set: which model is to generate?")
@@ -48,11 +47,11 @@ def local_folder(path: str) -> Path | None:
 
 
 def read_model_folder(folder: Path) -> ModelFolder:
-    """Look at a model.
+    """Read and validate a model folder.
 
     Raises:
-        ConfigError: It has no usable ``config.json``, lacks weights or a tokenizer, or may not be
-            read.
+        ConfigError: It has no usable ``config.json``, lacks weights or a tokenizer, or is not
+            readable.
     """
     _check_readable(folder)
     config = _json(folder, "config.json")
@@ -77,11 +76,10 @@ def read_model_folder(folder: Path) -> ModelFolder:
 
 
 def check_fits(model: ModelFolder, config: Config) -> None:
-    """Refuse what would give wrong numbers with this model.
+    """Reject a configuration that would give wrong results with this model.
 
     Raises:
-        ConfigError: Prompt and response are longer than its context, or nothing says how a chat
-            becomes its prompt.
+        ConfigError: Prompt and response are longer than its context, or there is no chat template.
     """
     rollout = config.actor_rollout_ref.rollout
     asked = rollout.prompt_length + rollout.response_length
@@ -113,7 +111,7 @@ def check_fits(model: ModelFolder, config: Config) -> None:
 
 
 def _check_readable(folder: Path) -> None:
-    """Open what an engine would, which reports a refusal minutes later and as something else."""
+    """Open the files that an engine opens: it would fail minutes later, with another error."""
     file = folder
     try:
         for file in sorted(folder.iterdir()):
@@ -148,7 +146,7 @@ def _check_weights(folder: Path) -> None:
 
 
 def _check_safetensors(file: Path) -> None:
-    """Refuse a file that a download has cut off, minutes before an engine would.
+    """Reject a truncated download, minutes before an engine would.
 
     The format: https://github.com/huggingface/safetensors (8 bytes of the header's length, the
     header in JSON with the place of each tensor behind it, the tensors).
@@ -168,16 +166,17 @@ def _check_safetensors(file: Path) -> None:
         raise ConfigError(f"{_KEY}: {file} is damaged: {size} bytes, it should have {expected}")
 
 
-def _context(config: Mapping[str, Any]) -> int | None:
+def _context(config: Mapping[str, object]) -> int | None:
     given = (config.get(key) for key in _CONTEXT)
     lengths = [length for length in given if isinstance(length, int)]
     if not lengths:
         return None
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    factor = scaling.get("factor") if isinstance(scaling, dict) else None
+    scaling = scaling if isinstance(scaling, dict) else {}
+    factor = scaling.get("factor")
     if not isinstance(factor, int | float) or factor <= 1:
         return min(lengths)
-    # Some give the length before, some the one after the scaling; the engine knows better.
+    # Configs name the length before or after the scaling; the engine decides in the end.
     original = scaling.get("original_max_position_embeddings")
     return max(min(lengths), int((original or min(lengths)) * factor))
 
@@ -194,7 +193,7 @@ def _any(folder: Path, pattern: str) -> bool:
     return next(folder.glob(pattern), None) is not None
 
 
-def _json(folder: Path, name: str) -> dict[str, Any]:
+def _json(folder: Path, name: str) -> dict[str, object]:
     try:
         document = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,29 +1,46 @@
-"""The Ray cluster under the replicas: the one that is named, or one begun here."""
+"""Ray cluster under the replicas: the configured one, or one started in a child process.
+
+As ``python -m`` this module is that child: a cluster of this machine alone, which lasts as long as
+the process. It reads a ``ClusterSpec``, reports ``ClusterReady``, and ends with its standard input.
+"""
 
 import asyncio
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from services.generator.backends.verl.child import Child
-from services.generator.backends.verl.environment import child_environment
-from services.generator.backends.verl.messages import Cluster, ClusterOrder, ClusterReady
+from services.generator.backends.verl.engine_config import LOOPBACK, child_environment
+from services.generator.backends.verl.messages import (
+    Cluster,
+    ClusterReady,
+    ClusterSpec,
+    EventWriter,
+    Failed,
+    Phase,
+)
 from shared.config import Config
-from shared.errors import ConfigError, ServiceError
+from shared.errors import ConfigError, PlumblineError, ServiceError
 from shared.logs import get_logger
 
 log = get_logger(__name__)
-# A cluster that has just lost a replica takes a moment to know that its place is free.
+_MODULE = "services.generator.backends.verl.ray_cluster"
+# A cluster that has just lost a replica takes a moment to free its resources.
 _OWN_PLACEMENT_SECONDS = 30.0
-# In Ray's books, where verl asks for two a GPU: they are not cores, and nobody is kept to them.
+# Ray's bookkeeping, where verl requests two a GPU. They are not cores, and nothing is pinned.
 _CPUS_PER_GPU = 4
-# For which Ray's processes go on writing after their end was asked for.
+# Ray's processes keep writing for a moment after they were terminated.
 _REMOVE_SECONDS = 5.0
+# Nothing large goes through Ray's object store here.
+_OBJECT_STORE_BYTES = 128 << 20
 
 
 class RayCluster:
-    """Begins a cluster when it is first wanted, and anew where it has died."""
+    """Starts a cluster when it is first needed, and again after it has died."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -34,22 +51,22 @@ class RayCluster:
         self._lock = asyncio.Lock()
 
     async def join(self) -> Cluster:
-        """Say where it is.
+        """The cluster's address.
 
         Raises:
-            ServiceError: It cannot be begun.
-            ConfigError: This machine has too few GPUs, which will not change.
+            ServiceError: It cannot be started.
+            ConfigError: This machine has too few GPUs, which a retry does not change.
         """
         verl = self._config.generation.verl
         if verl.ray_address is not None:
-            return Cluster(address=verl.ray_address, waits=verl.placement_timeout)
+            return Cluster(address=verl.ray_address, placement_timeout=verl.placement_timeout)
         async with self._lock:
             if self._refusal is not None:
                 raise self._refusal
             if self._child is None or not self._child.running:
-                await self._begin()
-        waits = min(verl.placement_timeout, _OWN_PLACEMENT_SECONDS)
-        return Cluster(address=self._address, waits=waits)
+                await self._start()
+        timeout = min(verl.placement_timeout, _OWN_PLACEMENT_SECONDS)
+        return Cluster(address=self._address, placement_timeout=timeout)
 
     async def close(self) -> None:
         if self._child is not None:
@@ -57,21 +74,19 @@ class RayCluster:
             await asyncio.to_thread(_remove, self._folder)
             self._child = None
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         if self._child is not None:
-            log.error("the Ray cluster has died, beginning another")
+            log.error("Ray cluster died, restarting it")
             await self.close()
         # Short, because paths of Unix sockets are.
         self._folder = tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp")
         gpus = self._config.trainer.n_gpus_per_node
-        child = Child(
-            "services.generator.backends.verl.cluster", "Ray", child_environment(self._config)
-        )
+        child = Child(_MODULE, "Ray", child_environment(self._config))
         self._child = child
         try:
             await child.start()
-            await child.tell(
-                ClusterOrder(
+            await child.send(
+                ClusterSpec(
                     folder=self._folder,
                     gpus=gpus if self._config.generation.verl.cpu_engine else None,
                     cpus=_CPUS_PER_GPU * gpus,
@@ -80,7 +95,7 @@ class RayCluster:
             )
             ready = await child.next_event()
             if not isinstance(ready, ClusterReady):
-                raise ServiceError(f"Ray's keeper said {ready.kind!r} out of turn")
+                raise ServiceError(f"the Ray process sent {ready.kind!r} instead of its address")
         except BaseException as error:
             if isinstance(error, ConfigError):
                 self._refusal = error
@@ -90,7 +105,56 @@ class RayCluster:
 
 
 def _remove(folder: str) -> None:
-    give_up = time.monotonic() + _REMOVE_SECONDS
-    while Path(folder).exists() and time.monotonic() < give_up:
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    while Path(folder).exists() and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.05)
+
+
+# The child process
+
+
+def main() -> int:
+    events = EventWriter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    spec = ClusterSpec.model_validate_json(sys.stdin.readline())
+    try:
+        _run(spec, events)
+    except PlumblineError as error:
+        events.send(Failed(reason=str(error), refused=isinstance(error, ConfigError)))
+        return error.exit_code
+    return 0
+
+
+def _run(spec: ClusterSpec, events: EventWriter) -> None:
+    try:
+        import ray
+    except ImportError as error:
+        raise ServiceError(f"Ray is not installed here ({error}); see docs/generation.md") from None
+    began = time.monotonic()
+    try:
+        context: Any = ray.init(
+            address="local",
+            num_cpus=spec.cpus,
+            num_gpus=spec.gpus,
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _node_ip_address=LOOPBACK,
+            _temp_dir=spec.folder,
+        )
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Ray has installed its own handler
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        if gpus < spec.needed:
+            raise ConfigError(
+                f"asked for {spec.needed} GPUs (trainer.n_gpus_per_node), and there are {gpus} "
+                "on this machine"
+            )
+        events.send(Phase(phase="ray", seconds=round(time.monotonic() - began, 2)))
+        events.send(ClusterReady(address=context.address_info["gcs_address"]))
+        sys.stdin.read()
+    finally:
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
-"""A few fixed prompts after a start: does the model know what it says?
+"""Self-check of a started replica: the log-probability of its tokens on fixed prompts.
 
-A trained model gives the tokens that it picks greedily a high probability; one with random weights
-knows as little as a die with as many sides as there are tokens, ``-log(vocabulary)`` on average.
+A trained model assigns a high probability to the tokens that it picks greedily. One with random
+weights is close to a uniform distribution over the vocabulary, ``-log(vocabulary)`` on average.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from services.generator.backends.verl.messages import SelfCheckFacts
 from shared.errors import ServiceError
 
 PROMPTS = (
@@ -20,26 +21,27 @@ PROMPTS = (
 )
 _TOKENS = 16
 _SECONDS = 120.0
-# Half of what a die gives: untrained models come close to all of it, trained ones to none.
+# Half of the uniform distribution's: untrained models come close to it, trained ones to 0.
 _SUSPICIOUS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """``mean_logprob`` is in nats per generated token, ``chance`` what a die would have."""
+    """``mean_logprob`` is in nats per generated token, ``chance`` of random weights."""
 
     mean_logprob: float
     tokens: int
     chance: float | None
 
-    def shown(self) -> dict[str, object]:
-        """For logs and run.json."""
-        return {
-            "mean_logprob": round(self.mean_logprob, 3),
-            "tokens": self.tokens,
-            "chance": None if self.chance is None else round(self.chance, 3),
-            "looks_random": self.looks_random,
-        }
+    @property
+    def facts(self) -> SelfCheckFacts:
+        """Rounded values for logs and run.json."""
+        return SelfCheckFacts(
+            mean_logprob=round(self.mean_logprob, 3),
+            tokens=self.tokens,
+            chance=None if self.chance is None else round(self.chance, 3),
+            looks_random=self.looks_random,
+        )
 
     @property
     def looks_random(self) -> bool:
@@ -47,14 +49,14 @@ class SelfCheck:
 
 
 async def check_self(url: str, vocabulary: int | None) -> SelfCheck:
-    """Have an engine complete the prompts greedily.
+    """Complete the prompts greedily.
 
     Args:
         url: The engine's address without ``/v1``.
-        vocabulary: How many tokens the model knows, where that is known.
+        vocabulary: Size of the model's vocabulary, if known.
 
     Raises:
-        ServiceError: It does not answer, or not with log-probabilities.
+        ServiceError: The engine does not answer, or not with log-probabilities.
     """
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
@@ -72,8 +74,8 @@ async def check_self(url: str, vocabulary: int | None) -> SelfCheck:
         TypeError,
         ValueError,
     ) as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise ServiceError(f"self-check: {said}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ServiceError(f"self-check: {reason}") from None
     values = [value for answer in answers for value in answer]
     if not values:
         raise ServiceError("self-check: the engine generated nothing")

@@ -1,4 +1,4 @@
-"""What a replica leaves behind is found by its tag and removed, and nothing else is."""
+"""Orphans of a replica are found by their tag and removed, and nothing else is."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.generator.backends.verl import leftovers
+from services.generator.backends.verl import cleanup
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -34,7 +34,7 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(code: str, tag: str | None) -> subprocess.Popen[str]:
-        environment = {**os.environ, **({leftovers.TAG: tag} if tag else {})}
+        environment = {**os.environ, **({cleanup.TAG: tag} if tag else {})}
         process = subprocess.Popen(
             [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
         )
@@ -53,24 +53,24 @@ def test_processes_and_memory(start: Start, tag: str) -> None:
     names = [Path("/dev/shm") / name for name in process.stdout.readline().split()]
     assert len(names) == 2
     assert all(name.exists() for name in names)
-    assert leftovers.shared_memory(tag) == sorted(map(str, names))
-    processes, files = leftovers.sweep(tag)
+    assert cleanup.shared_memory(tag) == sorted(map(str, names))
+    processes, files = cleanup.sweep(tag)
     assert (processes >= 1, files) == (True, 2)
     assert process.wait(5) == -9
     assert not any(name.exists() for name in names)
-    assert leftovers.sweep(tag) == (0, 0)
+    assert cleanup.sweep(tag) == (0, 0)
 
 
 def test_memory_of_those_who_were_killed_before(start: Start, tag: str) -> None:
     process = start(SHARED, tag)
     assert process.stdout is not None
     process.stdout.readline()
-    known = leftovers.shared_memory(tag)
+    known = cleanup.shared_memory(tag)
     process.kill()
     process.wait()
-    assert leftovers.shared_memory(tag) == []
+    assert cleanup.shared_memory(tag) == []
     # Its helper may be dying still.
-    assert leftovers.sweep(tag, known)[1] == 2
+    assert cleanup.sweep(tag, known)[1] == 2
 
 
 def test_stopped_ones_and_their_children(start: Start, tag: str) -> None:
@@ -83,7 +83,7 @@ def test_stopped_ones_and_their_children(start: Start, tag: str) -> None:
     process = start(code, tag)
     assert process.stdout is not None
     process.stdout.readline()
-    assert leftovers.sweep(tag) == (2, 0)
+    assert cleanup.sweep(tag) == (2, 0)
     assert process.wait(5) == -9
 
 
@@ -91,6 +91,6 @@ def test_others_are_left_alone(start: Start, tag: str, tmp_path: Path) -> None:
     others = [start("import time; time.sleep(60)", given) for given in (None, "another", tag + "0")]
     mine = tmp_path / "psm_mine"
     mine.touch()
-    assert leftovers.sweep(tag, [str(mine), "/dev/shm/../etc/psm_x"]) == (0, 0)
+    assert cleanup.sweep(tag, [str(mine), "/dev/shm/../etc/psm_x"]) == (0, 0)
     assert mine.exists()
     assert all(process.poll() is None for process in others)

@@ -1,11 +1,11 @@
-"""Every failure that can be ordered, as a client sees it."""
+"""Fault injection of the replay server, as a client sees it."""
 
 import asyncio
 
 import aiohttp
 import pytest
 
-from services.generator.backends.replay.failures import Failure, FailurePlan, parse_failures
+from services.generator.backends.replay.faults import Fault, FaultPlan, parse_faults
 from shared.errors import ConfigError
 from tests.generator.conftest import Replay, chat
 
@@ -74,7 +74,7 @@ async def test_too_long_and_ok(replay: Replay) -> None:
 
 def test_error_rate_is_a_share_that_the_seed_repeats() -> None:
     def failing(seed: int) -> list[str]:
-        plan = FailurePlan([], error_rate=0.2, seed=seed)
+        plan = FaultPlan([], error_rate=0.2, seed=seed)
         names = [f"run/d/{number}/0" for number in range(2000)]
         return [name for name in names if plan.next(name).status == 500]
 
@@ -84,24 +84,24 @@ def test_error_rate_is_a_share_that_the_seed_repeats() -> None:
 
 @pytest.mark.parametrize(("rate", "failures"), [(0.0, 0), (1.0, 50)])
 def test_error_rate_of_none_and_all(rate: float, failures: int) -> None:
-    plan = FailurePlan([], error_rate=rate, seed=0)
+    plan = FaultPlan([], error_rate=rate, seed=0)
     assert sum(plan.next("same").status == 500 for _ in range(50)) == failures
 
 
 def test_a_repeated_request_has_a_new_chance() -> None:
-    plan = FailurePlan([], error_rate=0.5, seed=0)
+    plan = FaultPlan([], error_rate=0.5, seed=0)
     assert len({plan.next("same") for _ in range(50)}) == 2
 
 
 def test_parsing() -> None:
-    assert parse_failures(["500", "429:0.5", "reset"]) == [
-        Failure("500", 500),
-        Failure("429", 429, 0.5),
-        Failure("reset"),
+    assert parse_faults(["500", "429:0.5", "reset"]) == [
+        Fault("500", 500),
+        Fault("429", 429, 0.5),
+        Fault("reset"),
     ]
 
 
 @pytest.mark.parametrize("text", ["boom", "200", "600", "429:soon", "429:-1", "reset:1", "nan"])
 def test_unknown_failure(text: str) -> None:
     with pytest.raises(ConfigError, match="unknown failure"):
-        parse_failures([text])
+        parse_faults([text])

@@ -1,4 +1,4 @@
-"""Processes and shared memory of a replica, found by a tag that they inherit, and removed.
+"""Cleanup of orphans: processes and shared memory that a replica left behind, found by its tag.
 
 Standard library only: on other machines of a cluster it runs where Plumbline may not be installed.
 """
@@ -13,13 +13,13 @@ from pathlib import Path
 
 TAG = "PLUMBLINE_REPLICA_TAG"
 _SHM = Path("/dev/shm")
-# What Python's multiprocessing calls its shared memory and its semaphores.
+# Names that Python's multiprocessing gives to its shared memory and semaphores.
 _OURS = re.compile(r"psm_|sem\.mp-")
 _KILL_SECONDS = 10.0
 
 
-def tagged(tag: str) -> list[int]:
-    """Processes whose environment names the tag."""
+def tagged_processes(tag: str) -> list[int]:
+    """Processes that have inherited the tag in their environment."""
     mark = f"{TAG}={tag}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -27,7 +27,7 @@ def tagged(tag: str) -> list[int]:
             try:
                 environment = (entry / "environ").read_bytes().split(b"\0")
             except OSError:
-                continue  # somebody else's, or gone
+                continue  # another user's, or gone
             if mark in environment:
                 found.append(int(entry.name))
     return found
@@ -36,10 +36,10 @@ def tagged(tag: str) -> list[int]:
 def shared_memory(tag: str) -> list[str]:
     """Files in /dev/shm that Python's multiprocessing made for processes with the tag."""
     mapped: set[int] = set()
-    for pid in tagged(tag):
+    for pid in tagged_processes(tag):
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-            # By inode: a semaphore is mapped under a name that it had for a moment only.
+            # By inode: a semaphore is mapped under a temporary name.
             mapped.update(int(line.split()[4]) for line in lines if "/dev/shm/" in line)
     found = []
     for entry in _SHM.iterdir():
@@ -50,16 +50,21 @@ def shared_memory(tag: str) -> list[str]:
 
 
 def sweep(tag: str, known: Iterable[str] = ()) -> tuple[int, int]:
-    """Kill what has the tag and remove its shared memory, the ``known`` files as well.
+    """Kill all processes with the tag and remove their shared memory. Idempotent.
 
-    A process that was killed before its peers no longer says which memory it had, so those who
-    look in time hand that on in ``known``. Returns how many processes and files there were.
+    Args:
+        tag: The replica's tag.
+        known: Files to remove as well. Once a process was killed its shared memory cannot be
+            found any more, so callers record it beforehand.
+
+    Returns:
+        The number of processes killed and of files removed.
     """
     files = {*known, *shared_memory(tag)}
     killed: set[int] = set()
-    give_up = time.monotonic() + _KILL_SECONDS
-    # Those who were killed may have begun others meanwhile.
-    while (pids := tagged(tag)) and time.monotonic() < give_up:
+    deadline = time.monotonic() + _KILL_SECONDS
+    # Processes may have started others before they were killed.
+    while (pids := tagged_processes(tag)) and time.monotonic() < deadline:
         for pid in pids:
             killed.add(pid)
             with contextlib.suppress(OSError):

@@ -1,13 +1,14 @@
-"""The values that verl gets, and how many replicas they make."""
+"""Configuration of verl and its engines: overrides, environment, number of replicas."""
 
 from pathlib import Path
 
 import pytest
 
-from services.generator.backends.verl.composed import overrides, replicas
-from services.generator.backends.verl.environment import (
+from services.generator.backends.verl.engine_config import (
     child_environment,
     engine_variables,
+    overrides,
+    replicas,
     variables,
 )
 from shared.config import load_config

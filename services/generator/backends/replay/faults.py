@@ -1,0 +1,161 @@
+"""Fault injection: HTTP errors, resets, hangs and damaged answers in place of an answer."""
+
+import asyncio
+import hashlib
+import socket
+import struct
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aiohttp import web
+
+from services.generator.protocol import Answer, RequestError
+from shared.errors import ConfigError
+
+FAULTS = {
+    "ok": "no fault, the answer",
+    "reset": "the connection is reset",
+    "hang": "no answer ever",
+    "abort": 'HTTP 200 with a cut text and finish_reason "abort"',
+    "empty": "HTTP 200 with no choices",
+    "garbage": "HTTP 200 with a body that is not JSON",
+    "truncated": "a body that ends in the middle",
+    "too_long": "HTTP 400 as vLLM answers a prompt that is too long",
+}
+"""Faults by name. Any HTTP status from 400 to 599 is a fault as well."""
+
+_DEFAULT_RETRY_AFTER = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``name`` is a key of ``FAULTS`` or an HTTP status; ``retry_after`` is seconds."""
+
+    name: str
+    status: int | None = None
+    retry_after: float | None = None
+
+
+OK = Fault("ok")
+
+
+def parse_faults(names: Sequence[str]) -> list[Fault]:
+    """Parse a list such as ``500``, ``429:0.1`` (with Retry-After), ``reset``.
+
+    Raises:
+        ConfigError: An unknown name.
+    """
+    return [_parse(name) for name in names]
+
+
+def _parse(text: str) -> Fault:
+    name, _, argument = text.partition(":")
+    try:
+        if name in FAULTS and not argument:
+            return Fault(name)
+        if not 400 <= int(name) <= 599:
+            raise ValueError
+        retry_after = float(argument) if argument else None
+        if retry_after is not None and not 0 <= retry_after < float("inf"):
+            raise ValueError
+    except ValueError:
+        known = ", ".join(FAULTS)
+        raise ConfigError(
+            f"PLUMBLINE_GENERATOR_REPLAY_FAILURES: unknown failure {text!r} (known: {known}, or an "
+            "HTTP status from 400 to 599, with :<seconds> for Retry-After)"
+        ) from None
+    if name == "429" and retry_after is None:
+        retry_after = _DEFAULT_RETRY_AFTER
+    return Fault(name, int(name), retry_after)
+
+
+class FaultPlan:
+    """First the configured faults, one a request; then random errors.
+
+    The random number is a hash of the seed, the request's identity and its number of repetitions:
+    runs with the same seed get the same errors, whatever the order of their requests.
+    """
+
+    def __init__(self, faults: Sequence[Fault], *, error_rate: float, seed: int) -> None:
+        self._configured = deque(faults)
+        self._error_rate = error_rate
+        self._seed = seed
+        self._seen: Counter[str] = Counter()
+
+    def next(self, identity: str) -> Fault:
+        self._seen[identity] += 1
+        if self._configured:
+            return self._configured.popleft()
+        if _random(f"{self._seed}|{identity}|{self._seen[identity]}") < self._error_rate:
+            return Fault("500", 500)
+        return OK
+
+
+def _random(text: str) -> float:
+    """A number from 0 (inclusive) to 1 (exclusive), the same for the same text."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    # 53 bits: a float holds them without rounding up to 1.
+    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+
+
+# Faults on the wire
+
+
+def aborted(answer: Answer) -> Answer:
+    """The answer of an engine that aborts its requests: cut, yet with HTTP 200."""
+    choices = [
+        replace(
+            choice,
+            text=choice.text[: len(choice.text) // 2],
+            tokens=choice.tokens // 2,
+            finish_reason="abort",
+        )
+        for choice in answer.choices
+    ]
+    return replace(answer, choices=choices)
+
+
+def close(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.close()
+
+
+async def _reset(request: web.Request, _stopping: asyncio.Event) -> web.StreamResponse:
+    if request.transport is not None:
+        connection = request.transport.get_extra_info("socket")
+        # With no time to linger, closing sends RST instead of FIN.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        request.transport.abort()
+    return web.Response()
+
+
+async def _hang(request: web.Request, stopping: asyncio.Event) -> web.StreamResponse:
+    await stopping.wait()
+    return await _reset(request, stopping)
+
+
+async def _empty(_request: web.Request, _stopping: asyncio.Event) -> web.StreamResponse:
+    return web.json_response({"id": "empty", "object": "chat.completion", "choices": []})
+
+
+async def _garbage(_request: web.Request, _stopping: asyncio.Event) -> web.StreamResponse:
+    return web.Response(text="<html>upstream said something else</html>", content_type="text/html")
+
+
+async def _too_long(_request: web.Request, _stopping: asyncio.Event) -> web.StreamResponse:
+    message = (
+        "This model's maximum context length is 4096 tokens. However, your request has 5000 input "
+        "tokens. Please reduce the length of the input messages."
+    )
+    return RequestError(400, message, code="context_length_exceeded").response()
+
+
+RESPONSES: Mapping[str, Callable[[web.Request, asyncio.Event], Awaitable[web.StreamResponse]]] = {
+    "reset": _reset,
+    "hang": _hang,
+    "empty": _empty,
+    "garbage": _garbage,
+    "too_long": _too_long,
+}
+"""Faults that replace the answer. The event is set when the server stops, which ends a hang."""

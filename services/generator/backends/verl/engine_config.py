@@ -1,0 +1,160 @@
+"""Configuration of verl and its engines: overrides of verl's defaults, environment variables."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from shared.config import Config
+from shared.errors import ConfigError
+
+_CPU_CACHE_BYTES = 1 << 28
+LOOPBACK = "127.0.0.1"
+
+# Environment variables
+
+_ALWAYS = {
+    "TOKENIZERS_PARALLELISM": "true",
+    "NCCL_DEBUG": "WARN",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray's warnings of duplicate log lines, and its colours, are of no use in a log.
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_COLOR_PREFIX": "0",
+}
+# For a cluster of this machine alone, where everything listens on loopback.
+_LOCAL = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray takes the machine's external address
+    "RAY_AUTH_MODE": "disabled",  # or Ray writes a token into the home folder
+    "VLLM_HOST_IP": LOOPBACK,
+}
+_CPU = {
+    # Otherwise every replica binds to the same core.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def own_cluster(config: Config) -> bool:
+    """Whether the service starts Ray itself rather than joining a cluster."""
+    return config.generation.verl.ray_address is None
+
+
+def variables(config: Config) -> dict[str, str]:
+    """Environment variables that the replicas of this config need."""
+    found = dict(_ALWAYS)
+    if own_cluster(config):
+        found |= _LOCAL
+    if config.generation.verl.cpu_engine:
+        found |= _CPU
+        if shutil.which("g++") is None:
+            # vLLM compiles a few functions even with compilation of the model disabled.
+            found["TORCH_COMPILE_DISABLE"] = "1"
+    if config.generation.deterministic:
+        found["VLLM_BATCH_INVARIANT"] = "1"
+    return found
+
+
+def engine_variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables to set through Ray; engines inherit the rest of the service's environment."""
+    given = child_environment(config, environment)
+    return {name: given[name] for name in variables(config)}
+
+
+def child_environment(
+    config: Config, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment of a child process; the user's own values win unless they change results."""
+    given = dict(os.environ if environment is None else environment)
+    fixed = {"VLLM_BATCH_INVARIANT", *_LOCAL}
+    ours = variables(config)
+    kept = {name: value for name, value in given.items() if name not in fixed or name not in ours}
+    return {**ours, **kept}
+
+
+# verl's configuration
+
+
+def overrides(config: Config) -> dict[str, object]:
+    """The values of the sections trainer, model and rollout, by verl's dotted names."""
+    trainer, model = config.trainer, config.actor_rollout_ref.model
+    rollout = config.actor_rollout_ref.rollout
+    values: dict[str, object] = {
+        "trainer.n_gpus_per_node": trainer.n_gpus_per_node,
+        "trainer.nnodes": trainer.nnodes,
+        "trainer.device": trainer.device,
+    }
+    values |= {f"actor_rollout_ref.model.{key}": value for key, value in model.model_dump().items()}
+    # verl takes the chat template and the model's architecture from there.
+    values["actor_rollout_ref.model.load_tokenizer"] = True
+    given = rollout.model_dump(exclude={"engine_kwargs"})
+    values |= {f"actor_rollout_ref.rollout.{key}": value for key, value in given.items()}
+    values |= {
+        "actor_rollout_ref.rollout.max_model_len": rollout.max_model_len
+        or rollout.prompt_length + rollout.response_length,
+        "actor_rollout_ref.rollout.skip_tokenizer_init": False,
+        # There is no training that needs the GPU's memory in between.
+        "actor_rollout_ref.rollout.enable_sleep_mode": False,
+        "actor_rollout_ref.rollout.full_determinism": False,
+        f"actor_rollout_ref.rollout.engine_kwargs.{rollout.name}": _engine_kwargs(config),
+    }
+    if config.generation.verl.cpu_engine:
+        # Graphs are a feature of CUDA; compiling for a CPU takes longer than it saves.
+        values["actor_rollout_ref.rollout.enforce_eager"] = True
+    return values
+
+
+def _engine_kwargs(config: Config) -> dict[str, object]:
+    rollout, verl = config.actor_rollout_ref.rollout, config.generation.verl
+    options: dict[str, object] = {}
+    if verl.cpu_engine:
+        # By default the engine takes its share of the whole machine's memory.
+        options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
+    if verl.chat_template:
+        options["chat_template"] = verl.chat_template
+    if config.generation.deterministic and rollout.name == "sglang":
+        options["enable_deterministic_inference"] = True  # vLLM has an environment variable
+    return {**options, **rollout.engine_kwargs.get(rollout.name, {})}
+
+
+def compose(config: Config) -> Any:
+    """verl's ``ppo_trainer`` as an OmegaConf document, with the overrides. Needs verl."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_module
+    from omegaconf import OmegaConf
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        document = hydra_compose("ppo_trainer")
+    OmegaConf.set_struct(document, False)
+    for key, value in overrides(config).items():
+        OmegaConf.update(document, key, value, merge=True, force_add=True)
+    return document
+
+
+def replicas(config: Config) -> int:
+    """The number of replicas that fit on the GPUs.
+
+    Raises:
+        ConfigError: There is no GPU, a GPU would be left over, a replica does not fit onto the
+            nodes, or several nodes are configured without a cluster.
+    """
+    trainer, rollout = config.trainer, config.actor_rollout_ref.rollout
+    each, gpus = rollout.gpus_per_replica, trainer.n_gpus_per_node * trainer.nnodes
+    if gpus == 0:
+        raise ConfigError("trainer.n_gpus_per_node is 0: no GPU for a replica")
+    if gpus % each:
+        raise ConfigError(
+            f"a replica takes {each} GPUs (tensor x data x pipeline parallel size), which does not "
+            f"divide the {gpus} of trainer.n_gpus_per_node x trainer.nnodes"
+        )
+    if each > trainer.n_gpus_per_node and each % trainer.n_gpus_per_node:
+        raise ConfigError(
+            f"a replica of {each} GPUs does not fit onto nodes of {trainer.n_gpus_per_node}"
+        )
+    if trainer.nnodes > 1 and own_cluster(config):
+        raise ConfigError(
+            f"trainer.nnodes is {trainer.nnodes}, but Ray is started on this machine alone; name "
+            "the cluster in generation.verl.ray_address"
+        )
+    return gpus // each

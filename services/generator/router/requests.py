@@ -1,0 +1,186 @@
+"""Admission of requests: API key, request id, size limits, and an estimate of the tokens.
+
+The body is parsed once and forwarded as it came; only the model's name is replaced.
+"""
+
+import hmac
+import json
+import re
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from pydantic import SecretStr
+
+from services.generator.protocol import RequestError
+
+_CHARACTERS_PER_TOKEN = 4
+# An engine rejects requests beyond these. Until it does, a replica must not look busy for ever.
+_MAX_TOKENS = 1_000_000
+_MAX_ANSWERS = 1024
+_MAX_ID_LENGTH = 512
+_QUEUE_FULL_RETRY_AFTER = 5
+_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+class ApiKey:
+    """Bearer token that clients must send; with ``key`` None every client is admitted."""
+
+    def __init__(self, key: SecretStr | None) -> None:
+        # A key read from a file often ends in a newline, which no header may contain.
+        self._expected = _bytes(f"Bearer {key.get_secret_value().strip()}") if key else None
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Admit a request.
+
+        Raises:
+            RequestError: 401, the token is missing or wrong.
+        """
+        given = _bytes(headers.get("Authorization", ""))
+        if self._expected is not None and not hmac.compare_digest(given, self._expected):
+            raise RequestError(401, "Incorrect API key provided", code="invalid_api_key")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def request_id(headers: Mapping[str, str]) -> str:
+    """The client's ``X-Request-Id``, or a new id if there is none that a header can carry."""
+    given = headers.get("X-Request-Id", "")
+    usable = given.isascii() and given.isprintable() and 0 < len(given) <= _MAX_ID_LENGTH
+    return given if usable else uuid.uuid4().hex
+
+
+class BodyLimit:
+    """Backpressure by memory: limits one request body, and all bodies held at the same time.
+
+    Args:
+        max_body: Bytes of one body.
+        max_held: Bytes of all bodies together.
+    """
+
+    def __init__(self, *, max_body: int, max_held: int) -> None:
+        self._max_body = max_body
+        self._max_held = max_held
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+        """Read a request's body, which counts as held within the ``async with``.
+
+        Raises:
+            RequestError: 413, the body is too large; 429, too many bytes are held already.
+        """
+        held = request.content_length or 0
+        if held > self._max_body:
+            raise self._too_large()
+        self._held += held
+        try:
+            self._check()
+            try:
+                body = await request.read()
+            except web.HTTPRequestEntityTooLarge:
+                raise self._too_large() from None
+            # A chunked body does not announce its length.
+            self._held += len(body) - held
+            held = len(body)
+            self._check()
+            yield body
+        finally:
+            self._held -= held
+
+    def _check(self) -> None:
+        if self._held > self._max_held:
+            message = "the requests in flight are too large together; retry later"
+            retry_after = _QUEUE_FULL_RETRY_AFTER
+            raise RequestError(429, message, code="queue_full", retry_after=retry_after)
+
+    def _too_large(self) -> RequestError:
+        limit = self._max_body / 2**20
+        return RequestError(413, f"the request is larger than {limit:g} MiB", code="too_large")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRequest:
+    """A request to forward. Tokens are estimates of its cost, over all of its answers."""
+
+    path: str
+    body: bytes
+    model: str | None
+    prompt_tokens: int
+    output_tokens: int
+
+    def body_for(self, model: str) -> bytes:
+        """The body for an engine that serves the model under the name ``model``."""
+        if self.model is None or self.model == model:
+            return self.body
+        name = json.dumps(model).encode()
+        found = list(_MODEL.finditer(self.body))
+        if len(found) == 1 and json.loads(found[0][1]) == self.model:
+            return self.body[: found[0].start(1)] + name + self.body[found[0].end(1) :]
+        # The key occurs several times, or is escaped in an unusual way.
+        return json.dumps({**json.loads(self.body), "model": model}).encode()
+
+
+def parse_routed_request(path: str, body: bytes, default_output: int) -> RoutedRequest:
+    """Parse a request body for routing.
+
+    Args:
+        path: Path of the request, from ``/v1`` on.
+        body: As the client sent it.
+        default_output: Tokens to expect of an answer if the request sets no limit.
+
+    Raises:
+        RequestError: 400, the body is not a JSON object. The engine validates everything else.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise RequestError(400, "the request body is not JSON", code="invalid_json") from None
+    if not isinstance(document, dict):
+        raise RequestError(400, "the request body is not a JSON object", code="invalid_json")
+    model = document.get("model")
+    prompts, prompt_tokens = _prompts(document)
+    limit = _count(document.get("max_completion_tokens")) or _count(document.get("max_tokens"))
+    answers = min(prompts * (_count(document.get("n")) or 1), _MAX_ANSWERS)
+    return RoutedRequest(
+        path,
+        body,
+        model if isinstance(model, str) else None,
+        min(prompt_tokens, _MAX_TOKENS),
+        answers * min(limit or default_output, _MAX_TOKENS),
+    )
+
+
+def _prompts(document: Mapping[str, object]) -> tuple[int, int]:
+    """Number of prompts, and the tokens of all of them."""
+    if isinstance(messages := document.get("messages"), list):
+        characters = sum(_characters(message) for message in messages)
+        return 1, characters // _CHARACTERS_PER_TOKEN + 1
+    prompt = document.get("prompt")
+    if not isinstance(prompt, list) or not prompt or isinstance(prompt[0], int):
+        return 1, _tokens(prompt)
+    return len(prompt), sum(_tokens(one) for one in prompt)
+
+
+def _tokens(prompt: object) -> int:
+    if isinstance(prompt, list):  # of token ids
+        return len(prompt)
+    return len(prompt) // _CHARACTERS_PER_TOKEN + 1 if isinstance(prompt, str) else 1
+
+
+def _characters(message: object) -> int:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str):
+        return len(content)
+    if not isinstance(content, list):
+        return 0
+    texts = (part.get("text") for part in content if isinstance(part, dict))
+    return sum(len(text) for text in texts if isinstance(text, str))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
