@@ -10,8 +10,8 @@ from pathlib import Path
 
 from redis import Redis
 
-from services.cli.embedded.child import Child, wait_until
-from services.cli.embedded.redis_server import start_redis
+from services.cli.embedded.services import start_redis
+from services.cli.embedded.supervisor import ChildProcess, wait_until
 from shared.errors import ServiceError
 from shared.ledger import Ledger, RunState
 from tools.screenshots.ledger_runs import Recorded, enter_finished, enter_moving
@@ -61,7 +61,7 @@ def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
         redis.stop(5.0)
 
 
-def _aggregator(url: str, folder: Path, port: Path) -> Child:
+def _aggregator(url: str, folder: Path, port: Path) -> ChildProcess:
     settings = {
         "REDIS_URL": url,
         "PORT": "0",
@@ -69,7 +69,9 @@ def _aggregator(url: str, folder: Path, port: Path) -> Child:
         "PLUMBLINE_INDEX_DIR": str(folder / "index"),
     }
     command = [sys.executable, "-m", "services.aggregator"]
-    return Child("aggregator", command, folder / "aggregator.log", dict(os.environ) | settings)
+    return ChildProcess(
+        "aggregator", command, folder / "aggregator.log", dict(os.environ) | settings
+    )
 
 
 def _published(ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""``--embedded``: the whole stack as child processes on loopback, ended with their parent."""
+"""Embedded stack (``--embedded``): all services as supervised child processes on loopback."""
 
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 
