@@ -1,4 +1,4 @@
-"""What has to run for the pictures: the demo, then Redis and an aggregator with two runs."""
+"""Services for screenshots: a demo run, then Redis and an aggregator with two runs."""
 
 import os
 import subprocess
@@ -17,9 +17,8 @@ from shared.ledger import Ledger, RunState
 from tools.screenshots.ledger_runs import Recorded, enter_finished, enter_moving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# As long as the recorded answers took, a few at a time: a run with a pace to be seen.
-_PACE = ("generation.replay.latency=1", "generation.concurrency=8")
-_PATIENCE = 60.0
+# Slow enough for the page to show a rate.
+_SLOW = ("generation.replay.latency=1", "generation.concurrency=8")
 
 
 def run_demo(output: Path) -> None:
@@ -29,7 +28,7 @@ def run_demo(output: Path) -> None:
         ServiceError: The command failed.
     """
     command = [sys.executable, "-m", "services.cli", "run", "--config", "configs/demo.yaml"]
-    options = ["--embedded", "--output", str(output), *_PACE]
+    options = ["--embedded", "--output", str(output), *_SLOW]
     done = subprocess.run(
         [*command, *options], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -40,7 +39,7 @@ def run_demo(output: Path) -> None:
 
 @contextmanager
 def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
-    """The URL of an aggregator that knows a finished run and one that is being judged."""
+    """Serve a finished run and one in progress; yields the aggregator's URL."""
     with (folder / "lock").open("a") as lock:
         redis, url = start_redis(
             folder / "redis", folder / "redis.log", dict(os.environ), lock.fileno()
@@ -52,7 +51,7 @@ def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
         finished = enter_finished(client, recorded, folder / "finished")
         aggregator.start()
         wait_until(port.exists, aggregator)
-        _published(finished)
+        _wait_until_published(finished)
         enter_moving(client, recorded, folder / "moving")
         yield f"http://127.0.0.1:{port.read_text(encoding='utf-8').strip()}"
     finally:
@@ -74,10 +73,10 @@ def _aggregator(url: str, folder: Path, port: Path) -> ChildProcess:
     )
 
 
-def _published(ledger: Ledger) -> None:
-    give_up = time.monotonic() + _PATIENCE
+def _wait_until_published(ledger: Ledger, timeout: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout
     while ledger.state() is not RunState.PUBLISHED:
-        if ledger.state() is RunState.FAILED or time.monotonic() > give_up:
-            reason = ledger.facts().get("publish_error", f"not in {_PATIENCE:.0f} s")
+        if ledger.state() is RunState.FAILED or time.monotonic() > deadline:
+            reason = ledger.facts().get("publish_error", f"not in {timeout:.0f} s")
             raise ServiceError(f"the aggregator did not publish the run: {reason}")
         time.sleep(0.05)
