@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import aiohttp
 from redis import Redis
 
+from services.runner.responses import exception_message
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.ledger import JudgeQueue
@@ -75,9 +76,8 @@ async def _ping(session: aiohttp.ClientSession, url: str) -> None:
         async with session.get(f"{url}/v1/ping") as response:
             body = await response.text()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        reason = str(error) or type(error).__name__
         raise UnavailableError(
-            f"the sandbox at {url} is not reachable: {reason}; {advice}"
+            f"the sandbox at {url} is not reachable: {exception_message(error)}; {advice}"
         ) from None
     if response.status != 200 or "pong" not in body:
         raise ServiceError(
