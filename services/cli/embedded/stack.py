@@ -78,7 +78,7 @@ def open_stack(
     """
     folder = _state_folder(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with _file_lock(folder / "lock") as lock:
+    with file_lock(folder / "lock") as lock:
         for part in ("redis", "logs") if force else ():
             shutil.rmtree(folder / part, ignore_errors=True)
         (folder / "logs").mkdir(exist_ok=True)
@@ -181,7 +181,7 @@ def _state_folder(output: OutputFolder) -> Path:
 
 
 @contextmanager
-def _file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
+def file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
     """Hold an exclusive lock on a file; yields its descriptor, which children may inherit."""
     retries = Retrying(
         retry=retry_if_exception_type(BlockingIOError),
