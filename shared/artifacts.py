@@ -1,7 +1,6 @@
-"""A run's output folder, local or any fsspec URL: whole files only, one writer."""
+"""Output folder of a run, local or at any fsspec URL, written with atomic file replacement."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ import fsspec
 from pydantic import BaseModel
 
 from shared.errors import OutputError
+from shared.files import atomic_write
 
 SUMMARY = "phase0_summary.json"
 RUN = "run.json"
@@ -25,13 +25,13 @@ WANDB = "wandb"
 
 
 class OutputFolder:
-    """Writes each file under a temporary name and renames it when it is whole."""
+    """Reads and writes the files of a run; each file is replaced atomically."""
 
     def __init__(self, url: str) -> None:
-        """Open a folder, which need not be there yet.
+        """Open a folder, which need not exist yet.
 
         Raises:
-            OutputError: No filesystem for this URL.
+            OutputError: There is no filesystem for this URL.
         """
         self.url = url
         try:
@@ -45,7 +45,7 @@ class OutputFolder:
 
     @property
     def path(self) -> str:
-        """The folder without its protocol: absolute where it is local."""
+        """The folder without its protocol; absolute for a local one."""
         return str(self._root)
 
     def write_json(self, name: str, document: object) -> None:
@@ -58,7 +58,7 @@ class OutputFolder:
                 file.write(record.model_dump_json() + "\n")
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - whatever the file holds
-        """Read a JSON file; None where there is none.
+        """Read a JSON file; None if it does not exist.
 
         Raises:
             OutputError: It cannot be read, or is not JSON.
@@ -72,7 +72,7 @@ class OutputFolder:
             raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
 
     def download(self, name: str, path: Path) -> None:
-        """Copy a file to this machine; folders are made as needed.
+        """Copy a file to this machine; missing folders are created.
 
         Raises:
             OutputError: It cannot be read.
@@ -92,7 +92,7 @@ class OutputFolder:
                 self._fs.rm(self._join(name), recursive=True)
 
     def names(self, folder: str) -> list[str]:
-        """The names of the files in a folder of this one, sorted; none where there is no folder."""
+        """List the file names in a subfolder, sorted; empty if the subfolder does not exist."""
         try:
             found = self._fs.ls(self._join(folder), detail=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -101,28 +101,18 @@ class OutputFolder:
 
     @contextmanager
     def replacing(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
-        """Open a file that takes the place of an earlier one when the block has ended well.
+        """Open a file that replaces an earlier one when the block ends.
 
         Args:
-            name: Its name within the folder, with ``/`` for folders of it, made as needed.
-            mode: Text in UTF-8, or bytes.
+            name: Its name within the folder; missing subfolders are created.
+            mode: UTF-8 text, or bytes.
 
         Raises:
             OutputError: It cannot be written.
         """
-        target = self._join(name)
-        parent, _, leaf = target.rpartition("/")
-        temporary = f"{parent}/.{leaf}.{os.getpid()}.tmp"
-        encoding = "utf-8" if mode == "w" else None
         try:
-            self._fs.makedirs(parent, exist_ok=True)
-            try:
-                with self._fs.open(temporary, mode, encoding=encoding) as file:
-                    yield file
-                self._fs.mv(temporary, target)
-            finally:
-                if self._fs.exists(temporary):
-                    self._fs.rm(temporary)
+            with atomic_write(self._fs, self._join(name), mode) as file:
+                yield file
         except OSError as error:
             raise OutputError(
                 f"cannot write {self.url}/{name}: {error.strerror or error}"

@@ -1,6 +1,5 @@
 """Data sets as parquet files: written a problem at a time, whole or not at all."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shared.datasets import SCHEMA
+from shared.files import atomic_write
 from shared.reading import data_error
 from shared.schemas import Problem
 
@@ -62,24 +62,14 @@ def writing_dataset(path: str, extra: Sequence[str] = ()) -> Iterator[DatasetWri
         fs, target = fsspec.core.url_to_fs(path)
         if fs.isdir(target):
             raise IsADirectoryError("there is a folder of that name")
-        folder, _, name = target.rpartition("/")
-        temporary = f"{folder}/.{name}.{os.getpid()}.tmp"
-        fs.makedirs(folder, exist_ok=True)
-        try:
-            with (
-                fs.open(temporary, "wb") as file,
-                pq.ParquetWriter(file, schema, compression="zstd") as parquet,
-            ):
+        with atomic_write(fs, target, "wb") as file:
+            with pq.ParquetWriter(file, schema, compression="zstd") as parquet:
                 writer = DatasetWriter(parquet, schema)
                 yield writer
                 writer.flush()
             if not writer.count:
                 cause = "no problem to write; an empty data set could not be read again"
                 raise data_error(path, cause)
-            fs.mv(temporary, target)
-        finally:
-            if fs.exists(temporary):
-                fs.rm(temporary)
     except UnicodeEncodeError as error:
         cause = f"a text has a character that UTF-8 lacks ({error.reason}); take it out"
         raise data_error(path, cause) from None

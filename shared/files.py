@@ -1,14 +1,52 @@
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Atomic file replacement: write under a temporary name, then rename."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # services that write local files alone are installed without fsspec
+    from fsspec import AbstractFileSystem
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a local file in one step; a reader sees the old content or the new."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Replace a local file atomically: a reader sees the old content or the new."""
+    temporary = path.with_name(_temporary_name(path.name))
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_write(
+    fs: "AbstractFileSystem", path: str, mode: Literal["w", "wb"] = "w"
+) -> Iterator[IO[Any]]:
+    """Open a file of an fsspec filesystem that replaces ``path`` when the block ends.
+
+    Where the block raises, the old file stays and the temporary one is removed.
+
+    Args:
+        fs: The filesystem.
+        path: A path in it; missing folders are created.
+        mode: UTF-8 text, or bytes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/{_temporary_name(name)}"
+    fs.makedirs(folder, exist_ok=True)
+    try:
+        with fs.open(temporary, mode, encoding="utf-8" if mode == "w" else None) as file:
+            yield file
+        fs.mv(temporary, path)
+    finally:
+        if fs.exists(temporary):
+            fs.rm(temporary)
+
+
+def _temporary_name(name: str) -> str:
+    return f".{name}.{os.getpid()}.tmp"

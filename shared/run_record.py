@@ -173,7 +173,7 @@ class Provenance(_Part):
     git_commit: str | None = None
 
 
-class Progress(_Part):
+class Lifecycle(_Part):
     """State, times (Unix seconds, ``active_seconds`` those at work) and counters of a run."""
 
     state: RunState = RunState.RUNNING
@@ -188,7 +188,7 @@ class Progress(_Part):
     jobs_redelivered: int = 0
 
 
-class RunMeta(Progress, Provenance, Given):
+class RunMeta(Lifecycle, Provenance, Given):
     """A run's meta data in the ledger, without its plan."""
 
     publish_error: str | None = None
@@ -204,7 +204,7 @@ class PublishedResults(_Part):
     slices: dict[str, dict[str, dict[str, dict[str, JsonValue]]]]
 
 
-class RunRecord(Progress, Provenance, Given):
+class RunRecord(Lifecycle, Provenance, Given):
     """``run.json``: what was run, with what, and how completely.
 
     ``unjudged`` lists the first samples without a verdict of the judge, ``infra_failures`` counts

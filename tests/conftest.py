@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from services.cli.embedded.redis_server import start_redis
+from services.cli.embedded.services import start_redis
 from tests import verl_environment
 
 _TESTS = Path(__file__).parent

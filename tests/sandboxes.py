@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.cli.embedded.child import Child, wait_until
+from services.cli.embedded.supervisor import ChildProcess, wait_until
 
 EXTERNAL = "SANDBOX_URL"
 
@@ -29,7 +29,7 @@ def own_sandbox(folder: Path, **settings: str) -> Iterator[str]:
     port_file = folder / "port"
     environment = {**os.environ, "HOST": "127.0.0.1", "PORT": "0", **settings}
     environment["PLUMBLINE_PORT_FILE"] = str(port_file)
-    child = Child(
+    child = ChildProcess(
         "sandbox", [sys.executable, "-m", "services.sandbox"], folder / "log", environment
     )
     child.start()

@@ -14,7 +14,7 @@ from services.aggregator.publish import publish
 from services.aggregator.settings import AggregatorSettings
 from shared.errors import OutputError, PlumblineError, ServiceError
 from shared.http import serve
-from shared.ledger import redis_when_there
+from shared.ledger import wait_for_redis
 from shared.logs import configure_logging, get_logger
 from shared.settings import load_settings
 from shared.standby import refuse
@@ -27,7 +27,7 @@ def main() -> int:
     try:
         settings = load_settings(AggregatorSettings)
         configure_logging("aggregator", settings.log_level)
-        redis = redis_when_there(settings.redis_url, settings.host, settings.port)
+        redis = wait_for_redis(settings.redis_url, settings.host, settings.port)
         asyncio.run(_serve(settings, redis))
     except PlumblineError as error:
         return refuse("aggregator", error)

@@ -13,13 +13,13 @@ from services.aggregator.fold import Runs
 from services.aggregator.metrics import IndexCollector
 from services.aggregator.page import add_page
 from services.aggregator.queue_metrics import RedisCollector
-from shared.ledger import trouble
+from shared.ledger import ping_error
 from shared.readiness import Readiness
 
 
 def make_app(redis: Redis, runs: Runs) -> web.Application:
     """``/healthz``, ``/readyz``, ``/metrics``, the API and the page."""
-    readiness = Readiness(partial(trouble, redis))
+    readiness = Readiness(partial(ping_error, redis))
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(IndexCollector(runs.database))

@@ -14,7 +14,7 @@ from services.aggregator.index import Database, SampleRow, open_database
 from services.aggregator.index.facts import public
 from services.aggregator.index.rows import LARGEST, ProblemFacts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
-from shared.ledger import EventGroup, Glance, Ledger, StreamEntry, glances
+from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
 from shared.logs import get_logger
 from shared.plan import RunPlan
 from shared.run_record import RunState
@@ -50,7 +50,7 @@ class Runs:
 
     def catch_up(self) -> bool:
         """Index all that is new; returns whether there was anything."""
-        looks = {look.run: look for look in glances(self._redis)}
+        looks = {look.run: look for look in runs_progress(self._redis)}
         known = self._writer.runs()
         for run in known.values():
             if run.run not in looks or looks[run.run].incarnation != run.incarnation:
@@ -60,11 +60,11 @@ class Runs:
 
     def unpublished(self) -> Iterator[Ledger]:
         """The runs whose samples all have a verdict and whose artifacts are not written."""
-        for look in glances(self._redis):
+        for look in runs_progress(self._redis):
             if look.state == RunState.JUDGED:
                 yield Ledger(self._redis, look.run)
 
-    def _follow(self, look: Glance, run: KnownRun | None) -> bool:
+    def _follow(self, look: RunProgress, run: KnownRun | None) -> bool:
         ledger = Ledger(self._redis, look.run)
         if run is None or run.incarnation != look.incarnation:
             self._writer.add_run(look, _planned(ledger.plan()))
@@ -117,7 +117,7 @@ class Runs:
             problem = None
         return ProblemFacts() if problem is None else ProblemFacts.of(problem)
 
-    def _tell(self, ledger: Ledger, run: KnownRun, look: Glance) -> None:
+    def _tell(self, ledger: Ledger, run: KnownRun, look: RunProgress) -> None:
         """Bring state and facts up to date: at once when the state changes, else once a second."""
         now = time.monotonic()
         due = now - self._told.get(run.id, 0.0) >= _FACTS_EVERY
@@ -137,7 +137,7 @@ def _storable(entry: StreamEntry) -> StreamEntry:
     return StreamEntry(entry.id, None)
 
 
-def _moves(look: Glance) -> bool:
+def _moves(look: RunProgress) -> bool:
     return look.state is None or not look.state.final
 
 

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from services.aggregator.index import Database
 from services.aggregator.index.overview import all_runs
-from shared.ledger import JudgeQueue, glances, impatient
+from shared.ledger import JudgeQueue, fail_fast, runs_progress
 from shared.logs import get_logger
 
 log = get_logger(__name__)
@@ -30,7 +30,7 @@ class RedisCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         try:
-            with closing(impatient(self._redis)) as redis:
+            with closing(fail_fast(self._redis)) as redis:
                 yield from _queue(JudgeQueue(redis))
                 yield from _streams(redis, self._database)
         except (RedisError, sqlite3.OperationalError) as error:
@@ -52,7 +52,7 @@ def _queue(queue: JudgeQueue) -> Iterator[Metric]:
 
 
 def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
-    looks = glances(redis)
+    looks = runs_progress(redis)
     with database.read() as connection:
         done = {run.run: run.events for run in all_runs(connection)}
     behind = sum(max(0, look.events - done.get(look.run, 0)) for look in looks)

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from services.cli.display import ProgressDisplay, stdout_console
-from services.cli.embedded import EmbeddedStack, open_stack
+from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.summary import print_summary
 from services.cli.waiting import Patience
 from services.runner.client import GeneratorClient

@@ -13,7 +13,7 @@ from services.judge.process import JudgeProcess, set_current
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
 from shared.errors import PlumblineError
-from shared.ledger import JudgeQueue, redis_when_there
+from shared.ledger import JudgeQueue, wait_for_redis
 from shared.logs import configure_logging, get_logger
 from shared.settings import load_settings
 from shared.standby import refuse
@@ -33,7 +33,7 @@ def _work(settings: JudgeSettings) -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     log = get_logger(__name__)
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    redis = redis_when_there(settings.redis_url, settings.host, settings.port)
+    redis = wait_for_redis(settings.redis_url, settings.host, settings.port)
     process = JudgeProcess(settings, redis, name)
     set_current(process)
     worker = JudgeWorker(

@@ -17,7 +17,7 @@ from services.judge.sandbox_watch import SandboxWatch
 from services.judge.settings import JudgeSettings
 from shared.errors import ServiceError
 from shared.files import write_text
-from shared.ledger import trouble
+from shared.ledger import ping_error
 from shared.readiness import Readiness
 
 
@@ -31,7 +31,7 @@ class HealthServer:
             ServiceError: It cannot be bound.
         """
         self._sandbox = SandboxWatch(settings.sandboxes)
-        readiness = Readiness(partial(trouble, redis), lambda: self._sandbox.trouble)
+        readiness = Readiness(partial(ping_error, redis), lambda: self._sandbox.trouble)
         handler = type("Handler", (_Handler,), {"readiness": readiness, "registry": registry})
         try:
             self._server = ThreadingHTTPServer((settings.host, settings.port), handler)

@@ -121,7 +121,7 @@ class JudgeProcess:
         key = (*urls, attempts, budget, concurrency)
         if key not in self._sandboxes:
             if self._async_redis is None:
-                self._async_redis = await connect_async(self._settings.redis_url, patience=60)
+                self._async_redis = await connect_async(self._settings.redis_url, wait=60)
             settings = PoolSettings(max_concurrency=concurrency)
             pool = SandboxPool(self._async_redis, urls, self.name, settings=settings)
             client = SandboxClient(pool, max_attempts=attempts, retry_budget=budget)

@@ -1,77 +1,120 @@
-"""The generator's servers: which one gets the next request, which are left alone for a moment."""
+"""Load balancing over generator servers: least in flight, circuit breaker, HTTP connections."""
 
 import itertools
+import resource
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 30.0
-# Of a Retry-After: none at all would be no pause, and a mistaken one no end.
-_SHORTEST_RETRY_AFTER = 0.05
-_LONGEST_RETRY_AFTER = 600.0
+import aiohttp
+
+# Open files besides ours: Redis, data, logs, clients of the sandbox and of the aggregator.
+_OTHER_FILES = 256
+# After a minute of silence the kernel probes the peer every 15 s; after four unanswered probes the
+# connection is broken. An answer may take an hour, but a dead machine has to be noticed.
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """Seconds without requests to a server that failed or is busy.
+
+    Attributes:
+        first: After the first failure; doubled with each further one.
+        longest: The upper bound of that.
+        shortest_retry_after: Lower bound of a Retry-After: 0 would be no pause.
+        longest_retry_after: Upper bound of a Retry-After, in case of a wrong one.
+    """
+
+    first: float = 1.0
+    longest: float = 30.0
+    shortest_retry_after: float = 0.05
+    longest_retry_after: float = 600.0
+
+    def after(self, failures: int) -> float:
+        """Exponential backoff after ``failures`` consecutive failures."""
+        return min(self.longest, self.first * 2.0 ** min(failures - 1, 10))
+
+    def bounded(self, retry_after: float) -> float:
+        return min(self.longest_retry_after, max(self.shortest_retry_after, retry_after))
 
 
 class Endpoint:
-    """One server; ``url`` is its base URL with ``/v1``, times are seconds."""
+    """A server with its circuit breaker; ``url`` is its base URL with ``/v1``.
 
-    def __init__(self, base_url: str, clock: Callable[[], float]) -> None:
+    A failure opens the circuit for a cool-down; then one request at a time probes the server until
+    one succeeds.
+    """
+
+    def __init__(
+        self, base_url: str, clock: Callable[[], float], cooldown: Cooldown | None = None
+    ) -> None:
         self.url = base_url.rstrip("/").removesuffix("/v1") + "/v1"
         self.name = urlsplit(self.url).netloc or self.url
         self.in_flight = 0
         self.failures = 0
         self.last_used = 0
-        self._refusals = 0
-        self._failing_until = 0.0
+        self._rejections = 0
+        self._open_until = 0.0
         self._busy_until = 0.0
         self._clock = clock
+        self._cooldown = cooldown or Cooldown()
 
     @property
     def failing(self) -> bool:
-        """Whether it failed lately, or failed and still is being tried with one request."""
-        return self.failures > 0 and (self._clock() < self._failing_until or self.in_flight > 0)
+        """Whether the circuit is open, or a probe of the server is in flight."""
+        return self.failures > 0 and (self._clock() < self._open_until or self.in_flight > 0)
 
     @property
     def busy_for(self) -> float:
-        """Seconds until it wants to be asked again."""
+        """Seconds until it accepts requests again."""
         return max(0.0, self._busy_until - self._clock())
 
     @property
-    def avoided(self) -> bool:
-        return self.failing or self.busy_for > 0
+    def available(self) -> bool:
+        return not self.failing and self.busy_for == 0
 
-    def failed(self) -> None:
-        """It gave no answer: leave it alone, the longer the more often it failed."""
+    def on_failure(self) -> None:
+        """It gave no usable answer: open the circuit, longer with each consecutive failure."""
         self.failures += 1
-        self._failing_until = self._clock() + _growing(self.failures)
+        self._open_until = self._clock() + self._cooldown.after(self.failures)
 
-    def busy(self, retry_after: float | None = None) -> None:
-        """It is well, but asked to be left alone: as long as it said, or longer each time."""
-        # Those that it refuses in the same moment are one refusal.
+    def on_rejection(self, retry_after: float | None = None) -> None:
+        """It is healthy but busy: wait for its Retry-After, or longer with each rejection."""
+        # Concurrent requests that are rejected together count once.
         if not self.busy_for:
-            self._refusals += 1
+            self._rejections += 1
         if retry_after is None:
-            pause = _growing(self._refusals)
+            pause = self._cooldown.after(self._rejections)
         else:
-            pause = min(_LONGEST_RETRY_AFTER, max(_SHORTEST_RETRY_AFTER, retry_after))
+            pause = self._cooldown.bounded(retry_after)
         self._busy_until = max(self._busy_until, self._clock() + pause)
 
-    def succeeded(self) -> None:
+    def on_success(self) -> None:
+        """Close the circuit."""
         self.failures = 0
-        self._refusals = 0
+        self._rejections = 0
 
 
 class Endpoints:
-    """Least in flight first, in turn where equal; avoided ones only where there is no other."""
+    """Load balancer: fewest requests in flight first, round-robin among equals.
+
+    An unavailable server gets a request only if there is no other.
+    """
 
     def __init__(
-        self, base_urls: Sequence[str], clock: Callable[[], float] = time.monotonic
+        self,
+        base_urls: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+        cooldown: Cooldown | None = None,
     ) -> None:
         if not base_urls:
             raise ValueError("no generator URL")
-        # A URL named twice is one server all the same.
-        endpoints = [Endpoint(url, clock) for url in base_urls]
+        endpoints = [Endpoint(url, clock, cooldown) for url in base_urls]
+        # A URL that is given twice is one server.
         self._endpoints = list({endpoint.url: endpoint for endpoint in endpoints}.values())
         self._turn = itertools.count(1)
 
@@ -79,18 +122,18 @@ class Endpoints:
         return iter(self._endpoints)
 
     @property
-    def any_free_of_failures(self) -> bool:
-        return not all(endpoint.failing for endpoint in self._endpoints)
+    def all_failing(self) -> bool:
+        return all(endpoint.failing for endpoint in self._endpoints)
 
-    def pause(self) -> float:
-        """Seconds until a server wants a request; those that fail are asked in a pinch only."""
-        well = [endpoint for endpoint in self._endpoints if not endpoint.failing]
-        return min(endpoint.busy_for for endpoint in well or self._endpoints)
+    def busy_for(self) -> float:
+        """Seconds until a server accepts a request; failing servers count only if all fail."""
+        healthy = [endpoint for endpoint in self._endpoints if not endpoint.failing]
+        return min(endpoint.busy_for for endpoint in healthy or self._endpoints)
 
     @contextmanager
-    def borrow(self) -> Iterator[Endpoint]:
-        """Count a request on the endpoint that should get it."""
-        endpoint = min(self._endpoints, key=_burden)
+    def acquire(self) -> Iterator[Endpoint]:
+        """Choose the server for a request, and count the request on it."""
+        endpoint = min(self._endpoints, key=_load)
         endpoint.last_used = next(self._turn)
         endpoint.in_flight += 1
         try:
@@ -99,12 +142,46 @@ class Endpoints:
             endpoint.in_flight -= 1
 
 
-def _growing(times: int) -> float:
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(times - 1, 10))
+def _load(endpoint: Endpoint) -> tuple[bool, int, int, int]:
+    # Unavailable servers go by failures: a dead one never has much in flight.
+    available = endpoint.available
+    failures = 0 if available else endpoint.failures
+    return not available, failures, endpoint.in_flight, endpoint.last_used
 
 
-def _burden(endpoint: Endpoint) -> tuple[bool, int, int, int]:
-    # Among avoided ones the least failing: a dead server never has much in flight.
-    avoided = endpoint.avoided
-    failures = endpoint.failures if avoided else 0
-    return avoided, failures, endpoint.in_flight, endpoint.last_used
+# HTTP connections
+
+
+def allow_connections(wanted: int) -> int:
+    """Raise this process's limit of open files (RLIMIT_NOFILE) as far as ``wanted`` connections
+    need it; return how many connections fit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+    return max(1, min(wanted, allowed - _OTHER_FILES))
+
+
+def open_session(
+    headers: dict[str, str], request_timeout: float, connect_timeout: float = 30.0
+) -> aiohttp.ClientSession:
+    """Open an HTTP client without a limit on connections; timeouts are seconds."""
+    return aiohttp.ClientSession(
+        # The admission gate is the limit; aiohttp's default of 100 connections would be a second.
+        connector=aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket),
+        timeout=aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout),
+        headers=headers,
+    )
+
+
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Create a socket with TCP keep-alive."""
+    family, kind, protocol, *_ = address
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # not every platform has these options
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return opened

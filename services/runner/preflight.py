@@ -1,4 +1,4 @@
-"""Is everything there that a run needs? Asked before anything is written."""
+"""Preflight checks before a run writes anything: problems, sandboxes, judge workers."""
 
 import difflib
 from collections.abc import Sequence
@@ -6,34 +6,33 @@ from collections.abc import Sequence
 import aiohttp
 from redis import Redis
 
+from services.runner.responses import exception_message
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.ledger import JudgeQueue
 from shared.schemas import Problem, StdioTests
 
-_TIMEOUT = 10.0
-
 
 def check_judging(config: Config, problems: Sequence[Problem]) -> None:
-    """See whether each problem can be judged as the config wants it.
+    """Check that the config's judging method and language fit each problem.
 
     Raises:
         ConfigError: ``judge.datasets`` names a data set that the run does not have.
-        DataError: The method or the language does not go with a problem's tests.
+        DataError: The method or the language does not fit a problem's tests.
     """
     datasets = sorted({problem.dataset for problem in problems})
     for name in config.judge.datasets:
         if name not in datasets:
             near = difflib.get_close_matches(name, datasets, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"judge.datasets names {name!r}, which this run has not{hint}")
+            raise ConfigError(f"judge.datasets names {name!r}, which is not in this run{hint}")
     settings = {name: config.judge.for_dataset(name) for name in datasets}
     for problem in problems:
-        if trouble := _trouble(problem, settings[problem.dataset]):
-            raise DataError(f"{problem.dataset}: problem {problem.problem_id!r}: {trouble}")
+        if reason := _mismatch(problem, settings[problem.dataset]):
+            raise DataError(f"{problem.dataset}: problem {problem.problem_id!r}: {reason}")
 
 
-def _trouble(problem: Problem, settings: JudgeConfig) -> str | None:
+def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
     tests = problem.tests
     if not isinstance(tests, StdioTests):
         if settings.language != "python":
@@ -42,32 +41,32 @@ def _trouble(problem: Problem, settings: JudgeConfig) -> str | None:
     if tests.fn_name and settings.language != "python":
         return f"calls of {tests.fn_name!r} are Python, but judge.language is {settings.language!r}"
     if tests.fn_name and settings.method == "submit":
-        return f"the method submit cannot call {tests.fn_name!r}; take batch or compute_score"
+        return f"the method submit cannot call {tests.fn_name!r}; use batch or compute_score"
     if settings.method != "batch" and (tests.checker or tests.checker_source):
-        return f"it has a checker of its own, which the method {settings.method} does not use"
+        return f"it has its own checker, which the method {settings.method} does not use"
     return None
 
 
-async def check_sandboxes(urls: Sequence[str]) -> None:
-    """Ping every sandbox.
+async def check_sandboxes(urls: Sequence[str], timeout: float = 10.0) -> None:
+    """Ping every sandbox; ``timeout`` is in seconds, for each.
 
     Raises:
         ServiceError: One does not answer as SandboxFusion does.
     """
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
         for url in urls:
             await _ping(session, url.rstrip("/").removesuffix("/run_code"))
 
 
 def check_judges(redis: Redis) -> None:
-    """See whether anybody listens to the queue.
+    """Check that a judge worker listens to the queue.
 
     Raises:
-        UnavailableError: No judge worker does.
+        UnavailableError: None does.
     """
     if JudgeQueue(redis).workers() == 0:
         raise UnavailableError(
-            "no judge worker is there; start one with this Redis: python -m services.judge"
+            "no judge worker is running; start one with this Redis: python -m services.judge"
         )
 
 
@@ -77,12 +76,11 @@ async def _ping(session: aiohttp.ClientSession, url: str) -> None:
         async with session.get(f"{url}/v1/ping") as response:
             body = await response.text()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        reason = str(error) or type(error).__name__
         raise UnavailableError(
-            f"the sandbox at {url} is not reachable: {reason}; {advice}"
+            f"the sandbox at {url} is not reachable: {exception_message(error)}; {advice}"
         ) from None
     if response.status != 200 or "pong" not in body:
         raise ServiceError(
-            f"what answers at {url} is no SandboxFusion (GET /v1/ping gave {response.status}); "
-            f"{advice}"
+            f"the server at {url} is not a SandboxFusion server (GET /v1/ping returned "
+            f"{response.status}); {advice}"
         )

@@ -1,13 +1,15 @@
-"""From a problem to chat messages."""
+"""Prompts and sampling parameters: chat messages of a problem, seed of each sample."""
 
+import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from shared.config import DataConfig
+from shared.config import Config, DataConfig
 from shared.errors import ConfigError
-from shared.schemas import HumanEvalTests, MbppTests, Problem, StdioTests, sha256
+from shared.schemas import HumanEvalTests, MbppTests, Problem, SampleId, StdioTests, sha256
 
-_SLOT = "{prompt}"
+_PLACEHOLDER = "{prompt}"
 
 _STDIO = """\
 {prompt}
@@ -32,25 +34,27 @@ _DEFAULTS = {StdioTests: _STDIO, HumanEvalTests: _COMPLETE, MbppTests: _WRITE}
 
 
 def check_templates(config: DataConfig) -> None:
-    """Refuse a template that would leave the problem out.
+    """Check that every configured template includes the problem.
 
     Raises:
         ConfigError: A template lacks ``{prompt}``.
     """
     for dataset, template in config.templates.items():
-        if _SLOT not in template:
-            raise ConfigError(f"data.templates.{dataset} has no {_SLOT} where the problem goes")
+        if _PLACEHOLDER not in template:
+            raise ConfigError(
+                f"data.templates.{dataset} lacks {_PLACEHOLDER}; put it where the problem goes"
+            )
 
 
 def chat_messages(problem: Problem, config: DataConfig) -> list[dict[str, str]]:
-    """The system message, if there is one, and a user message made by the problem's template."""
+    """The system message, if there is one, and a user message made from the problem's template."""
     system = [{"role": "system", "content": config.system_prompt}] if config.system_prompt else []
-    content = _template(problem, config).replace(_SLOT, problem.prompt)
+    content = _template(problem, config).replace(_PLACEHOLDER, problem.prompt)
     return [*system, {"role": "user", "content": content}]
 
 
 def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> dict[str, Any]:
-    """For ``run.json``: the template of each data set and the system prompt, with their SHA-256.
+    """Provenance for ``run.json``: each data set's template and the system prompt, with SHA-256.
 
     A data set whose problems have several kinds of tests, and no template of its own, has one entry
     per kind.
@@ -69,9 +73,52 @@ def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> dict[str, A
 
 
 def _template(problem: Problem, config: DataConfig) -> str:
-    """The data set's template, or the default for its kind of tests."""
+    """The data set's template, or the default for the problem's kind of tests."""
     return config.templates.get(problem.dataset) or _DEFAULTS[type(problem.tests)]
 
 
 def _hashed(name: str, text: str) -> dict[str, str]:
     return {name: text, "sha256": sha256(text)}
+
+
+# Sampling
+
+_SEEDS = 2**31  # the range that every engine accepts
+_STRIDE = 0x9E3779B1
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """Sampling parameters of a request. A ``top_k`` below 1 means no limit and is not sent."""
+
+    temperature: float
+    top_p: float
+    max_tokens: int
+    seed: int | None = None
+    top_k: int = -1
+    stop: tuple[str, ...] = ()
+
+
+def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
+    """The config's parameters for this sample; at temperature 0, which draws nothing, no seed."""
+    rollout, generation = config.actor_rollout_ref.rollout, config.generation
+    seed = None
+    if rollout.temperature > 0:
+        base = config.run.seed if generation.seed is None else generation.seed
+        seed = sample_seed(base, sample)
+    return SamplingParams(
+        temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        max_tokens=rollout.response_length,
+        seed=seed,
+        top_k=rollout.top_k,
+        stop=tuple(generation.stop),
+    )
+
+
+def sample_seed(base: int, sample: SampleId) -> int:
+    """A seed of 31 bits, unrelated between problems and unique among the samples of a problem."""
+    problem = SampleId(sample.dataset, sample.problem_id).key
+    digest = hashlib.sha256(f"{base}\n{problem}".encode()).digest()
+    # The stride is odd, so its multiples take every value below 2**31 once.
+    return (int.from_bytes(digest[:4]) + _STRIDE * sample.sample_index) % _SEEDS

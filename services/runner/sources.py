@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from services.runner.client import GeneratorClient
-from services.runner.prompts import chat_messages
-from services.runner.sampling import sampling_params
+from services.runner.prompts import chat_messages, sampling_params
 from shared.completions import RecordedCompletion
 from shared.config import Config
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates

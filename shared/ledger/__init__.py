@@ -1,16 +1,13 @@
-"""The ledger: what is owed and what is done, in Redis. Every Redis key is made in this package."""
+"""Ledger of all runs in Redis: completions, verdicts, job queue. Defines every Redis key."""
 
-from shared.ledger.connection import connect, connect_async, impatient, trouble
-from shared.ledger.glance import Glance, glances
-from shared.ledger.group import EventGroup, StreamEntry
+from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
 from shared.ledger.permits import Outcome, Permit, PlaceState, PoolSettings, SandboxPool
 from shared.ledger.queue import JudgeQueue, Lease, job_id
-from shared.ledger.waiting import redis_when_there
+from shared.ledger.streams import EventGroup, RunProgress, StreamEntry, runs_progress
 
 __all__ = [
     "EventGroup",
-    "Glance",
     "JudgeQueue",
     "Lease",
     "Ledger",
@@ -18,15 +15,16 @@ __all__ = [
     "Permit",
     "PlaceState",
     "PoolSettings",
+    "RunProgress",
     "SandboxPool",
     "StreamEntry",
     "VerdictEvent",
     "connect",
     "connect_async",
-    "glances",
-    "impatient",
+    "fail_fast",
     "job_id",
     "list_runs",
-    "redis_when_there",
-    "trouble",
+    "ping_error",
+    "runs_progress",
+    "wait_for_redis",
 ]

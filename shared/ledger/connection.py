@@ -1,4 +1,4 @@
-"""A Redis client that rides out a restart of the server."""
+"""Redis connections: clients with retries and backoff, health checks, waiting for the server."""
 
 import asyncio
 import re
@@ -17,10 +17,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from shared.errors import ServiceError, UnavailableError
+from shared.standby import Standby
 
 # About 40 seconds in all: longer than a server needs to load its append-only file again.
-_RETRIES = 45
-_MANY = 10_000
+RETRIES = 45
+# A connection that blocks for a push cannot be shared, so the pool is practically unbounded.
+_MAX_CONNECTIONS = 10_000
 _SETTINGS: dict[str, Any] = {
     "socket_connect_timeout": 5,
     "socket_timeout": 30,
@@ -29,40 +31,76 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def connect(url: str, patience: float = 0.0) -> Redis:
+def connect(url: str) -> Redis:
     """Connect and check that the server answers.
 
-    Commands are tried again while the server is away; every write of the ledger may safely
-    arrive twice.
+    Commands are retried with backoff while the server restarts; every write of the ledger is
+    idempotent.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``.
-        patience: Seconds to wait for a server that is not there yet.
 
     Raises:
-        ServiceError: The URL is none, or nothing that speaks Redis answers there.
+        ServiceError: The URL is invalid, or no Redis server answers there.
     """
-    with _explained(url):
-        _ping(url, time.monotonic() + patience)
-        return Redis.from_url(url, retry=Retry(_backoff(), _RETRIES), **_SETTINGS)
+    with _service_errors(url):
+        _ping(url)
+        return Redis.from_url(url, retry=Retry(_backoff(), RETRIES), **_SETTINGS)
 
 
-async def connect_async(url: str, patience: float = 0.0) -> AsyncRedis:
-    """What ``connect`` is, for coroutines.
+async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) -> AsyncRedis:
+    """Connect an asyncio client, as :func:`connect` does.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``.
+        wait: Seconds to wait for a server that does not answer yet.
+        retries: Retries of each command while the server is away.
 
     Raises:
-        ServiceError: The URL is none, or nothing that speaks Redis answers there.
+        ServiceError: The URL is invalid, or no Redis server answers there.
     """
-    with _explained(url):
-        await asyncio.to_thread(_ping, url, time.monotonic() + patience)
-        retry = AsyncRetry(_backoff(), _RETRIES)
-        # Whoever waits for a push has a connection of its own.
-        return AsyncRedis.from_url(url, retry=retry, max_connections=_MANY, **_SETTINGS)
+    with _service_errors(url):
+        await asyncio.to_thread(_ping, url, wait)
+        retry = AsyncRetry(_backoff(), retries)
+        return AsyncRedis.from_url(url, retry=retry, max_connections=_MAX_CONNECTIONS, **_SETTINGS)
 
 
-def trouble(redis: Redis) -> str | None:
-    """Say why the server does not answer right now; None if it does. It does not wait for it."""
-    client = impatient(redis)
+def wait_for_redis(url: str, host: str, port: int, *, poll: float = 1.0) -> Redis:
+    """Connect to Redis, however long that takes.
+
+    Meanwhile a startup server on ``host:port`` is alive at /healthz and reports the reason at
+    /readyz.
+
+    Args:
+        url: URL of Redis.
+        host: Address of the startup server.
+        port: Port of the startup server.
+        poll: Seconds between two attempts.
+
+    Raises:
+        ServiceError: The address cannot be bound.
+    """
+    try:
+        return connect(url)
+    except ServiceError as error:
+        reason = str(error)
+    try:
+        server = Standby(host, port)
+    except OSError as error:
+        raise ServiceError(f"cannot serve on {host}:{port}: {error.strerror}") from None
+    with server:
+        while True:
+            server.say(reason)
+            time.sleep(poll)
+            try:
+                return connect(url)
+            except ServiceError as error:
+                reason = str(error)
+
+
+def ping_error(redis: Redis) -> str | None:
+    """Health check without retries: return why the server does not answer, None if it does."""
+    client = fail_fast(redis)
     try:
         client.ping()
     except RedisError as error:
@@ -72,19 +110,25 @@ def trouble(redis: Redis) -> str | None:
     return None
 
 
-def impatient(redis: Redis) -> Redis:
-    """A client of the same server that gives up after 2 seconds instead of riding out a restart.
+def fail_fast(redis: Redis, *, timeout: float = 2.0) -> Redis:
+    """Return a client of the same server with a short timeout and no retries.
 
-    For answers that somebody waits for; whoever asks for it closes it.
+    For requests that somebody waits for. The caller closes it.
     """
     settings: dict[str, Any] = {
         **redis.get_connection_kwargs(),
-        "socket_connect_timeout": 2,
-        "socket_timeout": 2,
+        "socket_connect_timeout": timeout,
+        "socket_timeout": timeout,
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
     }
     return Redis.from_pool(ConnectionPool(redis.connection_pool.connection_class, **settings))
+
+
+def hide_password(text: str) -> str:
+    """Redact the password in a URL, or in a message that quotes one."""
+    text = re.sub(r"//[^@/\s]*@", "//***@", text)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", text)
 
 
 def _backoff() -> ExponentialWithJitterBackoff:
@@ -92,8 +136,8 @@ def _backoff() -> ExponentialWithJitterBackoff:
 
 
 @contextmanager
-def _explained(url: str) -> Iterator[None]:
-    """What hinders us at ``url`` as a ServiceError."""
+def _service_errors(url: str) -> Iterator[None]:
+    """Turn redis-py's exceptions into a ServiceError that names ``url``."""
     try:
         yield
     except ValueError as error:
@@ -110,19 +154,18 @@ def _explained(url: str) -> Iterator[None]:
         ) from None
 
 
-def _ping(url: str, give_up: float) -> None:
+def _ping(url: str, wait: float = 0.0) -> None:
+    """Ping until the server answers or ``wait`` seconds are over; a wrong password fails at once.
+
+    redis-py's own retries would repeat a wrong password, too.
+    """
     client = Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5)
+    deadline = time.monotonic() + wait
     while True:
         try:
             client.ping()
             return
         except (RedisConnectionError, RedisTimeoutError) as error:
-            if isinstance(error, AuthenticationError) or time.monotonic() > give_up:
+            if isinstance(error, AuthenticationError) or time.monotonic() > deadline:
                 raise
         time.sleep(0.2)
-
-
-def hide_password(text: str) -> str:
-    """A URL, or a message that quotes one, without its password."""
-    text = re.sub(r"//[^@/\s]*@", "//***@", text)
-    return re.sub(r"(password=)[^&\s]*", r"\1***", text)

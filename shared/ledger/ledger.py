@@ -16,7 +16,7 @@ from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.queue import JudgeQueue, job_id, text
 from shared.plan import RunPlan
-from shared.run_record import JsonObject, Progress, PublishedResults, RunMeta, RunState
+from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, Problem, SampleId, Verdict, describe
 from shared.statuses import FinalStatus
 
@@ -49,7 +49,7 @@ _NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
 # Earlier versions had one state for published runs, complete or not.
 _PUBLISHED_V1 = "published"
 # Written by increments alone, or when the run ends.
-_COUNTED = {*Progress.model_fields, "publish_error"} - {"state", "started_at"}
+_COUNTED = {*Lifecycle.model_fields, "publish_error"} - {"state", "started_at"}
 
 
 @dataclass(frozen=True, slots=True)

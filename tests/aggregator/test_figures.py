@@ -8,7 +8,7 @@ from services.aggregator.index.figures import PERCENTS, Figures, dataset_figures
 from services.aggregator.index.overview import IndexedRun, find_run, timeline
 from services.aggregator.index.rows import ProblemFacts, SampleRow
 from services.aggregator.index.writer import Batch, IndexWriter
-from shared.ledger import Glance, StreamEntry, VerdictEvent
+from shared.ledger import RunProgress, StreamEntry, VerdictEvent
 from shared.metrics import SampleResult, summarize
 from shared.metrics.statistics import percentile
 from shared.schemas import Generation, SampleId, Verdict
@@ -24,7 +24,7 @@ class Index:
     def __init__(self, folder: Path) -> None:
         self.database = open_database(folder)
         self._writer = IndexWriter(self.database)
-        self._writer.add_run(Glance("r", "i", "running", "0", 0, 0), {})
+        self._writer.add_run(RunProgress("r", "i", "running", "0", 0, 0), {})
         self._entries = 0
 
     def add(self, pairs: list[Pair]) -> None:

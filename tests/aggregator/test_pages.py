@@ -10,7 +10,7 @@ from services.aggregator.index.overview import find_run
 from services.aggregator.index.pages import Question, samples_page
 from services.aggregator.index.rows import ProblemFacts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
-from shared.ledger import Glance, StreamEntry, VerdictEvent
+from shared.ledger import RunProgress, StreamEntry, VerdictEvent
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict
@@ -33,7 +33,7 @@ class Filled:
         self.writer = IndexWriter(database)
         for old in self.writer.runs().values():
             self.writer.drop_run(old)
-        self.writer.add_run(Glance("run-1", "i", "running", "0", 0, 0), {})
+        self.writer.add_run(RunProgress("run-1", "i", "running", "0", 0, 0), {})
         self.run: KnownRun = self.writer.runs()["run-1"]
         self._entries = 0
 

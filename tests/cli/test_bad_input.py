@@ -298,9 +298,11 @@ def test_a_sandbox_that_is_away(desk: Desk) -> None:
 
 
 def test_a_sandbox_that_is_none(desk: Desk, generator: str) -> None:
-    refused(desk.judge_all(f"sandbox.url={generator}"), desk, generator, "no SandboxFusion")
+    refused(
+        desk.judge_all(f"sandbox.url={generator}"), desk, generator, "is not a SandboxFusion server"
+    )
     outcome = desk.run_at(generator, f"sandbox.url={generator}")
-    refused(outcome, desk, generator, "no SandboxFusion")
+    refused(outcome, desk, generator, "is not a SandboxFusion server")
 
 
 def test_an_embedded_stack_with_a_sandbox_that_is_away(desk: Desk) -> None:

@@ -9,7 +9,7 @@ import pytest
 from redis import AuthenticationError, Redis
 from redis.exceptions import OutOfMemoryError
 
-from services.cli.embedded.redis_server import redis_binary
+from services.cli.embedded.services import redis_binary
 from tests.k8s.cluster import Cluster
 
 PASSWORDS = ["plain", "with space", "'\"$`\\;#", "ünïcode"]

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from services.generator.backends.replay.app import build_app
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
-from services.runner.sampling import SamplingParams
+from services.runner.prompts import SamplingParams
 from shared.schemas import Generation, SampleId
 
 SAMPLE = SampleId("d/1", "p 1", 2)

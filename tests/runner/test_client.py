@@ -1,22 +1,14 @@
 """What the client asks for, and what it makes of a server's answer."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from services.runner.sampling import SamplingParams
+from services.runner.prompts import SamplingParams
 from shared.schemas import sha256
 from tests.runner.generators import MESSAGES, SAMPLE, Servers, answer, ask
-
-
-@pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
-    async with AsyncExitStack() as stack:
-        yield Servers(stack, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])

@@ -1,22 +1,16 @@
-"""What the client finds out before a run."""
+"""Checks of the client before a run: models served, and ``/info``."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
+import json
 
 import pytest
 from aiohttp import web
 
 from services.runner.client import GeneratorClient
 from shared.errors import ServiceError
-from tests.runner.generators import Servers, ask, refused_url
+from tests.runner.generators import Handler, Servers, ask, refused_url
 
-
-@pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
-    async with AsyncExitStack() as stack:
-        yield Servers(stack, tmp_path)
+# Models
 
 
 async def test_check_returns_the_model(servers: Servers) -> None:
@@ -33,7 +27,7 @@ async def test_check_of_a_server_that_is_down(servers: Servers) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost", "ftp://localhost", "http://"])
-async def test_check_of_an_address_that_is_none(servers: Servers, url: str) -> None:
+async def test_check_of_an_invalid_address(servers: Servers, url: str) -> None:
     await complains(await servers.client(url), "cannot reach the generator")
 
 
@@ -50,7 +44,7 @@ async def test_check_for_an_unknown_model(servers: Servers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "message"),
     [
         (404, "404: Not Found", "HTTP 404"),
         (500, '{"error": "broken"}', "HTTP 500: broken"),
@@ -61,12 +55,14 @@ async def test_check_for_an_unknown_model(servers: Servers) -> None:
         (200, '{"data": []}', "generator serves: none"),
     ],
 )
-async def test_check_of_other_servers(servers: Servers, status: int, body: str, said: str) -> None:
+async def test_check_of_other_servers(
+    servers: Servers, status: int, body: str, message: str
+) -> None:
     async def models(_request: web.Request) -> web.Response:
         return web.Response(text=body, status=status)
 
     client = await servers.client(await servers.stand_in(models=models), model="")
-    await complains(client, said)
+    await complains(client, message)
 
 
 async def test_check_of_a_server_that_hangs(servers: Servers) -> None:
@@ -78,8 +74,85 @@ async def test_check_of_a_server_that_hangs(servers: Servers) -> None:
     await complains(await servers.client(url, request_timeout=0.1), "no answer in 0.1 s")
 
 
-async def complains(client: GeneratorClient, said: str) -> None:
+async def complains(client: GeneratorClient, message: str) -> None:
     with pytest.raises(ServiceError) as raised:
         await client.check()
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+# GET /info
+
+
+INFO = {"backend": "verl", "model": "m", "chat_template_sha256": "aa", "engine": {"dtype": "half"}}
+
+
+def replying(text: str | bytes, status: int = 200) -> Handler:
+    async def info(request: web.Request) -> web.Response:
+        assert request.headers["Authorization"] == "Bearer key"
+        body = text.encode() if isinstance(text, str) else text
+        return web.Response(body=body, status=status)
+
+    return info
+
+
+async def test_info_of_a_server(servers: Servers) -> None:
+    url = await servers.stand_in(info=replying(json.dumps(INFO)))
+    for given in (url, f"{url}/v1", f"{url}/v1/"):
+        assert await (await servers.client(given, api_key="key")).info() == INFO
+
+
+async def test_info_of_several_servers_by_url(servers: Servers) -> None:
+    informative = await servers.stand_in(info=replying(json.dumps(INFO)))
+    silent = await servers.stand_in()
+    client = await servers.client(informative, silent, api_key="key")
+    assert await client.info() == {f"{informative}/v1": INFO, f"{silent}/v1": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("", 404),
+        ("{}", 500),
+        ("", 200),
+        ("<html>", 200),
+        ("[1]", 200),
+        ('"text"', 200),
+        ("null", 200),
+        (b"\xff", 200),
+        ('{"a": NaN}', 200),
+        ('{"a":' * 100_000, 200),
+        (json.dumps({"a": "x" * 2**20}), 200),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+async def test_info_that_is_not_a_json_object_is_ignored(
+    servers: Servers, text: str | bytes, status: int
+) -> None:
+    url = await servers.stand_in(info=replying(text, status))
+    assert await (await servers.client(url, api_key="key")).info() is None
+
+
+async def test_info_up_to_a_mebibyte_is_read(servers: Servers) -> None:
+    info = {"a": "x" * (2**20 - 20)}
+    url = await servers.stand_in(info=replying(json.dumps(info)))
+    assert await (await servers.client(url, api_key="key")).info() == info
+
+
+async def test_info_of_a_server_that_is_down(servers: Servers) -> None:
+    assert await (await servers.client(refused_url())).info() is None
+
+
+async def test_info_of_a_server_that_hangs(servers: Servers) -> None:
+    async def hang(_request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError("never set")
+
+    client = await servers.client(await servers.stand_in(info=hang), info_timeout=0.1)
+    async with asyncio.timeout(5):
+        assert await client.info() is None
+
+
+async def test_lone_surrogates_in_info_are_replaced(servers: Servers) -> None:
+    url = await servers.stand_in(info=replying('{"gpu": "\\ud800"}'))
+    assert await (await servers.client(url, api_key="key")).info() == {"gpu": "\ufffd"}

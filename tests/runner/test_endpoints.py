@@ -1,6 +1,14 @@
+"""Load balancer, circuit breaker, and HTTP connections."""
+
+import resource
+import socket
+from collections.abc import Iterator
+
 import pytest
 
-from services.runner.endpoints import Endpoint, Endpoints
+from services.runner.endpoints import Endpoint, Endpoints, allow_connections, keepalive_socket
+
+# Load balancer
 
 
 class Clock:
@@ -11,7 +19,7 @@ class Clock:
 
 
 def picked(endpoints: Endpoints) -> Endpoint:
-    with endpoints.borrow() as endpoint:
+    with endpoints.acquire() as endpoint:
         return endpoint
 
 
@@ -22,44 +30,44 @@ def test_equal_ones_take_turns() -> None:
 
 def test_fewest_in_flight_comes_first() -> None:
     endpoints = Endpoints(["http://a", "http://b"])
-    with endpoints.borrow() as first:
+    with endpoints.acquire() as first:
         assert [picked(endpoints).name for _ in range(3)] == ["b"] * 3
     assert first.name == "a"
 
 
-def test_failing_one_is_avoided_then_tried_with_one_request() -> None:
+def test_an_open_circuit_gets_no_requests_then_one_probe() -> None:
     clock = Clock()
     endpoints = Endpoints(["http://a", "http://b"], clock)
     bad = picked(endpoints)
-    bad.failed()
+    bad.on_failure()
     assert [picked(endpoints).name for _ in range(2)] == ["b", "b"]
     clock.now = 1.0
-    with endpoints.borrow() as probed, endpoints.borrow() as other, endpoints.borrow() as third:
+    with endpoints.acquire() as probed, endpoints.acquire() as other, endpoints.acquire() as third:
         assert (probed.name, other.name, third.name) == ("a", "b", "b")
-    probed.succeeded()
-    assert not probed.avoided
+    probed.on_success()
+    assert probed.available
 
 
-def test_pause_grows_with_failures_up_to_a_limit() -> None:
+def test_the_cooldown_grows_with_failures_up_to_a_limit() -> None:
     clock = Clock()
     endpoint = Endpoint("http://a", clock)
     pauses = []
     for _ in range(8):
-        endpoint.failed()
+        endpoint.on_failure()
         start = clock.now
-        while endpoint.avoided:
+        while not endpoint.available:
             clock.now += 1.0
         pauses.append(clock.now - start)
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_with_none_left_the_least_failing_is_taken() -> None:
+def test_with_all_circuits_open_the_least_failing_is_taken() -> None:
     endpoints = Endpoints(["http://dead", "http://shaky"], Clock())
     dead, shaky = endpoints
     for _ in range(3):
-        dead.failed()
-    shaky.failed()
-    assert not endpoints.any_free_of_failures
+        dead.on_failure()
+    shaky.on_failure()
+    assert endpoints.all_failing
     assert [picked(endpoints).name for _ in range(2)] == ["shaky", "shaky"]
 
 
@@ -73,58 +81,97 @@ def test_no_url_is_an_error() -> None:
         Endpoints([])
 
 
-def test_a_busy_one_is_left_alone_as_long_as_it_says() -> None:
+def test_retry_after_of_a_busy_server_is_respected() -> None:
     clock = Clock()
     endpoints = Endpoints(["http://a", "http://b"], clock)
     busy, other = endpoints
-    busy.busy(10.0)
-    assert endpoints.pause() == 0
+    busy.on_rejection(10.0)
+    assert endpoints.busy_for() == 0
     assert [picked(endpoints).name for _ in range(2)] == ["b", "b"]
-    other.busy(4.0)
-    assert endpoints.pause() == 4.0
+    other.on_rejection(4.0)
+    assert endpoints.busy_for() == 4.0
     clock.now = 4.0
-    assert endpoints.pause() == 0
+    assert endpoints.busy_for() == 0
     assert picked(endpoints) is other
 
 
-def test_a_busy_one_that_names_no_time_gets_more_each_time() -> None:
+def test_without_retry_after_the_pause_grows() -> None:
     clock = Clock()
     (endpoint,) = endpoints = Endpoints(["http://a"], clock)
     pauses = []
     for _ in range(7):
-        endpoint.busy()
-        endpoint.busy()  # of another request that was on its way
-        pauses.append(endpoints.pause())
+        endpoint.on_rejection()
+        endpoint.on_rejection()  # of another request that was on its way
+        pauses.append(endpoints.busy_for())
         clock.now += pauses[-1]
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    endpoint.succeeded()
-    endpoint.busy()
-    assert endpoints.pause() == 1
+    endpoint.on_success()
+    endpoint.on_rejection()
+    assert endpoints.busy_for() == 1
 
 
-@pytest.mark.parametrize(("told", "pause"), [(0.0, 0.05), (3.0, 3.0), (1e9, 600.0)])
-def test_a_retry_after_is_kept_within_reason(told: float, pause: float) -> None:
+@pytest.mark.parametrize(("retry_after", "pause"), [(0.0, 0.05), (3.0, 3.0), (1e9, 600.0)])
+def test_a_retry_after_is_bounded(retry_after: float, pause: float) -> None:
     (endpoint,) = endpoints = Endpoints(["http://a"], Clock())
-    endpoint.busy(told)
-    assert endpoints.pause() == pause
+    endpoint.on_rejection(retry_after)
+    assert endpoints.busy_for() == pause
 
 
-def test_a_failing_one_is_no_reason_not_to_wait_for_the_busy_one() -> None:
+def test_a_failing_server_does_not_shorten_the_wait_for_a_busy_one() -> None:
     clock = Clock()
     dead, busy = endpoints = Endpoints(["http://dead", "http://busy"], clock)
-    dead.failed()
-    busy.busy(20.0)
-    assert endpoints.pause() == 20.0
-    clock.now = 1.0  # the dead one is to be tried again
-    assert endpoints.pause() == 0
-    with endpoints.borrow() as tried:
+    dead.on_failure()
+    busy.on_rejection(20.0)
+    assert endpoints.busy_for() == 20.0
+    clock.now = 1.0  # the dead one may be probed again
+    assert endpoints.busy_for() == 0
+    with endpoints.acquire() as tried:
         assert tried is dead
-        assert endpoints.pause() == 19.0
+        assert endpoints.busy_for() == 19.0
 
 
-def test_where_all_fail_nobody_waits_for_them() -> None:
-    """Their requests have pauses of their own, and count as failures."""
+def test_with_all_servers_failing_requests_are_not_held_back() -> None:
+    """Their requests have a backoff of their own, and count as failures."""
     endpoints = Endpoints(["http://a", "http://b"], Clock())
     for endpoint in endpoints:
-        endpoint.failed()
-    assert endpoints.pause() == 0
+        endpoint.on_failure()
+    assert endpoints.busy_for() == 0
+
+
+# Connections
+
+
+@pytest.fixture
+def files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("files")
+def test_open_files_are_allowed_as_connections_need_them() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    assert allow_connections(500) == 500
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (1024, hard)
+    assert allow_connections(2000) == 2000
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (2256, hard)
+
+
+@pytest.mark.usefixtures("files")
+def test_with_a_hard_limit_fewer_connections_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (512, 1024))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: asked.append(limits))
+    assert allow_connections(2000) == 1024 - 256
+    assert asked == [(1024, 1024)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 64))
+    assert allow_connections(2000) == 1
+
+
+def test_connections_have_tcp_keepalive() -> None:
+    with keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

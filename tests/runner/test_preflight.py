@@ -37,9 +37,9 @@ async def test_sandboxes_that_answer(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("text", "status"), [("pong", 500), ("<html>", 200), ("", 404)])
-async def test_what_answers_is_no_sandbox(start: Start, text: str, status: int) -> None:
+async def test_a_server_that_is_not_a_sandbox(start: Start, text: str, status: int) -> None:
     good, bad = await start("pong"), await start(text, status)
-    with pytest.raises(ServiceError, match="no SandboxFusion") as caught:
+    with pytest.raises(ServiceError, match="is not a SandboxFusion server") as caught:
         await check_sandboxes([good, bad])
     assert bad in str(caught.value)
     assert str(status) in str(caught.value)

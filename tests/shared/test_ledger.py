@@ -8,7 +8,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from shared.errors import OutputError
-from shared.ledger import Lease, Ledger, VerdictEvent, glances, job_id, list_runs
+from shared.ledger import Lease, Ledger, VerdictEvent, job_id, list_runs, runs_progress
 from shared.plan import RunPlan
 from shared.run_record import PublishedResults, RunMeta, RunState
 from shared.schemas import SampleId
@@ -145,7 +145,7 @@ def test_the_published_state_of_earlier_versions_is_migrated(
     put_meta(ledger, state="published")
     if errors is not None:
         put_meta(ledger, results={"metrics": {"d": {"api_errors": errors}}, "slices": {}})
-    assert [look.state for look in glances(redis)] == [state]
+    assert [look.state for look in runs_progress(redis)] == [state]
     assert ledger.state() is state
 
 

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from shared.errors import ServiceError
-from shared.ledger import Outcome, PoolSettings, SandboxPool, connect_async, connection
+from shared.ledger import Outcome, PoolSettings, SandboxPool, connect_async
 from tests.conftest import RedisServer
 from tests.shared.ledgers import until
 
@@ -322,11 +322,8 @@ async def test_work_goes_on_over_a_restart(own_redis_server: RedisServer) -> Non
     await client.aclose()
 
 
-async def test_redis_is_gone(
-    own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "_RETRIES", 2)
-    client = await connect_async(own_redis_server.url)
+async def test_redis_is_gone(own_redis_server: RedisServer) -> None:
+    client = await connect_async(own_redis_server.url, retries=2)
     pool = SandboxPool(client, [ONE], "test", settings=SHORT)
     own_redis_server.kill()
     with pytest.raises(ServiceError, match="no permits for the sandbox: Redis: "):

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from shared.errors import ConfigError
-from shared.ledger import redis_when_there
+from shared.ledger import wait_for_redis
 from shared.processes import free_port
 from shared.readiness import Readiness
 from shared.standby import Standby, refuse
@@ -91,7 +91,7 @@ def test_redis_is_waited_for(tmp_path: Path) -> None:
     redis.config_set("requirepass", "secret")
     port, found = free_port(), []
     waiting = threading.Thread(
-        target=lambda: found.append(redis_when_there(url, "127.0.0.1", port))
+        target=lambda: found.append(wait_for_redis(url, "127.0.0.1", port, poll=0.1))
     )
     try:
         waiting.start()

@@ -15,8 +15,14 @@ from shared.config import DataConfig
 from shared.datasets import read_datasets
 from shared.errors import DataError, OutputError
 from tools.tiny_model.demo import FOLDER, read_demo, texts
-from tools.tiny_model.examples import Role, deal_roles, make_examples, messages_of
-from tools.tiny_model.faults import drop_bracket, swap_operator
+from tools.tiny_model.examples import (
+    Role,
+    deal_roles,
+    drop_bracket,
+    make_examples,
+    messages_of,
+    swap_operator,
+)
 from tools.tiny_model.folder import MARK, check_output, new_folder
 
 REPOSITORY = Path(__file__).parents[2]
@@ -257,7 +263,7 @@ _READ_BACK = """
 import sys
 from transformers import AutoTokenizer
 from tools.tiny_model.demo import FOLDER, read_demo, texts
-from tools.tiny_model.tokenizer import train_tokenizer
+from tools.tiny_model.model import train_tokenizer
 learnt = texts(read_demo(FOLDER))
 made = train_tokenizer(learnt, 2048)
 made.save_pretrained(sys.argv[1])

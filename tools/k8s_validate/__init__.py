@@ -1,1 +1,1 @@
-"""Validates what `k8s/` renders to: Kubernetes' schemas, custom resources' schemas, policy."""
+"""Validation of the manifests in ``k8s/``: schemas of built-in and custom kinds, policy."""

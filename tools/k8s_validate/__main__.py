@@ -1,7 +1,7 @@
-"""``python -m tools.k8s_validate``: exit code 1, and a line for each finding, where there are any.
+"""``python -m tools.k8s_validate``: prints findings, one per line; exit code 1 if there are any.
 
-Needs kubectl and what packaging/k8s.in lists. Schemas of custom resources are looked for in the
-folder that PLUMBLINE_K8S_SCHEMAS names, or beside the checkout.
+Requires kubectl and the packages of packaging/k8s.in. Schemas of custom resources are read from the
+folder in PLUMBLINE_K8S_SCHEMAS, by default ``shared/k8s-schemas`` next to the checkout.
 """
 
 import argparse
@@ -12,8 +12,7 @@ from pathlib import Path
 
 from shared.errors import PlumblineError
 from tools.k8s_validate import alert_rules, policy, schemas
-from tools.k8s_validate.findings import Finding
-from tools.k8s_validate.render import ROOT, Document, render, targets
+from tools.k8s_validate.render import ROOT, Document, Finding, render, targets
 
 SCHEMAS_VARIABLE = "PLUMBLINE_K8S_SCHEMAS"
 

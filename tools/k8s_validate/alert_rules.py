@@ -1,4 +1,4 @@
-"""The Prometheus operator's copy of configs/prometheus/rules.yml."""
+"""PrometheusRule manifest generated from configs/prometheus/rules.yml."""
 
 import yaml
 
@@ -7,7 +7,7 @@ from tools.k8s_validate.render import K8S, ROOT, Document
 SOURCE = ROOT / "configs" / "prometheus" / "rules.yml"
 COPY = K8S / "components" / "monitoring" / "rules.yaml"
 _HEAD = "# Made of configs/prometheus/rules.yml by `python -m tools.k8s_validate --write-rules`.\n"
-# A cluster's Prometheus has other people's targets, too.
+# A cluster's Prometheus also scrapes targets that are not ours.
 _OURS = 'up{job=~"aggregator|generator|judge|sandbox"} == 0'
 
 

@@ -1,4 +1,4 @@
-"""Checkov's checks for Kubernetes, but for the exceptions in k8s/policy-exceptions.yaml."""
+"""Security policy: Checkov's Kubernetes checks, except those in k8s/policy-exceptions.yaml."""
 
 import json
 import re
@@ -12,8 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from shared.errors import ServiceError
-from tools.k8s_validate.findings import Finding
-from tools.k8s_validate.render import K8S, Document
+from tools.k8s_validate.render import K8S, Document, Finding
 
 EXCEPTIONS = K8S / "policy-exceptions.yaml"
 
@@ -47,7 +46,7 @@ def exceptions(path: Path = EXCEPTIONS) -> list[PolicyException]:
 
 
 def check(rendered: dict[str, list[Document]], allowed: Sequence[PolicyException]) -> list[Finding]:
-    """Failed checks that no exception covers, and exceptions that nothing needs."""
+    """Failed checks that no exception covers, and exceptions without a failed check."""
     used: set[PolicyException] = set()
     findings = []
     for target, failed in _failures(rendered):

@@ -1,4 +1,4 @@
-"""What there is to render, and rendering it."""
+"""Kustomize rendering of the overlays and components in ``k8s/``."""
 
 import os
 import subprocess
@@ -15,12 +15,28 @@ from shared.errors import ServiceError
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 
-Document = dict[str, Any]
+Document = dict[str, Any]  # a Kubernetes resource, foreign YAML
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """A defect of a rendered resource."""
+
+    target: str
+    resource: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.resource}: {self.message}"
+
+
+def name_of(document: Document) -> str:
+    return f"{document.get('kind')}/{document.get('metadata', {}).get('name')}"
 
 
 @dataclass(frozen=True)
 class Target:
-    """An overlay (or the base), with components laid over it."""
+    """An overlay (or the base) with components added."""
 
     name: str
     folder: Path
@@ -42,10 +58,10 @@ def targets() -> list[Target]:
 
 
 def render(target: Target) -> list[Document]:
-    """What ``kubectl kustomize`` makes of it, without options, as ``kubectl apply -k`` would.
+    """Render with ``kubectl kustomize``, without options, as ``kubectl apply -k`` does.
 
     Raises:
-        ServiceError: There is no kubectl, or it refuses.
+        ServiceError: There is no kubectl, or it fails.
     """
     if not target.components:
         return _documents(_kustomize(target.folder, target.name))
@@ -71,7 +87,7 @@ def _kustomize(folder: Path, name: str) -> str:
     except OSError as error:
         raise ServiceError(f"cannot run kubectl ({error}); install it to render k8s/") from None
     if done.returncode:
-        raise ServiceError(f"{name}: kubectl kustomize refuses: {done.stderr.strip()}")
+        raise ServiceError(f"{name}: kubectl kustomize failed: {done.stderr.strip()}")
     return done.stdout
 
 

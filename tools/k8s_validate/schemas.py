@@ -1,14 +1,13 @@
-"""Documents against the schemas of their kinds: unknown fields are errors."""
+"""Schema validation of manifests; unknown fields are errors."""
 
 import importlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tools.k8s_validate.findings import Finding, name_of
-from tools.k8s_validate.render import Document
+from tools.k8s_validate.render import Document, Finding, name_of
 
-# The oldest that the manifests are made for (sidecars, a policy for failed pods), and a new one.
+# The oldest supported version (sidecars, pod failure policy) and a recent one.
 VERSIONS = ("1.31", "1.35")
 CUSTOM_GROUPS = ("keda.sh", "monitoring.coreos.com", "ray.io")
 
@@ -18,7 +17,7 @@ def is_custom(document: Document) -> bool:
 
 
 def builtin(target: str, documents: Iterable[Document]) -> Iterator[Finding]:
-    """Kubernetes' own kinds, by kubernetes-validate, strictly."""
+    """Validate built-in kinds with kubernetes-validate in strict mode."""
     validator = importlib.import_module("kubernetes_validate")
     for document in documents:
         if is_custom(document):
@@ -32,7 +31,7 @@ def builtin(target: str, documents: Iterable[Document]) -> Iterator[Finding]:
 
 
 def custom(target: str, documents: Iterable[Document], schemas: Path) -> Iterator[Finding]:
-    """Custom resources, by the JSON schemas in ``schemas``: ``<group>/<kind>_<version>.json``."""
+    """Validate custom resources with JSON schemas: ``<schemas>/<group>/<kind>_<version>.json``."""
     jsonschema = importlib.import_module("jsonschema")
     for document in filter(is_custom, documents):
         group, _, version = str(document["apiVersion"]).partition("/")

@@ -1,1 +1,1 @@
-"""Pictures of the web page for ``docs/``, taken in a real Chromium."""
+"""Screenshots of the web page for ``docs/pages``, taken in Chromium."""

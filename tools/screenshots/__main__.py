@@ -8,9 +8,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from shared.errors import PlumblineError, ServiceError
-from tools.screenshots.chromium import find_chromium, launch
 from tools.screenshots.ledger_runs import read_run
-from tools.screenshots.pictures import all_pictures, take
+from tools.screenshots.pictures import all_pictures, find_chromium, launch, take
 from tools.screenshots.stack import REPOSITORY, run_demo, serving
 
 

@@ -1,4 +1,4 @@
-"""A finished run, and one in progress, entered into a ledger from the records of a demo run."""
+"""Ledger fixtures for screenshots: a finished run and one in progress, from a demo run."""
 
 import json
 import time
@@ -19,7 +19,7 @@ from shared.run_record import RunMeta, RunState
 from shared.schemas import Generation, Problem, Verdict
 
 FINISHED, MOVING = "demo-2f9d1c7ab304", "demo-again-81c40e55d6f2"
-# Pictures of the same pages do not differ by when they were taken: 2 March 2026, 9:00 UTC.
+# A fixed time, 2 March 2026, 9:00 UTC, so that pictures of an unchanged page are equal.
 _BEGUN = 1_772_442_000.0
 _FACTS = ("config", "versions", "seed", "model", "git_commit", "active_seconds")
 _GENERATED, _JUDGED = 0.8, 0.6
@@ -27,7 +27,7 @@ _GENERATED, _JUDGED = 0.8, 0.6
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a run left: facts, problems, and the records of each sample, in the order of judging."""
+    """Records of a run: facts, problems, and each sample's completion and verdict as judged."""
 
     facts: dict[str, Any]
     problems: Sequence[Problem]
@@ -64,7 +64,7 @@ def read_run(folder: Path, data: Path) -> Recorded:
 
 
 def enter_finished(redis: Redis, recorded: Recorded, output: Path) -> Ledger:
-    """Enter all of it; the aggregator then publishes into ``output``."""
+    """Enter the whole run; the aggregator then publishes it into ``output``."""
     ledger = _open(redis, FINISHED, recorded, name="demo", started_at=_BEGUN, output=str(output))
     for made, verdict in recorded.records:
         _enter(ledger, made, verdict, shift=_BEGUN - recorded.begun)
@@ -74,7 +74,7 @@ def enter_finished(redis: Redis, recorded: Recorded, output: Path) -> Ledger:
 
 
 def enter_moving(redis: Redis, recorded: Recorded, output: Path) -> Ledger:
-    """Enter a part of it as if it were being judged now, which gives it a speed and a time left."""
+    """Enter a part of it as if it were being judged now, so that it has a rate and a time left."""
     count = len(recorded.records)
     last = recorded.records[int(_JUDGED * count) - 1][1].judged_at or recorded.begun
     shift = time.time() - last

@@ -1,11 +1,13 @@
-"""Which pictures there are, and how each is taken."""
+"""Screenshots of the web page in headless Chromium: every view, width and theme."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Playwright, expect
 
 from tools.screenshots.ledger_runs import FINISHED, MOVING
 
@@ -17,8 +19,11 @@ _VIEWS = {
     "run-in-progress": f"#/run/{MOVING}",
     "sample": f"#/run/{FINISHED}/{_SAMPLE}",
 }
-# No picture is higher than this many pixels, by width.
-_HIGHEST = {1280: 2000, 390: 2000}
+# Maximum height of a picture in pixels, by width.
+_MAX_HEIGHT = {1280: 2000, 390: 2000}
+
+
+_EXECUTABLES = ("chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Picture:
 def all_pictures() -> Iterator[Picture]:
     themes: tuple[Theme, Theme] = ("light", "dark")
     for view in _VIEWS:
-        for width in _HIGHEST:
+        for width in _MAX_HEIGHT:
             for theme in themes:
                 yield Picture(view, width, theme)
 
@@ -54,7 +59,7 @@ def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path
         page.goto(f"{address}/{_VIEWS[picture.view]}")
         _settle(page, picture.view)
         path = folder / picture.file
-        high = min(_HIGHEST[picture.width], _height(page))
+        high = min(_MAX_HEIGHT[picture.width], _height(page))
         page.screenshot(
             path=path,
             full_page=True,
@@ -73,5 +78,22 @@ def _settle(page: Page, view: str) -> None:
 
 
 def _height(page: Page) -> int:
-    """Where the content ends; the window is often higher."""
+    """Height of the content in pixels; the window is often higher."""
     return int(page.evaluate("document.querySelector('main').getBoundingClientRect().bottom"))
+
+
+# Chromium of the distribution, instead of Playwright's own
+
+
+def find_chromium() -> Path | None:
+    """Path of the Chromium on the PATH; None if there is none."""
+    found = next(filter(None, map(shutil.which, _EXECUTABLES)), None)
+    return None if found is None else Path(found)
+
+
+def launch(playwright: Playwright, executable: Path) -> Browser:
+    """Launch Chromium headless; its own sandbox does not work for root."""
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(
+        executable_path=executable, args=[*flags, "--disable-dev-shm-usage"]
+    )

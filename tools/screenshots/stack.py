@@ -1,4 +1,4 @@
-"""What has to run for the pictures: the demo, then Redis and an aggregator with two runs."""
+"""Services for screenshots: a demo run, then Redis and an aggregator with two runs."""
 
 import os
 import subprocess
@@ -10,17 +10,16 @@ from pathlib import Path
 
 from redis import Redis
 
-from services.cli.embedded.child import Child, wait_until
-from services.cli.embedded.redis_server import start_redis
+from services.cli.embedded.services import start_redis
+from services.cli.embedded.supervisor import ChildProcess, wait_until
 from shared.errors import ServiceError
 from shared.ledger import Ledger
 from shared.run_record import RunState
 from tools.screenshots.ledger_runs import Recorded, enter_finished, enter_moving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# As long as the recorded answers took, a few at a time: a run with a pace to be seen.
-_PACE = ("generation.replay.latency=1", "generation.concurrency=8")
-_PATIENCE = 60.0
+# Slow enough for the page to show a rate.
+_SLOW = ("generation.replay.latency=1", "generation.concurrency=8")
 
 
 def run_demo(output: Path) -> None:
@@ -30,7 +29,7 @@ def run_demo(output: Path) -> None:
         ServiceError: The command failed.
     """
     command = [sys.executable, "-m", "services.cli", "run", "--config", "configs/demo.yaml"]
-    options = ["--embedded", "--output", str(output), *_PACE]
+    options = ["--embedded", "--output", str(output), *_SLOW]
     done = subprocess.run(
         [*command, *options], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -41,7 +40,7 @@ def run_demo(output: Path) -> None:
 
 @contextmanager
 def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
-    """The URL of an aggregator that knows a finished run and one that is being judged."""
+    """Serve a finished run and one in progress; yields the aggregator's URL."""
     with (folder / "lock").open("a") as lock:
         redis, url = start_redis(
             folder / "redis", folder / "redis.log", dict(os.environ), lock.fileno()
@@ -53,7 +52,7 @@ def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
         finished = enter_finished(client, recorded, folder / "finished")
         aggregator.start()
         wait_until(port.exists, aggregator)
-        _published(finished)
+        _wait_until_published(finished)
         enter_moving(client, recorded, folder / "moving")
         yield f"http://127.0.0.1:{port.read_text(encoding='utf-8').strip()}"
     finally:
@@ -62,7 +61,7 @@ def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
         redis.stop(5.0)
 
 
-def _aggregator(url: str, folder: Path, port: Path) -> Child:
+def _aggregator(url: str, folder: Path, port: Path) -> ChildProcess:
     settings = {
         "REDIS_URL": url,
         "PORT": "0",
@@ -70,14 +69,16 @@ def _aggregator(url: str, folder: Path, port: Path) -> Child:
         "PLUMBLINE_INDEX_DIR": str(folder / "index"),
     }
     command = [sys.executable, "-m", "services.aggregator"]
-    return Child("aggregator", command, folder / "aggregator.log", dict(os.environ) | settings)
+    return ChildProcess(
+        "aggregator", command, folder / "aggregator.log", dict(os.environ) | settings
+    )
 
 
-def _published(ledger: Ledger) -> None:
-    give_up = time.monotonic() + _PATIENCE
+def _wait_until_published(ledger: Ledger, timeout: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout
     while not ((state := ledger.state()) and state.published):
-        if state is RunState.FAILED or time.monotonic() > give_up:
+        if state is RunState.FAILED or time.monotonic() > deadline:
             meta = ledger.meta()
-            reason = (meta and meta.publish_error) or f"not in {_PATIENCE:.0f} s"
+            reason = (meta and meta.publish_error) or f"not in {timeout:.0f} s"
             raise ServiceError(f"the aggregator did not publish the run: {reason}")
         time.sleep(0.05)

@@ -1,9 +1,8 @@
-"""A very small model for trying the whole of Plumbline with a real engine and without a network.
+"""Very small Qwen2 model for end-to-end tests with a real engine and without a network.
 
-It is trained on the demo problems so that its greedy answers are a mixture: right, wrong, broken,
-cut off. What it scores says nothing about anything.
+It is trained on the demo problems so that its greedy answers are a mixture: correct, wrong, broken,
+truncated. Its scores have no meaning.
 
-A tool and no service: it joins the runner's prompts with the demo's solutions, and no service may
-import another. Torch, transformers and tokenizers come with the engine's environment, never with
-our own, so they are imported where they are used.
+Torch, transformers and tokenizers are in the engine's environment only, not in ours, so they are
+imported where they are used.
 """

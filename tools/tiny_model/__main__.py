@@ -1,4 +1,4 @@
-"""``python -m tools.tiny_model OUT``: make a very small model, trained or random, in a folder."""
+"""``python -m tools.tiny_model OUT``: create a very small model, trained or random, in a folder."""
 
 import argparse
 import json
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import ConfigError, PlumblineError, ServiceError
 from tools.tiny_model.demo import FOLDER, DemoProblem, read_demo, texts
 from tools.tiny_model.folder import MARK, check_output, new_folder
-from tools.tiny_model.model import SHAPES, TINY, new_model, random_model
-from tools.tiny_model.tokenizer import train_tokenizer
+from tools.tiny_model.model import SHAPES, TINY, new_model, random_model, train_tokenizer
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 _LIBRARIES = ("torch", "transformers", "tokenizers")
-# Every answer is then well ahead of its rivals, also in bfloat16 and with another engine's sums.
-_WELL_KNOWN = 0.6
+# Minimum probability of every learnt token: with a margin for bfloat16 and other engines' kernels.
+_TARGET_PROBABILITY = 0.6
 
 
 def main() -> int:
@@ -104,7 +103,7 @@ def _trained(
 ) -> dict[str, Any]:
     import torch
 
-    # These need our own dependencies too, which a machine for random models may lack.
+    # These need our own dependencies, too, which are not required for random models.
     from tools.tiny_model.examples import deal_roles, make_examples
     from tools.tiny_model.training import encode, train
 
@@ -116,7 +115,7 @@ def _trained(
     examples = make_examples(problems, roles, options.seed)
     encoded = encode(examples, tokenizer, shape.max_position_embeddings)
     model = new_model(shape, tokenizer)
-    progress = train(model, encoded, options.epochs, _WELL_KNOWN, options.seed)
+    progress = train(model, encoded, options.epochs, _TARGET_PROBABILITY, options.seed)
     _save(model, tokenizer, folder)
     return {"random": False, **asdict(progress), "roles": roles}
 

@@ -1,7 +1,7 @@
-"""The demo's problems and recorded answers, as plain text.
+"""Reader of the demo's problems and recorded answers.
 
-Read with the standard library alone, because a model for a GPU machine is made in an environment
-that has torch and not our dependencies.
+Uses the standard library only, because a model for a GPU machine is created in an environment that
+has torch and lacks our dependencies.
 """
 
 import json
@@ -40,7 +40,7 @@ def read_demo(folder: Path) -> list[DemoProblem]:
     """Read ``problems/*.jsonl`` and ``completions.jsonl`` of a folder like ``demo/``.
 
     Raises:
-        DataError: A file is missing or is not what it should be, or a problem has no answer.
+        DataError: A file is missing or invalid, or a problem has no answer.
     """
     answers = {_key(row): _answer(row) for row in _rows(folder / "completions.jsonl")}
     files = sorted((folder / "problems").glob("*.jsonl"))
@@ -51,7 +51,7 @@ def read_demo(folder: Path) -> list[DemoProblem]:
 
 
 def texts(problems: Sequence[DemoProblem]) -> list[str]:
-    """All that a tokenizer can learn from."""
+    """Training data for a tokenizer: prompts, solutions and answers."""
     return [text for p in problems for text in (p.prompt, p.solution, p.recorded.completion)]
 
 

@@ -1,6 +1,8 @@
-"""What the model learns: one answer a problem, right or with a fault, by a role dealt to it."""
+"""Training examples: one answer per problem, correct or with an injected fault, by its role."""
 
-from collections.abc import Mapping, Sequence
+import io
+import tokenize
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -9,23 +11,22 @@ from services.runner.prompts import chat_messages
 from shared.config import DataConfig
 from shared.schemas import Problem, sha256
 from tools.tiny_model.demo import DemoProblem
-from tools.tiny_model.faults import drop_bracket, swap_operator
 
 
 class Role(StrEnum):
-    """What kind of answer a problem gets."""
+    """Kind of the answer to a problem."""
 
     RIGHT = "right"  # the reference solution
-    RECORDED = "recorded"  # the recorded answer, one that was judged to be wrong
-    CHANGED = "changed"  # the reference with an operator changed
+    RECORDED = "recorded"  # the recorded answer, judged wrong
+    CHANGED = "changed"  # the reference with another operator
     BROKEN = "broken"  # the reference without one of its brackets
     PROSE = "prose"  # no code at all
     ENDLESS = "endless"  # the same line over and over, to the length limit
-    UNSEEN = "unseen"  # left out of the training: whatever the model makes of it
+    UNSEEN = "unseen"  # not in the training data
 
 
 _RECORDED_SHARE = 0.2
-# The others are RIGHT.
+# The rest is RIGHT.
 _SHARES = {
     Role.CHANGED: 0.10,
     Role.BROKEN: 0.06,
@@ -42,7 +43,7 @@ _ENDLESS = "```python\n" + "# let me check the example once more\n" * 16
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A conversation to learn; with ``complete`` also that the answer ends there."""
+    """A conversation to learn; with ``complete``, its end of turn too."""
 
     messages: list[dict[str, str]]
     completion: str
@@ -50,7 +51,7 @@ class Example:
 
 
 def deal_roles(problems: Sequence[DemoProblem], seed: int) -> dict[str, Role]:
-    """Give every problem its role, by name. RECORDED goes to wrong recorded answers alone."""
+    """Assign a role to every problem, by name; RECORDED only where the recorded answer is wrong."""
     random = Random(seed)
     failed = [problem for problem in problems if not problem.recorded.right]
     wanted = round(_RECORDED_SHARE * len(problems))
@@ -65,7 +66,7 @@ def deal_roles(problems: Sequence[DemoProblem], seed: int) -> dict[str, Role]:
 def make_examples(
     problems: Sequence[DemoProblem], roles: Mapping[str, Role], seed: int
 ) -> list[Example]:
-    """One example a problem, but for those that stay unseen."""
+    """One example per problem, except unseen ones."""
     return [
         _example(problem, roles[problem.name], Random(f"{seed}/{problem.name}"))
         for problem in problems
@@ -74,7 +75,7 @@ def make_examples(
 
 
 def messages_of(problem: DemoProblem) -> list[dict[str, str]]:
-    """What the runner sends for this problem, without templates of a run's own."""
+    """The chat messages that the runner sends for this problem with default templates."""
     row = Problem(
         dataset=problem.dataset,
         split="",
@@ -109,3 +110,45 @@ def _example(problem: DemoProblem, role: Role, random: Random) -> Example:
 
 def _fenced(code: str) -> str:
     return f"```python\n{code}```"
+
+
+# Fault injection: pure functions of a program and a random generator
+
+_SWAPS = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
+    "+=": "-=", "-=": "+=", "min": "max", "max": "min", "and": "or", "or": "and", "True": "False",
+    "False": "True", "0": "1", "1": "0",
+}  # fmt: skip
+_CLOSING = frozenset(")]}")
+
+
+def swap_operator(code: str, random: Random) -> str:
+    """Replace one operator or constant, so that the program parses and is wrong.
+
+    It is one of the last third, which rarely reads the input. A program without any becomes one
+    that does nothing.
+    """
+    places = _tokens(code, _SWAPS)
+    if not places:
+        return "pass\n"
+    place = random.choice(places[len(places) * 2 // 3 :])
+    return _replace(code, place, _SWAPS[place.string])
+
+
+def drop_bracket(code: str, random: Random) -> str:
+    """Remove a closing bracket, so that the program does not parse."""
+    places = _tokens(code, _CLOSING)
+    return _replace(code, random.choice(places), "") if places else f"{code.rstrip()} (\n"
+
+
+def _tokens(code: str, wanted: Container[str]) -> list[tokenize.TokenInfo]:
+    """Find the ``wanted`` tokens of a program; operators in strings and comments are none."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    return [token for token in tokens if token.string in wanted]
+
+
+def _replace(code: str, token: tokenize.TokenInfo, text: str) -> str:
+    lines = code.splitlines(keepends=True)
+    row, start, end = token.start[0] - 1, token.start[1], token.end[1]
+    lines[row] = lines[row][:start] + text + lines[row][end:]
+    return "".join(lines)

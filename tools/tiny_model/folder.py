@@ -1,4 +1,4 @@
-"""The output folder: whole or not there, and nobody else's."""
+"""Atomic replacement of the output folder, which is never another program's."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ MARK = "plumbline_model.json"
 
 
 def check_output(target: Path, force: bool) -> None:
-    """Refuse to throw away what this program did not make.
+    """Refuse to replace a folder that this program did not create.
 
     Raises:
         OutputError: ``target`` is a file, or a folder with other content and not ``force``.
@@ -24,16 +24,16 @@ def check_output(target: Path, force: bool) -> None:
         raise OutputError(f"{target}: {error.strerror}; name a folder") from None
     if not force:
         raise OutputError(
-            f"{target} holds something other than a model of this program; name another folder, or "
-            "replace it with --force"
+            f"{target} contains something other than a model of this program; name another folder, "
+            "or replace it with --force"
         )
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target`` that takes its place at the end.
+    """Yield a temporary folder next to ``target`` that replaces it when the block ends.
 
-    Where the block fails it is removed, and ``target`` is as it was.
+    If the block raises, it is removed and ``target`` stays unchanged.
 
     Raises:
         OutputError: A file or folder cannot be written.
@@ -47,9 +47,9 @@ def new_folder(target: Path) -> Iterator[Path]:
         made = work / "made"
         made.mkdir()
         yield made
-        for file in made.rglob("*"):  # safetensors makes its own for the owner alone
+        for file in made.rglob("*"):  # safetensors creates files without access for others
             file.chmod(0o755 if file.is_dir() else 0o644)
-        # The old folder goes into the temporary one, and with it.
+        # The old folder is moved into the temporary one and removed with it.
         if target.exists():
             target.rename(work / "replaced")
         made.rename(target)

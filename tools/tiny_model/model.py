@@ -1,17 +1,31 @@
-"""Qwen2 models: how large they are, and one with random weights."""
+"""Qwen2 model and tokenizer: shapes, fresh and random weights, byte-level BPE, chat template."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
-
-from tools.tiny_model.tokenizer import END_OF_TEXT, VOCABULARY
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 
+END_OF_TEXT = "<|endoftext|>"
+TURN = "<|im_start|>"
+END_OF_TURN = "<|im_end|>"
+VOCABULARY = 2048
+
+_TEMPLATE = """\
+{%- for message in messages -%}
+{{ '<|im_start|>' ~ message['role'] ~ '\\n' ~ message['content'] ~ '<|im_end|>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{ '<|im_start|>assistant\\n' }}
+{%- endif -%}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Named as in Qwen2's config."""
+    """Sizes of a model, named as in Qwen2's config."""
 
     hidden_size: int
     intermediate_size: int
@@ -50,9 +64,9 @@ SHAPES = {
 
 
 def new_model(shape: Shape, tokenizer: "Qwen2Tokenizer") -> "Qwen2ForCausalLM":
-    """A model with fresh weights, of torch's default type and device.
+    """Create a model with fresh weights, of torch's default dtype and device.
 
-    It stops at the tokenizer's end of turn and decodes greedily unless asked otherwise.
+    It stops at the tokenizer's end of turn and decodes greedily by default.
     """
     from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
@@ -70,10 +84,10 @@ def new_model(shape: Shape, tokenizer: "Qwen2Tokenizer") -> "Qwen2ForCausalLM":
 
 
 def random_model(shape: Shape, tokenizer: "Qwen2Tokenizer", seed: int) -> "Qwen2ForCausalLM":
-    """An untrained bfloat16 model that, asked greedily, writes text until it is stopped.
+    """Create an untrained bfloat16 model that never ends its answer in greedy decoding.
 
-    The embeddings of special tokens, and of all that the tokenizer does not know, are zero. The
-    output layer shares them, so these tokens never have the highest score.
+    The embeddings of special and of unused tokens are zero. The output layer shares them, so these
+    tokens never have the highest score.
     """
     import torch
 
@@ -86,3 +100,31 @@ def random_model(shape: Shape, tokenizer: "Qwen2Tokenizer", seed: int) -> "Qwen2
         embeddings[tokenizer.all_special_ids] = 0
         embeddings[len(tokenizer) :] = 0
     return model
+
+
+def train_tokenizer(texts: Iterable[str], max_length: int) -> "Qwen2Tokenizer":
+    """Train a byte-level BPE tokenizer of ``VOCABULARY`` tokens, including bytes and special ones.
+
+    Args:
+        texts: Training data.
+        max_length: The model's context length in tokens.
+
+    Returns:
+        A tokenizer with a chat template that ends turns with ``END_OF_TURN``.
+    """
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import Qwen2Tokenizer
+
+    # Qwen2's class, because transformers loads the tokenizer of a Qwen2 model as one, with its
+    # pre-tokenizer, whatever class was saved.
+    tokenizer = Qwen2Tokenizer().train_new_from_iterator(
+        texts,
+        VOCABULARY,
+        new_special_tokens=[TURN, END_OF_TURN],
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.eos_token = END_OF_TURN
+    tokenizer.model_max_length = max_length
+    tokenizer.chat_template = _TEMPLATE
+    return tokenizer

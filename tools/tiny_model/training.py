@@ -1,4 +1,4 @@
-"""Teaching a model a handful of answers by heart."""
+"""Training loop: overfits a model on a handful of answers."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _EPOCHS_PER_REPORT = 10
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of a conversation, of which the first ``prompt`` are given and the rest learnt."""
+    """Token ids of a conversation; the first ``prompt`` are masked in the loss, the rest learnt."""
 
     ids: list[int]
     prompt: int
@@ -29,7 +29,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of the last epoch: the mean loss, and the probability of the token that it knew worst."""
+    """Mean loss and lowest token probability of the last epoch."""
 
     epochs: int
     loss: float
@@ -39,7 +39,7 @@ class Progress:
 def encode(
     examples: Sequence[Example], tokenizer: "Qwen2Tokenizer", max_length: int
 ) -> list[Encoded]:
-    """Turn conversations into tokens.
+    """Tokenize conversations.
 
     Raises:
         DataError: One has more than ``max_length`` tokens.
@@ -52,12 +52,11 @@ def encode(
 
 
 def train(
-    model: "Qwen2ForCausalLM", encoded: Sequence[Encoded], epochs: int, enough: float, seed: int
+    model: "Qwen2ForCausalLM", encoded: Sequence[Encoded], epochs: int, target: float, seed: int
 ) -> Progress:
-    """Train until every token is known with probability ``enough``, at most ``epochs`` epochs.
+    """Train until every token has probability ``target``, at most ``epochs`` epochs.
 
-    The result depends on arguments, torch's version and machine alone: the seed shuffles, and time
-    ends nothing. Progress is printed.
+    Deterministic for given arguments, torch version and machine. Progress is printed.
     """
     import torch
 
@@ -68,7 +67,7 @@ def train(
     started = time.monotonic()
     progress = Progress(0, float("inf"), 0.0)
     model.train()
-    while progress.epochs < epochs and progress.worst < enough:
+    while progress.epochs < epochs and progress.worst < target:
         results = []
         for batch in _batches(encoded, random):
             results.append(_step(model, batch, optimizer))
@@ -96,7 +95,7 @@ def _encode(example: Example, tokenizer: "Qwen2Tokenizer") -> Encoded:
 
 
 def _batches(encoded: Sequence[Encoded], random: Random) -> list[list[Encoded]]:
-    """Examples of about the same length together, in random order."""
+    """Batches of examples of similar length, in random order."""
     order = sorted(encoded, key=lambda each: len(each.ids) + random.uniform(0, 60))
     batches = [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
     random.shuffle(batches)
@@ -104,25 +103,25 @@ def _batches(encoded: Sequence[Encoded], random: Random) -> list[list[Encoded]]:
 
 
 def _rate(step: int, steps: int) -> float:
-    """Share of the learning rate: a short rise, then a straight fall to a fifth."""
+    """Learning rate factor: linear warm-up, then linear decay to a fifth."""
     return min((step + 1) / _WARM_UP, max(0.2, 1 - step / steps))
 
 
 def _step(
     model: "Qwen2ForCausalLM", batch: Sequence[Encoded], optimizer: "Optimizer"
 ) -> tuple[float, float]:
-    """Learn from a batch; its mean loss, and the probability of its worst token."""
+    """Do one optimizer step; return the mean loss and the lowest token probability."""
     import torch
     from torch.nn.functional import cross_entropy
 
-    # Filled up on the right, where causal attention never looks: no mask is needed.
+    # Padded on the right, which causal attention never sees: no mask is needed.
     width = max(len(each.ids) for each in batch)
     ids = torch.tensor([each.ids + [0] * (width - len(each.ids)) for each in batch])
     rows, columns = zip(*_places(batch), strict=True)
     hidden = model.model(input_ids=ids).last_hidden_state
     columns = torch.tensor(columns)
     rows = torch.tensor(rows)
-    # Only the scores that are learnt from are computed: with a small model they cost the most.
+    # Logits are computed for learnt tokens only; with a small model they cost the most.
     scores = model.lm_head(hidden[rows, columns - 1])
     losses = cross_entropy(scores, ids[rows, columns], reduction="none")
     optimizer.zero_grad()
@@ -133,7 +132,7 @@ def _step(
 
 
 def _places(batch: Sequence[Encoded]) -> Iterator[tuple[int, int]]:
-    """Row and column of every token that is learnt."""
+    """Row and column of every learnt token."""
     for row, each in enumerate(batch):
         for column in range(each.prompt, len(each.ids)):
             yield row, column

@@ -20,7 +20,7 @@ from services.aggregator.index import Database
 from services.aggregator.index.figures import Figures
 from services.aggregator.index.overview import IndexedRun, all_runs, find_run, timeline
 from services.aggregator.index.pages import CursorError, Question, samples_page
-from shared.ledger import Ledger, impatient
+from shared.ledger import Ledger, fail_fast
 from shared.schemas import SampleId, describe, is_encodable
 
 _THREADS = 8
@@ -45,7 +45,7 @@ def add_api(app: web.Application, redis: Redis, database: Database) -> None:
 
 class _Api:
     def __init__(self, redis: Redis, database: Database) -> None:
-        self._redis = impatient(redis)
+        self._redis = fail_fast(redis)
         self._database = database
         self._figures = Figures()
         self._events = ProgressEvents()

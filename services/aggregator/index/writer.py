@@ -9,8 +9,8 @@ from typing import Any
 from services.aggregator.index.counting import Change, Counting
 from services.aggregator.index.database import Database
 from services.aggregator.index.rows import COLUMNS, ProblemFacts, SampleRow
-from shared.ledger import Glance, StreamEntry
-from shared.ledger.group import order
+from shared.ledger import RunProgress, StreamEntry
+from shared.ledger.streams import entry_order
 from shared.schemas import SampleId
 
 _KEY = ("dataset", "problem_id", "sample_index")
@@ -58,7 +58,7 @@ class IndexWriter:
             rows = connection.execute("SELECT id, run, incarnation, position, state FROM runs")
             return {row["run"]: KnownRun(*row) for row in rows}
 
-    def add_run(self, look: Glance, planned: Mapping[str, tuple[int, int]]) -> None:
+    def add_run(self, look: RunProgress, planned: Mapping[str, tuple[int, int]]) -> None:
         """Enter a run of which nothing is indexed yet.
 
         Args:
@@ -96,7 +96,7 @@ class IndexWriter:
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run.id,))
             connection.execute("DELETE FROM runs WHERE id = ?", (run.id,))
 
-    def set_facts(self, run: KnownRun, look: Glance, facts: Mapping[str, Any]) -> None:
+    def set_facts(self, run: KnownRun, look: RunProgress, facts: Mapping[str, Any]) -> None:
         """``results``, which are large and only asked for run by run, have a place of their own."""
         results = json.dumps(facts.get("results") or {})
         others = json.dumps({name: value for name, value in facts.items() if name != "results"})
@@ -133,7 +133,7 @@ class IndexWriter:
             (position,) = connection.execute(
                 "SELECT position FROM runs WHERE id = ?", (run.id,)
             ).fetchone()
-            new = [e for e in batch.entries if order(e.id) > order(position)]
+            new = [e for e in batch.entries if entry_order(e.id) > entry_order(position)]
             if not new:
                 return
             counting = Counting(connection)

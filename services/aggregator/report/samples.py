@@ -13,7 +13,7 @@ from services.aggregator.outlines import ProblemOutline
 from services.aggregator.report.bounds import Bounds
 from shared import artifacts
 from shared.finished_run import FinishedRun
-from shared.ledger import Glance
+from shared.ledger import RunProgress
 from shared.schemas import FailedCase, Generation, SampleId, Verdict, sha256
 
 _AT_ONCE = 1000
@@ -75,7 +75,7 @@ def joined(run: FinishedRun) -> Iterator[tuple[Verdict, Generation | None]]:
 def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
     """Fill the index with a run as its folder has it; returns the run's id."""
     name, writer = str(run.run.get("run") or run.name), IndexWriter(database)
-    look = Glance(name, "", run.record.state, "0", 0, 0)
+    look = RunProgress(name, "", run.record.state, "0", 0, 0)
     writer.add_run(look, _planned(run))
     entered = writer.runs()[name]
     with database.write() as connection:
@@ -88,7 +88,7 @@ def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bound
     facts = {key: value for key, value in run.run.items() if key not in _LEFT_OUT}
     facts |= {key: run.run[key] for key in ("config", "versions") if key in run.run}
     facts["results"] = {"metrics": run.summary, "slices": run.folder.read_json(artifacts.SLICES)}
-    look = Glance(name, "", run.record.state, "0", 0, completions)
+    look = RunProgress(name, "", run.record.state, "0", 0, completions)
     writer.set_facts(entered, look, public(facts))
     return name
 

@@ -1,14 +1,10 @@
-"""Starting, watching and ending the processes of an embedded run."""
+"""Embedded stack: starts the services of one run in order, waits for readiness, shuts them down."""
 
-import asyncio
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-import signal
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,21 +13,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.cli.embedded.child import GRACE, Child, wait_until
-from services.cli.embedded.generator import GeneratorProcess, generator_process
-from services.cli.embedded.redis_server import start_redis
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from services.cli.embedded.services import (
+    ServiceLaunch,
+    base_environment,
+    generator_launch,
+    sandbox_launch,
+    start_redis,
+)
+from services.cli.embedded.supervisor import ChildProcess, Supervisor, wait_until
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
 
 STATE = ".plumbline"
-_LOCK_WAIT = 15.0
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 @dataclass
 class EmbeddedStack:
-    """The running stack: where its parts answer, and its children in order of their start."""
+    """The running services and their URLs.
+
+    Attributes:
+        folder: State folder with Redis' data, the aggregator's index and the logs.
+        redis_url: URL of Redis.
+        sandbox_urls: Base URLs of the sandboxes; external ones where SANDBOX_URLS is set.
+        generator_url: Base URL of the generator, if there is one.
+        aggregator_url: Base URL of the aggregator.
+        sandbox: The embedded sandbox's own report at /readyz; empty for external ones.
+        supervisor: The child processes, Redis first.
+    """
 
     folder: Path
     redis_url: str = ""
@@ -39,191 +50,153 @@ class EmbeddedStack:
     generator_url: str | None = None
     aggregator_url: str = ""
     sandbox: dict[str, Any] = field(default_factory=dict)
-    children: list[Child] = field(default_factory=list)
+    supervisor: Supervisor = field(default_factory=Supervisor)
 
     async def watch(self) -> None:
-        """Start children again that die, until cancelled.
+        """Restart services that die, until cancelled.
 
         Raises:
-            ServiceError: A child cannot be kept alive.
+            ServiceError: A service cannot be kept alive.
         """
-        while True:
-            for child in self.children:
-                child.restart_if_dead()
-            await asyncio.sleep(0.2)
-
-    def stop(self) -> None:
-        """End all children, Redis last."""
-        running = [child for child in self.children[1:] if child.process and child.running]
-        for child in running:
-            if child.process:
-                child.process.terminate()
-        began = time.monotonic()
-        for child in reversed(running):
-            child.stop(max(0.1, began + child.grace - time.monotonic()))
-        for child in self.children[:1]:
-            child.stop(child.grace)
+        await self.supervisor.watch()
 
 
 @contextmanager
 def open_stack(
     config: Config, output: OutputFolder, *, force: bool, generator: bool
 ) -> Iterator[EmbeddedStack]:
-    """Start what a run needs; end it on the way out, however that comes.
+    """Start the services of a run, and shut them down when the block ends.
 
     Args:
         config: The run's config.
-        output: Its output folder; a local one holds the stack's books and logs.
-        force: Begin with empty books.
-        generator: Whether the config's generator backend is wanted.
+        output: Its output folder; a local one contains the stack's data and logs.
+        force: Delete Redis' data and the logs of earlier runs first.
+        generator: Whether to start the config's generator backend.
 
     Raises:
-        ServiceError: A part does not start, or another command is at work in this folder.
+        ServiceError: A service does not start, or another command uses this folder.
     """
-    state = _state_folder(output)
-    state.mkdir(parents=True, exist_ok=True)
-    with _locked(state / "lock") as lock:
+    folder = _state_folder(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    with file_lock(folder / "lock") as lock:
         for part in ("redis", "logs") if force else ():
-            shutil.rmtree(state / part, ignore_errors=True)
-        (state / "logs").mkdir(exist_ok=True)
-        stack = EmbeddedStack(state)
+            shutil.rmtree(folder / part, ignore_errors=True)
+        (folder / "logs").mkdir(exist_ok=True)
+        stack = EmbeddedStack(folder)
         try:
             _start(stack, config, lock, generator=generator)
             yield stack
         finally:
-            stack.stop()
+            stack.supervisor.stop()
 
 
 def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) -> None:
+    """Start everything that can start at the same time, then wait for one after the other."""
     redis, stack.redis_url = start_redis(
-        stack.folder / "redis", stack.folder / "logs" / "redis.log", _environment(), lock
+        stack.folder / "redis", stack.folder / "logs" / "redis.log", base_environment(), lock
     )
-    stack.children.append(redis)
-    services = []
+    stack.supervisor.children.append(redis)
+    launches: list[ServiceLaunch] = []
     if given := os.environ.get("SANDBOX_URLS"):
         stack.sandbox_urls = [url.strip() for url in given.split(",") if url.strip()]
     else:
-        # It is let end its programs; the others lose nothing, and might wait for Redis.
-        settings = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1"}
-        services.append(_service(stack, "sandbox", settings, death_signal=signal.SIGTERM))
-    asked = generator_process(config, stack.folder) if generator else None
-    if asked:
-        services.append(_generator(stack, asked))
+        launches.append(sandbox_launch())
+    if generator:
+        launches.append(generator_launch(config, stack.folder))
     index = {"PLUMBLINE_INDEX_DIR": str(stack.folder / "index")}
-    services.append(_service(stack, "aggregator", {"REDIS_URL": stack.redis_url, **index}))
-    ports = {child.name: _port(stack, child) for child in services}
-    if "sandbox" in ports:
-        stack.sandbox_urls = [f"http://127.0.0.1:{ports['sandbox']}"]
-        stack.sandbox = _ready(stack, "sandbox", stack.sandbox_urls[0])
-    if asked:
-        stack.generator_url = f"http://127.0.0.1:{ports['generator']}"
-        _ready(stack, "generator", stack.generator_url, asked.ready)
-    stack.aggregator_url = f"http://127.0.0.1:{ports['aggregator']}"
+    launches.append(ServiceLaunch("aggregator", {"REDIS_URL": stack.redis_url, **index}))
+    started = [(launch, _start_service(stack, launch)) for launch in launches]
+    urls = {launch.module: f"http://127.0.0.1:{_port(stack, child)}" for launch, child in started}
+    for launch, child in started:
+        if launch.module == "sandbox":
+            stack.sandbox_urls = [urls["sandbox"]]
+            stack.sandbox = _ready(child, urls["sandbox"], launch.ready_timeout)
+        elif launch.module == "generator":
+            stack.generator_url = urls["generator"]
+            _ready(child, urls["generator"], launch.ready_timeout)
+    stack.aggregator_url = urls["aggregator"]
     _start_judges(stack, config)
-
-
-def _generator(stack: EmbeddedStack, process: GeneratorProcess) -> Child:
-    return _service(
-        stack,
-        "generator",
-        process.settings,
-        python=process.python,
-        death_signal=process.death_signal,
-        grace=process.grace,
-    )
 
 
 def _start_judges(stack: EmbeddedStack, config: Config) -> None:
     settings = {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": ",".join(stack.sandbox_urls)}
     for number in range(1, (config.judge.workers or _cores()) + 1):
-        name = f"judge-{number}"
-        _service(stack, "judge", settings, name)
+        _start_service(stack, ServiceLaunch("judge", settings), f"judge-{number}")
 
 
-def _service(
-    stack: EmbeddedStack,
-    module: str,
-    settings: dict[str, str],
-    name: str | None = None,
-    *,
-    python: str = sys.executable,
-    death_signal: signal.Signals = signal.SIGKILL,
-    grace: float = GRACE,
-) -> Child:
-    name = name or module
-    port_file = stack.folder / f"{name}.port"
+def _start_service(
+    stack: EmbeddedStack, launch: ServiceLaunch, name: str | None = None
+) -> ChildProcess:
+    name = name or launch.module
+    port_file = _port_file(stack, name)
     port_file.unlink(missing_ok=True)
-    environment = _environment() | settings
+    environment = base_environment() | launch.settings
     environment |= {"HOST": "127.0.0.1", "PORT": "0", "PLUMBLINE_PORT_FILE": str(port_file)}
-    log = stack.folder / "logs" / f"{name}.log"
-    child = Child(
+    child = ChildProcess(
         name,
-        [python, "-m", f"services.{module}"],
-        log,
+        [launch.python, "-m", f"services.{launch.module}"],
+        stack.folder / "logs" / f"{name}.log",
         environment,
-        death_signal=death_signal,
-        grace=grace,
+        death_signal=launch.death_signal,
+        grace=launch.grace,
     )
-    child.start()
-    stack.children.append(child)
-    return child
+    return stack.supervisor.start(child)
 
 
-def _port(stack: EmbeddedStack, child: Child) -> int:
-    port_file = stack.folder / f"{child.name}.port"
+def _port(stack: EmbeddedStack, child: ChildProcess) -> int:
+    port_file = _port_file(stack, child.name)
     wait_until(port_file.exists, child)
     port = int(port_file.read_text())
-    # Started again, it has to answer where the others look for it.
+    # A restarted service has to listen where its clients expect it.
     child.environment = {**child.environment, "PORT": str(port)}
     return port
 
 
-def _ready(stack: EmbeddedStack, name: str, url: str, seconds: float = 60.0) -> dict[str, Any]:
-    child = next(child for child in stack.children if child.name == name)
-    answer: dict[str, Any] = {}
+def _port_file(stack: EmbeddedStack, name: str) -> Path:
+    return stack.folder / f"{name}.port"
+
+
+def _ready(child: ChildProcess, url: str, timeout: float) -> dict[str, Any]:
+    """Wait until /readyz succeeds; return the service's report."""
+    report: dict[str, Any] = {}
 
     def ready() -> bool:
         try:
             with urllib.request.urlopen(f"{url}/readyz", timeout=5) as response:
-                answer.update(json.load(response))
+                report.update(json.load(response))
         except (urllib.error.URLError, OSError, ValueError):
             return False
         return True
 
-    wait_until(ready, child, seconds)
-    return answer
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    passed = {k: v for k, v in os.environ.items() if k.startswith(("PLUMBLINE_", "WANDB_"))}
-    level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO")}
-    return kept | passed | level | {"PYTHONUNBUFFERED": "1"}
+    wait_until(ready, child, timeout)
+    return report
 
 
 def _state_folder(output: OutputFolder) -> Path:
     if output.local:
         return Path(output.path) / STATE
-    # Books on a remote file system would be slow and could not be locked.
+    # Redis' data on a remote filesystem would be slow and could not be locked.
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "plumbline" / hashlib.sha256(output.url.encode()).hexdigest()[:16]
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    give_up = time.monotonic() + _LOCK_WAIT
+def file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
+    """Hold an exclusive lock on a file; yields its descriptor, which children may inherit."""
+    retries = Retrying(
+        retry=retry_if_exception_type(BlockingIOError),
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.1),
+        reraise=True,
+    )
     with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise ServiceError(
-                        f"another plumb is at work in {path.parent.parent}; "
-                        "wait for it or end it, or choose another --output"
-                    ) from None
-                time.sleep(0.1)
+        try:
+            retries(fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ServiceError(
+                f"another plumb command is running in {path.parent.parent}; "
+                "wait for it, stop it, or choose another --output"
+            ) from None
         yield file.fileno()
 
 

@@ -1,8 +1,8 @@
 import pytest
 from redis import Redis
 
-from shared.ledger import EventGroup, Glance, Ledger, glances
-from shared.ledger.group import order
+from shared.ledger import EventGroup, Ledger, RunProgress, runs_progress
+from shared.ledger.streams import entry_order
 from shared.schemas import SampleId
 from tests.shared.ledgers import enter, generation, verdict
 
@@ -117,24 +117,26 @@ def test_an_entry_nobody_can_read_is_delivered_as_such(redis: Redis, ledger: Led
     assert entry.event is None
 
 
-def test_order_is_that_of_the_stream() -> None:
+def test_entry_order_is_that_of_the_stream() -> None:
     ids = ["10-11", "10-2", "9-0", "10-0", "0"]
-    assert sorted(ids, key=order) == ["0", "9-0", "10-0", "10-2", "10-11"]
+    assert sorted(ids, key=entry_order) == ["0", "9-0", "10-0", "10-2", "10-11"]
 
 
-def test_a_glance(redis: Redis, ledger: Ledger) -> None:
-    assert glances(redis) == [Glance(RUN, str(ledger.incarnation()), "running", "0", 0, 0)]
+def test_progress_of_all_runs(redis: Redis, ledger: Ledger) -> None:
+    assert runs_progress(redis) == [
+        RunProgress(RUN, str(ledger.incarnation()), "running", "0", 0, 0)
+    ]
     judged(ledger, "p1", "p2")
     ledger.record(generation("p3"))
     other = Ledger(redis, "run-0")
     enter(other)
-    looks = glances(redis)
+    looks = runs_progress(redis)
     assert [look.run for look in looks] == ["run-0", RUN]
     assert looks[0].state == "running"
     assert (looks[1].events, looks[1].completions) == (2, 3)
     assert looks[1].last_event == ledger.last_event()
     redis.sadd("plumbline:runs", "deleted meanwhile")
-    assert len(glances(redis)) == 2
+    assert len(runs_progress(redis)) == 2
 
 
 def test_the_wait_of_the_oldest_job(ledger: Ledger) -> None:

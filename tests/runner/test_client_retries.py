@@ -1,22 +1,20 @@
-"""What the client makes of servers in trouble, and how it shares requests among several."""
+"""Retries, backpressure, deadlines and load balancing of the client."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from email.utils import formatdate
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from services.generator.router.app import build_app
+from services.generator.settings import GeneratorSettings
 from shared.schemas import sha256
+from tests.generator.router.engines import FakeEngine, FakeFactory, Received
+from tests.generator.router.engines import answer as give
 from tests.runner.generators import PARAMS, SAMPLE, Handler, Servers, answer, ask, refused_url
 
-
-@pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
-    async with AsyncExitStack() as stack:
-        yield Servers(stack, tmp_path)
+# Retries and backpressure
 
 
 async def until(reached: Callable[[], bool]) -> None:
@@ -29,14 +27,14 @@ async def until(reached: Callable[[], bool]) -> None:
     "failure",
     ["500", "502", "503", "408", "429:0.01", "reset", "abort", "empty", "garbage", "truncated"],
 )
-async def test_passing_trouble_is_tried_again(servers: Servers, failure: str) -> None:
+async def test_a_transient_failure_is_retried(servers: Servers, failure: str) -> None:
     client = await servers.client(await servers.replay(failure, failure))
     generation = await ask(client)
     assert (generation.completion, generation.error) == ("print(1 + 1)", None)
     assert generation.requests == 3
 
 
-async def test_hanging_request_is_tried_again(servers: Servers) -> None:
+async def test_a_hanging_request_is_retried(servers: Servers) -> None:
     client = await servers.client(await servers.replay("hang"), request_timeout=0.8)
     generation = await ask(client)
     assert (generation.completion, generation.requests) == ("print(1 + 1)", 2)
@@ -57,7 +55,7 @@ async def test_hanging_request_is_tried_again(servers: Servers) -> None:
         ("garbage", "bad_answer: not JSON: <html>"),
     ],
 )
-async def test_lasting_trouble_is_an_error_of_the_sample(
+async def test_a_lasting_failure_is_an_error_of_the_sample(
     servers: Servers, failure: str, reason: str
 ) -> None:
     url = await servers.replay(failure, failure)
@@ -75,7 +73,7 @@ async def test_server_that_is_down_is_an_error_of_the_sample(servers: Servers) -
 
 
 @pytest.mark.parametrize("status", ["400", "401", "403", "404", "422"])
-async def test_refusal_is_not_tried_again(servers: Servers, status: str) -> None:
+async def test_a_rejection_is_not_retried(servers: Servers, status: str) -> None:
     generation = await ask(await servers.client(await servers.replay(status)))
     assert generation.error == f"http_{status}: injected failure: HTTP {status}"
     assert (generation.completion, generation.requests) == ("", 1)
@@ -116,7 +114,9 @@ SGLANG = [
 @pytest.mark.parametrize("message", [*VLLM, *SGLANG, "max_tokens is too large: this model's "
                                      "maximum context length is 4 tokens"])  # fmt: skip
 @pytest.mark.parametrize("shape", ["error", "flat"])
-async def test_other_words_for_too_long(servers: Servers, message: str, shape: str) -> None:
+async def test_messages_of_a_prompt_that_is_too_long(
+    servers: Servers, message: str, shape: str
+) -> None:
     flat = {"object": "error", "message": message, "type": "BadRequestError", "code": 400}
 
     async def chat(_request: web.Request) -> web.Response:
@@ -128,7 +128,7 @@ async def test_other_words_for_too_long(servers: Servers, message: str, shape: s
     assert (generation.completion, generation.requests) == ("", 1)
 
 
-async def test_one_prompt_that_is_too_long_is_the_trouble_of_one_sample(servers: Servers) -> None:
+async def test_one_prompt_that_is_too_long_fails_one_sample(servers: Servers) -> None:
     async def chat(request: web.Request) -> web.Response:
         if "long" in (await request.json())["messages"][0]["content"]:
             return web.json_response({"error": {"message": VLLM[0]}}, status=400)
@@ -140,7 +140,9 @@ async def test_one_prompt_that_is_too_long_is_the_trouble_of_one_sample(servers:
     assert [generation.error is None for generation in found] == [True, False, True]
 
 
-async def test_an_answer_that_no_model_could_give_is_the_configs_trouble(servers: Servers) -> None:
+async def test_max_tokens_beyond_the_models_length_is_not_a_prompt_that_is_too_long(
+    servers: Servers,
+) -> None:
     message = (
         "max_tokens=9000 cannot be greater than max_model_len=max_total_tokens=4096. "
         "Please request fewer output tokens."
@@ -180,13 +182,13 @@ async def test_retry_after_is_waited_for(servers: Servers) -> None:
 
 
 @pytest.mark.parametrize("failure", ["429:0", "429:0.01", "503:0.01"])
-async def test_being_told_later_is_no_failure(servers: Servers, failure: str) -> None:
+async def test_backpressure_is_not_a_failure(servers: Servers, failure: str) -> None:
     url = await servers.replay(*[failure] * 6)
     generation = await ask(await servers.client(url, max_attempts=1))
     assert (generation.error, generation.requests) == (None, 7)
 
 
-async def test_a_429_without_a_time_is_waited_for_all_the_same(servers: Servers) -> None:
+async def test_a_429_without_retry_after_is_waited_for(servers: Servers) -> None:
     busy = iter([True])
 
     async def chat(_request: web.Request) -> web.Response:
@@ -199,7 +201,7 @@ async def test_a_429_without_a_time_is_waited_for_all_the_same(servers: Servers)
     assert loop.time() - started >= 1.0
 
 
-async def test_while_the_only_server_is_busy_nobody_asks_it(servers: Servers) -> None:
+async def test_no_requests_while_the_only_server_is_busy(servers: Servers) -> None:
     times: list[float] = []
     busy = iter([True])
     loop = asyncio.get_running_loop()
@@ -216,7 +218,7 @@ async def test_while_the_only_server_is_busy_nobody_asks_it(servers: Servers) ->
     assert times[1] - times[0] >= 0.3
 
 
-async def test_who_was_refused_goes_first_when_there_is_room_again(servers: Servers) -> None:
+async def test_a_rejected_sample_is_admitted_first(servers: Servers) -> None:
     asked: list[str] = []
     busy = iter([True])
 
@@ -232,8 +234,8 @@ async def test_who_was_refused_goes_first_when_there_is_room_again(servers: Serv
     assert asked == ["a", "a", "b", "c"]
 
 
-async def test_a_server_that_refuses_is_asked_by_fewer(servers: Servers) -> None:
-    """Five places and no queue: after a few refusals the client has found that out."""
+async def test_a_server_that_rejects_gets_fewer_requests(servers: Servers) -> None:
+    """Five slots and no queue: the client finds that out after a few rejections."""
     in_flight, most, refused = 0, 0, 0
     more = asyncio.Event()
 
@@ -253,11 +255,11 @@ async def test_a_server_that_refuses_is_asked_by_fewer(servers: Servers) -> None
     generations = await asyncio.gather(*(ask(client) for _ in range(300)))
     assert all(generation.error is None for generation in generations)
     assert most == 5
-    # Sixteen at once at first, eleven of them in vain; without a rule it would go on like that.
+    # Sixteen at once at first, eleven of them rejected; without a limit it would stay like that.
     assert refused < 100
 
 
-async def test_a_server_that_breaks_connections_is_asked_by_fewer(servers: Servers) -> None:
+async def test_a_server_that_breaks_connections_gets_fewer_requests(servers: Servers) -> None:
     in_flight, broken = 0, 0
 
     async def chat(request: web.Request) -> web.Response:
@@ -304,7 +306,7 @@ async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> Non
 # The deadline of a sample
 
 
-async def test_a_sample_that_is_put_off_for_too_long_is_an_error(servers: Servers) -> None:
+async def test_a_sample_that_is_rejected_for_too_long_is_an_error(servers: Servers) -> None:
     async def chat(_request: web.Request) -> web.Response:
         return web.json_response(
             {"error": {"message": "queue full"}}, status=429, headers={"Retry-After": "0.1"}
@@ -314,11 +316,11 @@ async def test_a_sample_that_is_put_off_for_too_long_is_an_error(servers: Server
     generation = await ask(client)
     assert generation.error is not None
     assert generation.error.startswith("timeout: no completion in 0.5 s, requests: ")
-    assert generation.error.endswith("; before that http_429: queue full")
+    assert generation.error.endswith("; last error: http_429: queue full")
     assert generation.requests > 1
 
 
-async def test_the_deadline_ends_a_request_that_is_under_way(servers: Servers) -> None:
+async def test_the_deadline_ends_a_request_in_flight(servers: Servers) -> None:
     client = await servers.client(await servers.replay("hang"), deadline=0.3)
     async with asyncio.timeout(5):
         generation = await ask(client)
@@ -326,8 +328,8 @@ async def test_the_deadline_ends_a_request_that_is_under_way(servers: Servers) -
     assert (generation.completion, generation.requests) == ("", 1)
 
 
-async def test_the_deadline_begins_when_the_first_request_may_go(servers: Servers) -> None:
-    """Who waits in line behind others is not late."""
+async def test_the_deadline_begins_with_the_first_admission(servers: Servers) -> None:
+    """Time spent waiting for admission does not count."""
 
     async def chat(_request: web.Request) -> web.Response:
         await asyncio.sleep(0.15)
@@ -376,7 +378,7 @@ async def test_concurrency_is_bounded_and_urls_share_the_load(servers: Servers) 
 
 
 async def test_retry_goes_to_another_url(servers: Servers) -> None:
-    # The first server would ask for a minute of patience: the second one answers at once.
+    # The first server asks for a minute; the second one answers at once.
     urls = [await servers.replay("503:60", "503:60"), await servers.replay()]
     client = await servers.client(*urls)
     async with asyncio.timeout(5):
@@ -385,8 +387,37 @@ async def test_retry_goes_to_another_url(servers: Servers) -> None:
     assert {generation.replica for generation in generations} == {urls[1].removeprefix("http://")}
 
 
-async def test_dead_url_beside_a_live_one(servers: Servers) -> None:
+async def test_a_dead_url_next_to_a_live_one(servers: Servers) -> None:
     client = await servers.client(refused_url(), await servers.replay(), concurrency=2)
     generations = await asyncio.gather(*(ask(client) for _ in range(50)))
     assert all(generation.error is None for generation in generations)
     assert sum(generation.requests for generation in generations) < 55
+
+
+# Router with a full queue
+
+
+async def slowly(
+    engine: FakeEngine, request: web.Request, received: Received
+) -> web.StreamResponse:
+    await asyncio.sleep(0.02)
+    return await give(engine, request, received)
+
+
+async def test_no_sample_is_lost_to_a_queue_that_is_full(servers: Servers) -> None:
+    factory = FakeFactory(slowly)
+    settings = {"router_max_in_flight": 4, "router_queue_size": 8, "model": "m"}
+    url = await servers.serve(build_app(GeneratorSettings.model_validate(settings), factory, 1))
+    client = await servers.client(url, model="", concurrency=64, max_attempts=1)
+    async with asyncio.timeout(30):
+        await client.check()
+        info = await client.info()
+        generations = await asyncio.gather(*(ask(client) for _ in range(20)))
+    assert info is not None and "backend" in info
+    assert [generation.error for generation in generations] == [None] * 20
+    assert {generation.replica for generation in generations} == {"replica-0.0"}
+    requests = sum(generation.requests for generation in generations)
+    assert 20 < requests < 40  # some were rejected, and admitted later
+    assert len(factory.engines[0].received) == 20
+    for engine in factory.engines:
+        await engine.kill()

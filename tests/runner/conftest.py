@@ -1,0 +1,15 @@
+"""Fixture of the servers that the client's tests talk to."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.runner.generators import Servers
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+    async with AsyncExitStack() as stack:
+        yield Servers(stack, tmp_path)
