@@ -11,9 +11,9 @@ from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, RunState
 from shared.ledger.ledger import unjudged_verdict
-from shared.logs import get_logger
 from shared.plan import RunPlan
 from shared.schemas import Generation, SampleId
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

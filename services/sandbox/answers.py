@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from services.sandbox.admission import QueueFullError
 from services.sandbox.bodies import InvalidRequestError
 from services.sandbox.submit.errors import SubmitError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
+from shared.service.server import json_error
 
 LOGGED = 500  # characters of a detail, which may quote the request
 
@@ -27,26 +28,19 @@ async def answered(work: Awaitable[Outcome], requests: Counter) -> web.Response:
         outcome, body = await work
     except InvalidRequestError as error:
         requests.labels("invalid").inc()
-        return web.json_response({"detail": error.detail}, status=HTTPStatus.UNPROCESSABLE_ENTITY)
+        return json_error(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, field="detail")
     except SubmitError as error:
         at_fault = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
         requests.labels("refused" if at_fault else "failed").inc()
         (log.info if at_fault else log.warning)("dataset_error", detail=str(error)[:LOGGED])
-        return web.json_response({"detail": str(error)}, status=error.status)
+        return json_error(error.status, str(error), field="detail")
     except QueueFullError as error:
         requests.labels("rejected").inc()
         log.info("rejected", reason=str(error))
-        return _try_later(error)
+        retry = {"Retry-After": str(error.retry_after)}
+        return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), field="detail", headers=retry)
     except asyncio.CancelledError:
         requests.labels("cancelled").inc()
         raise
     requests.labels(outcome).inc()
     return web.Response(body=body.model_dump_json(), content_type="application/json")
-
-
-def _try_later(error: QueueFullError) -> web.Response:
-    return web.json_response(
-        {"detail": str(error)},
-        status=HTTPStatus.SERVICE_UNAVAILABLE,
-        headers={"Retry-After": str(error.retry_after)},
-    )

@@ -1,12 +1,10 @@
 """The HTTP face of the sandbox."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from typing import Any
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
 from services.sandbox import bodies
@@ -25,7 +23,9 @@ from services.sandbox.submit.judging import judge
 from services.sandbox.submit.registry import DATASETS, make_plan
 from services.sandbox.submit.schemas import SubmitRequest
 from services.sandbox.tables import Tables
-from shared.logs import get_logger
+from shared.service.health import Readiness
+from shared.service.logs import get_logger
+from shared.service.server import add_operations, json_http_errors
 
 NO_ISOLATION = (
     "programs run without isolation: they can use the network and read what this user can read. "
@@ -47,13 +47,13 @@ class Server:
 
     def application(self) -> web.Application:
         app = web.Application(
-            client_max_size=self._settings.body_limit_bytes, middlewares=[_errors_as_json]
+            client_max_size=self._settings.body_limit_bytes,
+            middlewares=[json_http_errors(field="detail", message=_phrase)],
         )
         app.cleanup_ctx.append(self._isolate)
         app.router.add_get("/v1/ping", self._ping)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._show_metrics)
+        readiness = Readiness(self._failure, details=self._details)
+        add_operations(app, readiness, self._metrics.registry)
         app.router.add_get("/list_datasets", self._list_datasets)
         app.router.add_post("/run_code", self._run_code)
         app.router.add_post("/submit", self._submit)
@@ -72,15 +72,14 @@ class Server:
     async def _ping(self, _request: web.Request) -> web.Response:
         return web.json_response("pong")
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.json_response({"alive": True})
+    def _failure(self) -> str | None:
+        return None if self._chosen else "starting: no isolation is chosen yet"
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    def _details(self) -> dict[str, object]:
         chosen = self._chosen
         if chosen is None:
-            return web.json_response({"ready": False}, status=HTTPStatus.SERVICE_UNAVAILABLE)
-        state: dict[str, Any] = {
-            "ready": True,
+            return {}
+        state: dict[str, object] = {
             "isolation": chosen.isolation.kind.value,
             "identity": chosen.isolation.identity.value,
             "missing": chosen.missing(),
@@ -89,11 +88,7 @@ class Server:
         }
         if chosen.isolation.kind is IsolationChoice.NONE:
             state["warning"] = NO_ISOLATION
-        return web.json_response(state)
-
-    async def _show_metrics(self, _request: web.Request) -> web.Response:
-        text = generate_latest(self._metrics.registry)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return state
 
     async def _list_datasets(self, _request: web.Request) -> web.Response:
         return web.json_response(list(DATASETS))
@@ -141,17 +136,8 @@ class Server:
         return Execution(self._chosen.runner, self._admission, self._metrics, limit)
 
 
-@web.middleware
-async def _errors_as_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < HTTPStatus.BAD_REQUEST:
-            raise
-        detail = HTTPStatus(error.status).phrase
-        return web.json_response({"detail": detail}, status=error.status)
+def _phrase(_request: web.Request, error: web.HTTPException) -> str:
+    return HTTPStatus(error.status).phrase
 
 
 def create_app(settings: SandboxSettings) -> web.Application:

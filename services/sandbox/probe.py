@@ -12,7 +12,8 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from shared.logs import get_logger
+from shared.errors import ServiceError
+from shared.service.logs import get_logger
 
 PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
 PROBE_OUTPUT = "works 1\n"
@@ -21,8 +22,10 @@ PREFERENCE = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE, IsolationChoice.NO
 log = get_logger(__name__)
 
 
-class IsolationError(Exception):
+class IsolationError(ServiceError):
     """The isolation that was asked for does not work here; the message says why."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,9 @@ async def choose(settings: SandboxSettings, reaper: Reaper) -> Chosen:
             if reason is None:
                 return Chosen(runner, failed)
             failed[f"{kind} ({identity})"] = reason
-    raise IsolationError(
-        f"isolation {settings.isolation.value} does not work here: "
-        + "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-    )
+    tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+    log.error("isolation_unavailable", error=tried)
+    raise IsolationError(f"isolation {settings.isolation.value} does not work here: {tried}")
 
 
 def _identities(kind: IsolationChoice) -> list[Identity]:

@@ -13,7 +13,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 PR_SET_CHILD_SUBREAPER = 36
 GIVE_UP_SECONDS = 5.0

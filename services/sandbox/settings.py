@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from shared.settings import ServiceSettings
+from shared.service.settings import ServiceSettings
 
 MIB = 1024 * 1024
 

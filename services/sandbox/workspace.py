@@ -11,7 +11,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 IGNORED = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC

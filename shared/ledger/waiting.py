@@ -6,7 +6,7 @@ from redis import Redis
 
 from shared.errors import ServiceError
 from shared.ledger.connection import connect
-from shared.standby import Standby
+from shared.service.health import StartupServer
 
 _POLL = 1.0
 
@@ -21,15 +21,10 @@ def redis_when_there(url: str, host: str, port: int) -> Redis:
         return connect(url)
     except ServiceError as error:
         reason = str(error)
-    try:
-        standby = Standby(host, port)
-    except OSError as error:
-        raise ServiceError(f"cannot serve on {host}:{port}: {error.strerror}") from None
-    with standby:
+    with StartupServer(host, port, reason) as server:
         while True:
-            standby.say(reason)
             time.sleep(_POLL)
             try:
                 return connect(url)
             except ServiceError as error:
-                reason = str(error)
+                server.set_reason(str(error))

@@ -9,8 +9,8 @@ import sys
 from contextlib import closing
 
 from shared.ledger import Ledger, connect
-from shared.redis_settings import RedisSettings
 from shared.schemas import Generation, SampleId, Verdict
+from shared.service.settings import RedisSettings
 from shared.statuses import FinalStatus
 
 VERDICTS = 1200

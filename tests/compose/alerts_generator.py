@@ -8,7 +8,7 @@ from aiohttp import web
 from services.generator.router import Replica, build_app
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
-from shared.settings import load_settings
+from shared.service.settings import load_settings
 
 
 class NoEngine:

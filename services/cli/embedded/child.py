@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.errors import ServiceError
-from shared.processes import die_with_parent
+from shared.service.processes import die_with_parent
 
 _RESTARTS = 10
 GRACE = 5.0

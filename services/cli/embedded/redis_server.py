@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from services.cli.embedded.child import Child, wait_until
 from shared.errors import ServiceError
-from shared.processes import free_port
+from shared.service.processes import free_port
 
 _CONFIG = """\
 port {port}

@@ -13,7 +13,7 @@ from services.generator.router.connections import Connections
 from services.generator.router.failures import AttemptError, Reason
 from services.generator.router.lease import Lease
 from services.generator.router.metrics import RouterMetrics
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 _FIRST_PAUSE = 0.1

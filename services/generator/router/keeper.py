@@ -14,7 +14,7 @@ from services.generator.router.restarts import Restarts
 from services.generator.router.watch import Watch
 from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

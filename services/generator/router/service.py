@@ -8,7 +8,7 @@ from services.generator.router.draining import DrainOnSignal
 from services.generator.router.parts import make_parts
 from services.generator.router.replica import ReplicaFactory
 from services.generator.settings import GeneratorSettings
-from shared.http import serve
+from shared.service.server import serve
 
 _FILES = 65536
 
@@ -23,8 +23,8 @@ async def serve_router(
     to ``router_grace`` seconds, and all replicas ended.
 
     Raises:
-        ServiceError: No replica could be started, or all have been given up.
-        OSError: The address cannot be bound.
+        ServiceError: No replica could be started, all have been given up, or the address cannot be
+            bound.
     """
     _raise_file_limit()
     stop = asyncio.Event()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from services.generator.router.keeper import Keeper, State, Surroundings
 from shared.errors import ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -6,7 +6,7 @@ import time
 from services.generator.router.engine import Engine
 from services.generator.router.prober import ProbeFailure, Prober
 from shared.errors import ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 _LONGEST_PAUSE = 1.0

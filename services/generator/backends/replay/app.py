@@ -25,8 +25,8 @@ from services.generator.settings import PREFIX, GeneratorSettings
 from shared.completions import read_completions
 from shared.datasets import read_datasets
 from shared.errors import ConfigError
-from shared.http import serve
-from shared.logs import get_logger
+from shared.service.logs import get_logger
+from shared.service.server import serve
 
 log = get_logger(__name__)
 _MAX_BODY = 64 * 1024 * 1024
@@ -55,8 +55,7 @@ async def serve_replay(settings: GeneratorSettings) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        PlumblineError: As :func:`build_app`.
-        OSError: The address cannot be bound.
+        PlumblineError: As :func:`build_app`, or the address cannot be bound.
     """
     await serve(build_app(settings), host=settings.host, port=settings.port)
 

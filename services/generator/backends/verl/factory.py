@@ -13,7 +13,7 @@ from services.generator.backends.verl.ray_cluster import RayCluster
 from services.generator.backends.verl.self_check import check_self
 from shared.config import Config
 from shared.errors import ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 _HERE = "services.generator.backends.verl"

@@ -11,7 +11,7 @@ from services.generator.backends.verl.environment import child_environment
 from services.generator.backends.verl.messages import Cluster, ClusterOrder, ClusterReady
 from shared.config import Config
 from shared.errors import ConfigError, ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 # A cluster that has just lost a replica takes a moment to know that its place is free.

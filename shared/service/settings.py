@@ -1,21 +1,36 @@
-"""Where Redis is, and its password, for everything that talks to it."""
+"""Service settings from the environment: address, log level, Redis URL and password."""
 
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.errors import ConfigError
+from shared.schemas import describe
+
+Settings = TypeVar("Settings", bound=BaseSettings)
+
+
+class ServiceSettings(BaseSettings):
+    """``HOST``, ``PORT`` and ``LOG_LEVEL``; a service adds its own with ``PLUMBLINE_`` aliases."""
+
+    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+
+    host: str = Field(default="127.0.0.1", validation_alias="HOST")
+    port: int = Field(default=0, validation_alias="PORT", ge=0, le=65535)
+    log_level: str = Field(default="INFO", validation_alias="LOG_LEVEL")
 
 
 class RedisSettings(BaseSettings):
-    """``REDIS_URL``, and the password beside it: itself, or in a file as secrets are mounted.
+    """``REDIS_URL``, and its password: given directly, or in a file as secrets are mounted.
 
-    A password in the URL goes before ``REDIS_PASSWORD``, and that before ``REDIS_PASSWORD_FILE``.
-    Once read, ``redis_url`` has it.
+    A password in the URL takes precedence over ``REDIS_PASSWORD``, and that over
+    ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains it.
     """
 
-    # A compose file passes a variable that is not set as an empty one.
+    # A compose file passes an unset variable as an empty one.
     model_config = SettingsConfigDict(extra="ignore", populate_by_name=True, env_ignore_empty=True)
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
@@ -41,11 +56,23 @@ class RedisSettings(BaseSettings):
             ) from None
 
 
+def load_settings(kind: type[Settings]) -> Settings:
+    """Read the environment.
+
+    Raises:
+        ConfigError: A value is not usable; the message names the variable.
+    """
+    try:
+        return kind()
+    except ValidationError as error:
+        raise ConfigError(describe(error)) from None
+
+
 def _add_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     user, _, rest = parts.netloc.rpartition("@")
     if ":" in user:
         return url
     netloc = f"{user}:{quote(password, safe='')}@{rest}"
-    # A path is put behind an empty host only where the slashes are written out.
+    # urlunsplit puts a path after an empty host only if the slashes are written out.
     return urlunsplit(parts._replace(netloc=netloc))
