@@ -1,4 +1,4 @@
-"""Settings of the sandbox server, from the environment."""
+"""Settings of the sandbox server from the environment."""
 
 import os
 import sys
@@ -32,16 +32,16 @@ def _base_interpreter() -> Path:
 
 
 class SandboxSettings(ServiceSettings):
-    """Every name carries the prefix ``PLUMBLINE_SANDBOX_``, but for HOST, PORT and LOG_LEVEL.
+    """Variables have the prefix ``PLUMBLINE_SANDBOX_``, except HOST, PORT and LOG_LEVEL.
 
     Attributes:
         concurrency: Requests that run at once; one per core keeps CPU-bound programs honest.
-        queue_limit: Requests that may wait; the next one gets 503.
+        queue_limit: Requests that may wait; beyond it they are rejected with 503.
         isolation: ``auto`` takes the first that works; any other is an error if it does not.
         python: Interpreter that runs the programs.
-        temp_root: Where the folder of each run is made.
-        datasets: Folder of JSONL files with records, ``<dataset>.jsonl`` each, that are named by
-            their id; without it every request brings its record.
+        temp_root: Parent of the runs' folders.
+        datasets: Folder of JSONL files with records, ``<dataset>.jsonl`` each, which requests name
+            by id; without it every request must contain its record.
         readonly_paths: More paths that programs may read, separated by ``:``.
         output_limit_bytes: Cap of stdout and of stderr; beyond it the run is killed.
         submit_output_limit: Characters that all runs of one submit may print together.
@@ -51,7 +51,7 @@ class SandboxSettings(ServiceSettings):
         process_limit: Processes and threads of one run (RLIMIT_NPROC).
         open_files_limit: Open files of one process (RLIMIT_NOFILE).
         body_limit_bytes: Largest request body.
-        shutdown_seconds: How long SIGTERM lets the running requests finish.
+        shutdown_seconds: Time that running requests get to finish after SIGTERM.
     """
 
     model_config = SettingsConfigDict(env_prefix="PLUMBLINE_SANDBOX_")
@@ -78,7 +78,7 @@ class SandboxSettings(ServiceSettings):
     @field_validator("datasets", mode="before")
     @classmethod
     def _no_folder(cls, value: object) -> object:
-        return value or None  # not the current one where the variable is empty
+        return value or None  # an empty variable is not the current folder
 
     def extra_readonly_paths(self) -> tuple[Path, ...]:
         return tuple(Path(part) for part in self.readonly_paths.split(":") if part)
