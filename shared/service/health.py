@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from shared.errors import PlumblineError, ServiceError
@@ -103,12 +102,7 @@ class HealthServer:
         write_port_file(self.port)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

@@ -16,11 +16,16 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 class ServiceSettings(BaseSettings):
     """``HOST``, ``PORT`` and ``LOG_LEVEL``; a service adds its own with ``PLUMBLINE_`` aliases."""
 
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+    model_config = SettingsConfigDict(
+        extra="ignore", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     host: str = Field(default="127.0.0.1", validation_alias="HOST")
+    """Address to listen on."""
     port: int = Field(default=0, validation_alias="PORT", ge=0, le=65535)
+    """Port to listen on; 0 for a free one."""
     log_level: str = Field(default="INFO", validation_alias="LOG_LEVEL")
+    """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
 
 
 class RedisSettings(BaseSettings):
@@ -31,11 +36,19 @@ class RedisSettings(BaseSettings):
     """
 
     # A compose file passes an unset variable as an empty one.
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True, env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        extra="ignore",
+        populate_by_name=True,
+        env_ignore_empty=True,
+        use_attribute_docstrings=True,
+    )
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
+    """Redis server of the ledger."""
     redis_password: SecretStr | None = Field(default=None, validation_alias="REDIS_PASSWORD")
+    """Password, if the URL has none."""
     redis_password_file: Path | None = Field(default=None, validation_alias="REDIS_PASSWORD_FILE")
+    """File with the password, if neither the URL nor ``REDIS_PASSWORD`` has one."""
 
     @model_validator(mode="after")
     def _with_password(self) -> Self:
