@@ -1,4 +1,4 @@
-"""``python -m shared.healthcheck``: asks this container's own /readyz, for want of curl."""
+"""Container health check: ``python -m shared.healthcheck`` requests /readyz, without curl."""
 
 import http.client
 import os
@@ -10,7 +10,7 @@ _ANY = ("", "0.0.0.0", "::")
 
 
 def main() -> int:
-    """Print what /readyz says; 0 where that is yes, 1 where it is no or nothing."""
+    """Print the body of /readyz; returns 0 for status 200, else 1."""
     host = os.environ.get("HOST", "")
     try:
         port = int(os.environ["PORT"])

@@ -13,11 +13,11 @@ from services.aggregator.index import open_database
 from services.aggregator.publish import publish
 from services.aggregator.settings import AggregatorSettings
 from shared.errors import OutputError, PlumblineError, ServiceError
-from shared.http import serve
 from shared.ledger import wait_for_redis
-from shared.logs import configure_logging, get_logger
-from shared.settings import load_settings
-from shared.standby import refuse
+from shared.service.health import refuse
+from shared.service.logs import configure_logging, get_logger
+from shared.service.server import serve
+from shared.service.settings import load_settings
 
 log = get_logger(__name__)
 

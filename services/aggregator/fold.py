@@ -15,10 +15,10 @@ from services.aggregator.index.facts import public
 from services.aggregator.index.rows import LARGEST, ProblemFacts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
-from shared.logs import get_logger
 from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import SampleId
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 from services.aggregator.index import Database
 from services.aggregator.index.counting import BUCKETS, MOST_DATASETS, MOST_REASONS, OTHER, admit
 from services.aggregator.index.overview import IndexedRun, all_runs
-from shared.logs import get_logger
 from shared.metrics.statistics import ratio
 from shared.run_record import RunState
+from shared.service.logs import get_logger
 from shared.statuses import FinalStatus
 
 log = get_logger(__name__)

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from services.aggregator.index import Database
 from services.aggregator.index.overview import all_runs
 from shared.ledger import JudgeQueue, fail_fast, runs_progress
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

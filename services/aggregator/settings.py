@@ -4,8 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from shared.redis_settings import RedisSettings
-from shared.settings import ServiceSettings
+from shared.service.settings import RedisSettings, ServiceSettings
 
 
 class AggregatorSettings(ServiceSettings, RedisSettings):

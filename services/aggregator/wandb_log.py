@@ -19,10 +19,10 @@ from services.aggregator.wandb_job import WandbDone, WandbJob
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
-from shared.logs import get_logger
 from shared.metrics import MetricValue
 from shared.metrics.flat import flat_metrics
 from shared.result_config import WandbConfig
+from shared.service.logs import get_logger
 
 Mode = Literal["online", "offline"]
 Summary = Mapping[str, Mapping[str, MetricValue]]

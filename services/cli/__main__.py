@@ -14,7 +14,7 @@ from services.cli.rejudge import rejudge
 from services.cli.report import report
 from services.cli.run import run
 from shared.errors import PlumblineError
-from shared.logs import configure_logging
+from shared.service.logs import configure_logging
 
 app = typer.Typer(
     name="plumb",

@@ -27,10 +27,9 @@ from shared.errors import ConfigError, IncompleteRunError, InterruptedRunError, 
 from shared.finished_run import open_run
 from shared.ledger import connect
 from shared.plan import RunPlan
-from shared.redis_settings import RedisSettings
 from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
-from shared.settings import load_settings
+from shared.service.settings import RedisSettings, load_settings
 
 # There are networks in which only judges reach a sandbox, and none of them until there is work.
 _SANDBOX_CHECKS = ("sandboxes", "judges", "none")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AliasGenerator, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from shared.settings import ServiceSettings
+from shared.service.settings import ServiceSettings
 
 PREFIX = "PLUMBLINE_GENERATOR_"
 

@@ -4,19 +4,20 @@ import logging
 import os
 import socket
 import uuid
+from functools import partial
 
 from rq.serializers import JSONSerializer
 
 from services.judge import jobs  # noqa: F401 - loaded once, here, instead of at the first job
-from services.judge.health import HealthServer
 from services.judge.process import JudgeProcess, set_current
+from services.judge.sandbox_watch import SandboxWatch
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
 from shared.errors import PlumblineError
-from shared.ledger import JudgeQueue, wait_for_redis
-from shared.logs import configure_logging, get_logger
-from shared.settings import load_settings
-from shared.standby import refuse
+from shared.ledger import JudgeQueue, ping_error, wait_for_redis
+from shared.service.health import HealthServer, Readiness, refuse
+from shared.service.logs import configure_logging, get_logger
+from shared.service.settings import load_settings
 
 
 def main() -> int:
@@ -43,7 +44,10 @@ def _work(settings: JudgeSettings) -> int:
         serializer=JSONSerializer,
         log_job_description=False,
     )
-    with HealthServer(settings, redis, process.metrics.registry):
+    watch = SandboxWatch(settings.sandboxes)
+    watch.start()
+    readiness = Readiness(partial(ping_error, redis), lambda: watch.trouble)
+    with HealthServer(settings.host, settings.port, readiness, process.metrics.registry):
         log.info("ready", worker=name)
         worker.work(logging_level="WARNING")  # until SIGTERM; a job in hand is finished first
     process.close()

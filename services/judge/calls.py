@@ -10,7 +10,7 @@ from services.judge.harness import harness_files, source, wire
 from services.judge.harness.wire import CallResult, CaseLimits, CaseRun
 from services.judge.methods.base import Task
 from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, Usage
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

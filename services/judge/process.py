@@ -19,8 +19,8 @@ from shared.config import Config, validate_config
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import Lease, Ledger, PoolSettings, SandboxPool, connect_async, job_id
 from shared.ledger.ledger import unjudged_verdict
-from shared.logs import get_logger
 from shared.schemas import Generation, Problem, SampleId, Verdict
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 T = TypeVar("T")

@@ -2,8 +2,7 @@
 
 from pydantic import Field
 
-from shared.redis_settings import RedisSettings
-from shared.settings import ServiceSettings
+from shared.service.settings import RedisSettings, ServiceSettings
 
 
 class JudgeSettings(ServiceSettings, RedisSettings):

@@ -12,10 +12,10 @@ from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
-from shared.logs import get_logger
 from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
+from shared.service.logs import get_logger
 from shared.statuses import FinalStatus
 
 log = get_logger(__name__)

@@ -1,4 +1,7 @@
-"""Admission: so many requests at once, a bounded queue behind them, first come first served."""
+"""Admission control: bounded concurrency, a bounded first-come-first-served queue, backpressure.
+
+A request beyond the queue is rejected with 503 and Retry-After.
+"""
 
 import asyncio
 import math
@@ -12,10 +15,10 @@ SMOOTHING = 0.1
 
 
 class QueueFullError(Exception):
-    """No place left in the queue.
+    """The queue is full.
 
     Attributes:
-        retry_after: Whole seconds after which a place is likely to be free.
+        retry_after: Whole seconds after which a slot is likely to be free.
     """
 
     def __init__(self, queued: int, retry_after: int) -> None:
@@ -24,7 +27,7 @@ class QueueFullError(Exception):
 
 
 class Admission:
-    """Hands out the numbered slots 0 … concurrency-1, to those who wait in the order they came."""
+    """Hands out the numbered slots 0 … concurrency-1, in the order in which requests arrived."""
 
     def __init__(self, concurrency: int, queue_limit: int) -> None:
         self._concurrency = concurrency
@@ -43,14 +46,14 @@ class Admission:
 
     @asynccontextmanager
     async def slot(self, *, admitted: bool = False) -> AsyncIterator[int]:
-        """A slot for the length of the block.
+        """A slot for the duration of the block.
 
         Args:
-            admitted: It is for the next part of something that has been let in already, and waits
-                even behind a full queue.
+            admitted: The run belongs to a submit that was admitted before: it waits even if the
+                queue is full.
 
         Raises:
-            QueueFullError: Every slot is taken and the queue is full.
+            QueueFullError: All slots are taken and the queue is full.
         """
         number = await self._acquire(admitted)
         started = time.monotonic()
@@ -75,7 +78,7 @@ class Admission:
                 with suppress(ValueError):
                     self._waiting.remove(place)
             else:
-                self._release(place.result())  # the slot came in the moment its taker left
+                self._release(place.result())  # the slot arrived just as the request was cancelled
             raise
 
     def _release(self, number: int) -> None:

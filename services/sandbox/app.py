@@ -1,31 +1,33 @@
-"""The HTTP face of the sandbox."""
+"""HTTP API of the sandbox."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from typing import Any
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
-from services.sandbox import bodies
+from services.sandbox import requests
 from services.sandbox.admission import Admission
-from services.sandbox.answers import Outcome, answered
-from services.sandbox.bodies import Request
+from services.sandbox.datasets.judging import judge
+from services.sandbox.datasets.registry import DATASETS, make_plan, write_prompt, write_prompts
+from services.sandbox.datasets.tables import Tables
 from services.sandbox.execution import Execution
 from services.sandbox.metrics import Metrics
 from services.sandbox.probe import Chosen, choose
-from services.sandbox.prompts.registry import write_prompt, write_prompts
-from services.sandbox.prompts.schemas import GetPromptByIdRequest, GetPromptsRequest
 from services.sandbox.reaper import Reaper
-from services.sandbox.schemas import RunCodeRequest, RunStatus
+from services.sandbox.requests import Outcome, Request, answered
+from services.sandbox.schemas import (
+    GetPromptByIdRequest,
+    GetPromptsRequest,
+    RunCodeRequest,
+    RunStatus,
+    SubmitRequest,
+)
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.submit.judging import judge
-from services.sandbox.submit.registry import DATASETS, make_plan
-from services.sandbox.submit.schemas import SubmitRequest
-from services.sandbox.tables import Tables
-from shared.logs import get_logger
+from shared.service.health import Readiness
+from shared.service.logs import get_logger
+from shared.service.server import add_operations, json_http_errors
 
 NO_ISOLATION = (
     "programs run without isolation: they can use the network and read what this user can read. "
@@ -36,7 +38,7 @@ log = get_logger(__name__)
 
 
 class Server:
-    """The handlers and what they share."""
+    """The request handlers and their shared state."""
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
@@ -47,13 +49,13 @@ class Server:
 
     def application(self) -> web.Application:
         app = web.Application(
-            client_max_size=self._settings.body_limit_bytes, middlewares=[_errors_as_json]
+            client_max_size=self._settings.body_limit_bytes,
+            middlewares=[json_http_errors(field=requests.FIELD, message=_phrase)],
         )
         app.cleanup_ctx.append(self._isolate)
+        readiness = Readiness(self._failure, details=self._details)
+        add_operations(app, readiness, self._metrics.registry)
         app.router.add_get("/v1/ping", self._ping)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/list_datasets", self._list_datasets)
         app.router.add_post("/run_code", self._run_code)
         app.router.add_post("/submit", self._submit)
@@ -66,21 +68,17 @@ class Server:
         isolation = self._chosen.isolation
         log.info("isolation", kind=isolation.kind.value, identity=isolation.identity.value)
         if isolation.kind is IsolationChoice.NONE:
-            log.warning("no_isolation", warning=NO_ISOLATION, tried=self._chosen.failed)
+            log.warning("no isolation", warning=NO_ISOLATION, tried=self._chosen.failed)
         yield
 
-    async def _ping(self, _request: web.Request) -> web.Response:
-        return web.json_response("pong")
+    def _failure(self) -> str | None:
+        return None if self._chosen else "starting: no isolation is chosen yet"
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.json_response({"alive": True})
-
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    def _details(self) -> dict[str, object]:
         chosen = self._chosen
         if chosen is None:
-            return web.json_response({"ready": False}, status=HTTPStatus.SERVICE_UNAVAILABLE)
-        state: dict[str, Any] = {
-            "ready": True,
+            return {}
+        details: dict[str, object] = {
             "isolation": chosen.isolation.kind.value,
             "identity": chosen.isolation.identity.value,
             "missing": chosen.missing(),
@@ -88,12 +86,11 @@ class Server:
             "concurrency": self._settings.concurrency,
         }
         if chosen.isolation.kind is IsolationChoice.NONE:
-            state["warning"] = NO_ISOLATION
-        return web.json_response(state)
+            details["warning"] = NO_ISOLATION
+        return details
 
-    async def _show_metrics(self, _request: web.Request) -> web.Response:
-        text = generate_latest(self._metrics.registry)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _ping(self, _request: web.Request) -> web.Response:
+        return web.json_response("pong")
 
     async def _list_datasets(self, _request: web.Request) -> web.Response:
         return web.json_response(list(DATASETS))
@@ -102,18 +99,18 @@ class Server:
         return await answered(self._run(http), self._metrics.requests)
 
     async def _run(self, http: web.Request) -> Outcome:
-        request = bodies.parse(await http.read(), http.content_type, RunCodeRequest)
+        request = requests.parse(await http.read(), http.content_type, RunCodeRequest)
         answer = await self._execution().run(request)
         if answer.status is RunStatus.SANDBOX_ERROR:
-            log.warning("sandbox_error", language=request.language, message=answer.message)
+            log.warning("sandbox error", language=request.language, message=answer.message)
         return answer.status.value, answer
 
     async def _submit(self, http: web.Request) -> web.Response:
         return await answered(self._judge(http), self._metrics.submits)
 
     async def _judge(self, http: web.Request) -> Outcome:
-        request = bodies.parse(await http.read(), http.content_type, SubmitRequest)
-        # In a thread: a huge record must not keep the loop from watching programs' time limits.
+        request = requests.parse(await http.read(), http.content_type, SubmitRequest)
+        # In a thread: a huge record must not delay the time limits of running programs.
         plan = await asyncio.to_thread(make_plan, request, self._tables)
         result = await judge(request, plan, self._execution())
         return "accepted" if result.accepted else "not_accepted", result
@@ -132,33 +129,24 @@ class Server:
         kind: type[Request],
         write: Callable[[Request, Tables], BaseModel],
     ) -> Outcome:
-        request = bodies.parse(await http.read(), http.content_type, kind)
+        request = requests.parse(await http.read(), http.content_type, kind)
         return "answered", await asyncio.to_thread(write, request, self._tables)
 
     def _execution(self) -> Execution:
-        assert self._chosen is not None, "requests come only after start-up"
+        assert self._chosen is not None, "requests arrive only after start-up"
         limit = self._settings.submit_output_limit
         return Execution(self._chosen.runner, self._admission, self._metrics, limit)
 
 
-@web.middleware
-async def _errors_as_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < HTTPStatus.BAD_REQUEST:
-            raise
-        detail = HTTPStatus(error.status).phrase
-        return web.json_response({"detail": detail}, status=error.status)
+def _phrase(_request: web.Request, error: web.HTTPException) -> str:
+    return HTTPStatus(error.status).phrase
 
 
 def create_app(settings: SandboxSettings) -> web.Application:
-    """The application; its start-up picks the isolation and fails where a forced one does not work.
+    """Make the application; its start-up chooses the isolation.
 
     Raises:
         ConfigError: The folder of records cannot be used.
-        IsolationError: (at start-up) The isolation asked for does not work here.
+        IsolationError: (at start-up) The configured isolation does not work here.
     """
     return Server(settings).application()

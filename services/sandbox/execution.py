@@ -1,19 +1,18 @@
-"""Runs in admitted slots, measured."""
+"""Execution of requests in admitted slots, with metrics."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.sandbox import languages
 from services.sandbox.admission import Admission
 from services.sandbox.metrics import Metrics
 from services.sandbox.runner import Program, Runner
-from services.sandbox.schemas import RunCodeRequest, RunCodeResponse
+from services.sandbox.schemas import COMPILED, RunCodeRequest, RunCodeResponse
 
 
 class Execution:
-    """The one way to the runner, for requests to ``/run_code`` and for the runs of a submit.
+    """Runs the requests to ``/run_code`` and the cases of a submit.
 
     Attributes:
         submit_output_limit: Characters that all runs of a submit may print together.
@@ -30,28 +29,28 @@ class Execution:
     async def run(
         self, request: RunCodeRequest, *, admitted: bool = False, program: Program | None = None
     ) -> RunCodeResponse:
-        """Run in the next free slot; with a ``program`` already compiled, only that.
+        """Run in the next free slot; compile first unless ``program`` is given.
 
         Args:
-            request: What to run.
-            admitted: It belongs to something under way, and waits even behind a full queue.
+            request: The program, its input and limits.
+            admitted: The run belongs to an admitted submit: it waits even if the queue is full.
             program: What ``compiled`` made of the same code.
 
         Raises:
-            QueueFullError: There is no place in the queue.
+            QueueFullError: The queue is full.
         """
         async with self._slot(request, admitted) as slot:
             return await self._runner.run(request, slot, program)
 
     @asynccontextmanager
     async def compiled(self, request: RunCodeRequest) -> AsyncIterator[Program | None]:
-        """The program, compiled once for all runs in the block; None if its language needs none.
+        """The program, compiled once for all runs in the block; None for interpreted languages.
 
         Raises:
-            QueueFullError: There is no place in the queue.
+            QueueFullError: The queue is full.
             WorkspaceError: The code cannot be written.
         """
-        if request.language not in languages.COMPILED:
+        if request.language not in COMPILED:
             yield None
             return
         async with self._slot(request, admitted=False) as slot:

@@ -1,9 +1,9 @@
-"""What stands between a program and the machine, and the command line that puts it there.
+"""Isolation of programs from the machine: bubblewrap, ``unshare`` or none; their command lines.
 
 Covered by ``bwrap`` and ``unshare`` alike: no network; a file system that holds only /usr, /etc,
 /opt and the interpreter, all read-only, an empty private /tmp and the run's own folder; a process
-namespace of its own, so that one kill ends everything the program started, daemons too; separate
-IPC and host name; no capabilities, no way to gain any.
+namespace of its own, so that one kill ends everything the program started, daemons included;
+separate IPC and host name; no capabilities, no way to gain any.
 
 Covered everywhere: limits of memory per process, file size, open files and core dumps; a wall-clock
 limit; a cap on output; a clean environment. The number of processes is limited where the program
@@ -12,8 +12,8 @@ root (Linux 5.14 or later); a server that is root only inside a user namespace c
 
 Not covered: there is no seccomp filter, so the whole kernel interface is in reach of an exploit;
 memory is limited per process and not for the run as a whole; the run's folder has no disk quota
-beyond the size of one file; CPU is shared fairly by the kernel, not reserved. A server that is
-killed outright takes its programs along only under ``bwrap``, and leaves the folders of its runs.
+beyond the size of one file; CPU is shared fairly by the kernel, not reserved. If the server is
+killed outright, its programs end only under ``bwrap``, and the folders of its runs remain.
 With ``none`` the program can reach the network and read what its user can read, and only limits
 and the clean-up after each run remain. Programs of a language model are clumsy rather than hostile,
 and for those this is enough; for hostile ones put the server into a virtual machine.
@@ -38,7 +38,7 @@ exec chroot {root} "$@"
 
 
 class Identity(StrEnum):
-    """Which user a program is."""
+    """The user that a program runs as."""
 
     SLOT = "slot user"  # one unprivileged user per slot; needs a server that is root
     NAMESPACE = "user namespace"
@@ -47,7 +47,7 @@ class Identity(StrEnum):
 
 @dataclass(frozen=True)
 class View:
-    """What a program may see of the machine, all of it read-only."""
+    """The part of the machine's file system that a program sees, all of it read-only."""
 
     readonly: tuple[Path, ...]
     tmp_bytes: int
@@ -69,7 +69,7 @@ class View:
 
 @dataclass(frozen=True)
 class Isolation:
-    """One way to run a program, to be tried once and then used for every run."""
+    """One way to isolate programs: probed at start-up, then used for every run."""
 
     kind: IsolationChoice
     identity: Identity

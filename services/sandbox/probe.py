@@ -1,4 +1,4 @@
-"""The choice of the isolation, once at start, by running a program under each."""
+"""Start-up probe: chooses the isolation by running a program under each."""
 
 import os
 import shutil
@@ -12,7 +12,8 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from shared.logs import get_logger
+from shared.errors import ServiceError
+from shared.service.logs import get_logger
 
 PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
 PROBE_OUTPUT = "works 1\n"
@@ -21,13 +22,15 @@ PREFERENCE = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE, IsolationChoice.NO
 log = get_logger(__name__)
 
 
-class IsolationError(Exception):
-    """The isolation that was asked for does not work here; the message says why."""
+class IsolationError(ServiceError):
+    """The configured isolation does not work here; the message has the reason."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The runner to use, and what was tried in vain before it (name -> reason)."""
+    """The runner to use, and the isolations that failed before it (name -> reason)."""
 
     runner: Runner
     failed: dict[str, str]
@@ -37,7 +40,7 @@ class Chosen:
         return self.runner.isolation
 
     def missing(self) -> list[str]:
-        """What this isolation does not give, for people."""
+        """Protections that this isolation lacks, in words."""
         missing = []
         if self.isolation.kind is IsolationChoice.NONE:
             missing += ["no network isolation", "the file system of the server is visible"]
@@ -49,10 +52,10 @@ class Chosen:
 
 
 async def choose(settings: SandboxSettings, reaper: Reaper) -> Chosen:
-    """The first isolation that works, or the one the settings force.
+    """The first isolation that works, or the one that the settings name.
 
     Raises:
-        IsolationError: None of those allowed runs a program.
+        IsolationError: No allowed isolation runs a program.
     """
     view = _view(settings)
     auto = settings.isolation is IsolationChoice.AUTO
@@ -65,10 +68,9 @@ async def choose(settings: SandboxSettings, reaper: Reaper) -> Chosen:
             if reason is None:
                 return Chosen(runner, failed)
             failed[f"{kind} ({identity})"] = reason
-    raise IsolationError(
-        f"isolation {settings.isolation.value} does not work here: "
-        + "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-    )
+    tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+    log.error("isolation unavailable", reason=tried)
+    raise IsolationError(f"isolation {settings.isolation.value} does not work here: {tried}")
 
 
 def _identities(kind: IsolationChoice) -> list[Identity]:
@@ -79,7 +81,7 @@ def _identities(kind: IsolationChoice) -> list[Identity]:
 
 
 async def _try(runner: Runner) -> str | None:
-    """Why the isolation does not work, None if it does."""
+    """The reason why the isolation does not work, None if it does."""
     kind = runner.isolation.kind
     if kind is not IsolationChoice.NONE and shutil.which(kind.value) is None:
         return f"{kind.value} is not installed"
@@ -88,9 +90,9 @@ async def _try(runner: Runner) -> str | None:
     result = answer.run_result
     if answer.status is RunStatus.SUCCESS and result and result.stdout == PROBE_OUTPUT:
         return None
-    said = answer.message or (result.stderr if result else None) or str(answer.status)
-    log.debug("isolation_probe_failed", kind=kind.value, reason=said)
-    return said.strip()
+    reason = answer.message or (result.stderr if result else None) or str(answer.status)
+    log.debug("isolation probe failed", kind=kind.value, reason=reason)
+    return reason.strip()
 
 
 def _view(settings: SandboxSettings) -> View:
@@ -102,7 +104,7 @@ def _view(settings: SandboxSettings) -> View:
 
 
 def _make_private(folder: Path) -> None:
-    """An empty folder to mount on; it stays, shared by all servers of this user."""
+    """Make an empty folder to mount on; it stays, shared by all servers of this user."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         raise IsolationError(f"{folder} belongs to someone else; remove it")

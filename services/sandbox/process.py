@@ -1,12 +1,12 @@
-"""One command from its start to the death of the last process it started.
+"""Process of one command: spawn, time limit, output limit, kill of everything it started.
 
-Between the server and the program stands a shell. It sets the limits, says ``S`` on file
-descriptor 3 the moment the program starts (the clock starts there, not at the building of the
-isolation), and, where it is inside a process namespace, says ``E <status>`` when the program ended.
-A shell counts a death by signal n as status 128+n, as it does an exit with that number; but only
-for a signal does it also print a message, which tells the two apart. It prints none for SIGINT and
-SIGPIPE, some not for SIGTERM, so there a program that exits with exactly 130, 141 or 143 is taken
-for one that was killed.
+A shell runs between the server and the program. It sets the limits, writes ``S`` to file
+descriptor 3 when the program starts (the clock starts there, not when the isolation is built),
+and, inside a process namespace, writes ``E <status>`` when the program has ended. A shell reports
+a death by signal n as status 128+n, the same as an exit with that number; but only for a signal it
+also prints a message, which tells the two apart. No shell prints one for SIGINT and SIGPIPE, and
+some print none for SIGTERM, so a program that exits with exactly 130, 141 or 143 is reported as
+killed by the signal.
 """
 
 import asyncio
@@ -15,15 +15,16 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.sandbox.pipes import PipeReader, PipeWriter
 from services.sandbox.reaper import Reaper, Run
 
 SETUP_SECONDS = 30.0
 DRAIN_SECONDS = 2.0
 STATUS_LIMIT = 64 * 1024
+CHUNK = 256 * 1024
 QUIET_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
 END = re.compile(rb"^E (\d+)$", re.MULTILINE)
 
@@ -37,13 +38,13 @@ REPLACE = 'cd -- "$1" && shift && unset OLDPWD && {limits} && echo S >&3 && exec
 
 @dataclass(frozen=True)
 class Command:
-    """What to start.
+    """A command to spawn.
 
     Attributes:
         argv: The whole command line, isolation included.
         uid: The user that only this run has, if it has one.
-        seconds: Wall-clock limit; infinity is none.
-        reports_end: The shell inside says how the program ended (see the module).
+        seconds: Wall-clock limit; infinity for none.
+        reports_end: The shell inside reports the exit status (see the module).
     """
 
     argv: list[str]
@@ -58,7 +59,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How it went; ``return_code`` is None after a timeout and negative after a signal."""
+    """Result of a command; ``return_code`` is None after a timeout and negative after a signal."""
 
     started: bool
     timed_out: bool
@@ -70,7 +71,7 @@ class Ended:
 
 
 class Process:
-    """A started command. ``end`` must be called, however the run goes."""
+    """A started command. ``end`` must be called in any case."""
 
     def __init__(self, command: Command, reaper: Reaper) -> None:
         self._command = command
@@ -87,7 +88,7 @@ class Process:
         ends = (stdin, stdout, stderr, status)
         try:
             if self._command.uid is not None:
-                # Else the program could not open /dev/stdin, which is how some read their input.
+                # Otherwise the program could not open /dev/stdin, as some do to read their input.
                 for fd in (stdin, stdout, stderr):
                     os.fchown(fd, self._command.uid, self._command.uid)
             pid = _start(self._command, ends)
@@ -109,7 +110,7 @@ class Process:
         self._stdin = PipeWriter(feed, self._command.stdin)
 
     async def end(self) -> None:
-        """Kill all that is left of it and read what it still had to say."""
+        """Kill everything that is left of it and read the rest of its output."""
         self._reaper.kill_group(self._run)
         await self.exited
         await self._reaper.finish(self._run)
@@ -157,10 +158,10 @@ class Process:
 
 
 async def run(command: Command, reaper: Reaper) -> Ended:
-    """Run ``command``; when this returns or is cancelled nothing of it is left running.
+    """Run ``command``; when this returns or is cancelled, no process of it is left.
 
     Raises:
-        OSError: It could not be started at all.
+        OSError: It could not be started.
     """
     process = Process(command, reaper)
     timed_out = False
@@ -200,7 +201,7 @@ async def _wait(pid: int) -> int:
     loop = asyncio.get_running_loop()
     try:
         fd = os.pidfd_open(pid)
-    except OSError:  # an old kernel, or one of those that only resemble Linux
+    except OSError:  # an old kernel, or a system that only emulates Linux
         _, status = await loop.run_in_executor(None, os.waitpid, pid, 0)
         return os.waitstatus_to_exitcode(status)
     ready = asyncio.Event()
@@ -220,3 +221,73 @@ def _decode(status: int, message: bytes) -> int:
         if words or number in QUIET_SIGNALS:
             return -number
     return status
+
+
+# Pipes, served by the event loop so that neither side blocks.
+
+
+class PipeReader:
+    """Reads a pipe to its end, keeping at most ``limit`` bytes.
+
+    Attributes:
+        data: The bytes read so far.
+        ended: Done once the other side has closed the pipe.
+    """
+
+    def __init__(self, fd: int, limit: int, on_data: Callable[[bool], None]) -> None:
+        """``on_data`` is called for every chunk, with whether the limit is exceeded."""
+        self.data = bytearray()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._fd = fd
+        self._limit = limit
+        self._on_data = on_data
+        os.set_blocking(fd, False)
+        asyncio.get_running_loop().add_reader(fd, self._read)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._fd, CHUNK)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self.close()
+            return
+        room = self._limit - len(self.data)
+        self.data += chunk[:room]
+        self._on_data(len(chunk) > room)
+
+
+class PipeWriter:
+    """Writes ``data`` into a pipe as the other side reads it, then closes it."""
+
+    def __init__(self, fd: int, data: bytes) -> None:
+        self._fd = fd
+        self._rest = memoryview(data)
+        os.set_blocking(fd, False)
+        self._write()
+        if self._fd >= 0:
+            asyncio.get_running_loop().add_writer(fd, self._write)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_writer(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _write(self) -> None:
+        try:
+            while self._rest:
+                self._rest = self._rest[os.write(self._fd, self._rest[:CHUNK]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            pass  # the program closed its input or ended without reading all of it
+        self.close()

@@ -1,9 +1,9 @@
-"""Ends what a run leaves behind: orphans that left its process group, and zombies.
+"""Orphan reaper: kills the processes that a run leaves behind, and reaps zombies.
 
-The server is the "subreaper" of its descendants: a process whose parent dies becomes the server's
-child and not that of process 1, so nothing escapes by forking twice. Which run an orphan belongs to
-is seen by its session, its user, or the run's folder in its environment. One that sheds all three
-(possible only without isolation) is ended when no other run is active.
+The server is the "subreaper" of its descendants: a process whose parent dies becomes a child of
+the server instead of process 1, so no process escapes by forking twice. An orphan is assigned to a
+run by its session, its user, or the run's folder in its environment. One that changed all three
+(possible only without isolation) is killed when no other run is active.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 PR_SET_CHILD_SUBREAPER = 36
-GIVE_UP_SECONDS = 5.0
+SWEEP_SECONDS = 5.0
 PAUSE_SECONDS = 0.0005
 
 log = get_logger(__name__)
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Run:
-    """One running command: its first process, its folder, and its user if it has one alone."""
+    """One running command: its first process, its folder, and the user that only it has, if any."""
 
     pid: int
     folder: Path
@@ -41,34 +41,34 @@ class _Orphan:
 class Reaper:
     def __init__(self) -> None:
         self._active: dict[int, Run] = {}
-        # What is there before the first run is none of its: a host process may have children.
+        # Children from before the first run belong to the host process, not to a run.
         self._before = frozenset(_children())
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-            log.warning("no_subreaper", error=os.strerror(ctypes.get_errno()))
+            log.warning("cannot become subreaper", error=os.strerror(ctypes.get_errno()))
 
     def add(self, run: Run) -> None:
         self._active[run.pid] = run
 
     def kill_group(self, run: Run) -> None:
-        """Kill the run's process group; its first process is not reaped yet, so the id is ours."""
+        """Kill the run's process group; its first process is not reaped yet, so the id is valid."""
         try:
             os.killpg(run.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
 
     async def finish(self, run: Run) -> None:
-        """Return once nothing of ``run`` is left; its first process is reaped by its owner."""
+        """Return once no process of ``run`` is left; the first one is reaped by its owner."""
         self._active.pop(run.pid, None)
-        deadline = asyncio.get_running_loop().time() + GIVE_UP_SECONDS
+        deadline = asyncio.get_running_loop().time() + SWEEP_SECONDS
         while self._sweep(run):
             if asyncio.get_running_loop().time() > deadline:
-                log.error("processes_left", folder=str(run.folder))
+                log.error("processes left running", folder=str(run.folder))
                 return
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _sweep(self, run: Run) -> bool:
-        """Kill and reap what belongs to ``run``; whether any of it was still there."""
+        """Kill and reap what belongs to ``run``; returns whether anything was left."""
         found = False
         for orphan in self._orphans():
             if orphan.state == "Z":
@@ -77,7 +77,7 @@ class Reaper:
                 _kill(orphan.pid)
             else:
                 continue
-            found = True  # its children become ours only now: look again
+            found = True  # its children become the server's only now: sweep again
         return found
 
     def _belongs(self, orphan: _Orphan, run: Run) -> bool:
@@ -88,11 +88,11 @@ class Reaper:
                 return True
             environment = Path(f"/proc/{orphan.pid}/environ").read_bytes()
         except OSError:
-            return False  # gone meanwhile, or another user's
+            return False  # it ended, or is another user's
         return f"HOME={run.folder}".encode() in environment.split(b"\0")
 
     def _orphans(self) -> list[_Orphan]:
-        """Children of the server that it did not start: none of them is in its own session."""
+        """Children of the server that it did not start itself; all are in other sessions."""
         own_session = os.getsid(0)
         orphans = []
         for pid in _children():
@@ -111,7 +111,7 @@ def _children() -> list[int]:
         lists = []
     if lists:
         return [int(pid) for text in lists for pid in text.split()]
-    # A kernel without CONFIG_PROC_CHILDREN: every process has to be asked for its parent.
+    # A kernel without CONFIG_PROC_CHILDREN: look at the parent of every process.
     own = os.getpid()
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [pid for pid in pids if _stat_fields(pid)[1:2] == [str(own)]]
@@ -123,7 +123,7 @@ def _look_at(pid: int) -> _Orphan | None:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """State, parent, group, session …: what follows the name, which may hold anything itself."""
+    """State, parent, group, session …: the fields after the name, which may contain anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

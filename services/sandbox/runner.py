@@ -1,14 +1,16 @@
-"""A request's program from its files to its answer."""
+"""Compiles and runs the program of a request, in a workspace of its own."""
 
 import asyncio
 import os
 import random
+import shutil
+import subprocess
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from services.sandbox import languages
+from services.sandbox.commands import Job, Jobs, memory_limit
 from services.sandbox.isolation import Identity, Isolation
-from services.sandbox.jobs import Job, Jobs
-from services.sandbox.limits import memory_limit
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
     CommandResult,
@@ -20,6 +22,9 @@ from services.sandbox.schemas import (
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.workspace import Workspace, WorkspaceError, inside
 
+EXTENSIONS = {"python": "py", "bash": "sh", "cpp": "cpp"}
+PROGRAM = "test"  # the compiled program in its folder
+CPP_LIBRARIES = ("crypto", "ssl", "pthread")
 FIRST_UID, LAST_UID = 61000, 64999  # free by Debian's and systemd's conventions
 
 
@@ -28,8 +33,8 @@ class Program:
     """A program in its folder, compiled if its language needs that.
 
     Attributes:
-        compiled: How compiling went, None where there is nothing to compile.
-        argv: What runs it; if it was compiled, in any folder with a copy of it.
+        compiled: Result of compiling, None for an interpreted language.
+        argv: Command line that runs it; of a compiled program, in any folder with a copy of it.
     """
 
     workspace: Workspace
@@ -42,14 +47,14 @@ class Program:
 
 
 class Runner:
-    """Runs requests under one isolation. Two requests at once must be given different slots."""
+    """Runs requests under one isolation. Concurrent requests must be given different slots."""
 
     def __init__(self, settings: SandboxSettings, isolation: Isolation, reaper: Reaper) -> None:
         self.isolation = isolation
         self._settings = settings
         self._jobs = Jobs(settings, isolation, reaper)
-        # Limits of processes count per user on the whole machine, so servers side by side
-        # had better not use the same ones.
+        # Process limits count per user on the whole machine: servers on one machine should not use
+        # the same users.
         spread = max(1, LAST_UID - FIRST_UID - settings.concurrency)
         self._first_uid = FIRST_UID + random.SystemRandom().randrange(spread)
 
@@ -58,13 +63,11 @@ class Runner:
     ) -> RunCodeResponse:
         """Compile, unless the program is given, and run.
 
-        Trouble with the request's files is a SandboxError answer.
+        A failure with the request's files is a SandboxError answer.
         """
-        if request.language not in languages.EXTENSIONS:
-            supported = ", ".join(languages.EXTENSIONS)
-            return sandbox_error(
-                f"language {request.language!r} is not run by this server, only {supported}"
-            )
+        if request.language not in EXTENSIONS:
+            supported = ", ".join(EXTENSIONS)
+            return sandbox_error(f"this server does not run {request.language!r}, only {supported}")
         uid = self._uid(slot)
         try:
             stdin = (request.stdin or "").encode()
@@ -78,7 +81,7 @@ class Runner:
             if program is None:
                 program = await self._compile_in(workspace, uid, request)
             elif program.can_run:
-                await asyncio.to_thread(workspace.copy_file, program.workspace, languages.PROGRAM)
+                await asyncio.to_thread(workspace.copy_file, program.workspace, PROGRAM)
             return await self._run_in(workspace, uid, request, stdin, program)
         except WorkspaceError as error:
             return sandbox_error(str(error))
@@ -86,7 +89,7 @@ class Runner:
             await asyncio.shield(asyncio.to_thread(workspace.remove))
 
     async def compile(self, request: RunCodeRequest, slot: int) -> Program:
-        """Compile for runs to come; the caller removes the workspace after them.
+        """Compile for later runs; the caller removes the workspace after them.
 
         Raises:
             WorkspaceError: The code cannot be written.
@@ -107,14 +110,14 @@ class Runner:
     async def _compile_in(
         self, workspace: Workspace, uid: int | None, request: RunCodeRequest
     ) -> Program:
-        source = workspace.write_code(request.code, languages.EXTENSIONS[request.language])
-        plan = languages.plan(request.language, source, self._settings.python)
+        source = workspace.write_code(request.code, EXTENSIONS[request.language])
+        argvs = _argvs(request.language, source, self._settings.python)
         compiled = None
-        if plan.compile is not None:
-            # The memory limit is the program's: the compiler may need more than that.
-            job = Job(plan.compile, workspace, uid, b"", request.compile_timeout, None)
+        if argvs.compile is not None:
+            # The memory limit is for the program: the compiler may need more.
+            job = Job(argvs.compile, workspace, uid, b"", request.compile_timeout, None)
             compiled = await self._jobs.execute(job)
-        return Program(workspace, compiled, plan.run)
+        return Program(workspace, compiled, argvs.run)
 
     async def _run_in(
         self,
@@ -154,3 +157,41 @@ def sandbox_error(message: str) -> RunCodeResponse:
         message=message,
         executor_pod_name=os.environ.get("MY_POD_NAME"),
     )
+
+
+# Languages.
+
+
+@dataclass(frozen=True)
+class _Argvs:
+    """The command lines for one program, in its folder."""
+
+    compile: list[str] | None
+    run: list[str]
+
+
+def _argvs(language: str, source: Path, python: Path) -> _Argvs:
+    """The command lines for ``source``; ``language`` is a key of ``EXTENSIONS``."""
+    if language == "cpp":
+        links = [f"-l{library}" for library in _cpp_libraries()]
+        return _Argvs(["g++", "-std=c++17", str(source), "-o", PROGRAM, *links], [f"./{PROGRAM}"])
+    interpreter = str(python) if language == "python" else "bash"
+    return _Argvs(None, [interpreter, str(source)])
+
+
+@cache
+def _cpp_libraries() -> tuple[str, ...]:
+    """The libraries that programs may expect, as far as this machine can link them."""
+    if shutil.which("g++") is None:
+        return ()
+    return tuple(library for library in CPP_LIBRARIES if _can_link(library))
+
+
+def _can_link(library: str) -> bool:
+    for suffix in ("so", "a"):
+        # g++ answers with a full path if it has the file, else it repeats the name.
+        question = ["g++", f"-print-file-name=lib{library}.{suffix}"]
+        answer = subprocess.run(question, capture_output=True, text=True, check=False)
+        if Path(answer.stdout.strip()).is_absolute():
+            return True
+    return False

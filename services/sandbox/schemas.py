@@ -1,15 +1,57 @@
-"""The wire format of SandboxFusion's ``/run_code``."""
+"""Wire format of SandboxFusion's API: ``/run_code``, ``/submit``, ``/get_prompts``.
 
+Requests are validated in pydantic's lax mode and unknown fields are ignored, as in the original.
+"""
+
+import json
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel
+from pydantic_core import PydanticCustomError, PydanticKnownError
+
+# Field types.
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticKnownError("string_unicode") from error
+    return text
+
+
+def _from_json(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise PydanticCustomError("json_invalid", "Input should be JSON") from error
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""A string without lone surrogates, which can be neither written to a file nor sent."""
+
+Key = int | Text
+
+FromJson = BeforeValidator(_from_json)
+"""Marks a column of a record that may be JSON or a string that contains JSON."""
+
+Record = dict[str, Any]
+"""A data set's record: foreign JSON, which each dataset class validates with a model of its own."""
 
 Language = Literal[
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
     "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
     "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
 ]  # fmt: skip
+
+COMPILED: frozenset[Language] = frozenset({"cpp"})
+"""The compiled languages among those that this server runs."""
+
+
+# /run_code
 
 
 class RunStatus(StrEnum):
@@ -25,8 +67,6 @@ class CommandStatus(StrEnum):
 
 
 class RunCodeRequest(BaseModel):
-    """Validated in pydantic's lax mode, unknown fields ignored, as the original does."""
-
     code: str
     language: Language
     compile_timeout: float = 10
@@ -38,7 +78,7 @@ class RunCodeRequest(BaseModel):
 
 
 class CommandResult(BaseModel):
-    """How one command ended; a negative ``return_code`` is the signal that killed it."""
+    """Result of one command; a negative ``return_code`` is the signal that killed it."""
 
     status: CommandStatus
     execution_time: float | None = None
@@ -59,6 +99,11 @@ class RunCodeResponse(BaseModel):
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def stdout(self) -> str:
+        """Standard output of the program, "" if it did not run."""
+        return (self.run_result.stdout or "") if self.run_result else ""
+
 
 def overall_status(results: list[CommandResult]) -> tuple[RunStatus, str]:
     """The request's status and message: an error outweighs a timeout outweighs an exit code."""
@@ -68,3 +113,81 @@ def overall_status(results: list[CommandResult]) -> tuple[RunStatus, str]:
     if all(result.succeeded for result in results):
         return RunStatus.SUCCESS, ""
     return RunStatus.FAILED, ""
+
+
+# /submit
+
+
+class SubmitConfig(BaseModel):
+    dataset_type: Text | None = None
+    language: Language | None = None
+    locale: str | None = None
+    is_fewshot: bool | None = None
+    compile_timeout: float | None = None
+    run_timeout: float | None = None
+    custom_extract_logic: str | None = None
+    provided_data: list[Record] | Record | None = None
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+class SubmitRequest(BaseModel):
+    dataset: Text
+    id: Key
+    completion: Text
+    config: SubmitConfig
+
+
+class StdioCase(BaseModel):
+    """Input and expected output: ``stdin`` and ``stdout``; other keys are only echoed."""
+
+    input: dict[Text, Text]
+    output: dict[Text, Text]
+
+
+class EvalTest(BaseModel):
+    passed: bool
+    exec_info: RunCodeResponse
+    test_info: StdioCase | None = None
+
+
+class EvalResult(BaseModel):
+    """``test_code`` and ``extracted_type`` are always null, as in the original."""
+
+    id: int | str
+    accepted: bool
+    extracted_code: str
+    full_code: str | None = None
+    test_code: None = None
+    tests: list[EvalTest]
+    extracted_type: None = None
+    extra: dict[str, Any] | None = None
+
+
+# /get_prompts and /get_prompt_by_id
+
+
+class GetPromptsRequest(BaseModel):
+    """``offset`` and ``limit`` apply to the server's tables, in the order of the ids."""
+
+    dataset: Text
+    config: SubmitConfig
+    offset: int = Field(default=0, ge=0)
+    limit: int = Field(default=1_000_000, ge=0)
+
+
+class GetPromptByIdRequest(BaseModel):
+    dataset: Text
+    config: SubmitConfig
+    id: Key
+
+
+class Prompt(BaseModel):
+    """``labels`` are the record's own, or HumanEval's record without its prompt."""
+
+    id: Key
+    prompt: Text
+    labels: dict[str, Any]
+
+
+class Prompts(RootModel[list[Prompt]]):
+    """A JSON list."""

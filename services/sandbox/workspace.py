@@ -1,4 +1,4 @@
-"""The folder of one run: made, filled, read back and removed, with nothing reaching outside it."""
+"""Workspace of one run: a temporary folder, with no access to paths outside it."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 IGNORED = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 
 class WorkspaceError(Exception):
-    """A file of the request cannot be written or read; the message says which and why."""
+    """A file of the request cannot be written or read; the message names it and the reason."""
 
 
 class Workspace:
@@ -40,7 +40,7 @@ class Workspace:
         """Write the program under a fresh name.
 
         Raises:
-            WorkspaceError: The text cannot be encoded, or the disk takes no more.
+            WorkspaceError: The text cannot be encoded, or the disk is full.
         """
         path = self.path / f"tmp{secrets.token_hex(4)}.{extension}"
         try:
@@ -67,10 +67,10 @@ class Workspace:
                 raise WorkspaceError(f"cannot write file {name!r}: {_reason(error)}") from error
 
     def copy_file(self, source: "Workspace", name: str) -> None:
-        """Take over a file at the top of another folder, permissions included.
+        """Copy a file from the top of another workspace, with its permissions.
 
         Raises:
-            WorkspaceError: It is not there, or the disk takes no more.
+            WorkspaceError: It does not exist, or the disk is full.
         """
         path = self.path / name
         try:
@@ -80,15 +80,15 @@ class Workspace:
             raise WorkspaceError(f"cannot copy file {name!r}: {_reason(error)}") from error
 
     def take_back(self) -> None:
-        """Lock the program's user out of a folder that outlives its run."""
+        """Take the folder, which outlives its run, away from the program's user."""
         if self._uid is not None:
             os.chown(self.path, os.geteuid(), os.getegid())
 
     def read_files(self, names: list[str], limit: int) -> dict[str, str]:
-        """Base64 of those of ``names`` that are regular files; no symbolic link is followed.
+        """Base64 of the regular files among ``names``; no symbolic link is followed.
 
         Raises:
-            WorkspaceError: They are larger than ``limit`` bytes together.
+            WorkspaceError: They exceed ``limit`` bytes together.
         """
         files: dict[str, str] = {}
         left = limit
@@ -107,11 +107,11 @@ class Workspace:
             shutil.rmtree(self.path, ignore_errors=True)
         if not self.path.exists():
             return
-        # What the program took its own permissions away from, or made too deep for rmtree.
+        # The program removed permissions, or nested folders too deep for rmtree.
         for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
             subprocess.run([*command, "--", str(self.path)], capture_output=True, check=False)
         if self.path.exists():
-            log.warning("folder_left", path=str(self.path))
+            log.warning("workspace not removed", path=str(self.path))
 
     def _make_parents(self, parts: tuple[str, ...]) -> None:
         folder = self.path
@@ -137,7 +137,7 @@ class Workspace:
                     deeper = os.open(part, FOLDER, dir_fd=folder)
                     os.close(folder)
                     folder = deeper
-                # Non-blocking: a named pipe the program left must not hold the server.
+                # Non-blocking: a named pipe that the program left must not block the server.
                 fd = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | NO_FOLLOW, dir_fd=folder)
             finally:
                 os.close(folder)
@@ -154,7 +154,7 @@ def inside(name: str) -> tuple[str, ...]:
     """The parts of a relative path.
 
     Raises:
-        WorkspaceError: It is absolute, empty, has ``..`` in it, or is no path at all.
+        WorkspaceError: It is absolute, empty, contains ``..``, or is not a valid path.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:

@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from shared.errors import ServiceError, UnavailableError
-from shared.standby import Standby
+from shared.service.health import StartupServer
 
 # About 40 seconds in all: longer than a server needs to load its append-only file again.
 RETRIES = 45
@@ -84,18 +84,13 @@ def wait_for_redis(url: str, host: str, port: int, *, poll: float = 1.0) -> Redi
         return connect(url)
     except ServiceError as error:
         reason = str(error)
-    try:
-        server = Standby(host, port)
-    except OSError as error:
-        raise ServiceError(f"cannot serve on {host}:{port}: {error.strerror}") from None
-    with server:
+    with StartupServer(host, port, reason) as server:
         while True:
-            server.say(reason)
             time.sleep(poll)
             try:
                 return connect(url)
             except ServiceError as error:
-                reason = str(error)
+                server.set_reason(str(error))
 
 
 def ping_error(redis: Redis) -> str | None:

@@ -23,8 +23,8 @@ from aiohttp import web
 
 from services.generator.router.app import serve_router
 from services.generator.settings import GeneratorSettings
-from shared.http import serve
-from shared.logs import configure_logging
+from shared.service.logs import configure_logging
+from shared.service.server import serve
 
 MODEL = "/models/bench"
 PROMPT = "Write a function. " * 100

@@ -9,9 +9,9 @@ import sys
 from contextlib import closing
 
 from shared.ledger import Ledger, connect
-from shared.redis_settings import RedisSettings
 from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
+from shared.service.settings import RedisSettings
 from shared.statuses import FinalStatus
 
 VERDICTS = 1200

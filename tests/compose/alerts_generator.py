@@ -9,7 +9,7 @@ from services.generator.router.app import build_app
 from services.generator.router.replica import Replica
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
-from shared.settings import load_settings
+from shared.service.settings import load_settings
 
 
 class NoEngine:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.processes import free_port
+from shared.service.processes import free_port
 from tests.compose.stack import ROOT, Stack, compose_command, docker, health, until
 from tests.verl_environment import at_work
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.processes import free_port
+from shared.service.processes import free_port
 from tests.compose.alerts import Prometheus, compressed
 from tests.compose.conftest import Step
 from tests.compose.stack import ROOT, Stack, docker, until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.processes import free_port
+from shared.service.processes import free_port
 from tests.e2e.verl import CONFIG, SMALL, Mark, refused, wait_for
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -15,12 +15,11 @@ from services.aggregator.settings import AggregatorSettings
 from services.generator.backends.replay.app import build_app as build_replay
 from services.generator.router.app import build_app as build_router
 from services.generator.settings import GeneratorSettings
-from services.judge import health
 from services.judge.settings import JudgeSettings
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.redis_settings import RedisSettings
-from shared.settings import ServiceSettings
+from shared.service import health
+from shared.service.settings import RedisSettings, ServiceSettings
 from tools.k8s_validate.render import ROOT
 
 # What SandboxFusion serves (its /v1/ping is the one address that says it is alive).

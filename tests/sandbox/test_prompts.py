@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from services.sandbox.datasets.tables import Tables
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.tables import Tables
 from shared.errors import ConfigError
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
@@ -126,13 +126,6 @@ async def test_humaneval_is_as_it_is_or_in_a_fence(filled: Sandbox):
     assert fenced["labels"] == labels
 
 
-async def test_evoeval_takes_both_layouts(sandbox: Sandbox):
-    old = {"id": 1, "content": "def f(): ", "labels": '{"entry_point": "f"}', "test": ""}
-    found = await prompts(sandbox, "evoeval", config={"provided_data": [old, HUMANEVAL]})
-    assert [each["prompt"] for each in found] == ["def f(): ", HUMANEVAL["prompt"]]
-    assert found[0]["labels"] == {"entry_point": "f"}
-
-
 @pytest.mark.parametrize(
     ("language", "named"), [("cpp", "C++"), ("python", "Python"), ("rust", "rust"), (None, "")]
 )
@@ -196,7 +189,7 @@ async def test_submits_by_id_are_judged_by_the_table(filled: Sandbox):
     [
         ("mbpp", 11, 404, "mbpp has no record with the id 11"),
         ("mbpp", "x' OR 1=1 --", 404, "OR 1=1"),
-        ("evoeval", 1, 400, "no table of records for evoeval"),
+        ("shadow_humaneval_python", 1, 400, "no table of records for shadow_humaneval_python"),
         ("mine", 10, 400, "no eval class found for dataset mine"),
         ("../tables/mbpp", 10, 400, "no eval class"),
     ],
@@ -321,7 +314,7 @@ def test_an_unusable_folder_ends_the_start_in_one_line(tmp_path: Path):
     )
     assert ended.returncode == 2
     assert ended.stderr == (
-        f"sandbox: PLUMBLINE_SANDBOX_DATASETS: {tmp_path / 'no'} is no folder; name one\n"
+        f"sandbox: PLUMBLINE_SANDBOX_DATASETS: {tmp_path / 'no'} is not a folder; name one\n"
     )
 
 

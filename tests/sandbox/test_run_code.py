@@ -13,7 +13,7 @@ async def test_ping_and_health(sandbox: Sandbox):
     async with sandbox.session.get(f"{sandbox.url}/v1/ping") as answer:
         assert await answer.json() == "pong"
     async with sandbox.session.get(f"{sandbox.url}/healthz") as answer:
-        assert answer.status == 200
+        assert (answer.status, await answer.json()) == (200, {"status": "alive"})
     async with sandbox.session.get(f"{sandbox.url}/nowhere") as answer:
         assert (answer.status, await answer.json()) == (404, {"detail": "Not Found"})
     async with sandbox.session.get(f"{sandbox.url}/run_code") as answer:

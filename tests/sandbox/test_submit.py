@@ -9,20 +9,15 @@ from typing import Any
 
 import pytest
 
-from services.sandbox.submit.humaneval import HEADER
-from services.sandbox.submit.registry import make_plan
-from services.sandbox.submit.schemas import SubmitRequest
+from services.sandbox.datasets.humaneval import HEADER
+from services.sandbox.datasets.registry import make_plan
+from services.sandbox.schemas import SubmitRequest
 from tests.sandbox.conftest import Sandbox, b64, needs_cpp
 
 HUMANEVAL = {
     "prompt": 'def double(n):\n    """Twice n."""\n',
     "entry_point": "double",
     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n",
-}
-EVOEVAL = {
-    "content": HUMANEVAL["prompt"],
-    "labels": '{"entry_point": "double"}',
-    "test": HUMANEVAL["test"],
 }
 MBPP = {
     "labels": {"test_setup_code": "two = 2"},
@@ -57,7 +52,7 @@ def program(dataset: str, completion: str, record: Any, **config: Any) -> str:
 async def test_datasets_are_listed(sandbox: Sandbox):
     assert await sandbox.send("GET", "/list_datasets", b"") == (
         200,
-        ["code_contests", "humaneval_python", "shadow_humaneval_python", "evoeval", "mbpp"],
+        ["code_contests", "humaneval_python", "shadow_humaneval_python", "mbpp"],
     )
 
 
@@ -66,8 +61,6 @@ async def test_datasets_are_listed(sandbox: Sandbox):
     [
         ("humaneval_python", HUMANEVAL),
         ("shadow_humaneval_python", HUMANEVAL),
-        ("evoeval", HUMANEVAL),
-        ("evoeval", EVOEVAL),
         ("my_own", HUMANEVAL),
     ],
 )
@@ -186,7 +179,7 @@ async def test_autoeval_flag_must_be_printed(sandbox: Sandbox):
         ("humaneval_python", HUMANEVAL | {"test": None}, {}, "test"),
         ("humaneval_python", HUMANEVAL | {"tests": "x"}, {}, "MultiPL-E"),
         ("humaneval_python", {"test": "", "entry_point": "f"}, {}, "prompt"),
-        ("evoeval", EVOEVAL | {"labels": None}, {}, "labels"),
+        ("mbpp", MBPP | {"labels": None}, {}, "labels"),
         ("code_contests", {"test": []}, {}, "config.language"),
         ("code_contests", {"test": {}}, {"language": "python"}, "test"),
         ("code_contests", cases({}, {"stdout": ""}), {"language": "cpp"}, "stdin"),

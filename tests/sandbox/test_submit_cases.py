@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from services.sandbox.datasets.judging import in_order
 from services.sandbox.settings import IsolationChoice
-from services.sandbox.submit.ordered import in_order
 from tests.sandbox.conftest import Sandbox, StartSandbox, alive, needs_cpp, until
 
 ECHO = "print(input())"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.sandbox.submit.extraction import first_block, in_language, without_entry_point
-from services.sandbox.submit.humaneval import function_body
-from services.sandbox.submit.mbpp import answer
+from services.sandbox.datasets.extraction import first_block, in_language, without_entry_point
+from services.sandbox.datasets.humaneval import function_body
+from services.sandbox.datasets.mbpp import answer
 
 FENCED = re.compile(r"`{3}(.*)\n([\s\S]*?)\n\s*`{3}")
 TEXTS = st.lists(

@@ -1,4 +1,4 @@
-"""What a program leaves in its folder goes with it, whatever it did to it."""
+"""Removal of a workspace, whatever the program did to its folder."""
 
 import os
 from pathlib import Path

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
-from shared import processes
 from shared.errors import ServiceError
 from shared.ledger import Ledger, connect
 from shared.schemas import SampleId
+from shared.service import processes
 from tests.conftest import RedisServer
 from tests.shared.ledgers import RUN, generation, verdict
 

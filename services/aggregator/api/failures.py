@@ -8,7 +8,7 @@ from aiohttp import web
 from redis.exceptions import RedisError
 
 from services.aggregator.api.models import Failure
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

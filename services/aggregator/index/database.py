@@ -14,7 +14,7 @@ from typing import TextIO
 
 from services.aggregator.index.schema import SCHEMA, VERSION
 from shared.errors import OutputError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

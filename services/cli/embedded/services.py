@@ -15,7 +15,7 @@ from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, wait_u
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.files import write_text
-from shared.processes import free_port
+from shared.service.processes import free_port
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
 # Variables that configure engines, Ray and the Hugging Face hub.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.errors import ServiceError
-from shared.processes import die_with_parent
+from shared.service.processes import die_with_parent
 
 GRACE_SECONDS = 5.0
 

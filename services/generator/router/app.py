@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from aiohttp import web
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from services.generator.protocol import RequestError
 from services.generator.router.balancer import Balancer
@@ -28,7 +27,8 @@ from services.generator.router.requests import (
 )
 from services.generator.router.supervisor import ReplicaPool, SupervisorContext
 from services.generator.settings import GeneratorSettings
-from shared.http import serve
+from shared.service.health import Readiness
+from shared.service.server import add_operations, serve
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Info = Callable[[], Mapping[str, object]]
@@ -67,8 +67,8 @@ async def serve_router(
     ``router_grace`` seconds, then all replicas are stopped.
 
     Raises:
-        ServiceError: No replica could be started, or all have been given up.
-        OSError: The address cannot be bound.
+        ServiceError: The address cannot be bound, no replica could be started, or all have been
+            given up.
     """
     _raise_file_limit()
     stop = asyncio.Event()
@@ -143,9 +143,8 @@ class RouterServer:
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/info", self._show_info)
         app.router.add_get("/health", self._health)
-        app.router.add_get("/healthz", self._alive)
-        app.router.add_get("/readyz", self._ready)
-        app.router.add_get("/metrics", self._expose)
+        readiness = Readiness(self._not_ready, details=self._status)
+        add_operations(app, readiness, self._metrics)
         app.cleanup_ctx.append(self._running)
         app.on_shutdown.append(self._drain)
         return app
@@ -218,38 +217,33 @@ class RouterServer:
 
     # Operations endpoints
 
-    @property
-    def _is_ready(self) -> bool:
-        return self._components.pool.ready and not self._components.balancer.closed
-
-    async def _alive(self, _request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
+    def _not_ready(self) -> str | None:
+        if self._components.balancer.closed:
+            return "the generator is shutting down"
+        return None if self._components.pool.ready else "no replica is ready"
 
     async def _health(self, _request: web.Request) -> web.Response:
         """``/health`` as vLLM has it: an empty body, 200 or 503."""
-        return web.Response(status=200 if self._is_ready else 503)
+        return web.Response(status=503 if self._not_ready() else 200)
 
-    async def _ready(self, _request: web.Request) -> web.Response:
-        balancer, ready = self._components.balancer, self._is_ready
-        report = {
-            "status": "ok" if ready else "not ready",
+    def _status(self) -> dict[str, object]:
+        """What ``/readyz`` reports besides readiness."""
+        return {
             "model": self._model,
-            "queued": balancer.queued,
-            "stopping": balancer.closed,
+            "queued": self._components.balancer.queued,
+            "stopping": self._components.balancer.closed,
             "replicas": [_replica(status) for status in self._components.pool.status()],
         }
-        return web.json_response(report, status=200 if ready else 503)
 
     async def _show_info(self, request: web.Request) -> web.Response:
         self._api_key.check(request.headers)
         return web.json_response({"backend": self._settings.backend, **self._info()})
 
-    async def _expose(self, _request: web.Request) -> web.Response:
+    async def _metrics(self) -> bytes:
         urls = {engine.rank: engine.url for engine in self._components.pool.engines}
         timeout = self._settings.router_scrape_timeout
         engines = await scrape(self._components.connections, urls, timeout)
-        body = self._components.metrics.text() + engines
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return self._components.metrics.text() + engines
 
 
 def _replica(status: ReplicaStatus) -> dict[str, object]:

@@ -6,7 +6,7 @@ import signal
 from aiohttp import web
 
 from services.generator.router.balancer import STOPPING, Balancer
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -20,7 +20,7 @@ from services.generator.router.replica import (
 )
 from services.generator.router.requests import RoutedRequest
 from services.generator.router.responses import Usage, find_usage, is_aborted_body
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 REPLICA_HEADER = "X-Plumbline-Replica"

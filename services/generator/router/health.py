@@ -17,7 +17,7 @@ from services.generator.router.engine_metrics import count_tokens
 from services.generator.router.replica import Engine, FailureReason, connection_failed
 from services.generator.router.responses import is_aborted
 from shared.errors import ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -18,7 +18,7 @@ from services.generator.router.replica import (
 )
 from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from services.judge.sandbox.api import RunCode, RunCodeResponse, Submit, SubmitResponse, Usage
 from shared.ledger import Outcome, Permit
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from shared.errors import ServiceError
 from shared.ledger.permits.script import Answer, PermitScript, Wish
 from shared.ledger.permits.settings import Outcome, PlaceState, PoolSettings
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from shared.processes import die_with_parent
+from shared.service.processes import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE = 45.0

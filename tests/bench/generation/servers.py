@@ -14,7 +14,7 @@ from typing import Any
 
 from services.generator.backends.verl.engine_config import child_environment
 from shared.config import Config
-from shared.processes import free_port
+from shared.service.processes import free_port
 from tests.bench.generation.flags import default_flags, matched_flags
 from tests.bench.generation.processes import Launch, Running, running, wait_for
 

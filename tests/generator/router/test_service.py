@@ -13,8 +13,8 @@ import pytest
 
 from services.generator.router.app import serve_router
 from services.generator.settings import GeneratorSettings
-from shared.errors import ConfigError
-from shared.settings import load_settings
+from shared.errors import ConfigError, ServiceError
+from shared.service.settings import load_settings
 from tests.generator.router.conftest import FAST, QUESTION
 from tests.generator.router.engines import FakeFactory, hang, wait_for_gate
 
@@ -93,7 +93,7 @@ async def test_a_port_that_is_taken(serve: Serve, factory: FakeFactory) -> None:
     url, _ = await serve()
     settings = GeneratorSettings.model_validate({**FAST, "port": int(url.rsplit(":", 1)[1])})
     other = FakeFactory()
-    with pytest.raises(OSError, match="address already in use"):
+    with pytest.raises(ServiceError, match=r"cannot serve on .*address already in use"):
         await serve_router(settings, other, 1)
     assert all(replica.stops == 1 for replica in other.replicas.values())
 

@@ -48,7 +48,7 @@ async def test_readiness(start: Start, factory: FakeFactory) -> None:
     async with service.get("/readyz") as response:
         assert response.status == 200
         state = await response.json()
-    assert (state["status"], state["model"], state["queued"]) == ("ok", "coder", 0)
+    assert (state["ready"], state["model"], state["queued"]) == (True, "coder", 0)
     assert state["replicas"][0]["facts"] == {"gpus": 1, "generation": "of its own"}
     assert state["replicas"][0]["name"] == "replica-0.0"
 

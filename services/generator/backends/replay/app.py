@@ -9,8 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.generator.backends.replay import faults
 from services.generator.backends.replay.faults import FaultPlan, parse_faults
@@ -27,8 +26,9 @@ from services.generator.settings import PREFIX, GeneratorSettings
 from shared.completions import read_completions
 from shared.datasets import read_datasets
 from shared.errors import ConfigError
-from shared.http import serve
-from shared.logs import get_logger
+from shared.service.health import Readiness
+from shared.service.logs import get_logger
+from shared.service.server import add_operations, serve
 
 log = get_logger(__name__)
 _MAX_BODY = 64 * 1024 * 1024
@@ -58,8 +58,7 @@ async def serve_replay(settings: GeneratorSettings) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        PlumblineError: As :func:`build_app`.
-        OSError: The address cannot be bound.
+        PlumblineError: As :func:`build_app`, or the address cannot be bound.
     """
     await serve(build_app(settings), host=settings.host, port=settings.port)
 
@@ -88,10 +87,6 @@ class Metrics:
             registry=self.registry,
         )
 
-    async def expose(self, _request: web.Request) -> web.Response:
-        headers = {"Content-Type": CONTENT_TYPE_LATEST}
-        return web.Response(body=generate_latest(self.registry), headers=headers)
-
 
 class ReplayServer:
     def __init__(
@@ -109,18 +104,14 @@ class ReplayServer:
         app.router.add_post("/v1/chat/completions", self._counted(ChatRequest))
         app.router.add_post("/v1/completions", self._counted(TextRequest))
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/healthz", self._alive)
         # The recordings are loaded before the port is bound, so a server that answers is ready.
-        app.router.add_get("/readyz", self._alive)
-        app.router.add_get("/metrics", self._metrics.expose)
+        readiness = Readiness(details=lambda: {"completions": len(self._recordings)})
+        add_operations(app, readiness, self._metrics.registry)
         app.on_shutdown.append(self._stop)
         return app
 
     async def _stop(self, _app: web.Application) -> None:
         self._stopping.set()
-
-    async def _alive(self, _request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "completions": len(self._recordings)})
 
     async def _models(self, request: web.Request) -> web.Response:
         try:

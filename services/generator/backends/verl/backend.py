@@ -27,7 +27,7 @@ from services.generator.router.app import serve_router
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
 from shared.errors import ConfigError, ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 _HOST_MODULE = "services.generator.backends.verl.host"
@@ -38,8 +38,8 @@ async def serve_verl(settings: GeneratorSettings) -> None:
     """Serve until SIGTERM or SIGINT, or until no replica is left.
 
     Raises:
-        PlumblineError: The configuration cannot be served, or no replica could be started.
-        OSError: The address cannot be bound.
+        PlumblineError: The configuration cannot be served, no replica could be started, or the
+            address cannot be bound.
     """
     config = load_config(settings.config or None, settings.overrides)
     n_replicas = check(config)

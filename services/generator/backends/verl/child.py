@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from services.generator.backends.verl.messages import Event, Failed, Phase, read_event
 from shared.errors import ConfigError, ServiceError
-from shared.logs import get_logger
-from shared.processes import die_with_parent
+from shared.service.logs import get_logger
+from shared.service.processes import die_with_parent
 
 log = get_logger(__name__)
 _KEPT_LINES = 400

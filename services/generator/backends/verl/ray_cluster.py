@@ -25,7 +25,7 @@ from services.generator.backends.verl.messages import (
 )
 from shared.config import Config
 from shared.errors import ConfigError, PlumblineError, ServiceError
-from shared.logs import get_logger
+from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 _MODULE = "services.generator.backends.verl.ray_cluster"

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from shared.errors import ConfigError
-from shared.redis_settings import RedisSettings
-from shared.settings import load_settings
+from shared.service.settings import RedisSettings, load_settings
 
 
 def password(settings: RedisSettings) -> str | None:

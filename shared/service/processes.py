@@ -1,10 +1,13 @@
-"""What child processes need: not to outlive their parent, and ports to listen on."""
+"""Child processes and their ports: parent death signal, free port, port file."""
 
 import ctypes
 import os
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
+
+from shared.files import write_text
 
 _PR_SET_PDEATHSIG = 1
 
@@ -12,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
     """A ``preexec_fn`` after which the kernel sends the child ``sign`` when its parent dies.
 
-    The parent is the thread that starts the child: it has to live as long as the child is to.
+    The parent is the thread that starts the child: it has to live as long as the child should.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
@@ -26,7 +29,13 @@ def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
 
 
 def free_port() -> int:
-    """A port of loopback on which nobody listens at the moment."""
+    """A loopback port that nobody is listening on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def write_port_file(port: int) -> None:
+    """Write the bound port to the file that ``PLUMBLINE_PORT_FILE`` names, if set, for a parent."""
+    if port_file := os.environ.get("PLUMBLINE_PORT_FILE"):
+        write_text(Path(port_file), f"{port}\n")

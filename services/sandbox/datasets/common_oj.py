@@ -1,21 +1,33 @@
-"""CommonOJDataset: a program against cases of standard input and output."""
+"""CommonOJDataset: a program and cases of standard input and output."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, FailFast
 from pydantic_core import PydanticCustomError
 
-from services.sandbox import languages
-from services.sandbox.schemas import RunCodeRequest
-from services.sandbox.submit.errors import refused
-from services.sandbox.submit.extraction import in_language
-from services.sandbox.submit.fields import FromJson
-from services.sandbox.submit.plans import StdioRuns
-from services.sandbox.submit.records import read_record
-from services.sandbox.submit.schemas import StdioCase, SubmitConfig, SubmitRequest
+from services.sandbox.datasets.base import (
+    Content,
+    DatasetClass,
+    StdioRuns,
+    checked,
+    read_record,
+    refused,
+)
+from services.sandbox.datasets.extraction import in_language
+from services.sandbox.schemas import (
+    COMPILED,
+    FromJson,
+    Prompt,
+    Record,
+    RunCodeRequest,
+    StdioCase,
+    SubmitConfig,
+    SubmitRequest,
+)
 
 COMPILE_TIMEOUT = 10.0
 RUN_TIMEOUT, RUN_TIMEOUT_COMPILED = 20.0, 10.0
+LANGUAGE_NAMES = {"cpp": "C++", "python": "Python", "bash": "Bash"}
 
 
 def _has_streams(case: StdioCase) -> StdioCase:
@@ -24,20 +36,20 @@ def _has_streams(case: StdioCase) -> StdioCase:
     return case
 
 
-Case = Annotated[StdioCase, AfterValidator(_has_streams)]
+_Case = Annotated[StdioCase, AfterValidator(_has_streams)]
 
 
-class Record(BaseModel):
-    test: Annotated[list[Case], FailFast(), FromJson]
+class _Tests(BaseModel):
+    test: Annotated[list[_Case], FailFast(), FromJson]
 
 
 def plan(request: SubmitRequest) -> StdioRuns:
-    """The code of the completion, as it stands, for every case of the record.
+    """The code of the completion, unchanged, for every case of the record.
 
     Source: SandboxFusion 469de08, ``sandbox/datasets/common_oj.py``, ``sandbox/utils/testing.py``.
 
     Raises:
-        SubmitError: 400.
+        DatasetError: 400.
     """
     config = request.config
     if not config.language:
@@ -47,7 +59,7 @@ def plan(request: SubmitRequest) -> StdioRuns:
             "config.custom_extract_logic is not run by this server: it would be foreign code in "
             "the server's own process. Extract before you submit"
         )
-    record = read_record(request, Record)
+    record = read_record(request, _Tests)
     return StdioRuns(
         program=RunCodeRequest(
             code=in_language(request.completion, config.language),
@@ -62,5 +74,22 @@ def plan(request: SubmitRequest) -> StdioRuns:
 
 
 def _run_timeout(config: SubmitConfig) -> float:
-    compiled = config.language in languages.COMPILED
+    compiled = config.language in COMPILED
     return config.run_timeout or (RUN_TIMEOUT_COMPILED if compiled else RUN_TIMEOUT)
+
+
+def prompt(record: Record, config: SubmitConfig) -> Prompt:
+    """The content, and a paragraph that names the language.
+
+    Raises:
+        DatasetError: 400.
+    """
+    row = checked(record, Content)
+    language = LANGUAGE_NAMES.get(str(config.language), config.language or "a language of choice")
+    sentence = (
+        f"Write a whole program in {language} that reads standard input and prints the answer."
+    )
+    return Prompt(id=row.id, prompt=f"{row.content}\n\n{sentence}", labels=row.labels)
+
+
+DATASET = DatasetClass(plan, prompt)

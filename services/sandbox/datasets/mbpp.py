@@ -4,13 +4,24 @@ from typing import Annotated
 
 from pydantic import BaseModel
 
-from services.sandbox.schemas import RunCodeRequest
-from services.sandbox.submit.errors import refused
-from services.sandbox.submit.extraction import first_block
-from services.sandbox.submit.fields import FromJson, Text
-from services.sandbox.submit.plans import ProgramRun
-from services.sandbox.submit.records import read_record
-from services.sandbox.submit.schemas import SubmitRequest
+from services.sandbox.datasets.base import (
+    Content,
+    DatasetClass,
+    ProgramRun,
+    checked,
+    read_record,
+    refused,
+)
+from services.sandbox.datasets.extraction import first_block
+from services.sandbox.schemas import (
+    FromJson,
+    Prompt,
+    Record,
+    RunCodeRequest,
+    SubmitConfig,
+    SubmitRequest,
+    Text,
+)
 
 RUN_TIMEOUT = 20.0
 END = "[DONE]"
@@ -18,12 +29,16 @@ STOPS = ("\nassert", '\n"""')
 MAIN_GUARD = "if __name__ =="
 
 
-class Labels(BaseModel):
+class _Labels(BaseModel):
     test_setup_code: Text
 
 
-class Record(BaseModel):
-    labels: Annotated[Labels, FromJson]
+class _Tests(BaseModel):
+    labels: Annotated[_Labels, FromJson]
+    test_list: Annotated[list[Text], FromJson]
+
+
+class _Task(Content):
     test_list: Annotated[list[Text], FromJson]
 
 
@@ -33,9 +48,9 @@ def plan(request: SubmitRequest) -> ProgramRun:
     Source: SandboxFusion 469de08, ``sandbox/datasets/mbpp.py``.
 
     Raises:
-        SubmitError: 400.
+        DatasetError: 400.
     """
-    record = read_record(request, Record)
+    record = read_record(request, _Tests)
     tests = record.test_list
     if request.config.is_fewshot:
         if not tests:
@@ -54,8 +69,27 @@ def plan(request: SubmitRequest) -> ProgramRun:
 
 
 def answer(completion: str) -> str:
-    """The first block before ``[DONE]``, up to assertions or a text of the completion's own."""
+    """The first block before ``[DONE]``, up to the completion's own assertions or docstring."""
     code = first_block(completion.partition(END)[0], "python")
     for stop in STOPS:
         code = code.partition(stop)[0]
     return code
+
+
+def prompt(record: Record, config: SubmitConfig) -> Prompt:
+    """Content and tests in the original's wording, which clients take apart.
+
+    Raises:
+        DatasetError: 400.
+    """
+    if config.is_fewshot:
+        raise refused("config.is_fewshot: this server has no examples to show; ask without it")
+    row = checked(record, _Task)
+    text = (
+        f"You are an expert Python programmer, and here is your task: {row.content} "
+        "Your code should pass these tests:\n\n"
+    )
+    return Prompt(id=row.id, prompt=text + "\n".join(row.test_list), labels=row.labels)
+
+
+DATASET = DatasetClass(plan, prompt)

@@ -1,33 +1,31 @@
-"""Records that the server has itself: a folder with a JSONL file per dataset."""
+"""Tables of records that the server has itself: a folder with a JSONL file per dataset."""
 
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from services.sandbox.submit.errors import failed, missing, refused
-from services.sandbox.submit.schemas import SubmitConfig
+from services.sandbox.datasets.base import failed, missing, refused
+from services.sandbox.schemas import Key, Record, SubmitConfig
 from shared.errors import ConfigError
 
 PREFIX = "code_eval_"
-# What a record is known by: the first that it has sorts it, HumanEval's prompts go by the second.
+# Ids of a record: the first that it has sorts it; HumanEval's prompts use the second.
 KEYS = ("id", "task_id", "name")
 
-Key = int | str
-Record = dict[str, Any]
 Version = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Where the records of a file are, for they may be larger than memory.
+    """Index of a file's records, which may be larger than memory.
 
     Attributes:
-        version: Of the file, by its size and time of change.
-        offsets: Of the records' lines, in the order of their ids: numbers, then texts.
-        by_key: Offset by each of a record's keys, as text: ``1`` and ``"1"`` are the same.
+        version: The file's size and modification time.
+        offsets: Offsets of the records' lines, in the order of their ids: numbers, then texts.
+        by_key: Offset by each of a record's ids, as text: ``1`` and ``"1"`` are the same.
     """
 
     path: Path
@@ -39,22 +37,22 @@ class Table:
         """The records at ``offsets``.
 
         Raises:
-            SubmitError: 500, for the file is not what it was when the server began.
+            DatasetError: 500, the file has changed since the server started.
         """
         try:
             with self.path.open("rb") as file:
                 if _version(file) == self.version:
                     return [_read_at(file, offset) for offset in offsets]
         except OSError:
-            pass  # gone, which is a change, too
-        raise failed(f"{self.path.name} has changed since the server began: start it again")
+            pass  # a removed file has changed, too
+        raise failed(f"{self.path.name} has changed since the server started; restart the server")
 
 
 class Tables:
-    """The tables by the names of their datasets; none without a folder."""
+    """The tables by dataset name; none without a folder."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Read all files of the folder once.
+        """Index all files of the folder.
 
         Raises:
             ConfigError: The folder or a file in it cannot be used; names file and line.
@@ -70,16 +68,16 @@ class Tables:
         """At most ``limit`` records from ``offset`` on, in the order of their ids.
 
         Raises:
-            SubmitError: 400, for there is no such table.
+            DatasetError: 400, there is no such table.
         """
         table = self._table(dataset)
         return table.read(table.offsets[offset : offset + limit])
 
     def completed(self, dataset: str, key: Key, config: SubmitConfig) -> SubmitConfig:
-        """The configuration with the record in it, from the table unless it was sent along.
+        """The configuration with its record, from the table unless the request contains one.
 
         Raises:
-            SubmitError: 400, for there is no such table; 404, for the record is not in it.
+            DatasetError: 400, there is no such table; 404, the record is not in it.
         """
         if config.provided_data:
             return config
@@ -100,7 +98,7 @@ class Tables:
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise ConfigError(f"PLUMBLINE_SANDBOX_DATASETS: {folder} is no folder; name one")
+        raise ConfigError(f"PLUMBLINE_SANDBOX_DATASETS: {folder} is not a folder; name one")
     return sorted(folder.glob("*.jsonl"))
 
 
@@ -136,7 +134,7 @@ def _records(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, Record]]:
             try:
                 record = _record(line)
             except ValueError as error:
-                raise _unusable(path, f"line {number}: {error}; mend the file") from None
+                raise _unusable(path, f"line {number}: {error}; correct the file") from None
             yield number, offset, record
         offset += len(line)
 

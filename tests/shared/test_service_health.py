@@ -1,4 +1,4 @@
-"""What a service that cannot work says, and who hears it."""
+"""Health checks: of a running service, of one that waits for Redis, of one that cannot start."""
 
 import json
 import os
@@ -14,9 +14,8 @@ from redis import Redis
 
 from shared.errors import ConfigError
 from shared.ledger import wait_for_redis
-from shared.processes import free_port
-from shared.readiness import Readiness
-from shared.standby import Standby, refuse
+from shared.service.health import Readiness, StartupServer, refuse
+from shared.service.processes import free_port
 from tests.conftest import RedisServer
 
 
@@ -29,11 +28,11 @@ def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
 
 
 def test_alive_and_not_ready_for_a_reason() -> None:
-    with Standby("127.0.0.1", 0) as standby:
-        standby.say("no luck")
-        assert asked(standby.port, "/readyz") == (503, {"ready": False, "reason": "no luck"})
-        assert asked(standby.port, "/healthz")[0] == 200
-        assert asked(standby.port, "/metrics")[0] == 503
+    with StartupServer("127.0.0.1", 0, "starting") as server:
+        server.set_reason("no luck")
+        assert asked(server.port, "/readyz") == (503, {"ready": False, "reason": "no luck"})
+        assert asked(server.port, "/healthz") == (200, {"status": "alive"})
+        assert asked(server.port, "/metrics") == (503, {"error": "no luck"})
 
 
 def test_a_refusal_is_one_line_and_the_errors_code(
@@ -111,7 +110,7 @@ def test_redis_is_waited_for(tmp_path: Path) -> None:
 def test_readiness_is_what_the_first_check_says() -> None:
     said = iter([None, "away", None])
     readiness = Readiness(lambda: None, lambda: next(said), lambda: "late")
-    assert [readiness.trouble() for _ in range(3)] == ["late", "away", "late"]
+    assert [readiness.failure() for _ in range(3)] == ["late", "away", "late"]
 
 
 def test_a_health_check_without_anybody_there() -> None:

@@ -1,6 +1,6 @@
-"""SandboxFusion's own rules for finding the code in a completion.
+"""Code extraction from a completion by SandboxFusion's rules.
 
-They are kept with all their oddities, for verdicts hang on them, and have nothing to do with
+They keep all peculiarities of the original, because verdicts depend on them, and are unrelated to
 Plumbline's own rules in ``shared.extraction``. The original's regular expressions can take
 quadratic time and more; these take time linear in the text.
 
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Tags that count as a language, those of the languages this server runs; exact, for the original
-# knows "PY" and not "PYTHON".
+# Fence tags of the languages that this server runs. Case matters: the original knows "PY" but not
+# "PYTHON".
 _TAGS = {
     "python": ("python", "Python", "PY", "py", "python3", "Python3"),
     "cpp": ("cpp", "Cpp", "CPP", "c++", "C++"),
@@ -50,7 +50,7 @@ def in_language(completion: str, language: str) -> str:
 
 
 def first_block(completion: str, language: str) -> str:
-    """The first block whatever its language, less carriage returns and the entry point.
+    """The first block in any language, without carriage returns and the entry point.
 
     Source: ``extract_code_from_freeform_completion`` with ``first_block_only``.
     """
@@ -59,7 +59,7 @@ def first_block(completion: str, language: str) -> str:
 
 
 def without_entry_point(code: str, language: str) -> str:
-    """What stands before the main guard or ``int main()``, and before an example of use.
+    """The code before the main guard or ``int main()``, and before an example of use.
 
     Source: ``remove_entripoints``.
     """
@@ -70,7 +70,7 @@ def without_entry_point(code: str, language: str) -> str:
 
 
 def _blocks(completion: str, language: str) -> Iterator[Block]:
-    """Complete fenced blocks; else an unclosed one; without a fence, what looks like code."""
+    """Complete fenced blocks; else an unclosed one; without a fence, text that looks like code."""
     for find in (_complete, _unclosed):
         blocks = find(completion)
         if block := next(blocks, None):
@@ -81,14 +81,14 @@ def _blocks(completion: str, language: str) -> Iterator[Block]:
 
 
 def _complete(text: str) -> Iterator[Block]:
-    """A closing fence begins a line, but not the one after the opening fence."""
+    """A closing fence starts a line, but not the one after the opening fence."""
     start = 0
     while opening := _opening(text, start):
         tag, begin = opening
         closing = _CLOSING_FENCE.search(text, begin)
         if closing is None:
             return
-        yield Block(tag, _less_blank_lines(text[begin : closing.start()]))
+        yield Block(tag, _without_blank_lines(text[begin : closing.start()]))
         start = closing.end()
 
 
@@ -108,7 +108,7 @@ def _opening(text: str, start: int) -> tuple[str, int] | None:
     return _LANGUAGES.get(tag, ""), newline + 1
 
 
-def _less_blank_lines(code: str) -> str:
+def _without_blank_lines(code: str) -> str:
     """Blank lines before a closing fence belong to the fence; blanks at a line's end do not."""
     kept = code.rstrip()
     blanks, newline, _ = code[len(kept) :].partition("\n")

@@ -1,21 +1,33 @@
-"""One command of a request, under isolation and limits."""
+"""Commands of a run: isolation, resource limits (ulimit) and environment around a command line.
+
+The shell sets the limits just before the program replaces it, not a preexec hook, which would copy
+the server's memory for every run. RLIMIT_STACK is not changed: it sets the default stack of
+threads, and a large one makes every thread creation fail.
+"""
 
 import math
+import resource
+import shutil
+import subprocess
 from dataclasses import dataclass
+from functools import cache
 
 from services.sandbox import process
 from services.sandbox.isolation import Identity, Isolation
-from services.sandbox.limits import Limits
 from services.sandbox.process import Command, Ended
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import CommandResult, CommandStatus
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.workspace import Workspace
 
+KIB = 1024
+MIB = 1024 * KIB
+FILE_BLOCK = 512
+
 
 @dataclass(frozen=True)
 class Job:
-    """A command before isolation and limits are put around it."""
+    """A command before isolation and limits are put around it; ``memory`` in bytes."""
 
     argv: list[str]
     workspace: Workspace
@@ -34,7 +46,7 @@ class Jobs:
         self._reaper = reaper
 
     async def execute(self, job: Job) -> CommandResult:
-        """Run one command; trouble of the sandbox itself has the status ``Error``."""
+        """Run one command; a failure of the sandbox itself has the status ``Error``."""
         if math.isnan(job.seconds):
             return CommandResult(status=CommandStatus.ERROR, stderr="the time limit is NaN")
         try:
@@ -61,7 +73,7 @@ class Jobs:
             reports_end=inside_namespace,
         )
 
-    def _limits(self, job: Job) -> Limits:
+    def _limits(self, job: Job) -> "Limits":
         shared_user = self._isolation.identity is Identity.SERVER
         return Limits(
             memory=job.memory,
@@ -77,8 +89,8 @@ class Jobs:
             "LANG": "C.UTF-8",
             "HOME": str(job.workspace.path),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # A random seed makes the order of sets differ from run to run, and with it the output
-            # of some programs: a verdict must be a function of the program alone.
+            # With a random seed the order of sets, and the output of some programs, would differ
+            # from run to run: a verdict must be a function of the program alone.
             "PYTHONHASHSEED": "0",
         }
 
@@ -105,3 +117,52 @@ def _decode(stream: bytes) -> str:
         return stream.decode()
     except UnicodeDecodeError as error:
         return f"[DecodeError] {error}"
+
+
+# Resource limits.
+
+
+@dataclass(frozen=True)
+class Limits:
+    """In bytes and counts; None keeps the server's own limit."""
+
+    memory: int | None
+    file_size: int
+    open_files: int
+    processes: int | None
+
+    def shell(self) -> str:
+        """Shell commands that set the limits."""
+        commands = ["ulimit -c 0"]
+        if self.memory is not None:
+            memory = max(1, self.memory // KIB)
+            commands += [
+                f"ulimit -v {_clamp(memory, resource.RLIMIT_AS, KIB)}",
+                f"ulimit -d {_clamp(memory, resource.RLIMIT_DATA, KIB)}",
+            ]
+        blocks = _clamp(self.file_size // FILE_BLOCK, resource.RLIMIT_FSIZE, FILE_BLOCK)
+        commands.append(f"ulimit -f {blocks}")
+        commands.append(f"ulimit -n {_clamp(self.open_files, resource.RLIMIT_NOFILE, 1)}")
+        if self.processes is not None:
+            processes = _clamp(self.processes, resource.RLIMIT_NPROC, 1)
+            commands.append(f"ulimit -{_process_flag()} {processes}")
+        return " && ".join(commands)
+
+
+def memory_limit(megabytes: int) -> int | None:
+    """A request's ``memory_limit_MB`` in bytes; None (no limit) if not positive or above 2^62."""
+    limit = megabytes * MIB
+    return limit if 0 < limit < 2**62 else None
+
+
+def _clamp(value: int, kind: int, unit: int) -> int:
+    _, hard = resource.getrlimit(kind)
+    return value if hard == resource.RLIM_INFINITY else min(value, hard // unit)
+
+
+@cache
+def _process_flag() -> str:
+    """``-u`` in most shells, ``-p`` in dash, which has no ``-u``."""
+    shell = shutil.which("sh") or "/bin/sh"
+    answer = subprocess.run([shell, "-c", "ulimit -u"], capture_output=True, check=False)
+    return "u" if answer.returncode == 0 else "p"

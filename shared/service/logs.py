@@ -1,4 +1,4 @@
-"""Logging: one JSON object a line on stdout, the same keys in every service."""
+"""Structured logging: one JSON object per line on stdout, the same keys in every service."""
 
 import logging
 import sys

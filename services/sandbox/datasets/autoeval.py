@@ -1,0 +1,172 @@
+"""AutoEvalDataset: an answer joined to a test program; prompts with context and examples."""
+
+import secrets
+import string
+from dataclasses import dataclass
+from string import Template
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from services.sandbox.datasets.base import (
+    Content,
+    DatasetClass,
+    ProgramRun,
+    checked,
+    read_record,
+    refused,
+)
+from services.sandbox.datasets.extraction import in_language, without_entry_point
+from services.sandbox.schemas import (
+    FromJson,
+    Prompt,
+    Record,
+    RunCodeRequest,
+    SubmitConfig,
+    SubmitRequest,
+    Text,
+)
+
+COMPILE_TIMEOUT, RUN_TIMEOUT = 40.0, 20.0
+INSERT = "#<INSERT>"
+MAIN_GUARD = "if __name__ =="
+FLAG_LENGTH = 20
+
+SEPARATOR = "----------------"
+HINTS = {"zh": ("问题：", "答案：")}
+ENGLISH = ("Question:", "Answer:")
+
+_Served = Literal["python", "cpp", "bash"]
+
+
+class _Labels(BaseModel):
+    """The language of the answer, and the language as which the whole program runs."""
+
+    programming_language: _Served
+    execution_language: _Served | None = None
+
+
+def _files(value: object) -> object:
+    return value if isinstance(value, dict | str) else {}
+
+
+class _TestProgram(BaseModel):
+    code: Text
+    asset: Annotated[dict[Text, Text | None], FromJson, BeforeValidator(_files)] = Field(
+        default_factory=dict
+    )
+
+
+class _Tests(BaseModel):
+    labels: Annotated[_Labels, FromJson]
+    test: Annotated[_TestProgram, FromJson]
+
+
+def plan(request: SubmitRequest) -> ProgramRun:
+    """The completion's code at the mark in the test program, else before it.
+
+    Source: SandboxFusion 469de08, ``sandbox/datasets/autoeval.py``.
+
+    Raises:
+        DatasetError: 400.
+    """
+    record = read_record(request, _Tests)
+    config = request.config
+    written_in = record.labels.programming_language
+    run_as = record.labels.execution_language or written_in
+    code = without_entry_point(in_language(request.completion, written_in), written_in)
+    program = _joined(code, record.test.code, as_literal=bool(config.extra.get("repr_code")))
+    flag = _random_flag() if config.extra.get("append_flag") and run_as == "python" else ""
+    if flag:
+        program += f'\n\nprint("{flag}")'
+    return ProgramRun(
+        program=RunCodeRequest(
+            code=program,
+            language=run_as,
+            compile_timeout=config.compile_timeout or COMPILE_TIMEOUT,
+            run_timeout=config.run_timeout or RUN_TIMEOUT,
+            files=record.test.asset,
+        ),
+        extracted_code=code,
+        flag=flag,
+        extra={},
+    )
+
+
+def _joined(code: str, test: str, *, as_literal: bool) -> str:
+    """One program of both; with ``as_literal`` the code becomes a Python string in it.
+
+    A second mark and what follows it are dropped, as the original does.
+    """
+    before, mark, after = test.partition(INSERT)
+    if not mark:
+        code = code.partition(MAIN_GUARD)[0]
+    if as_literal:
+        code = repr(code)
+    return before + code + after.partition(INSERT)[0] if mark else f"{code}\n{test}"
+
+
+def _random_flag() -> str:
+    letters = string.ascii_letters + string.digits
+    return "".join(secrets.choice(letters) for _ in range(FLAG_LENGTH))
+
+
+# Prompts.
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Texts around the question; ``extra`` of the request overrides the record's labels."""
+
+    context: str
+    fewshot: str
+    template: str
+
+
+def prompt(record: Record, config: SubmitConfig) -> Prompt:
+    """The content, with the context, examples or template of ``extra`` and labels around it.
+
+    Source of the form: SandboxFusion 469de08, ``sandbox/datasets/autoeval.py``.
+
+    Raises:
+        DatasetError: 400.
+    """
+    row = checked(record, Content)
+    texts = _texts(row.labels, config)
+    if texts.template:
+        text = Template(texts.template).safe_substitute(
+            question=row.content,
+            fewshot=texts.fewshot,
+            context=texts.context,
+            locale=config.locale,
+        )
+    else:
+        text = _plain(row.content, texts, config.locale)
+    return Prompt(id=row.id, prompt=text, labels=row.labels)
+
+
+def _texts(labels: dict[str, Any], config: SubmitConfig) -> _Texts:
+    given = labels | config.extra
+    if config.is_fewshot and given.get("fewshot") is None:
+        raise refused("the record: labels.fewshot: is_fewshot needs it")
+    fewshot = _text(given, "fewshot") if config.is_fewshot else ""
+    return _Texts(_text(given, "context"), fewshot, _text(given, "prompt_template"))
+
+
+def _text(given: dict[str, Any], name: str) -> str:
+    value = given.get(name) or ""
+    if not isinstance(value, str):
+        raise refused(f"{name}: Input should be a valid string")
+    return value
+
+
+def _plain(question: str, texts: _Texts, locale: str | None) -> str:
+    before = [text for text in (texts.context, texts.fewshot) if text]
+    if not before:
+        return question
+    asks, answers = HINTS.get(locale or "", ENGLISH)
+    shown = f"\n\n{SEPARATOR}\n\n".join(before)
+    return f"{shown}\n\n{asks}{question}\n\n{answers}\n"
+
+
+DATASET = DatasetClass(plan, prompt)

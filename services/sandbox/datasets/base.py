@@ -1,0 +1,138 @@
+"""Dataset classes: interface, plans to run, errors and record validation.
+
+A dataset class makes a plan of programs for a submitted completion, without running anything, and
+writes the prompt of a record.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from services.sandbox.schemas import (
+    FromJson,
+    Key,
+    Prompt,
+    Record,
+    RunCodeRequest,
+    StdioCase,
+    SubmitConfig,
+    SubmitRequest,
+    Text,
+)
+
+DETAIL_LIMIT = 500
+
+Columns = TypeVar("Columns", bound=BaseModel)
+
+
+class DatasetError(Exception):
+    """A request without a verdict or prompt; the message is the answer's ``detail``.
+
+    Attributes:
+        status: 400 where the request is at fault, 404 where its record does not exist, 500 where
+            the sandbox is at fault.
+    """
+
+    def __init__(self, status: HTTPStatus, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def refused(detail: str) -> DatasetError:
+    return DatasetError(HTTPStatus.BAD_REQUEST, detail)
+
+
+def failed(detail: str) -> DatasetError:
+    return DatasetError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+def missing(detail: str) -> DatasetError:
+    return DatasetError(HTTPStatus.NOT_FOUND, detail)
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """Plan of one program that contains its tests, accepted if it exits with 0.
+
+    Attributes:
+        extracted_code: The completion's part of the program.
+        flag: Text that stdout must contain as well.
+        extra: The answer's ``extra``.
+    """
+
+    program: RunCodeRequest
+    extracted_code: str
+    flag: str = ""
+    extra: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class StdioRuns:
+    """Plan of one program that runs once per case, on the case's standard input.
+
+    Attributes:
+        run_all: Continue after a case that is not passed.
+        shorten: Cut long texts of passed cases in the answer.
+    """
+
+    program: RunCodeRequest
+    cases: list[StdioCase]
+    run_all: bool
+    shorten: bool
+
+
+Plan = ProgramRun | StdioRuns
+
+
+@dataclass(frozen=True)
+class DatasetClass:
+    """One of SandboxFusion's dataset classes.
+
+    Attributes:
+        plan: Plans a submit, whose record is in its config. Raises DatasetError (400).
+        prompt: Writes the prompt of a record. Raises DatasetError (400).
+    """
+
+    plan: Callable[[SubmitRequest], Plan]
+    prompt: Callable[[Record, SubmitConfig], Prompt]
+
+
+class Content(BaseModel):
+    """Columns of a record whose prompt is in ``content``."""
+
+    id: Key
+    content: Text
+    labels: Annotated[dict[str, Any], FromJson]
+
+
+def read_record(request: SubmitRequest, model: type[Columns]) -> Columns:
+    """The record of a submit.
+
+    Raises:
+        DatasetError: 400, it is a list or does not match ``model``.
+    """
+    data = request.config.provided_data
+    if isinstance(data, list):
+        raise refused("request.config.provided_data should be a dict with str -> str | int")
+    return checked(data, model)
+
+
+def checked(data: object, model: type[Columns]) -> Columns:
+    """The columns of a record.
+
+    Raises:
+        DatasetError: 400, one is missing or has a wrong type.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise refused(_detail(error)) from error
+
+
+def _detail(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"the record: {place}: {first['msg']}"[:DETAIL_LIMIT]

@@ -1,0 +1,127 @@
+"""HumanEvalDataset: the rest of a function, or all of it, and a ``check`` that calls it."""
+
+import re
+
+from pydantic import BaseModel
+
+from services.sandbox.datasets.base import (
+    DatasetClass,
+    ProgramRun,
+    checked,
+    read_record,
+    refused,
+)
+from services.sandbox.datasets.extraction import first_block, in_language
+from services.sandbox.schemas import (
+    Key,
+    Prompt,
+    Record,
+    RunCodeRequest,
+    SubmitConfig,
+    SubmitRequest,
+    Text,
+)
+
+TIMEOUT = 20.0
+
+# The original's imports line by line, so that line numbers in tracebacks are the original's. Only
+# numpy may be missing: programs that do not use it must run.
+HEADER = """\
+import math
+import re
+import sys
+import copy
+import datetime
+import itertools
+import collections
+import heapq
+import statistics
+import functools
+import hashlib
+try: import numpy, numpy as np
+except ImportError: pass
+import string
+from typing import *
+from collections import *
+"""
+
+_BODY_END = re.compile(r"\n(?=\S)")
+
+
+class _Tests(BaseModel):
+    """``prompt`` is needed only to complete it."""
+
+    test: Text
+    entry_point: Text
+    prompt: Text | None = None
+
+
+class _Task(BaseModel):
+    prompt: Text
+    task_id: Key | None = None
+    name: Key | None = None
+
+
+def plan(request: SubmitRequest) -> ProgramRun:
+    """The prompt and its completion; or, with ``extra.is_freeform``, the completion's code.
+
+    Source: SandboxFusion 469de08, ``sandbox/datasets/humaneval.py``. There the call of ``check``
+    is missing for unregistered names, so every program is accepted.
+
+    Raises:
+        DatasetError: 400.
+    """
+    config = request.config
+    if "tests" in (config.provided_data or ()):
+        raise refused("the record: those with 'tests' (MultiPL-E) are not served")
+    record = read_record(request, _Tests)
+    if config.extra.get("is_freeform"):
+        code = head = _freeform_answer(request)
+    elif record.prompt is None:
+        raise refused("the record: prompt: Field required")
+    else:
+        code = function_body(request.completion)
+        head = f"{record.prompt}\n{code}"
+    program = RunCodeRequest(
+        code=f"{HEADER}{head}\n{record.test}\ncheck({record.entry_point})",
+        language="python",
+        compile_timeout=config.compile_timeout or TIMEOUT,
+        run_timeout=config.run_timeout or TIMEOUT,
+    )
+    return ProgramRun(program, extracted_code=code)
+
+
+def function_body(completion: str) -> str:
+    """The completion up to the first line, except for the very first, that is not indented."""
+    return _BODY_END.split(completion, maxsplit=1)[0]
+
+
+def _freeform_answer(request: SubmitRequest) -> str:
+    if request.dataset == "humaneval_python":
+        return in_language(request.completion, "python")
+    return function_body(first_block(request.completion, "python"))
+
+
+def prompt(record: Record, config: SubmitConfig) -> Prompt:
+    """The prompt as it is; with ``extra.is_freeform`` in a fence, with an instruction.
+
+    Raises:
+        DatasetError: 400.
+    """
+    row = checked(record, _Task)
+    key = row.task_id if row.task_id is not None else row.name
+    if key is None:
+        raise refused("the record: task_id: Field required")
+    text = _freeform_prompt(row.prompt) if config.extra.get("is_freeform") else row.prompt
+    labels = {name: value for name, value in record.items() if name != "prompt"}
+    return Prompt(id=key, prompt=text, labels=labels)
+
+
+def _freeform_prompt(prompt: str) -> str:
+    task = (
+        "Complete this function as its docstring says, and answer with all of it in a code block."
+    )
+    return f"```python\n{prompt}\n```\n\n{task}"
+
+
+DATASET = DatasetClass(plan, prompt)

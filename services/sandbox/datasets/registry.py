@@ -1,0 +1,77 @@
+"""Dataset registry: plans and prompts by dataset name or dataset class."""
+
+from services.sandbox.datasets import autoeval, common_oj, humaneval, mbpp
+from services.sandbox.datasets.base import DatasetClass, Plan, refused
+from services.sandbox.datasets.tables import NO_TABLES, Tables
+from services.sandbox.schemas import (
+    GetPromptByIdRequest,
+    GetPromptsRequest,
+    Prompt,
+    Prompts,
+    SubmitConfig,
+    SubmitRequest,
+)
+
+DATASETS: dict[str, DatasetClass] = {
+    "code_contests": common_oj.DATASET,
+    "humaneval_python": humaneval.DATASET,
+    "shadow_humaneval_python": humaneval.DATASET,
+    "mbpp": mbpp.DATASET,
+}
+
+CLASSES: dict[str, DatasetClass] = {
+    "AutoEvalDataset": autoeval.DATASET,
+    "CommonOJDataset": common_oj.DATASET,
+    "HumanEvalDataset": humaneval.DATASET,
+    "MBPPDataset": mbpp.DATASET,
+}
+
+
+def make_plan(request: SubmitRequest, tables: Tables = NO_TABLES) -> Plan:
+    """The programs to run, for the record in the request or else in the server's tables.
+
+    Raises:
+        DatasetError: 400, or 404 if the record does not exist.
+    """
+    dataset = _dataset(request.dataset, request.config)
+    config = tables.completed(request.dataset, request.id, request.config)
+    return dataset.plan(request.model_copy(update={"config": config}))
+
+
+def write_prompts(request: GetPromptsRequest, tables: Tables) -> Prompts:
+    """Prompts of the records in the request, or else of a page of the table.
+
+    Raises:
+        DatasetError: 400.
+    """
+    config = request.config
+    dataset = _dataset(request.dataset, config)
+    records = config.provided_data or tables.page(request.dataset, request.offset, request.limit)
+    if isinstance(records, dict):
+        raise refused("request.config.provided_data should be a list of str -> str | int")
+    return Prompts([dataset.prompt(record, config) for record in records])
+
+
+def write_prompt(request: GetPromptByIdRequest, tables: Tables) -> Prompt:
+    """The prompt of the record in the request, or else in the table.
+
+    Raises:
+        DatasetError: 400, or 404 if the record does not exist.
+    """
+    dataset = _dataset(request.dataset, request.config)
+    config = tables.completed(request.dataset, request.id, request.config)
+    if not isinstance(config.provided_data, dict):
+        raise refused("request.config.provided_data should be a dict with str -> str | int")
+    return dataset.prompt(config.provided_data, config)
+
+
+def _dataset(name: str, config: SubmitConfig) -> DatasetClass:
+    """The dataset of this name or, for an unknown one, of the class ``config.dataset_type``."""
+    if name in DATASETS:
+        return DATASETS[name]
+    kind = config.dataset_type
+    if kind is None:
+        raise refused(f"no eval class found for dataset {name}")
+    if kind not in CLASSES:
+        raise refused(f"eval class {kind} not found")
+    return CLASSES[kind]

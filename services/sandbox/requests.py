@@ -1,0 +1,114 @@
+"""Request parsing, validation errors and error answers in SandboxFusion's format.
+
+Errors are ``{"detail": …}``, as FastAPI answers them: a list of pydantic errors for an invalid
+body (422), else a message.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from aiohttp import web
+from prometheus_client import Counter
+from pydantic import BaseModel, ValidationError
+
+from services.sandbox.admission import QueueFullError
+from services.sandbox.datasets.base import DatasetError
+from shared.service.logs import get_logger
+from shared.service.server import json_error
+
+LOGGED = 500  # characters of a detail, which may quote the request
+FIELD = "detail"
+
+log = get_logger(__name__)
+
+Request = TypeVar("Request", bound=BaseModel)
+
+Outcome = tuple[str, BaseModel]
+"""The label under which a request is counted, and the body of its answer."""
+
+
+class InvalidRequestError(Exception):
+    """A body that does not match its endpoint's model.
+
+    Attributes:
+        detail: The list of pydantic-style errors that goes into the 422 answer.
+    """
+
+    def __init__(self, detail: list[dict[str, Any]]) -> None:
+        super().__init__("invalid request")
+        self.detail = detail
+
+
+async def answered(work: Awaitable[Outcome], counter: Counter) -> web.Response:
+    """Await ``work``, count it in ``counter`` and answer, errors included."""
+    try:
+        outcome, body = await work
+    except InvalidRequestError as error:
+        counter.labels("invalid").inc()
+        return json_error(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, field=FIELD)
+    except DatasetError as error:
+        at_fault = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        counter.labels("refused" if at_fault else "failed").inc()
+        (log.info if at_fault else log.warning)(
+            "dataset request failed", detail=str(error)[:LOGGED]
+        )
+        return json_error(error.status, str(error), field=FIELD)
+    except QueueFullError as error:
+        counter.labels("rejected").inc()
+        log.info("request rejected", reason=str(error))
+        retry = {"Retry-After": str(error.retry_after)}
+        return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), field=FIELD, headers=retry)
+    except asyncio.CancelledError:
+        counter.labels("cancelled").inc()
+        raise
+    counter.labels(outcome).inc()
+    return web.Response(body=body.model_dump_json(), content_type="application/json")
+
+
+def parse(body: bytes, content_type: str, model: type[Request]) -> Request:
+    """Validate a request body.
+
+    Raises:
+        InvalidRequestError: With the errors in the original's wording.
+    """
+    if not body:
+        missing = {"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}
+        raise InvalidRequestError([missing])
+    try:
+        return model.model_validate(_decode(body, content_type))
+    except ValidationError as error:
+        details: list[dict[str, Any]] = [dict(item) for item in error.errors()]
+        for detail in details:
+            detail["loc"] = ["body", *detail["loc"]]
+            if detail["type"] == "model_type":
+                # FastAPI's error for anything but an object.
+                detail["type"] = "model_attributes_type"
+                detail["msg"] = (
+                    "Input should be a valid dictionary or object to extract fields from"
+                )
+                detail.pop("ctx", None)
+        raise InvalidRequestError(details) from error
+
+
+def _decode(body: bytes, content_type: str) -> object:
+    if content_type != "application/json" and not content_type.endswith("+json"):
+        return body.decode(errors="replace")
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise InvalidRequestError([_json_error(error.pos, error.msg)]) from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, or a number of 4300 digits
+        raise InvalidRequestError([_json_error(0, str(error))]) from error
+
+
+def _json_error(position: int, message: str) -> dict[str, Any]:
+    return {
+        "type": "json_invalid",
+        "loc": ["body", position],
+        "msg": "JSON decode error",
+        "input": {},
+        "ctx": {"error": message},
+    }

@@ -1,0 +1,93 @@
+"""The aiohttp side of a service: operations endpoints, JSON errors, bind and shutdown."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry, Gauge
+
+from shared.errors import ServiceError
+from shared.service.health import Readiness
+from shared.service.server import add_operations, json_http_errors, serve
+
+
+async def test_operations_have_one_shape() -> None:
+    failure: list[str] = ["no replica yet"]
+    registry = CollectorRegistry()
+    Gauge("jobs", "Jobs.", registry=registry).set(3)
+    app = web.Application()
+    readiness = Readiness(lambda: failure[0] if failure else None, details=lambda: {"queued": 0})
+    add_operations(app, readiness, registry, ready_paths=("/readyz", "/health"))
+    async with TestClient(TestServer(app)) as client:
+        async with client.get("/healthz") as answer:
+            assert (answer.status, await answer.json()) == (200, {"status": "alive"})
+        for path in ("/readyz", "/health"):
+            async with client.get(path) as answer:
+                body = {"ready": False, "reason": "no replica yet", "queued": 0}
+                assert (answer.status, await answer.json()) == (503, body)
+        failure.clear()
+        async with client.get("/readyz") as answer:
+            assert (answer.status, await answer.json()) == (200, {"ready": True, "queued": 0})
+        async with client.get("/metrics") as answer:
+            assert "jobs 3.0" in await answer.text()
+            assert answer.headers["Content-Type"].startswith("text/plain; version=")
+
+
+async def test_metrics_may_come_from_a_coroutine() -> None:
+    async def collect() -> bytes:
+        return b"jobs 4.0\n"
+
+    app = web.Application()
+    add_operations(app, Readiness(), collect)
+    async with TestClient(TestServer(app)) as client, client.get("/metrics") as answer:
+        assert await answer.text() == "jobs 4.0\n"
+
+
+@pytest.mark.parametrize("field", ["error", "detail"])
+async def test_aiohttps_own_errors_are_json(field: str) -> None:
+    async def invalid(_request: web.Request) -> web.Response:
+        raise web.HTTPBadRequest(text='{"own": 1}', content_type="application/json")
+
+    app = web.Application(middlewares=[json_http_errors(field=field)])
+    app.router.add_get("/invalid", invalid)
+    async with TestClient(TestServer(app)) as client:
+        async with client.get("/nowhere") as answer:
+            body = {field: "Not Found: GET /nowhere"}
+            assert (answer.status, await answer.json()) == (404, body)
+        async with client.post("/invalid") as answer:
+            body = {field: "Method Not Allowed: POST /invalid"}
+            assert (answer.status, await answer.json()) == (405, body)
+            assert "GET" in answer.headers["Allow"]
+        async with client.get("/invalid") as answer:
+            assert (answer.status, await answer.json()) == (400, {"own": 1})
+
+
+async def test_the_bound_port_is_written_and_stop_ends_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port_file = tmp_path / "port"
+    monkeypatch.setenv("PLUMBLINE_PORT_FILE", str(port_file))
+    app = web.Application()
+    add_operations(app, Readiness(), CollectorRegistry())
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(app, host="127.0.0.1", port=0, stop=stop))
+    async with asyncio.timeout(10):
+        while not port_file.exists():
+            await asyncio.sleep(0.01)
+        url = f"http://127.0.0.1:{port_file.read_text().strip()}/healthz"
+        async with ClientSession() as session, session.get(url) as answer:
+            assert answer.status == 200
+        stop.set()
+        await serving
+
+
+async def test_a_taken_port_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServiceError, match=f"cannot serve on 127.0.0.1:{port}: .*in use"):
+            await serve(web.Application(), host="127.0.0.1", port=port)
