@@ -16,11 +16,19 @@ class RedisSettings(BaseSettings):
     """
 
     # A compose file passes a variable that is not set as an empty one.
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True, env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        extra="ignore",
+        populate_by_name=True,
+        env_ignore_empty=True,
+        use_attribute_docstrings=True,
+    )
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
+    """Redis server of the ledger."""
     redis_password: SecretStr | None = Field(default=None, validation_alias="REDIS_PASSWORD")
+    """Password, if the URL has none."""
     redis_password_file: Path | None = Field(default=None, validation_alias="REDIS_PASSWORD_FILE")
+    """File with the password, if neither the URL nor ``REDIS_PASSWORD`` has one."""
 
     @model_validator(mode="after")
     def _with_password(self) -> Self:

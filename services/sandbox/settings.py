@@ -32,48 +32,46 @@ def _base_interpreter() -> Path:
 
 
 class SandboxSettings(ServiceSettings):
-    """Every name carries the prefix ``PLUMBLINE_SANDBOX_``, but for HOST, PORT and LOG_LEVEL.
-
-    Attributes:
-        concurrency: Requests that run at once; one per core keeps CPU-bound programs honest.
-        queue_limit: Requests that may wait; the next one gets 503.
-        isolation: ``auto`` takes the first that works; any other is an error if it does not.
-        python: Interpreter that runs the programs.
-        temp_root: Where the folder of each run is made.
-        datasets: Folder of JSONL files with records, ``<dataset>.jsonl`` each, that are named by
-            their id; without it every request brings its record.
-        readonly_paths: More paths that programs may read, separated by ``:``.
-        output_limit_bytes: Cap of stdout and of stderr; beyond it the run is killed.
-        submit_output_limit: Characters that all runs of one submit may print together.
-        fetch_limit_bytes: Cap of all fetched files of a request together.
-        file_limit_bytes: Largest file a program may write (RLIMIT_FSIZE).
-        tmp_limit_bytes: Size of the private /tmp.
-        process_limit: Processes and threads of one run (RLIMIT_NPROC).
-        open_files_limit: Open files of one process (RLIMIT_NOFILE).
-        body_limit_bytes: Largest request body.
-        shutdown_seconds: How long SIGTERM lets the running requests finish.
-    """
+    """Settings of the sandbox server, with the prefix ``PLUMBLINE_SANDBOX_``."""
 
     model_config = SettingsConfigDict(env_prefix="PLUMBLINE_SANDBOX_")
 
     port: int = Field(default=8080, validation_alias="PORT", ge=0, le=65535)
+    """Port to listen on; 0 for a free one."""
 
     concurrency: int = Field(default_factory=_cores, ge=1)
+    """Programs that run at once; by default one per core."""
     queue_limit: int = Field(256, ge=0)
+    """Requests that may wait; beyond it clients get 503."""
     isolation: IsolationChoice = IsolationChoice.AUTO
+    """``auto`` uses the first mode that works; any other mode is an error where it does not work.
+    """
     python: Path = Field(default_factory=_base_interpreter)
+    """Interpreter that runs the programs; by default the base interpreter of the server."""
     temp_root: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()))
+    """Parent of the run folders; by default the system's temporary folder."""
     datasets: Path | None = None
+    """Folder with ``<dataset>.jsonl`` files, to serve records by id."""
     readonly_paths: str = ""
+    """Further paths that programs may read, separated by ``:``."""
     output_limit_bytes: int = Field(8 * MIB, ge=1)
+    """Limit of stdout and of stderr; beyond it the run is killed."""
     submit_output_limit: int = Field(64 * MIB, ge=1)
+    """Characters that all runs of one submit may print together."""
     fetch_limit_bytes: int = Field(64 * MIB, ge=0)
+    """Limit of all fetched files of one request."""
     file_limit_bytes: int = Field(512 * MIB, ge=1)
+    """Largest file that a program may write (RLIMIT_FSIZE)."""
     tmp_limit_bytes: int = Field(256 * MIB, ge=1)
+    """Size of the private /tmp."""
     process_limit: int = Field(256, ge=1)
+    """Processes and threads of one run (RLIMIT_NPROC)."""
     open_files_limit: int = Field(1024, ge=16)
+    """Open files of one process (RLIMIT_NOFILE)."""
     body_limit_bytes: int = Field(256 * MIB, ge=1)
+    """Largest request body."""
     shutdown_seconds: float = Field(30.0, ge=0)
+    """Seconds for running requests after SIGTERM."""
 
     @field_validator("datasets", mode="before")
     @classmethod
