@@ -1,4 +1,4 @@
-# `make demo` and `make test` install what they need into .venv; nothing else has to be there but Python, git and make.
+# `make demo` and `make test` install their dependencies into .venv. They need only Python, git and make.
 SHELL := /bin/sh
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $$p && break; done)
@@ -11,13 +11,13 @@ K8S_VENV := .venv-k8s
 K8S_STAMP := $(K8S_VENV)/.installed
 TINY := outputs/tiny-model
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
-# Profiles of services that run are to be known for these.
+# These commands must know the profiles of all running services.
 COMPOSE_ALL = $(COMPOSE) --profile gpu --profile cpu --profile runner --profile observability
 PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types lock \
+.PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types reference lock \
 	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-judge bench-generate bench-data bench-aggregator clean
 
 help: ## list the targets
@@ -37,7 +37,7 @@ $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile -r requirements-verl-cpu.lock
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./packaging/vllm-alias
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@# Compiled beforehand, replicas start in half the time.
+	@# Compiled in advance, replicas start in half the time.
 	@$(VERL_VENV)/bin/python -m compileall -q -j 2 $(VERL_VENV)/lib >/dev/null || true
 	@touch $@
 
@@ -45,7 +45,7 @@ install-verl: $(VERL_STAMP) ## install verl and vLLM for the CPU into .venv-verl
 
 install: $(STAMP) ## install Plumbline and its tools into .venv
 
-demo: $(STAMP) ## run the whole way of a run on the demo data (no Docker, GPU or network)
+demo: $(STAMP) ## a complete run on the demo data (no Docker, GPU or network)
 	$(BIN)/plumb run --config configs/demo.yaml --embedded
 
 $(TINY): $(VERL_STAMP)
@@ -56,7 +56,7 @@ tiny-model: $(TINY) ## train a very small model on the demo's solutions (CPU, tw
 demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
 
-# Most tests wait for something, and several can do that at once; in the others time and load decide.
+# Most tests only wait, so several can run at once; the others depend on time and load.
 TOGETHER := not alone and not browser and not compose and not e2e and not hostile and not real_data and not verl
 
 test: $(STAMP) ## all tests
@@ -65,10 +65,10 @@ test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -m "not ($(TOGETHER))" || status=1; \
 	exit $$status
 
-test-compose: $(STAMP) ## the stack in containers, with faults (as root on Debian Docker is installed and started for it)
+test-compose: $(STAMP) ## test the stack in containers, with injected faults (as root on Debian it installs and starts Docker)
 	tests/compose/engine.sh $(BIN)/python -m pytest --capture=sys -m compose tests/compose
 
-test-fast: $(STAMP) ## the tests that start no stack
+test-fast: $(STAMP) ## tests that start no stack
 	$(BIN)/python -m pytest -m "not browser and not compose and not e2e and not real_data and not verl"
 
 $(K8S_STAMP): requirements-k8s.lock
@@ -76,42 +76,42 @@ $(K8S_STAMP): requirements-k8s.lock
 	$(K8S_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-k8s.lock
 	@touch $@
 
-# Docker would make the folders as root.
-up: ## the stack in containers, on this host's GPUs (needs Docker and .env; see README.md)
+# Docker would create these folders as root.
+up: ## start the stack in containers, on this host's GPUs (needs Docker and .env; see README.md)
 	@mkdir -p data data_manifests
 	$(COMPOSE) --profile gpu up -d
 
-up-cpu: ## the same without GPUs: recorded answers for the demo
+up-cpu: ## start the stack without GPUs: recorded answers for the demo
 	@mkdir -p data data_manifests
 	$(COMPOSE) --profile cpu up -d
 
-down: ## end the stack; its data stay
+down: ## stop the stack; its data stay
 	@$(COMPOSE_ALL) down
 
-logs: ## follow the stack's logs (SERVICE=judge: of one service)
+logs: ## follow the logs of the stack (SERVICE=judge: of one service)
 	@$(COMPOSE_ALL) logs --tail=100 --follow $(SERVICE)
 
-scale: ## so many judge workers (N=8)
+scale: ## set the number of judge workers (N=8)
 	@[ -n "$(N)" ] || { echo "make scale N=8: how many judges?" >&2; exit 2; }
 	@$(COMPOSE_ALL) up -d --no-recreate --no-deps --scale judge=$(N) judge
 
-images: ## build all images but the GPU generator's, which `docker compose --profile gpu build` builds
+images: ## build all images except the GPU generator's (docker compose --profile gpu build)
 	$(COMPOSE) --profile cpu --profile runner build judge aggregator runner generator-cpu
 	docker build -t plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile .
 
-install-k8s: $(K8S_STAMP) ## install what validates manifests into .venv-k8s
+install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 
 k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-node, gpu-multi-node)
 	@kubectl kustomize k8s/overlays/$(or $(OVERLAY),minimal)
 
-k8s-validate: $(K8S_STAMP) ## manifests against the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
+k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
 
-lint: $(STAMP) ## ruff: rules and format
+lint: $(STAMP) ## ruff: check rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(STAMP) ## let ruff put things right
+format: $(STAMP) ## ruff: fix rules and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -121,7 +121,10 @@ types: $(STAMP) ## mypy --strict on shared/, services/ and tools/
 bench-generate: $(STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
 
-lock: ## renew the locks from pyproject.toml and packaging/ (needs uv)
+reference: $(STAMP) ## regenerate the tables in docs/reference.md and the READMEs
+	$(BIN)/python -m tools.reference
+
+lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		--extra cli --group dev pyproject.toml -o requirements.lock
 	uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
@@ -143,5 +146,5 @@ bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpu
 bench-aggregator: $(STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
 	$(BIN)/python -m tests.bench.aggregator
 
-clean: ## remove what the targets above made
+clean: ## remove everything that the targets above created
 	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

@@ -49,49 +49,75 @@ LANGUAGES = (
 
 class TrainerConfig(Section):
     n_gpus_per_node: Operation[int] = Field(default=1, ge=0)
+    """GPUs per node that the backend ``verl`` uses."""
     nnodes: Operation[int] = Field(default=1, ge=1)
+    """Nodes that the backend ``verl`` uses; more than one needs ``generation.verl.ray_address``."""
     device: Numerics[str] = "cuda"
+    """verl's device name."""
 
 
 class ModelConfig(Section):
     path: Subject[str] = ""
+    """Model folder, or a name on the Hugging Face hub."""
     trust_remote_code: Operation[bool] = False
+    """Run code from the model's repository."""
     load_tokenizer: Operation[bool] = True
+    """verl's key of the same name."""
     lora_rank: Subject[int] = 0
+    """verl's key of the same name; 0 means no LoRA adapter."""
 
 
 class RolloutConfig(Section):
-    """verl's rollout keys. The runner uses the sampling ones; the rest is the engine's.
-
-    ``max_model_len``: tokens of prompt and response together; None for ``prompt_length`` and
-    ``response_length``. ``seed`` is the engine's, to which verl adds a replica's rank.
-    ``engine_kwargs``: by engine, options of its own, which win over all others.
-    """
+    """verl's rollout keys. The runner reads the sampling keys, the engine the rest."""
 
     name: Numerics[Literal["vllm", "sglang"]] = "vllm"
+    """Inference engine."""
     mode: Operation[str] = "async"
+    """verl's rollout mode."""
     tensor_model_parallel_size: Numerics[int] = Field(default=1, ge=1)
+    """GPUs that share each layer of a replica."""
     data_parallel_size: Numerics[int] = Field(default=1, ge=1)
+    """Data-parallel ranks within a replica."""
     pipeline_model_parallel_size: Numerics[int] = Field(default=1, ge=1)
+    """Pipeline stages of a replica."""
     temperature: InProtocol[float] = Field(default=0.0, ge=0)
+    """Sampling temperature; 0 is greedy decoding."""
     top_p: InProtocol[float] = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling: the probability mass to sample from."""
     top_k: InProtocol[int] = -1
+    """Sample from this many most likely tokens; -1 means all."""
     do_sample: InProtocol[bool] = False
+    """verl's key of the same name."""
     n: InProtocol[int] = Field(default=1, ge=1)
+    """Samples per problem; more than 1 needs a temperature above 0."""
     prompt_length: InProtocol[int] = Field(default=4096, ge=1)
+    """Maximum prompt length in tokens."""
     response_length: InProtocol[int] = Field(default=2048, ge=1)
+    """Maximum completion length in tokens."""
     dtype: Numerics[str] = "bfloat16"
+    """Data type of the weights."""
     gpu_memory_utilization: Operation[float] = Field(default=0.8, gt=0, le=1)
+    """Share of GPU memory for weights and KV cache."""
     load_format: Numerics[str] = "auto"
+    """How the engine loads weights. Formats that mean random weights are refused."""
     enforce_eager: Numerics[bool] = False
+    """Disable CUDA graphs."""
     enable_prefix_caching: Numerics[bool] = True
+    """Reuse the KV cache of common prompt prefixes."""
     enable_chunked_prefill: Numerics[bool] = True
+    """Split long prompts so that they do not delay decoding."""
     max_num_seqs: Numerics[int] = Field(default=256, ge=1)
+    """Sequences in one batch of a replica."""
     max_num_batched_tokens: Numerics[int] = Field(default=8192, ge=1)
+    """Tokens in one engine step."""
     max_model_len: InProtocol[int | None] = Field(default=None, ge=1)
+    """Context length in tokens; null for ``prompt_length`` + ``response_length``."""
     disable_log_stats: Operation[bool] = False
+    """Disable the engine's own metrics."""
     seed: Numerics[int] = 42
+    """Seed of the engine; verl adds the rank of the replica."""
     engine_kwargs: Subject[dict[str, dict[str, JsonValue]]] = Field(default_factory=dict)
+    """Extra engine options by engine name; they override all other keys."""
 
     @field_validator("load_format")
     @classmethod
@@ -144,146 +170,160 @@ class ActorRolloutRefConfig(Section):
 
 
 class DataConfig(Section):
-    """The data sets of the run.
-
-    ``prompt_key``: the column that holds the prompt. ``templates`` maps a data set to the text of
-    its user message. ``system_prompt``: the message before it; empty for none.
-
-    ``lock``: the manifest.lock.json that the files have to agree with; None: none is looked at.
-    ``exclude_quality``: problems of which the audit found one of these are left out.
-    """
+    """The data sets of the run."""
 
     eval_files: Operation[list[str]] = Field(default_factory=list)
+    """Parquet files or folders with the problems."""
     prompt_key: InProtocol[str] = Field(default="prompt", min_length=1)
+    """Column that holds the prompt."""
     templates: InProtocol[dict[str, str]] = Field(default_factory=dict)
+    """User message by data set, with ``{prompt}`` as the placeholder."""
     system_prompt: InProtocol[str] = ""
+    """System message; empty for none."""
     limit: InProtocol[int | None] = Field(default=None, ge=1)
+    """Use only the first so many problems of each data set."""
     lock: Operation[str | None] = None
+    """``manifest.lock.json`` that the data files must match; null for no check."""
     exclude_quality: InProtocol[list[QualityFinding]] = Field(default_factory=list)
+    """Skip problems with one of these findings of the data audit."""
 
 
 class SandboxConfig(Section):
-    """Where answers run. ``timeout`` is seconds for one test case.
-
-    ``max_concurrency`` caps the calls that all workers together make at once to one sandbox; within
-    it the number adapts to what the sandbox bears.
-    """
+    """The sandbox that runs the answers."""
 
     url: Operation[str | list[str]] = "http://localhost:8080/run_code"
+    """URL of the sandbox, or a list of URLs."""
     timeout: InProtocol[float] = Field(default=10, gt=0)
+    """Seconds per test case: CPU time with ``batch``, wall-clock time with the other methods."""
     memory_limit_mb: InProtocol[int] = Field(default=1024, ge=1)
+    """Address space per process in MiB."""
     max_concurrency: Operation[int] = Field(default=64, ge=1)
+    """Upper limit of concurrent calls to one sandbox, over all workers. The limit in use adapts
+    below it."""
 
 
 class ReplayConfig(Section):
-    """The backend that answers with recorded completions, and the faults it can be told to show."""
+    """The backend that answers with recorded completions, with injected faults for tests."""
 
     completions: Operation[str] = ""
+    """JSON lines file with recorded completions."""
     latency: Operation[float] = Field(default=0, ge=0)
+    """Seconds to wait before each answer."""
     error_rate: Operation[float] = Field(default=0, ge=0, le=1)
+    """Share of requests that fail, for tests."""
     failures: Operation[list[str]] = Field(default_factory=list)
+    """Faults that the next requests get instead of an answer, for tests."""
 
 
 class VerlConfig(Section):
-    """The backend that runs verl's replicas. Times are seconds.
-
-    ``cpu_engine``: engines on CPUs, whose GPUs exist in Ray's books only. ``ray_address``: the
-    cluster to join; None starts one on this machine. A placement has ``placement_timeout`` to be
-    had. ``chat_template``: a Jinja file in place of the tokenizer's own. ``python``: with
-    ``--embedded``, the interpreter that has verl; empty for the one that runs ``plumb``.
-    """
+    """The backend that runs verl's replicas. Times are seconds."""
 
     cpu_engine: Numerics[bool] = False
+    """Run engines on CPUs; Ray then counts GPUs that do not exist."""
     ray_address: Operation[str | None] = None
+    """Ray cluster to join; null starts Ray on this machine."""
     placement_timeout: Operation[float] = Field(default=300, gt=0)
+    """Seconds to wait until Ray has placed a replica."""
     chat_template: Operation[str] = ""
+    """Jinja file that replaces the tokenizer's chat template."""
     python: Operation[str] = ""
+    """With ``--embedded``: the interpreter that has verl; empty for the one that runs ``plumb``."""
 
 
 class GenerationConfig(Section):
-    """Where completions come from. Times are seconds.
-
-    ``backend``: ``openai`` asks the servers at ``base_urls``; the two others do the same, and
-    ``--embedded`` starts that backend. ``deterministic``: kernels whose results do not depend on
-    what else is in the batch, which cost speed.
-
-    ``concurrency`` caps the requests in flight; within it the number adapts to what the servers
-    bear. ``request_timeout`` is for one request, ``deadline`` for one sample from its first request
-    on, all its tries and the waiting between them. ``max_attempts`` counts the tries that failed,
-    not those that were told to come again later.
-
-    ``seed``: what the samples' own seeds are derived from; None for ``run.seed``. ``stop``: strings
-    that end an answer and stay its last characters.
-    """
+    """The source of the completions. Times are seconds."""
 
     backend: Numerics[Literal["openai", "replay", "verl"]] = "openai"
+    """``openai`` uses the servers at ``base_urls``. ``--embedded`` starts ``verl`` or ``replay``
+    itself."""
     base_urls: Operation[list[str]] = Field(default_factory=list)
+    """URLs of OpenAI-compatible servers of one model."""
     model: Subject[str] = ""
+    """Model name to request; empty for the only one that the server offers."""
     api_key_env: Operation[str] = "OPENAI_API_KEY"
+    """Environment variable with the API key."""
     concurrency: Operation[int] = Field(default=1024, ge=1)
+    """Upper limit of requests in flight. The limit in use adapts below it (AIMD)."""
     # Whoever gives a request up while it is being answered loses the work, and asks for it again at
     # the end of the queue; with a short limit a busy engine never gets anywhere. So the generator
     # gives up first: its router after 3600 s, with an answer (504). The rest is for the way.
     request_timeout: Operation[float] = Field(default=3900, gt=0, allow_inf_nan=False)
+    """Seconds for one request."""
     # Room for three requests that were lost at their very end, and for waiting between them.
     deadline: Operation[float] = Field(default=4 * 3600, gt=0, allow_inf_nan=False)
+    """Seconds for one sample from its first request, with all retries and waiting."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
+    """Failed attempts per sample. 429 and 503 with ``Retry-After`` do not count."""
     seed: Subject[int | None] = None
+    """Base of the per-sample seeds; null for ``run.seed``."""
     stop: InProtocol[list[Annotated[str, Field(min_length=1)]]] = Field(default_factory=list)
+    """Strings that end a completion and remain its last characters."""
     deterministic: Numerics[bool] = False
+    """Use kernels whose results do not depend on the batch; they are slower."""
     replay: ReplayConfig = ReplayConfig()
     verl: VerlConfig = VerlConfig()
 
 
 class DatasetJudgeConfig(Section):
-    """How the answers of one data set are judged; what is not given is as for all of them.
-
-    ``checker`` is one of ``shared.checkers``, or None for the method's own: ``tokens`` for
-    ``batch``, ``exact`` for ``compute_score``, SandboxFusion's ``lines`` for ``submit``.
-    """
+    """Judge settings of one data set; unset keys inherit from ``judge``."""
 
     method: InProtocol[Method | None] = None
+    """As ``judge.method``."""
     checker: InProtocol[str | None] = None
+    """As ``judge.checker``."""
     language: InProtocol[str | None] = None
+    """As ``judge.language``."""
     extraction: InProtocol[ExtractionPolicy | None] = None
+    """As ``judge.extraction``."""
     max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
+    """As ``judge.max_timeouts``."""
 
 
 class JudgeConfig(Section):
-    """How answers are judged. Times are seconds.
-
-    ``sandbox.timeout`` are CPU seconds of a case for ``batch``, wall-clock seconds for the others.
-    A case that ends within ``cpu_grace`` times that limit, or is stopped after ``wall_factor``
-    times it, has its time-out confirmed (``confirm_timeouts``) with the sandbox to itself.
-    ``max_timeouts``: after so many time-outs an answer's remaining cases count as timed out.
-    ``call_seconds``: a sandbox call of ``batch`` begins no further case after that; what is left
-    goes into the next call.
-
-    A sandbox call that failed is made again up to ``max_attempts`` times where the sandbox itself
-    broke, and for ``retry_budget`` seconds where it was busy or away. A completion whose worker
-    died ``max_deliveries`` times over is given up as ``api_error``.
-    """
+    """How answers are judged. Times are seconds."""
 
     method: InProtocol[Method] = "batch"
+    """How completions are judged (see judging.md)."""
     checker: InProtocol[str | None] = None
+    """How outputs are compared; null for the method's own: ``tokens``, ``lines`` or ``exact``."""
     language: InProtocol[str] = "python"
+    """Language of the answers, by SandboxFusion's name."""
     extraction: InProtocol[ExtractionPolicy] = ExtractionPolicy.LAST
+    """Which code block of a completion is the answer."""
     verl_native: InProtocol[bool] = False
+    """``compute_score`` calls the installed verl's own scorer (Python only)."""
     confirm_timeouts: InProtocol[bool] = True
+    """Run a case with a doubtful time-out again, with the sandbox to itself."""
     max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
+    """Stop judging a completion after so many time-outs; the remaining cases count as timed out."""
     cpu_grace: InProtocol[float] = Field(default=1.25, ge=1)
+    """A case is killed at this multiple of its CPU limit; below it a time-out is confirmed first.
+    """
     wall_factor: InProtocol[float] = Field(default=3, ge=1)
+    """Wall-clock limit of a case as a multiple of ``sandbox.timeout``."""
     compile_timeout: InProtocol[float] = Field(default=30, gt=0)
+    """Seconds for compiling."""
     call_seconds: Operation[float] = Field(default=60, gt=0)
+    """A sandbox call of ``batch`` starts no further case after so many seconds."""
     max_output_mb: InProtocol[int] = Field(default=16, ge=1, le=64)
+    """Standard output of a case in MiB."""
     max_processes: InProtocol[int] = Field(default=64, ge=1)
+    """Processes and threads of a case besides the first."""
     max_completion_chars: InProtocol[int] = Field(default=200_000, ge=1)
+    """Longer completions are ``syntax_error``."""
     datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
+    """Overrides for one data set, by name: ``method``, ``checker``, ``language``, ``extraction``,
+    ``max_timeouts``."""
     workers: Operation[int | None] = Field(default=None, ge=1)
+    """Judge workers that ``--embedded`` starts; null for one per core."""
     case_concurrency: Operation[int] = Field(default=2, ge=1)
+    """Cases of one completion that ``compute_score`` runs at once."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
+    """Attempts per sandbox call when the sandbox itself fails."""
     retry_budget: Operation[float] = Field(default=120, ge=0)
+    """Seconds of retries while the sandbox is busy or unreachable."""
     max_deliveries: Operation[int] = Field(default=3, ge=0)
+    """Redeliveries of a job whose worker died, before the sample is ``api_error``."""
 
     def for_dataset(self, name: str) -> Self:
         """The settings for one data set.
@@ -338,13 +378,16 @@ class JudgeConfig(Section):
 
 class RunConfig(Section):
     name: Recorded[str] = "phase0"
+    """Name of the run, a plain file name."""
     seed: Subject[int] = 0
+    """Seed of the QA sample choice and, by default, of generation."""
 
 
 class OutputConfig(Section):
-    """``dir`` is the folder of this run's artifacts (any fsspec URL)."""
+    """The output folder."""
 
     dir: Recorded[str] = ""
+    """Folder of the artifacts, any fsspec URL; empty for ``outputs/<run.name>``."""
 
 
 class Config(Section):

@@ -53,34 +53,32 @@ def _with_the_plans(given: dict[str, QaQuota]) -> dict[str, QaQuota]:
 
 
 class QaLogsConfig(Section):
-    """The QA logs.
-
-    ``quotas``: by data set, ``default`` for those that are not named. A status that a quota does
-    not name has 0 in it.
-
-    Of a problem's tests a record holds at most ``max_tests``, each text of them and of the first
-    failed case shortened to ``max_chars`` characters.
-    """
+    """The QA logs."""
 
     quotas: Recorded[Annotated[dict[str, QaQuota], AfterValidator(_with_the_plans)]] = QUOTAS
+    """Samples per status by data set, ``default`` for the others (see results.md)."""
     max_tests: Recorded[int] = Field(default=3, ge=0)
+    """Tests in a record."""
     max_chars: Recorded[int] = Field(default=2000, ge=100)
+    """Characters of each test text; the middle is cut."""
 
     def quota(self, dataset: str) -> QaQuota:
         return self.quotas.get(dataset) or self.quotas["default"]
 
 
 class WandbConfig(Section):
-    """Weights & Biases. ``timeout``: seconds that writing or uploading the results may take.
-
-    ``name``: the W&B run's; None for ``run.name``. ``mode``: ``auto`` is ``online`` where
-    WANDB_API_KEY is set, else ``offline``, files to be uploaded later.
-    """
+    """Weights & Biases."""
 
     enabled: Recorded[bool] = False
+    """Log the run to Weights & Biases."""
     project: Recorded[str] = Field(default="rlvr_coding_model", min_length=1)
+    """W&B project."""
     name: Recorded[str | None] = None
+    """Name of the W&B run; null for ``run.name``."""
     mode: Recorded[WandbMode] = "auto"
+    """``auto`` is ``online`` where ``WANDB_API_KEY`` is set, else ``offline``."""
     entity: Recorded[str | None] = None
+    """W&B entity."""
     # Two attempts, of the 600 s for which a run waits to be published.
     timeout: Recorded[float] = Field(default=120, gt=0, le=240)
+    """Seconds for writing or uploading."""

@@ -13,33 +13,10 @@ PREFIX = "PLUMBLINE_GENERATOR_"
 
 
 class GeneratorSettings(ServiceSettings):
-    """Times are seconds.
+    """Settings of the generator. Times are seconds.
 
-    ``config`` (a run's YAML file) and ``overrides`` (``key=value``, quoted as for a shell) define
-    what the backend ``verl`` serves. ``model`` is the name under which the model is served; with
-    verl it defaults to that of the config or of the model's folder.
-
-    ``replay_*`` belong to the backend ``replay``.
-
-    ``replay_data`` (comma-separated parquet files or folders) lets a request without a sample's
-    name be matched by its prompt. ``replay_failures`` are injected into the next requests, see
-    :mod:`services.generator.backends.replay.faults`. ``replay_time_scale`` multiplies the recorded
-    ``gen_time``; at 0 answers are immediate.
-
-    ``router_*`` are for backends with engines behind the router (:mod:`services.generator.router`).
-
-    - ``max_in_flight``: concurrent requests on one replica. Below the engine's own limit, so that
-      a probe does not queue behind them. Up to ``queue_size`` more wait for a slot.
-    - ``deadline``: for a request, including its waiting and its up to ``max_attempts`` attempts.
-      ``progress_timeout``: for the next byte of an answer, which is the whole answer if it is not
-      streamed; probes detect a replica that hangs long before.
-    - ``probe_interval``: time without a token after which a replica is probed for one, with
-      ``probe_timeout`` to answer. After ``probe_failures`` failures in a row it is restarted, the
-      first time after ``restart_backoff``, and ``restarts_per_hour`` times at most.
-    - ``start_timeout``: until a replica has generated its first token. ``stop_timeout``: for its
-      shutdown. ``grace``: for the requests in flight when the service is stopped.
-    - ``max_body``: bytes of one request, ``max_held`` of all requests in flight.
-    - ``default_output``: tokens to expect of a request that sets no limit.
+    ``replay_*`` belong to the backend ``replay``, ``router_*`` to backends with engines behind the
+    router.
     """
 
     model_config = SettingsConfigDict(
@@ -49,35 +26,67 @@ class GeneratorSettings(ServiceSettings):
     )
 
     backend: Literal["replay", "verl"] = "replay"
+    """``verl`` runs inference engines, ``replay`` answers with recorded completions."""
     config: str = ""
+    """Run configuration (YAML) that the backend ``verl`` serves."""
     overrides: Annotated[tuple[str, ...], NoDecode] = ()
+    """``key=value`` overrides of the configuration, quoted as for a shell."""
     model: str = "replay"
+    """Model name to serve. For ``verl`` the default is that of the configuration or of the model
+    folder."""
     api_key: SecretStr | None = None
+    """Bearer token that clients must send."""
     replay_completions: str = ""
+    """JSON lines file with recorded completions."""
     replay_data: Annotated[tuple[str, ...], NoDecode] = ()
+    """Comma-separated parquet files or folders, to match requests by prompt."""
     replay_latency: float = Field(default=0, ge=0, allow_inf_nan=False)
+    """Seconds to wait before each answer."""
     replay_error_rate: float = Field(default=0, ge=0, le=1)
+    """Share of requests that fail."""
     replay_seed: int = 0
+    """Seed of the simulated failures."""
     replay_failures: Annotated[tuple[str, ...], NoDecode] = ()
+    """Comma-separated faults that the next requests get instead of an answer."""
     replay_time_scale: float = Field(default=0, ge=0, allow_inf_nan=False)
+    """Multiplies the recorded ``gen_time``, which the backend then waits; 0 for no wait."""
     router_max_in_flight: int = Field(default=512, ge=1)
+    """Concurrent requests per replica. Keep it below the engine's own limit, so that probes are
+    served at once."""
     router_queue_size: int = Field(default=4096, ge=0)
+    """Requests that may wait for a replica; beyond it clients get 429."""
     router_max_body: int = Field(default=32 * 2**20, ge=1)
+    """Largest request body in bytes."""
     router_max_held: int = Field(default=2**30, ge=1)
+    """Bytes of all request bodies held at once."""
     router_default_output: int = Field(default=1024, ge=1)
+    """Tokens to expect from a request that sets no limit, for load balancing."""
     router_deadline: float = Field(default=3600, gt=0, allow_inf_nan=False)
+    """Seconds for one request, with its wait and all attempts."""
     router_max_attempts: int = Field(default=4, ge=1)
+    """Attempts per request, each on another replica where possible."""
     router_connect_timeout: float = Field(default=10, gt=0, allow_inf_nan=False)
+    """Seconds to connect to a replica."""
     router_progress_timeout: float = Field(default=1800, gt=0, allow_inf_nan=False)
+    """Seconds until the next byte of an answer; if it is not streamed, until all of it."""
     router_probe_interval: float = Field(default=15, gt=0, allow_inf_nan=False)
+    """Seconds without a token after which a replica is probed."""
     router_probe_timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
+    """Seconds for the token that a probe asks for."""
     router_probe_failures: int = Field(default=3, ge=1)
+    """Consecutive failed probes before a replica is ejected and restarted."""
     router_start_timeout: float = Field(default=1800, gt=0, allow_inf_nan=False)
+    """Seconds until a new replica has produced its first token."""
     router_stop_timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
+    """Seconds for a replica to stop."""
     router_restart_backoff: float = Field(default=1, ge=0, allow_inf_nan=False)
+    """Seconds before the first restart; the pause grows from there."""
     router_restarts_per_hour: int = Field(default=10, ge=0)
+    """Restarts per replica and hour before the router gives the replica up."""
     router_grace: float = Field(default=20, ge=0, allow_inf_nan=False)
+    """Seconds for requests in flight when the service shuts down."""
     router_scrape_timeout: float = Field(default=2, gt=0, allow_inf_nan=False)
+    """Seconds to read the metrics of a replica."""
 
     @field_validator("replay_data", "replay_failures", mode="before")
     @classmethod

@@ -6,11 +6,14 @@ from shared.service.settings import RedisSettings, ServiceSettings
 
 
 class JudgeSettings(ServiceSettings, RedisSettings):
-    """``SANDBOX_URLS`` (comma-separated) replaces the URL that the run's config names."""
+    """Settings of a judge worker."""
 
     sandbox_urls: str = Field(default="", validation_alias="SANDBOX_URLS")
+    """Comma-separated URLs that replace the run's ``sandbox.url``."""
     name: str = Field(default="", validation_alias="PLUMBLINE_JUDGE_NAME")
+    """Name of the worker; by default derived from host and process."""
     lease_ttl: float = Field(default=10.0, gt=0, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
+    """Seconds until the lease on a job expires without renewal."""
 
     @property
     def sandboxes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.aggregator`: the index under load, and the pages that are asked meanwhile.
+"""`python -m tests.bench.aggregator`: indexing throughput and page latency under load.
 
 A real Redis and a real aggregator process; this process writes completions and verdicts as runner
 and judges would, as fast as it can, and a thread asks for pages all the while. Printed are samples

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.data`: how fast a training corpus is checked for contamination.
+"""`python -m tests.bench.data`: throughput and memory of the contamination check.
 
 A corpus of JSONL is made of the standard library's source with a few problems leaked into it, then
 checked whole and by half, each in a child process of its own. Beside megabytes a second it gives

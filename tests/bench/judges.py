@@ -1,4 +1,4 @@
-"""Judging one answer by a method of ours, or by verl, with a sandbox and nothing else."""
+"""Judging one answer by one of our methods or by verl, with only a sandbox."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""`make bench-pipeline`: the cost of queue, ledger and aggregator, with judging taken out.
+"""`make bench-pipeline`: the cost of queue, ledger and aggregator without judging.
 
 The sandbox is a stand-in that answers at once, in a process of its own; the rest is real: Redis,
 RQ workers, aggregator. Printed are samples per second with 1 and with 4 workers and the resident

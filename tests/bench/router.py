@@ -1,4 +1,4 @@
-"""`python -m tests.bench.router`: what the router adds to a request.
+"""`python -m tests.bench.router`: the router's latency per request.
 
 Clients ask an engine that answers after a fixed time, directly and through the router, in turns.
 Engine, router and clients are processes of their own; where the machine has fewer free cores than

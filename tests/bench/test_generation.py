@@ -1,4 +1,4 @@
-"""The helpers of `bench-generate`: its servers themselves need engines."""
+"""Helpers of `bench-generate`; the servers themselves need engines."""
 
 import asyncio
 import os

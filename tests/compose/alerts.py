@@ -1,4 +1,4 @@
-"""Prometheus as its API tells it, and its configuration for a clock that runs faster."""
+"""Prometheus' API, and its configuration with compressed times."""
 
 import json
 import re

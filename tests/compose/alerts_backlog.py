@@ -1,4 +1,4 @@
-"""A disk that does not take the index's writes while a run goes on; for the aggregator's container.
+"""Fault injection for the aggregator's container: a disk that rejects writes of the index.
 
 Nobody else can write the index, and a run gets 1200 verdicts, until standard input ends.
 """

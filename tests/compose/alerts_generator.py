@@ -1,4 +1,4 @@
-"""A stand-in for the generator, run in its image: our router before engines that never come up.
+"""Generator stub, run in the generator's image: our router with engines that never start.
 
 Real engines are too heavy for a test; supervision and metrics are those of the real generator.
 """

@@ -1,4 +1,4 @@
-"""A stand-in for a sandbox that is there and can run nothing: it answers 500."""
+"""Sandbox stub that is reachable but answers every run with 500."""
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 

@@ -1,4 +1,4 @@
-"""Times of a configuration compressed, and nothing else."""
+"""Compressing the times of a Prometheus configuration changes nothing else."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Who notices what is wrong says so: one line in the log, the same reason at /readyz."""
+"""Bad input: one line in the log, and the same reason at /readyz."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The demo in Compose gives the embedded demo's verdicts, whatever happens meanwhile."""
+"""The demo in Compose gives the verdicts of the embedded demo, in spite of injected faults."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the Dockerfiles promise of their images."""
+"""Properties of the built images: user, size, content."""
 
 import json
 from typing import Any

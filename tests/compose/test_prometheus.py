@@ -1,4 +1,4 @@
-"""Prometheus scrapes the stack, and each alert fires once by a fault.
+"""Prometheus scrapes the stack, and one fault fires each alert once.
 
 Its configuration is the committed one with times that are a sixtieth.
 """

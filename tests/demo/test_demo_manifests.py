@@ -1,4 +1,4 @@
-"""The committed manifests and report of the demo data are what `plumb data prepare` makes."""
+"""The committed manifests and report of the demo data match `plumb data prepare`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""As much of Markdown as the documents of this repository use."""
+"""Markdown parser for the subset that the documents use: headings, code, links, tables."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 @dataclass
 class Section:
-    """A heading and what stands below it, to the next one; ``level`` 0 is before the first."""
+    """A heading with its content up to the next one; ``level`` 0 is the part before the first."""
 
     level: int
     title: str
@@ -24,12 +24,12 @@ class Section:
 
     @property
     def spans(self) -> set[str]:
-        """Code in the text, with a blank for each run of white space."""
+        """Inline code, with white space normalized."""
         return {" ".join(span[1].split()) for span in _SPAN.findall(self.text)}
 
     @property
     def links(self) -> list[str]:
-        """Targets of links and pictures; code is no link."""
+        """Targets of links and images outside code."""
         return _LINK.findall(_SPAN.sub("", f"{self.title}\n{self.text}"))
 
     @property
@@ -38,7 +38,7 @@ class Section:
 
     @property
     def slug(self) -> str:
-        """The anchor that GitHub makes of the heading."""
+        """The anchor that GitHub derives from the heading."""
         return _NOT_IN_SLUG.sub("", self.title.lower()).replace(" ", "-")
 
 
@@ -57,7 +57,7 @@ def sections(markdown: str) -> list[Section]:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
-    """Code, fenced or indented by four, and the text between."""
+    """Code blocks, fenced or indented by four, and the lines between them."""
     place, blank = 0, True
     while place < len(lines):
         end = _code_end(lines, place, blank)
@@ -74,7 +74,7 @@ def _blocks(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _code_end(lines: list[str], start: int, blank_above: bool) -> int:
-    """The line behind the block of code that begins at ``start``; ``start`` where none does."""
+    """The line after the code block that begins at ``start``; ``start`` if there is none."""
     if fence := _FENCE.match(lines[start]):
         closing = (n for n in range(start + 1, len(lines)) if lines[n].strip() == fence[1])
         return next(closing, len(lines) - 1) + 1

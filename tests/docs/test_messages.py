@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md quotes messages that the code really has."""
+"""Messages quoted in docs/troubleshooting.md exist in the code."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ def quoted(markdown: str) -> list[str]:
 
 @cache
 def templates() -> tuple[str, ...]:
-    """Every string of the code, with a gap for what is put in, and the compose file."""
+    """All strings of the code, with gaps for interpolated values, and the compose file."""
     found = [(ROOT / "docker-compose.yml").read_text()]
     for folder in ("services", "shared"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -52,16 +52,16 @@ def _part(part: ast.expr, names: Mapping[str, object]) -> str:
 
 
 def is_in_the_code(message: str) -> bool:
-    """Whether one string has the message's parts, in their order."""
+    """True if one string contains all parts of the message in order."""
     pattern = re.compile(".*".join(map(re.escape, message.split(GAP))), re.DOTALL)
     return any(pattern.search(template) for template in templates())
 
 
 @pytest.mark.parametrize("message", quoted(TROUBLESHOOTING.read_text(encoding="utf-8")))
-def test_the_code_has_it(message: str):
-    assert is_in_the_code(message), "quote what the code says; … stands for what is put in"
+def test_the_message_is_in_the_code(message: str):
+    assert is_in_the_code(message), "quote a message of the code; … stands for interpolated values"
 
 
-def test_what_the_code_does_not_say_is_found():
+def test_a_foreign_message_is_found():
     assert not is_in_the_code("Redis at … is tired: …")
     assert quoted("```text\na …\nb\n```\n\n```console\nc\n```\n") == ["a …", "b"]

@@ -1,4 +1,4 @@
-"""README.md and README.zh-CN.md say the same."""
+"""README.md and README.zh-CN.md have the same structure, code and links."""
 
 from itertools import zip_longest
 
@@ -11,9 +11,9 @@ _MISSING = Section(0, "(no heading)")
 
 
 def differences(english: str, chinese: str) -> list[str]:
-    """What can be compared without knowing the languages, section by section."""
+    """Differences that are independent of the language, section by section."""
     pairs = zip_longest(sections(english), sections(chinese), fillvalue=_MISSING)
-    return [said for ours, theirs in pairs for said in _of_section(ours, theirs)]
+    return [found for ours, theirs in pairs for found in _of_section(ours, theirs)]
 
 
 def _of_section(ours: Section, theirs: Section) -> list[str]:
@@ -39,12 +39,12 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_two_are_in_step():
-    """Each difference names the section in both languages, and what each of them has.
+def test_both_have_the_same_content():
+    """Compare the READMEs; each difference names the section in both languages.
 
-    To bring them in step: in README.zh-CN.md give the section the same headings in the same order,
-    copy its code blocks byte for byte (comments too), and write its text and tables so that the
-    same `code`, the same links and as many rows of tables are in it. The order of words is free.
+    To fix one, give README.zh-CN.md the same headings in the same order, the same code blocks
+    including comments, the same inline `code` and links, and the same number of table rows. The
+    order of words is free.
     """
     assert differences(read(ENGLISH), read(CHINESE)) == []
 
@@ -65,12 +65,12 @@ def test_each_links_to_the_other():
         ),
         ("## Requirements\n", "## Requirements\n\n### Hardware\n", "level of the heading"),
         ("`data.limit=5`", "`data.limit=7`", "`code` in the text"),
-        ("| 130 |", "| 137 | killed |\n| 130 |", "rows of tables"),
+        ("| `api_error` |", "| `gone` | lost |\n| `api_error` |", "rows of tables"),
         ("(docs/judging.md)", "(docs/results.md)", "links"),
     ],
 )
-def test_a_change_of_one_alone_is_found(before: str, after: str, what: str):
+def test_a_change_in_only_one_is_found(before: str, after: str, what: str):
     english = read(ENGLISH)
     assert before in english
     changed = differences(english.replace(before, after, 1), read(CHINESE))
-    assert any(what in said for said in changed)
+    assert any(what in message for message in changed)

@@ -1,4 +1,4 @@
-"""GitHub's workflows call what is there, may do little, and push for tags alone."""
+"""GitHub workflows: existing commands, minimal permissions, pushes for tags only."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import yaml
 from tests.docs.markdown import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-_OF_THE_MACHINE = {"sudo", "docker"}
+_PROVIDED_BY_THE_RUNNER = {"sudo", "docker"}
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 _PINNED = re.compile(r"[\w-]+/[\w-]+@v\d+")
 
@@ -31,21 +31,23 @@ def steps(workflow: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
         yield from job["steps"]
 
 
-def troubles(command: str) -> list[str]:
-    """What a step's script calls that is not there."""
+def missing_commands(command: str) -> list[str]:
+    """Make targets and scripts that a step calls and that do not exist."""
     targets = _TARGET.findall((ROOT / "Makefile").read_text())
     found = []
     for line in command.splitlines():
         first, *rest = shlex.split(line, comments=True) or [""]
         if first == "make":
             found += [word for word in rest if "=" not in word and word not in targets]
-        elif first and first not in _OF_THE_MACHINE and not os.access(ROOT / first, os.X_OK):
+        elif (
+            first and first not in _PROVIDED_BY_THE_RUNNER and not os.access(ROOT / first, os.X_OK)
+        ):
             found.append(first)
     return found
 
 
 def built() -> dict[str, tuple[str, str | None]]:
-    """Dockerfile and target by image, as images.yml builds them."""
+    """Dockerfile and target of each image that images.yml builds."""
     jobs = load("images.yml")["jobs"]
     matrix = jobs["image"]["strategy"]["matrix"]["include"]
     images = {one["image"]: (one["file"], one.get("target")) for one in matrix}
@@ -54,18 +56,18 @@ def built() -> dict[str, tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_small_rights_and_an_end(path: Path):
+def test_minimal_permissions_and_a_time_limit(path: Path):
     workflow = load(path.name)
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["group"]
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] <= 45
     for step in steps(workflow):
-        assert troubles(step.get("run", "")) == []
+        assert missing_commands(step.get("run", "")) == []
         assert "uses" not in step or _PINNED.fullmatch(step["uses"])
 
 
-def test_ci_is_what_everybody_runs():
+def test_ci_runs_the_script_of_contributors():
     assert [step["run"] for step in steps(load("ci.yml")) if "run" in step] == [".ci/run"]
     assert set(triggers(load("ci.yml"))) == {"push", "pull_request"}
 
@@ -94,5 +96,8 @@ def test_only_tags_push():
             assert step["if"] == "github.event_name == 'push'"
 
 
-def test_what_is_not_there_is_found():
-    assert troubles("make lint tidy N=3\n.ci/run\n.ci/walk\ndocker ps") == ["tidy", ".ci/walk"]
+def test_missing_commands_are_found():
+    assert missing_commands("make lint tidy N=3\n.ci/run\n.ci/walk\ndocker ps") == [
+        "tidy",
+        ".ci/walk",
+    ]

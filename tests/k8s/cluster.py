@@ -1,4 +1,4 @@
-"""Rendered documents as a cluster would see them."""
+"""Rendered documents as a cluster sees them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

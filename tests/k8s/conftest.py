@@ -1,4 +1,4 @@
-"""What kubectl makes of the overlays, and of the base with each component."""
+"""Rendered overlays, and the base with each component."""
 
 import copy
 import shutil

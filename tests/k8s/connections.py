@@ -1,4 +1,4 @@
-"""Ports that somebody listens on, and addresses that lead to one."""
+"""Listening ports, and addresses that resolve to them."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Volumes, Secrets, ConfigMaps and accounts that have to be there."""
+"""References to volumes, Secrets, ConfigMaps and service accounts."""
 
 from collections.abc import Iterator
 

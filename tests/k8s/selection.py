@@ -1,4 +1,4 @@
-"""Selectors that select what they are meant to, and scalers that have something to scale."""
+"""Targets of selectors and scalers."""
 
 from collections.abc import Iterator
 

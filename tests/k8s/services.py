@@ -1,4 +1,4 @@
-"""What the services themselves say: their addresses and their settings."""
+"""Addresses and settings of the services, from the code."""
 
 import re
 import tempfile

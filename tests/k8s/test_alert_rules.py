@@ -1,4 +1,4 @@
-"""The operator's rules are those of configs/prometheus/rules.yml."""
+"""The Prometheus operator's rules equal configs/prometheus/rules.yml."""
 
 import yaml
 

@@ -1,4 +1,4 @@
-"""Images: pinned, of this version, and the same as in docker-compose.yml."""
+"""Images are pinned, of this version, and the same as in docker-compose.yml."""
 
 import re
 import tomllib

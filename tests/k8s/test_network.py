@@ -1,4 +1,4 @@
-"""Who reaches whom, worked out from the policies: two sides have to agree to each connection."""
+"""Network policies: each connection is allowed on both sides."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""k8s/README.md: its overlay renders, its overlays and components are those that there are."""
+"""k8s/README.md: its example renders, and it names every overlay and component."""
 
 import re
 import shutil

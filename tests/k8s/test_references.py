@@ -1,4 +1,4 @@
-"""Whatever a document names is there; and each check fails where it is not."""
+"""References in the manifests resolve, and each check detects a broken one."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""The run that is deployed: its configuration, its paths and the GPUs that it means."""
+"""The deployed run: configuration, paths and GPUs."""
 
 import shlex
 from pathlib import PurePosixPath

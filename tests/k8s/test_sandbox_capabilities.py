@@ -1,4 +1,4 @@
-"""The judge's harness as root with the capabilities that the manifest gives, and no others.
+"""The judge's harness as root with exactly the capabilities of the manifest.
 
 SandboxFusion's server is stood in for by what it does: a folder, and the program by `bash -c`.
 """

@@ -1,4 +1,4 @@
-"""Workers come and go by the queue, and none is ended while it is at work."""
+"""Autoscaling: workers follow the queue, and no busy worker is stopped."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Every pod is `restricted`, but for the sandbox, whose exceptions are these and no more."""
+"""Every pod meets `restricted`, except the sandbox with its listed exceptions."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Probes ask at addresses that are served; variables are settings that are known; ports agree."""
+"""Probes use existing addresses, variables are known settings, ports agree."""
 
 from collections.abc import Callable, Iterator
 

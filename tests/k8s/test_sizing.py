@@ -1,4 +1,4 @@
-"""docs/sizing.md: its figures are those of the benchmarks, its examples what its formula gives."""
+"""docs/sizing.md: figures match the benchmarks, examples match the formula."""
 
 import math
 import re

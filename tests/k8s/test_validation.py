@@ -1,4 +1,4 @@
-"""`make k8s-validate`: what it refuses. Needs the environment that the target makes."""
+"""Findings of `make k8s-validate`. Needs the environment that the target creates."""
 
 import os
 import shutil

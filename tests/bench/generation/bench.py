@@ -1,4 +1,4 @@
-"""What all scenarios are given, and the configuration that they make of it."""
+"""Options of all benchmark scenarios, and the configuration built from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The one client of all servers, in a process of its own: so many requests at a time, counted."""
+"""Load generator in a process of its own, with a fixed number of concurrent requests."""
 
 import asyncio
 import json

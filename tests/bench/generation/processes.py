@@ -1,4 +1,4 @@
-"""Child processes with all that they start in turn, and the end of them."""
+"""Child processes with their descendants: start and stop."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Requests with random prompts, the same ones for every side."""
+"""Requests with random prompts, the same for every server."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What a scenario found: a table on standard output, and a JSON line for each figure."""
+"""Results of a scenario: a table on standard output, and one JSON line per figure."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What the router adds to a request to a real engine, and whether it loses one of many at once."""
+"""Router latency with a real engine, and a check that no concurrent request is lost."""
 
 import random
 import statistics

@@ -1,4 +1,4 @@
-"""The servers that are compared: our generator, and `vllm serve` with the same engine."""
+"""The compared servers: our generator, and `vllm serve` with the same engine settings."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Seconds from a server's start to its first token: with empty caches of kernels, and again."""
+"""Startup time to the first token, with empty and with filled kernel caches."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Tokens a second of our generator and of `vllm serve`, and of several replicas over one."""
+"""Throughput of our generator against `vllm serve`, and of several replicas against one."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

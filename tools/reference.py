@@ -1,0 +1,276 @@
+"""Reference tables of the documents, generated from the code.
+
+    python -m tools.reference            # rewrite the generated blocks in place
+    python -m tools.reference --check    # exit code 1 if a block is stale; change nothing
+
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- /generated -->``. Descriptions of
+settings and config keys are the docstrings below the fields.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
+
+from services.aggregator.settings import AggregatorSettings
+from services.generator.settings import GeneratorSettings
+from services.judge.settings import JudgeSettings
+from services.sandbox.settings import SandboxSettings
+from shared import artifacts, errors
+from shared.config import Config
+from shared.protocol import Leaf, LeafRole, leaves
+from shared.service.settings import RedisSettings
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("docs/reference.md", "README.md", "README.zh-CN.md")
+SETTINGS: Mapping[str, type[BaseSettings]] = {
+    "sandbox": SandboxSettings,
+    "generator": GeneratorSettings,
+    "judge": JudgeSettings,
+    "aggregator": AggregatorSettings,
+    "`plumb`": RedisSettings,
+}
+ARTIFACTS: Mapping[str, str] = {
+    artifacts.SUMMARY: "`{dataset: {metric: value}}`: rates with 95 % intervals, pass ratios, "
+    "costs, coverage",
+    artifacts.RUN: "resolved config, versions, git commit, hashes of the data, times, state, "
+    "what failed",
+    artifacts.GENERATIONS: "one line per sample: completion, its SHA-256, tokens, seconds, "
+    "finish reason",
+    artifacts.VERDICTS: "one line per sample: final status, cases passed, first failed case, "
+    "judging time",
+    artifacts.PROBLEMS: "one line per problem: prompt, difficulty, tags, number of tests; "
+    "no test content",
+    artifacts.SLICES: "metrics by difficulty, tag, number of tests and prompt length",
+    artifacts.REPORT: "the run as one HTML page that needs no server and no network",
+    f"{artifacts.QA_LOGS}/": "completions with their verdicts, sampled by status, for reading",
+    f"{artifacts.WANDB}/": "offline files of Weights & Biases, if `wandb.enabled` is set",
+}
+_BLOCK = re.compile(
+    r"(?P<start><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- /generated -->)", re.DOTALL
+)
+_LONGEST_DEFAULT = 50
+
+
+def environment() -> str:
+    """Environment variables that the services' settings read."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for service, settings in SETTINGS.items():
+        for name, field in settings.model_fields.items():
+            row = (_variable(settings, name, field), _default(field), _described(field))
+            found.setdefault(row, []).append(service)
+    rows = sorted(
+        (variable, ", ".join(who), default, text)
+        for (variable, default, text), who in found.items()
+    )
+    return _table(
+        ("variable", "read by", "default", "description"),
+        [(f"`{variable}`", who, default, text) for variable, who, default, text in rows],
+    )
+
+
+def exit_codes() -> str:
+    """Errors that end a command, by exit code."""
+    tree = sorted(_subclasses(errors.PlumblineError), key=lambda kind: kind.exit_code)
+    return _table(
+        ("exit code", "error", "meaning"),
+        [(str(kind.exit_code), f"`{kind.__name__}`", _first_line(kind)) for kind in tree],
+    )
+
+
+def artifact_files() -> str:
+    """Files of a finished run."""
+    return _table(
+        ("file", "content"), [(f"`{name}`", content) for name, content in ARTIFACTS.items()]
+    )
+
+
+def config_keys() -> str:
+    """Every config key, one table per section."""
+    sections = _by_section(leaves(Config))
+    return "\n\n".join(f"### {name}\n\n{_section(keys)}" for name, keys in sections.items())
+
+
+def _section(keys: Sequence[Leaf]) -> str:
+    return _table(
+        ("key", "type", "default", "role", "description"),
+        [
+            (
+                f"`{_key(leaf)}`",
+                _kind(leaf.info),
+                _default(leaf.info),
+                role(leaf.declared),
+                _described(leaf.info),
+            )
+            for leaf in keys
+        ],
+    )
+
+
+def protocol_keys(header: tuple[str, str]) -> str:
+    """Keys that two runs must agree in to be the same measurement, one row per section."""
+    sections = _by_section(leaf for leaf in leaves(Config) if role(leaf.declared) == "protocol")
+    rows = [
+        (f"`{name}`", ", ".join(f"`{_key(leaf)}`" for leaf in keys))
+        for name, keys in sections.items()
+    ]
+    return _table(header, rows)
+
+
+def role(declared: LeafRole) -> str:
+    """One word for a role: subject and numerics are a protocol and an operation of their own."""
+    if declared.subject:
+        return "subject"
+    return "numerics" if declared.numerics else declared.role.value
+
+
+def _by_section(found: Iterable[Leaf]) -> dict[str, list[Leaf]]:
+    sections: dict[str, list[Leaf]] = {}
+    for leaf in found:
+        sections.setdefault(leaf.path.rpartition(".")[0], []).append(leaf)
+    return sections
+
+
+def _key(leaf: Leaf) -> str:
+    return leaf.path.rpartition(".")[2]
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "environment": environment,
+    "exit-codes": exit_codes,
+    "artifacts": artifact_files,
+    "config-keys": config_keys,
+    "protocol-keys": lambda: protocol_keys(("section", "keys")),
+    "protocol-keys-zh": lambda: protocol_keys(("节", "键")),
+}
+
+
+def render(document: str) -> str:
+    """Replace the content of each generated block.
+
+    Raises:
+        KeyError: A block has a name that is not in ``BLOCKS``.
+    """
+    return _BLOCK.sub(lambda m: f"{m['start']}{BLOCKS[m['name']]()}\n{m['end']}", document)
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Documents whose generated blocks differ from the code."""
+    return [name for name in DOCUMENTS if render(text := (root / name).read_text("utf-8")) != text]
+
+
+def _variable(settings: type[BaseSettings], name: str, field: FieldInfo) -> str:
+    if isinstance(field.validation_alias, str):
+        return field.validation_alias
+    return f"{settings.model_config.get('env_prefix', '')}{name}".upper()
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory in (list, dict):
+        return f"`{field.default_factory()}`"
+    if field.default_factory is not None:
+        return ""  # depends on the machine; the description names it
+    value = field.default.value if isinstance(field.default, Enum) else field.default
+    if value is None or value in ("", ()):
+        return ""
+    text = json.dumps(value, default=str) if not isinstance(value, str) else value
+    return f"`{text}`" if len(text) <= _LONGEST_DEFAULT else "see the description"
+
+
+def _kind(field: FieldInfo) -> str:
+    return ", ".join([_type_name(field.annotation), *_limits(field.metadata)])
+
+
+def _type_name(kind: Any) -> str:  # noqa: ANN401 - a type expression is of any class
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin is Literal:
+        return _choices(arguments)
+    if origin in (Union, UnionType):
+        names = [_type_name(one) for one in arguments if one is not NoneType]
+        return " or ".join([*names, *(["null"] if NoneType in arguments else [])])
+    if origin is list:
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
+        return "mapping"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _choices([one.value for one in kind])
+    return str(getattr(kind, "__name__", kind))
+
+
+def _choices(values: Sequence[object]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
+
+
+def _limits(metadata: Sequence[object]) -> list[str]:
+    found = []
+    for limit in metadata:
+        match limit:
+            case Ge(bound):
+                found.append(f"≥ {bound}")
+            case Gt(bound):
+                found.append(f"> {bound}")
+            case Le(bound):
+                found.append(f"≤ {bound}")
+            case Lt(bound):
+                found.append(f"< {bound}")
+            case MinLen(1):
+                found.append("not empty")
+    return found
+
+
+def _described(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def _subclasses(kind: type[errors.PlumblineError]) -> Iterator[type[errors.PlumblineError]]:
+    for child in kind.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield child
+            yield from _subclasses(child)
+
+
+def _first_line(kind: type) -> str:
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_row(header), "|---" * len(header) + "|", *map(_row, rows)]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("``", "`")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tools.reference", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="report stale blocks, change nothing")
+    found = stale()
+    if parser.parse_args().check:
+        if found:
+            print(f"stale: {', '.join(found)}; run `make reference`", file=sys.stderr)
+        return int(bool(found))
+    for name in found:
+        path = ROOT / name
+        path.write_text(render(path.read_text("utf-8")), encoding="utf-8")
+        print(f"updated {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
