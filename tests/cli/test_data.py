@@ -105,8 +105,8 @@ def test_contamination(desk):
         (["prepare"], "no sets to prepare: give --config configs/data.yaml"),
         (["prepare", "--config", "none.yaml"], "cannot read the config none.yaml"),
         (["check"], "no sets to prepare: give --config configs/data.yaml"),
-        (["check", "none.parquet"], "none.parquet: there is no such file"),
-        (["contamination", "--data", "x.parquet", "--against", "y"], "x.parquet: there is no such"),
+        (["check", "none.parquet"], "none.parquet: no such file"),
+        (["contamination", "--data", "x.parquet", "--against", "y"], "x.parquet: no such"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path, arguments, said):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from services.data.solutions import Rejected
+from services.data.records import Rejected
 from shared.datasets import read_dataset
 from shared.errors import DataError
 from tests.data.prepare.support import PROMPTS, row
@@ -152,12 +152,12 @@ def test_what_has_not_changed_is_not_read_again(desk):
     progress = Recorder()
     desk.prepare(progress)
     assert progress.rows == 0
-    assert progress.ended[:2] == [("one", "1 rows, as before"), ("two", "1 rows, as before")]
+    assert progress.ended[:2] == [("one", "1 rows, unchanged"), ("two", "1 rows, unchanged")]
     assert {path: path.read_bytes() for path in desk.manifests.iterdir()} == before
     desk.source("two", [row(1), row(2)])
     progress = Recorder()
     desk.prepare(progress)
-    assert progress.ended[:2] == [("one", "1 rows, as before"), ("two", "2 rows")]
+    assert progress.ended[:2] == [("one", "1 rows, unchanged"), ("two", "2 rows")]
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("x")])
