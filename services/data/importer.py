@@ -99,7 +99,7 @@ def collect(
 
 
 def _output_file(output: str | Path, dataset: str) -> Path:
-    # Path would turn "s3://" into the local folder "s3:", where nobody looks for the data.
+    # Path would turn "s3://" into the local folder "s3:", which is not what the user meant.
     if "://" in str(output):
         raise DataError(f"{output}: the output must be local; name a folder or a file")
     path = Path(output).expanduser()

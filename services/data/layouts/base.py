@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.data.config import IdRanges
-from services.data.rows import Rows
+from services.data.rows import Fields, Rows
 from shared.datasets import canonicalize
 from shared.errors import DataError, data_error
 from shared.schemas import Problem, ProblemInfo, describe, parse_ground_truth, sha256
@@ -81,7 +81,7 @@ class LayoutRow(BaseModel):
 RowT = TypeVar("RowT", bound=LayoutRow)
 
 
-def parse_row(kind: type[RowT], place: str, fields: dict[str, Any]) -> RowT:
+def parse_row(kind: type[RowT], place: str, fields: Fields) -> RowT:
     """Validate one row of a source.
 
     Raises:

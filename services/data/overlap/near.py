@@ -12,7 +12,7 @@ from services.data.overlap.views import Views
 
 # Minimum words: with fewer, a single word would decide.
 _MIN_PROSE = 7
-_MIN_BESIDE_CODE = 15
+_MIN_WITHOUT_CODE = 15
 # Minimum distinct words of prose. In the public sets, two problems about different things share at
 # most 0.48 of their words from this number on, and up to 0.82 with fewer.
 _MIN_VOCABULARY = 30
@@ -31,7 +31,7 @@ def near_pairs(texts: Sequence[Views], config: NearConfig, max_pairs: int) -> Si
         DataError: There are more than ``max_pairs``.
     """
     found: Similarities = {}
-    for reading in (_by_prose, _by_vocabulary, _by_named, _beside_code, _by_words):
+    for reading in (_by_prose, _by_vocabulary, _by_named, _without_code, _by_words):
         sets = [reading(text, config) for text in texts]
         for pair in _candidates([one[0] if one else None for one in sets], config):
             similarity = _similarity(sets[pair[0]], sets[pair[1]])
@@ -74,10 +74,10 @@ def _by_named(text: Views, config: NearConfig) -> _Reading:
     return shingles(text.named, size), shingles(text.named_prose, size)
 
 
-def _beside_code(text: Views, config: NearConfig) -> _Reading:
-    if len(text.beside_code) < _MIN_BESIDE_CODE:
+def _without_code(text: Views, config: NearConfig) -> _Reading:
+    if len(text.without_code) < _MIN_WITHOUT_CODE:
         return ()
-    return (shingles(text.beside_code, config.shingle_words),)
+    return (shingles(text.without_code, config.shingle_words),)
 
 
 def _by_words(text: Views, config: NearConfig) -> _Reading:

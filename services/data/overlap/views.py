@@ -29,14 +29,14 @@ class Views:
     """The words of a prompt, as hashes; headings are removed from all views.
 
     ``prose`` omits numbers and words of one or two letters, so changed variables, limits or samples
-    do not matter. ``beside_code`` omits lines of code, for copies that rename only there. ``named``
-    and ``named_prose`` are words and prose with a placeholder for each name that the prompt's own
-    code defines. These three are empty if the prompt has no code.
+    do not matter. ``without_code`` omits lines of code, for copies that rename only there.
+    ``named`` and ``named_prose`` are words and prose with a placeholder for each name that the
+    prompt's own code defines. These three are empty if the prompt has no code.
     """
 
     words: Hashes
     prose: Hashes
-    beside_code: Hashes
+    without_code: Hashes
     named: Hashes
     named_prose: Hashes
 
@@ -49,11 +49,11 @@ def views_of(prompt: str) -> Views:
     # A text that consists of signs only is compared by its signs.
     all_words = words(body) or words(text) or text.encode("utf-8", "surrogatepass").split()
     named = "" if nameless is None else _without_headings(nameless)
-    beside_code = "" if nameless is None else _CODE_LINE.sub("", body)
+    without_code = "" if nameless is None else _CODE_LINE.sub("", body)
     return Views(
         words=word_hashes(all_words),
         prose=word_hashes(_prose(body)),
-        beside_code=word_hashes(words(beside_code)),
+        without_code=word_hashes(words(without_code)),
         named=word_hashes(words(named)),
         named_prose=word_hashes(_prose(named)),
     )

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-# Its place (``file:line`` or ``file: row n``) and its fields, as the source has them.
-Row = tuple[str, dict[str, Any]]
+# JSON values by field name, as the source has them.
+Fields = dict[str, Any]
+# The row's place (``file:line`` or ``file: row n``) and its fields.
+Row = tuple[str, Fields]
 Rows = Iterator[Row]

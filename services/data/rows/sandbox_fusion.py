@@ -6,13 +6,14 @@ line per row follows, and the last line marks it complete.
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 from services.data.config import SandboxSource
-from services.data.rows import Rows
+from services.data.rows import Fields, Rows
 from services.data.rows.sandbox_client import RetryBudget, SandboxClient
 from services.data.rows.sandbox_layouts import LAYOUTS, Layout
 from shared.errors import DataError, data_error, reading
@@ -20,7 +21,6 @@ from shared.errors import DataError, data_error, reading
 PAGE = 100  # prompts per request
 
 Key = int | str
-Fields = dict[str, Any]
 
 _VERSION = 1  # of the cache format; a file of another version is fetched again
 
@@ -53,10 +53,7 @@ def rows(
     """
     wanted = _layout(source, layout)
     client = SandboxClient(source, wanted.dataset_class, budget)
-    header = source.model_dump(include={"dataset", "split"}) | {
-        "url": source.url.rstrip("/"),
-        "layout": layout,
-    }
+    header = CacheHeader(source.dataset, source.split, source.url.rstrip("/"), layout)
     missing = f"offline, and {client.place} is not completely in the cache {cache}"
     if offline and not cache.exists():
         raise DataError(f"{missing}; run once without --offline")
@@ -113,6 +110,17 @@ def _place(client: SandboxClient, key: int | str) -> str:
 # Cache
 
 
+@dataclass(frozen=True, slots=True)
+class CacheHeader:
+    """Identity of the cached rows; a cache with another header is overwritten."""
+
+    dataset: str
+    split: str | None
+    url: str
+    layout: str
+    version: int = _VERSION
+
+
 class RowCache:
     """Append-only cache of rows in an open file.
 
@@ -122,18 +130,18 @@ class RowCache:
         complete: The file has all rows of the data set; set when ``stored`` ends.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, header: dict[str, Any]) -> None:
+    def __init__(self, path: Path, file: BinaryIO, header: CacheHeader) -> None:
         self.keys: dict[Key, None] = {}
         self.complete = False
         self.path = path
         self._file = file
-        self._header = {"version": _VERSION, **header}
+        self._header = asdict(header)
         self._end = 0  # of the last valid line
         self._writing = False
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, header: dict[str, Any], *, read_only: bool) -> Iterator[Self]:
+    def opened(cls, path: Path, header: CacheHeader, *, read_only: bool) -> Iterator[Self]:
         """Open the file; it is created unless ``read_only``.
 
         Raises:
@@ -186,7 +194,7 @@ class RowCache:
         self._append({"complete": len(self.keys)})
         self.complete = True
 
-    def _append(self, entry: dict[str, Any]) -> None:
+    def _append(self, entry: Mapping[str, object]) -> None:
         try:
             if not self._writing:
                 self._begin()
@@ -206,7 +214,7 @@ class RowCache:
         if not self._end:
             self._write(self._header)
 
-    def _write(self, entry: dict[str, Any]) -> None:
+    def _write(self, entry: Mapping[str, object]) -> None:
         self._file.write(json.dumps(entry).encode() + b"\n")
         self._file.flush()
 

@@ -5,15 +5,14 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from services.data.rows import Fields
 from services.data.rows.sandbox_client import Prompt, SandboxClient
 from shared.errors import data_error
 from shared.schemas import describe
-
-Fields = dict[str, Any]
 
 UNKNOWN_DIFFICULTY = "UNKNOWN_DIFFICULTY"
 

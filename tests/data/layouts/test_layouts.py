@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.config import LayoutKind
+from services.data.config import LayoutKind, parse_ids
 from services.data.importer import collect
 from services.data.layouts import LAYOUTS, get_layout
-from services.data.layouts.base import Imported, Options, Solution, parse_ids
+from services.data.layouts.base import Imported, Options, Solution
 from shared.errors import DataError
 from tests.data.layouts.test_code_contests import row as contest
 from tests.data.layouts.test_functions import ROW as HUMANEVAL

@@ -72,7 +72,9 @@ def test_near_duplicates_go_where_the_config_says_so(desk):
     assert near["removed"]
     assert near["kind"] != "exact"
     assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1"]
-    assert f"- removed: ` p2 ` is like ` p1 ` ({near['kind']}, " in prepared.report.read_text()
+    assert (
+        f"- removed: ` p2 ` is similar to ` p1 ` ({near['kind']}, " in prepared.report.read_text()
+    )
 
 
 def test_an_overlap_of_two_sets_is_reported_and_everything_written(desk):
@@ -101,7 +103,7 @@ def test_a_reviewed_overlap_is_none(desk, tmp_path):
     assert prepared.audit.overlaps == ()
     report = prepared.report.read_text()
     assert "the same on purpose" in report
-    assert "Reviews that no longer match anything" in report
+    assert "Reviews without a matching overlap" in report
 
 
 def test_rows_without_tests_and_findings_on_tests_are_listed(desk):
