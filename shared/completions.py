@@ -1,19 +1,18 @@
-"""Recorded completions."""
+"""Recorded completions of a model, read from JSONL files."""
 
 from collections.abc import Iterator
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from shared.errors import data_error
 from shared.json_lines import read_json_lines
-from shared.reading import data_error
 from shared.schemas import describe
 
 
 class RecordedCompletion(BaseModel):
-    """One answer of a model, recorded elsewhere; fields that are not listed here are ignored.
+    """A recorded completion; unknown fields are ignored.
 
-    ``gen_time`` is in seconds. ``dataset`` is None where the file does not say, and the
-    ``problem_id`` alone has to do.
+    ``gen_time`` is in seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -29,7 +28,7 @@ class RecordedCompletion(BaseModel):
 
 
 def read_completions(path: str) -> Iterator[RecordedCompletion]:
-    """Read a JSONL file of completions (gzip where the name ends in ``.gz``), line by line.
+    """Read a JSONL file of completions (gzip if the name ends in ``.gz``), line by line.
 
     Args:
         path: A local path or any fsspec URL.

@@ -26,8 +26,8 @@ from shared.protocol import (
     differences,
     values,
 )
-from shared.quality import QualityFinding
 from shared.result_config import QaLogsConfig, WandbConfig
+from shared.schemas import QualityFinding
 
 ENGINES = ("vllm", "sglang")
 # Of vLLM and SGLang, without those that make weights up.

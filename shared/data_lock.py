@@ -1,4 +1,4 @@
-"""The lock of prepared data: which bytes a run has to find."""
+"""Lock file of prepared data: SHA-256 of every file that a run reads."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import fsspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from shared.reading import data_error, reading
+from shared.errors import data_error, reading
 from shared.schemas import describe
 
 LOCK_NAME = "manifest.lock.json"
@@ -15,6 +15,8 @@ _BLOCK = 1 << 20
 
 
 class LockedFile(BaseModel):
+    """Hash and size of a file."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: str
@@ -22,9 +24,9 @@ class LockedFile(BaseModel):
 
 
 class DataLock(BaseModel):
-    """SHA-256 of every data file and manifest, by file name: a folder may be moved as a whole.
+    """Hashes of data files and manifests by file name, so that folders may be moved.
 
-    ``canonical_version`` is that of the rule behind the hashes of prompts.
+    ``canonical_version`` is the version of the canonical form that prompts are hashed in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,7 +39,7 @@ def hash_file(path: str) -> LockedFile:
     """Hash a file, a local path or any fsspec URL.
 
     Raises:
-        DataError: It cannot be read.
+        DataError: The file cannot be read.
     """
     digest, size = hashlib.sha256(), 0
     with reading(path), fsspec.open(path, "rb") as file:
@@ -51,7 +53,7 @@ def load_lock(path: str) -> DataLock:
     """Read a lock.
 
     Raises:
-        DataError: There is none, or it is not one.
+        DataError: The file is missing or not a lock.
     """
     with reading(path), fsspec.open(path, "rb") as file:
         text = file.read()
@@ -63,7 +65,7 @@ def load_lock(path: str) -> DataLock:
 
 
 def differences(lock: DataLock, paths: Iterable[str]) -> list[str]:
-    """What is otherwise than the lock says, a line per file; hashes the files.
+    """Compare files with the lock by hash; returns a line per difference.
 
     Raises:
         DataError: A file cannot be read.
@@ -76,7 +78,7 @@ def _difference(lock: DataLock, path: str) -> str:
     locked = lock.files.get(PurePosixPath(path).name)
     if locked is None:
         return f"{path} is not in the lock"
-    there = hash_file(path)
-    if there == locked:
+    found = hash_file(path)
+    if found == locked:
         return ""
-    return f"{path} has SHA-256 {there.sha256[:12]}…, and {locked.sha256[:12]}… is in the lock"
+    return f"{path} has SHA-256 {found.sha256[:12]}…, but the lock has {locked.sha256[:12]}…"

@@ -1,5 +1,10 @@
-"""Data sets as parquet files: one row a problem, the columns are the fields of ``Problem``."""
+"""Data sets as parquet files: one row per problem, one column per field of ``Problem``.
 
+Also the canonical form in which prompts are hashed.
+"""
+
+import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePosixPath
@@ -10,31 +15,59 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from shared.canonical import canonicalize
-from shared.errors import DataError
-from shared.reading import data_error, reading
+from shared.errors import DataError, data_error, reading
 from shared.schemas import Problem, describe, parse_ground_truth, sha256
 
+# Increment it when ``canonicalize`` changes: hashes of two versions cannot be compared.
+CANONICAL_VERSION = "2"
+
+_FENCES = ("```", "~~~")
+_INDENTED = re.compile(r"(?: {4}| {0,3}\t)")
+_INNER_BLANKS = re.compile(r"(?<=\S)[^\S\n]+(?=\S)")
+
+
+def canonicalize(prompt: str) -> str:
+    """Normalize what editors, platforms and exports change without changing the text.
+
+    Line ends become ``\\n``, characters Unicode NFC; byte order marks, trailing blanks and blank
+    lines at either end are removed. Outside code, a run of blanks within a line becomes one blank
+    and a run of blank lines one line. Code, where blanks have a meaning, is text between fences (of
+    backticks or tildes) or indented by a tab or four blanks, as in Markdown. Idempotent.
+    """
+    unix = prompt.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
+    lines: list[str] = []
+    fenced = False
+    for line in unicodedata.normalize("NFC", unix).split("\n"):
+        line = line.rstrip()
+        if line.lstrip().startswith(_FENCES):
+            fenced = not fenced
+        elif not fenced and not _INDENTED.match(line):
+            if not line and lines and not lines[-1]:
+                continue
+            line = _INNER_BLANKS.sub(" ", line)
+        lines.append(line)
+    return "\n".join(lines).strip("\n")
+
+
 COLUMNS = tuple(name for name, field in Problem.model_fields.items() if field.is_required())
-# What a file may have besides; it counts only as text.
+# Columns that a file may lack; values that are not text are ignored.
 OPTIONAL_COLUMNS = tuple(name for name in Problem.model_fields if name not in COLUMNS)
 SCHEMA = pa.schema([(name, pa.string()) for name in (*COLUMNS, *OPTIONAL_COLUMNS)])
-# A ground truth may have 20 MB: few rows at a time keep memory, and Arrow's 2 GB a column, in hand.
+# A ground truth may have 20 MB: few rows at a time limit memory and stay below Arrow's 2 GB.
 _ROWS_AT_A_TIME = 4
 
-# (dataset, problem_id) -> where it was first met
+# (dataset, problem_id) -> place of its first row
 _Seen = dict[tuple[str, str], str]
 
 
 def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
     """Read one parquet file, a local path or any fsspec URL.
 
-    The prompt may also be in verl's chat form; the content of the last user message is taken.
+    The prompt may also be in verl's chat form, of which the last user message is used.
 
     Args:
         path: The file.
-        prompt_key: The column with the prompt; where that is another one, ``prompt`` itself need
-            not be there.
+        prompt_key: The column of the prompt; if it is another one, ``prompt`` may be missing.
 
     Raises:
         DataError: The file or a row cannot be used; one line that names file, row (from 1),
@@ -59,22 +92,22 @@ def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Prob
 
 
 def parquet_files(path: str) -> list[str]:
-    """The parquet files of a folder, sorted by name; anything but a folder is itself the file.
+    """List the parquet files of a folder, sorted by name; any other path is itself the file.
 
     Raises:
-        DataError: A folder without parquet.
+        DataError: The folder has no parquet file.
     """
     with reading(path):
         fs, root = fsspec.core.url_to_fs(path)
         if not fs.isdir(root):
             return [path]
         entries = fs.ls(root, detail=True)
-    # Links are neither file nor directory to fsspec, and a Kubernetes volume is made of links.
+    # To fsspec a link is neither file nor directory, and a Kubernetes volume consists of links.
     found = [entry["name"] for entry in entries if entry["type"] != "directory"]
     names = sorted(PurePosixPath(name).name for name in found)
     files = [f"{path.rstrip('/')}/{name}" for name in names if name.endswith(".parquet")]
     if not files:
-        raise data_error(path, "a folder without *.parquet; name a folder that has some, or a file")
+        raise data_error(path, "the folder has no *.parquet; name another folder or a file")
     return files
 
 
@@ -92,7 +125,7 @@ def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
         seen[key] = place
         problems.append(problem)
     if not problems:
-        raise data_error(path, "an empty data set, it has no rows; prepare it again")
+        raise data_error(path, "the data set is empty; prepare it again")
     return problems
 
 
@@ -102,13 +135,13 @@ def parquet_rows(
     optional: Sequence[str] = (),
     check_types: Callable[[str, pa.Schema], None] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a parquet file, counted from 1, with these of its columns.
+    """Yield the selected columns of a parquet file's rows, counted from 1.
 
     Args:
         path: A local path or any fsspec URL.
-        columns: Names of the columns that are needed.
-        optional: Names of columns to yield where the file has them.
-        check_types: Called with path and schema before the first row; raises what it minds.
+        columns: Names of the required columns.
+        optional: Names of columns to yield if the file has them.
+        check_types: Called with path and schema before the first row; raises to reject the schema.
 
     Raises:
         DataError: While iterating: the file cannot be read or lacks a column.
@@ -140,7 +173,7 @@ def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
     there = ", ".join(schema.names)
     for name in columns:
         if name not in schema.names:
-            raise data_error(path, f"no column {name!r}, which is needed; it has: {there}")
+            raise data_error(path, f"required column {name!r} is missing; it has: {there}")
         if schema.names.count(name) > 1:
             raise data_error(path, f"two columns {name!r}; rename one of them")
 
@@ -149,13 +182,13 @@ def _check_types(prompt_key: str, path: str, schema: pa.Schema) -> None:
     for name in _columns(prompt_key):
         kind = schema.field(name).type
         if not (_is_text(kind) or (name == prompt_key and _is_chat(kind))):
-            cause = f"column {name!r} has type {kind}, where string is needed; convert it"
+            cause = f"column {name!r} has type {kind} instead of string; convert it"
             raise data_error(path, cause)
 
 
 def _is_text(kind: pa.DataType) -> bool:
     value = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-    # A column with nulls alone has the type null: its first row says more than its type.
+    # A column of nulls has the type null: the error about its first row is clearer.
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(check(value) for check in (*is_text, pa.types.is_null))
 
@@ -171,12 +204,12 @@ def _problem(place: str, values: dict[str, Any], prompt_key: str) -> Problem:
     missing = [name for name in _columns(prompt_key) if values[name] is None]
     if missing:
         raise data_error(
-            place, f"{_name(values)} has null in {missing[0]!r}; every value is needed"
+            place, f"{_name(values)} has null in {missing[0]!r}; every value is required"
         )
     values = _with_prompt(place, values, prompt_key)
     try:
         problem = Problem.model_validate(values)
-        # Not Problem.tests, which would keep the parsed tests beside their text.
+        # Not Problem.tests, which would cache the parsed tests in addition to their text.
         parse_ground_truth(problem.ground_truth)
     except ValidationError as error:
         raise data_error(place, f"{_name(values)}: {describe(error)}") from None
@@ -187,14 +220,14 @@ def _problem(place: str, values: dict[str, Any], prompt_key: str) -> Problem:
 
 
 def _with_prompt(place: str, values: dict[str, Any], prompt_key: str) -> dict[str, Any]:
-    """The fields of a problem, with its prompt as text."""
+    """Select the fields of a problem, with its prompt as text."""
     prompt = values[prompt_key]
     if isinstance(prompt, list):
         prompt = _last_user_message(place, values, prompt)
     fields = {name: values[name] for name in COLUMNS if name != "prompt"} | {"prompt": prompt}
     optional = {name: values.get(name) for name in OPTIONAL_COLUMNS}
     fields |= {name: value for name, value in optional.items() if isinstance(value, str)}
-    if prompt_key != "prompt":  # the hash that came along is of another text
+    if prompt_key != "prompt":  # the hash in the file is of another text
         fields["prompt_sha256"] = sha256(canonicalize(prompt))
     return fields
 
@@ -207,8 +240,8 @@ def _last_user_message(
             if isinstance(message["content"], str):
                 return message["content"]
             break
-    cause = f"{_name(values)}: its chat prompt has no user message with a text"
-    raise data_error(place, f"{cause}; one is needed")
+    cause = f"{_name(values)}: its chat prompt has no user message with text"
+    raise data_error(place, f"{cause}; add one")
 
 
 def _name(values: dict[str, Any]) -> str:

@@ -4,6 +4,9 @@ A command turns it into one line on stderr and the exit code that it carries; an
 bug and keeps its traceback.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PlumblineError(Exception):
     """Trouble with a known cause. The message says what, where and what to do."""
@@ -47,3 +50,28 @@ class InterruptedRunError(PlumblineError):
     """Somebody ended the command; nothing that was done is lost."""
 
     exit_code = 130
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Convert any error of a file system or a format's reader into a DataError naming ``path``."""
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise data_error(path, "no such file; check the path") from None
+    except IsADirectoryError:
+        raise data_error(path, "is a folder; name a file in it") from None
+    # Every fsspec backend raises its own exceptions (of aiohttp, botocore …), which cannot all be
+    # imported here; the block does nothing except read.
+    except Exception as error:  # noqa: BLE001
+        cause = f"{type(error).__name__}: {error}"
+        raise data_error(
+            path, f"cannot be read ({cause}); check the file and its permissions"
+        ) from None
+
+
+def data_error(place: str, cause: str) -> DataError:
+    """Create an error of one line, even if the data in it has line ends."""
+    return DataError(" ".join(f"{place}: {cause}".splitlines()))

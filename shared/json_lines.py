@@ -1,4 +1,4 @@
-"""JSON lines: an object a line, gzip too, with the line's number in every error."""
+"""JSON Lines reader: one object per line, optionally gzip; errors name file and line."""
 
 import gzip
 import json
@@ -8,11 +8,11 @@ from typing import BinaryIO, cast
 
 import fsspec
 
-from shared.reading import data_error, reading
+from shared.errors import data_error, reading
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the objects of a JSONL file (gzip where the name ends in ``.gz``) with their lines.
+    """Yield the objects of a JSONL file (gzip if the name ends in ``.gz``) with line numbers.
 
     Lines count from 1; blank ones are skipped.
 
@@ -30,7 +30,7 @@ def numbered_lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of an open file, gzip or not, with their numbers from 1.
 
     Raises:
-        DataError: While iterating: compressed data is cut off or damaged.
+        DataError: While iterating: compressed data is truncated or damaged.
     """
     number = 0
     try:
@@ -38,7 +38,7 @@ def numbered_lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             number += 1
             yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        cause = f"the gzip data is cut off or damaged ({error}); fetch the file again"
+        cause = f"the gzip data is truncated or damaged ({error}); fetch the file again"
         raise data_error(f"{path}:{number + 1}", cause) from None
 
 
@@ -46,7 +46,7 @@ def parse_line(place: str, line: bytes) -> dict[str, object]:
     """Parse one line, which ends in a newline unless it is torn.
 
     Raises:
-        DataError: It is no JSON object in UTF-8; begins with ``place``.
+        DataError: The line is not a JSON object in UTF-8; the message begins with ``place``.
     """
     try:
         value = json.loads(line.decode("utf-8"))
@@ -55,11 +55,11 @@ def parse_line(place: str, line: bytes) -> dict[str, object]:
         raise data_error(place, f"{cause} if it is compressed") from None
     except json.JSONDecodeError as error:
         if not line.endswith(b"\n"):
-            cause = "torn last line (not JSON, no newline at its end); remove it or record it again"
+            cause = "torn last line (not JSON, no newline at the end); remove it or record it again"
             raise data_error(place, cause) from None
         raise data_error(place, f"not JSON ({error.msg} at column {error.colno})") from None
     except (ValueError, RecursionError) as error:
         raise data_error(place, f"JSON that cannot be used ({error})") from None
     if not isinstance(value, dict):
-        raise data_error(place, f"a JSON {type(value).__name__}, where an object is needed")
+        raise data_error(place, f"a JSON {type(value).__name__} instead of an object")
     return value

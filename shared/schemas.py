@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Self
 from urllib.parse import quote, unquote
@@ -136,6 +137,29 @@ class ProblemInfo(BaseModel):
     public_tests: int | None = None
     private_tests: int | None = None
     generated_tests: int | None = None
+
+
+class QualityFinding(StrEnum):
+    """A finding of the test audit; the column ``quality`` is ``ok`` if there is none."""
+
+    DUPLICATE_TESTS = "duplicate_tests"
+    """The same test occurs twice."""
+    CONTRADICTING_TESTS = "contradicting_tests"
+    """Two tests have the same input and expect different outputs."""
+    LARGE_OUTPUT = "large_output"
+    """An expected output above 128 KiB, which SandboxFusion truncates or blocks on."""
+    REJECTED_SOLUTION = "rejected_solution"
+    """The judge rejects a reference solution."""
+
+
+def quality_text(findings: set[QualityFinding]) -> str:
+    """Format the column: ``ok``, or the findings in the order above, separated by commas."""
+    return ",".join(finding for finding in QualityFinding if finding in findings) or "ok"
+
+
+def quality_findings(text: str) -> set[QualityFinding]:
+    """Parse the column; unknown words are ignored."""
+    return {finding for finding in QualityFinding if finding in text.split(",")}
 
 
 class Problem(_Record):

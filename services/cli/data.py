@@ -1,4 +1,4 @@
-"""`plumb data`: data sets in; parquet, manifests and an audit out."""
+"""`plumb data`: imports, prepares and checks data sets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from services.cli.options import Overrides
-from services.data.importer import SourceKind, import_dataset
+from services.data.config import LayoutKind
+from services.data.importer import import_dataset
 
-app = typer.Typer(help="Bring data sets into the form that a run reads.", no_args_is_help=True)
+app = typer.Typer(help="Prepare and check the data sets of a run.", no_args_is_help=True)
 
 DataConfigFile = Annotated[
-    str | None, typer.Option("--config", help="YAML of the sets, such as configs/data.yaml.")
+    str | None, typer.Option("--config", help="YAML config, such as configs/data.yaml.")
 ]
 Allow = Annotated[
     str | None, typer.Option("--allow", help="File of reviewed overlaps, each with a reason.")
@@ -20,19 +21,19 @@ Allow = Annotated[
 
 @app.callback()
 def data() -> None:
-    """Bring data sets into the form that a run reads."""
+    """Prepare and check the data sets of a run."""
 
 
 @app.command("import")
 def import_(
-    kind: Annotated[SourceKind, typer.Argument(help="Layout of the source.")],
-    source: Annotated[str, typer.Option("--source", help="File as it is published.")],
+    kind: Annotated[LayoutKind, typer.Argument(help="Layout of the source.")],
+    source: Annotated[str, typer.Option("--source", help="Published file or folder.")],
     output: Annotated[Path, typer.Option("--output", help="Folder, or a .parquet file.")],
     name: Annotated[str | None, typer.Option("--name", help="Name of the data set.")] = None,
     split: Annotated[str | None, typer.Option("--split", help="train, valid or test.")] = None,
     ids: Annotated[str | None, typer.Option("--ids", help="MBPP: task ids, e.g. 11-210.")] = None,
     include_generated: Annotated[
-        bool, typer.Option("--include-generated", help="CodeContests: the generated tests too.")
+        bool, typer.Option("--include-generated", help="CodeContests: add the generated tests.")
     ] = False,
 ) -> None:
     """Read a public file into DATASET.parquet."""
@@ -54,14 +55,14 @@ def import_(
 def prepare(
     overrides: Overrides = None,
     config: DataConfigFile = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never touch the network.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     allow: Allow = None,
     verify_solutions: Annotated[
         bool,
-        typer.Option("--verify-solutions", help="Judge the reference solutions, too (embedded)."),
+        typer.Option("--verify-solutions", help="Also judge the reference solutions (embedded)."),
     ] = False,
 ) -> None:
-    """Fetch, standardize, check and write all sets, with manifests and the audit report."""
+    """Fetch, standardize, check and write all data sets, with manifests and the audit report."""
     from services.cli.data_commands import prepare_sets
 
     prepare_sets(
@@ -72,12 +73,12 @@ def prepare(
 @app.command()
 def check(
     files: Annotated[
-        list[str] | None, typer.Argument(help="Prepared files or folders; else the config's.")
+        list[str] | None, typer.Argument(help="Prepared files or folders (default: the config's).")
     ] = None,
     config: DataConfigFile = None,
     allow: Allow = None,
 ) -> None:
-    """See whether prepared sets agree with lock and manifests, and do not overlap."""
+    """Check that prepared sets match lock and manifests, and do not overlap."""
     from services.cli.data_commands import check_sets
 
     check_sets(files or [], config, allow)
@@ -86,21 +87,19 @@ def check(
 @app.command()
 def contamination(
     data: Annotated[list[str], typer.Option("--data", help="Prepared files or folders.")],
-    against: Annotated[
-        list[str], typer.Option("--against", help="Training corpus; may be given several times.")
-    ],
+    against: Annotated[list[str], typer.Option("--against", help="Training corpus; repeatable.")],
     min_share: Annotated[
         float, typer.Option("--min-share", help="Share of a prompt's n-grams in one document.")
     ] = 0.3,
-    size: Annotated[int, typer.Option("--ngram", help="Words of an n-gram.")] = 13,
+    size: Annotated[int, typer.Option("--ngram", help="Words per n-gram.")] = 13,
     processes: Annotated[
-        int | None, typer.Option("--processes", help="Worker processes; else one per core.")
+        int | None, typer.Option("--processes", help="Worker processes (default: one per core).")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="JSON file of all that was found.")
+        Path | None, typer.Option("--output", help="JSON file for the full report.")
     ] = None,
 ) -> None:
-    """See which problems are in a training corpus, which may be larger than memory."""
+    """Find problems in a training corpus, which may be larger than memory."""
     from services.cli.data_commands import check_corpus
 
     check_corpus(data, against, size=size, min_share=min_share, processes=processes, output=output)

@@ -1,24 +1,34 @@
-"""What the commands of `plumb data` do.
+"""Implementation and output of the `plumb data` commands.
 
-Apart from their signatures, because comparing texts takes libraries whose import takes seconds,
-which no other command should wait for.
+Separate from their signatures, because the libraries that compare texts take seconds to import, and
+other commands must not wait for that.
 """
 
 import json
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from services.cli.data_display import DataProgress, print_audit, print_contamination, print_overlaps
-from services.cli.display import stdout_console
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from services.cli.display import printable, stdout_console
 from services.cli.verification import SolutionJudge
 from services.data.check import check
 from services.data.config import ChecksConfig, PrepareConfig
 from services.data.contamination.check import check_contamination
-from services.data.contamination.problems import EvalProblem
-from services.data.lists import replace_text
-from services.data.prepare.pipeline import OVERLAPS, prepare
+from services.data.contamination.index import EvalProblem
+from services.data.contamination.report import ContaminationReport
+from services.data.manifests import replace_text
+from services.data.overlap.pairs import Overlap
+from services.data.prepare.audit import describe_overlap
+from services.data.prepare.pipeline import OVERLAPS, Prepared, prepare
 from services.data.records import read_records
 from shared.config_files import load_document, validate_document
 from shared.datasets import parquet_files
@@ -35,12 +45,12 @@ def prepare_sets(
     allow: str | None,
     verify_solutions: bool,
 ) -> None:
-    """Prepare the sets of a config file.
+    """Prepare the data sets of a config file.
 
     Raises:
         ConfigError: The config cannot be used.
         DataError: A source cannot be used.
-        FindingsError: Sets overlap.
+        FindingsError: Data sets overlap.
     """
     settings = _load(config, overrides, allow)
     console = stdout_console()
@@ -58,7 +68,7 @@ def prepare_sets(
     if prepared.audit.overlaps:
         raise FindingsError(
             f"{len(prepared.audit.overlaps)} pairs of problems of different sets overlap; see "
-            f"{prepared.report} and {OVERLAPS} beside it, take them out or review them "
+            f"{prepared.report} and {OVERLAPS} next to it, then remove or review them "
             "(--allow FILE)"
         )
 
@@ -69,7 +79,7 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
     Raises:
         ConfigError: The config cannot be used.
         DataError: A file cannot be read.
-        FindingsError: They differ from what they should be, or overlap.
+        FindingsError: Files differ from lock or manifests, or data sets overlap.
     """
     roles: Mapping[str, str] = {}
     if files:
@@ -93,7 +103,7 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         f"{len(checked.reviewed.allowed)} reviewed"
     )
     if not checked.ok:
-        raise FindingsError("the prepared sets are not what they should be; see above")
+        raise FindingsError("the prepared sets have differences or open overlaps; see above")
 
 
 def check_corpus(
@@ -105,11 +115,11 @@ def check_corpus(
     processes: int | None,
     output: Path | None,
 ) -> None:
-    """Look for the problems of prepared files in a training corpus.
+    """Search a training corpus for the problems of prepared files.
 
     Raises:
         DataError: A file cannot be read.
-        FindingsError: Problems are in it.
+        FindingsError: The corpus has problems in it.
     """
     problems = [
         EvalProblem(
@@ -141,7 +151,7 @@ def check_corpus(
 
 def _load(config: str | None, overrides: Sequence[str], allow: str | None) -> PrepareConfig:
     if config is None:
-        raise ConfigError("no sets to prepare: give --config configs/data.yaml")
+        raise ConfigError("no data sets to prepare: add --config configs/data.yaml")
     settings = validate_document(PrepareConfig, load_document(config, overrides))
     if allow is None:
         return settings
@@ -154,8 +164,150 @@ def _files(paths: Sequence[str]) -> list[Path]:
 
 
 def _commands(config: str | None, overrides: Sequence[str], *, verify_solutions: bool) -> list[str]:
-    """What makes the same again."""
+    """List the commands that reproduce the data."""
     given = ["plumb", "data", "prepare", "--config", str(config)]
     flag = ["--verify-solutions"] if verify_solutions else []
     again = shlex.join([*given, *flag, *(overrides)])
     return [again, f"plumb data check --config {shlex.quote(str(config))}"]
+
+
+# Output
+
+_LINE_EVERY = 5.0  # seconds
+_TASK = TaskID(0)
+
+
+class DataProgress:
+    """Progress display: a live line per step in a terminal, elsewhere a line when it ends.
+
+    Between steps other output may use the terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: Progress | None = None
+        self._step = ""
+        self._count = 0
+        self._shown = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def begin(self, step: str) -> None:
+        self._step, self._count, self._shown = step, 0, time.monotonic()
+        if self._console.is_terminal:
+            self._bar = Progress(
+                SpinnerColumn(finished_text="✓"),
+                TextColumn("{task.description}", markup=False),
+                TextColumn("{task.fields[done]}", markup=False),
+                TimeElapsedColumn(),
+                console=self._console,
+            )
+            self._bar.add_task(step, total=None, done="")
+            self._bar.start()
+
+    def advance(self) -> None:
+        self._count += 1
+        self._show(f"{self._count:,}")
+
+    def end(self, result: str) -> None:
+        if self._bar:
+            self._bar.update(_TASK, total=1, completed=1, done=result)
+            self._bar.stop()
+            self._bar = None
+        else:
+            self._line(result)
+
+    def bytes_read(self, done: int, total: int) -> None:
+        """Show the progress of reading a corpus, a separate step measured in bytes."""
+        if not self._step:
+            self.begin("reading the corpus")
+        share = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+        if done >= total:
+            self.end(share)
+        else:
+            self._show(share)
+
+    def _show(self, text: str) -> None:
+        if self._bar:
+            self._bar.update(_TASK, done=text)
+        elif time.monotonic() - self._shown > _LINE_EVERY:
+            self._shown = time.monotonic()
+            self._line(f"{text} …")
+
+    def _line(self, text: str) -> None:
+        self._console.print(Text(f"{self._step}: {text}"), soft_wrap=True)
+
+
+def print_audit(console: Console, prepared: Prepared) -> None:
+    """Print a row per data set, and the paths of report and lock."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("data set", "rows", "dropped", "duplicates", "problems", "tests at fault"):
+        table.add_column(heading, justify="left" if heading == "data set" else "right")
+    for one in prepared.audit.datasets:
+        numbers = (one.rows, len(one.dropped), len(one.removed), one.problems)
+        at_fault = one.problems - one.quality.get("ok", 0)
+        table.add_row(one.name, *(f"{number:,}" for number in (*numbers, at_fault)))
+    console.print(table)
+    for path in (prepared.report, prepared.lock):
+        console.print(Text(str(path)), soft_wrap=True)
+
+
+def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | None = None) -> None:
+    """Print the first ``shown`` pairs with their similarities and excerpts, without markup."""
+    for overlap in overlaps[:shown]:
+        pair = f"{overlap.a.name}  <->  {overlap.b.name}: {describe_overlap(overlap)}"
+        console.print(Text(printable(pair), style="red"), soft_wrap=True)
+        excerpts = dict.fromkeys(side.excerpt for side in (overlap.a, overlap.b) if side.excerpt)
+        for excerpt in excerpts:
+            both = "both: " if len(excerpts) == 1 else ""
+            console.print(Text(f"    {both}{printable(excerpt)}"), soft_wrap=True)
+    if shown is not None and len(overlaps) > shown:
+        console.print(f"… and {len(overlaps) - shown:,} more pairs")
+
+
+def print_contamination(console: Console, report: ContaminationReport) -> None:
+    """Print a row per problem found in the corpus, the worst first, and what was not checked."""
+    met = [one for one in report.problems if one.documents]
+    table = Table(box=None, pad_edge=False)
+    for heading in ("problem", "prompt", "solutions", "in one document", "documents", "where"):
+        table.add_column(heading, overflow="fold")
+    for one in met[:_SHOWN]:
+        best = max(
+            (part.hit for part in (one.prompt, one.solutions) if part.hit),
+            key=lambda hit: hit.share,
+        )
+        table.add_row(
+            Text(
+                printable(f"{one.dataset}/{one.problem_id}"),
+                style="red" if one.contaminated else "",
+            ),
+            f"{one.prompt.share:.0%}",
+            f"{one.solutions.share:.0%}",
+            f"{one.share:.0%}",
+            f"{one.documents:,}",
+            Text(f"{best.path}:{best.row}"),
+        )
+    if met:
+        console.print(table)
+    if len(met) > _SHOWN:
+        console.print(f"{len(met) - _SHOWN:,} more; --output FILE has them all")
+    for path in report.skipped:
+        console.print(Text(f"skipped, not a corpus format: {path}", style="yellow"))
+    unchecked = sum(len(one.unchecked) for one in report.problems)
+    if unchecked:
+        console.print(f"{unchecked:,} texts are too short to check")
+    console.print(
+        f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
+        f"{sum(one.contaminated for one in report.problems):,} of {len(report.problems):,} "
+        f"problems contaminated, {len(met):,} found"
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services.cli.execute import RunRequest, execute
-from services.data.solutions import ReferenceSolution, Rejected
+from services.data.records import ReferenceSolution, Rejected
 from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion

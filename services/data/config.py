@@ -1,16 +1,75 @@
-"""What `plumb data prepare` is to make, and of what: the YAML file `configs/data.yaml`."""
+"""Configuration of `plumb data prepare`: sources, layouts and checks (`configs/data.yaml`)."""
 
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from services.data.ids import parse_ids
 from shared.errors import DataError
 
-LayoutName = Literal["humaneval", "mbpp", "code_contests", "jsonl"]
-# Part of file names and of metric keys.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# A data set's name becomes part of file names and metric keys.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ID_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+
+
+def check_name(name: str) -> None:
+    """Check that a data set's name can be part of file names and metric keys.
+
+    Raises:
+        ValueError: It has other characters.
+    """
+    if not _NAME.fullmatch(name):
+        allowed = "letters, digits, '.', '_' and '-'"
+        raise ValueError(f"the data set's name {name!r} may only have {allowed}")
+
+
+class LayoutKind(StrEnum):
+    """Supported layouts, by their names in commands and configuration."""
+
+    HUMANEVAL = "humaneval"
+    MBPP = "mbpp"
+    CODE_CONTESTS = "code_contests"
+    JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class IdRanges:
+    """Problem numbers selected by ``--ids``: ranges with both ends included, in the given order."""
+
+    ranges: tuple[range, ...]
+
+    def __contains__(self, number: int) -> bool:
+        return any(number in numbers for numbers in self.ranges)
+
+    def __str__(self) -> str:
+        return ",".join(
+            str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+            for numbers in self.ranges
+        )
+
+
+def parse_ids(text: str) -> IdRanges:
+    """Parse numbers and ranges such as ``11-210`` or ``1,5,20-30``.
+
+    Raises:
+        DataError: The text has another form, or a range ends before it begins.
+    """
+    return IdRanges(tuple(_parse_range(text, part.strip()) for part in text.split(",")))
+
+
+def _parse_range(text: str, part: str) -> range:
+    match = _ID_RANGE.fullmatch(part)
+    if match is None:
+        raise DataError(
+            f"--ids {text!r}: {part!r} is not a number or a range; write 11-210 or 1,5,20-30"
+        )
+    first = int(match[1])
+    last = int(match[2] or first)
+    if last < first:
+        raise DataError(f"--ids {text!r}: the range {part} ends before it begins; swap its ends")
+    return range(first, last + 1)
 
 
 class _Section(BaseModel):
@@ -18,16 +77,16 @@ class _Section(BaseModel):
 
 
 class LocalSource(_Section):
-    """A file as it is published, or a folder of them: JSONL, parquet or Arrow."""
+    """A published file or a folder of files: JSONL, parquet or Arrow."""
 
     kind: Literal["local"]
     path: str = Field(min_length=1)
 
 
 class HubSource(_Section):
-    """A data set of the Hugging Face hub at one revision: a commit, or a branch or tag.
+    """A data set of the Hugging Face hub at one revision: a commit, branch or tag.
 
-    ``name`` is one of the data set's configurations.
+    ``name`` selects one of the data set's configurations.
     """
 
     kind: Literal["huggingface"]
@@ -38,9 +97,9 @@ class HubSource(_Section):
 
 
 class SandboxSource(_Section):
-    """A data set that a SandboxFusion serves, under the name that it has there.
+    """A data set that a SandboxFusion server has, under the server's name for it.
 
-    ``split`` goes along as ``extra.split``, which SandboxFusion itself does not look at.
+    ``split`` is sent as ``extra.split``, which SandboxFusion itself ignores.
     """
 
     kind: Literal["sandbox_fusion"]
@@ -53,17 +112,19 @@ AnySource = Annotated[LocalSource | HubSource | SandboxSource, Field(discriminat
 
 
 class DatasetConfig(_Section):
-    """One data set to prepare; its name is its key.
+    """One data set to prepare; its key is its name.
 
-    ``role``: ``train`` for what will be trained on, ``eval`` for what will be measured with.
-    ``generated_tests``: CodeContests' own, in addition to the public and private ones.
-    ``solutions``: how many reference solutions of a problem are kept, for the checks.
-    ``remove_near_duplicates``: near copies within the split go as exact ones do, which changes the
-    number of problems; sets with a fixed list of problems are left whole.
-    ``version``, ``licence`` and ``source_url`` go into the manifest.
+    Attributes:
+        role: ``train`` for training data, ``eval`` for evaluation data.
+        ids: Problem numbers to keep, such as ``11-210`` (MBPP).
+        generated_tests: Add CodeContests' generated tests to the public and private ones.
+        solutions: Number of reference solutions kept per problem, for the checks.
+        remove_near_duplicates: Remove near duplicates within the split, not only exact ones. This
+            changes the number of problems, so leave it off for sets with a fixed list of problems.
+        version: Recorded in the manifest, like ``licence`` and ``source_url``.
     """
 
-    layout: LayoutName
+    layout: LayoutKind
     source: AnySource
     split: str | None = None
     role: Literal["train", "eval"] = "eval"
@@ -87,14 +148,14 @@ class DatasetConfig(_Section):
 
 
 class NearConfig(_Section):
-    """Near copies by words: candidates from MinHash, confirmed by the exact Jaccard index.
+    """Near-duplicate detection: MinHash finds candidates, the exact Jaccard index confirms them.
 
-    ``threshold`` is the least Jaccard index of the sets of shingles, runs of ``shingle_words``.
+    ``threshold`` is the minimum Jaccard index of two sets of shingles (runs of ``shingle_words``).
 
-    Measured on HumanEval, MBPP and 40 problems of CodeContests: 99 of 100 copies with names,
-    headings or layout changed reach 0.96 (0.79 with two of these changed at once). Of the sets' own
-    pairs, the 14 that ask the same question have 0.778 and more; all others have up to 0.765, and
-    from 0.7 on ask two questions about one thing (rotate a list to the left, to the right).
+    Measured on HumanEval, MBPP and 40 problems of CodeContests: 99 of 100 copies with changed
+    names, headings or layout reach 0.96 (0.79 if two of these change at once). Among the sets' own
+    pairs, the 14 that ask the same question reach at least 0.778; all others stay at or below
+    0.765. Pairs above 0.7 ask two questions about one thing (rotate a list left, right).
     """
 
     shingle_words: int = Field(default=3, ge=1, le=20)
@@ -104,16 +165,15 @@ class NearConfig(_Section):
 
 
 class NgramConfig(_Section):
-    """Shared n-grams of prompts, and of reference solutions.
+    """Shared n-grams of prompts and of reference solutions.
 
-    A pair counts where ``min_share`` of the n-grams of the shorter text (``min_solution_share`` for
-    solutions) are in the other, and the shorter has at least ``min_ngrams``. Shorter prompts, and
-    prompts without the names of their code, count where ``min_whole_share`` of them is in the
-    other. N-grams in more than ``max_problems`` problems are nobody's own (phrases that every
-    problem has) and never count as shared.
+    A pair overlaps if the other text has ``min_share`` of the n-grams of the shorter text
+    (``min_solution_share`` for solutions) and the shorter one has at least ``min_ngrams``. Shorter
+    prompts, and prompts with their code's names masked, need ``min_whole_share``. N-grams in more
+    than ``max_problems`` problems are common phrases and never count as shared.
 
-    In the same data sets, different problems share up to 0.30 of their prompts' n-grams, 0.81 where
-    the prompts are short, and up to 0.93 of their solutions', or all where those are shorter.
+    In the same data sets, different problems share up to 0.30 of their prompts' n-grams (0.81 for
+    short prompts) and up to 0.93 of their solutions' n-grams (all of them for shorter solutions).
     """
 
     size: int = Field(default=13, ge=5, le=50)
@@ -125,7 +185,7 @@ class NgramConfig(_Section):
 
 
 class ChecksConfig(_Section):
-    """What counts as an overlap. ``allow``: a file of reviewed exceptions."""
+    """Overlap rules. ``allow`` is a file of reviewed exceptions."""
 
     near: NearConfig = NearConfig()
     ngrams: NgramConfig = NgramConfig()
@@ -133,9 +193,9 @@ class ChecksConfig(_Section):
 
 
 class PrepareConfig(_Section):
-    """Folders: ``output`` for parquet, ``manifests``, and ``raw`` for what was fetched.
+    """Data sets, and folders for parquet (``output``), ``manifests`` and fetched rows (``raw``).
 
-    ``verify``: ``key=value`` of the runs in which reference solutions are judged.
+    ``verify`` has ``key=value`` overrides for the runs that judge reference solutions.
     """
 
     datasets: dict[str, DatasetConfig] = Field(min_length=1)
@@ -148,7 +208,5 @@ class PrepareConfig(_Section):
     @model_validator(mode="after")
     def _names(self) -> Self:
         for name in self.datasets:
-            if not NAME.fullmatch(name):
-                allowed = "letters, digits, '.', '_' and '-'"
-                raise ValueError(f"the data set's name {name!r} may only have {allowed}")
+            check_name(name)
         return self

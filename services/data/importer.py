@@ -1,29 +1,21 @@
-"""Brings a public data set into the one form that Plumbline runs on."""
+"""Importer of one public data set: reads a layout and writes Plumbline's parquet form."""
 
-import json
-import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from services.data.ids import parse_ids
-from services.data.layouts.base import Dropped, Options
-from services.data.layouts.collect import collect
-from services.data.layouts.registry import LayoutKind, get_layout
+from services.data.config import check_name, parse_ids
+from services.data.layouts import get_layout
+from services.data.layouts.base import Dropped, Imported, Options
+from services.data.manifests import write_list
+from services.data.records import write_dataset
 from services.data.rows import local
-from shared.dataset_writer import write_dataset
-from shared.errors import DataError
-from shared.files import write_text
-from shared.reading import data_error
-
-# What `plumb data import` calls a layout.
-SourceKind = LayoutKind
-# A data set's name becomes part of file names and metric keys.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+from shared.errors import DataError, data_error
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What was written where. ``dropped_path`` is None where no row was dropped."""
+    """Files written by an import. ``dropped_path`` is None if no row was dropped."""
 
     path: Path
     dataset: str
@@ -44,19 +36,19 @@ def import_dataset(
 ) -> ImportResult:
     """Read a data set in one of the public layouts and write it as parquet.
 
-    Nothing is written before all is read, so a failure leaves an earlier file as it was.
+    Nothing is written until everything is read, so a failure leaves an earlier file untouched.
 
     Args:
         kind: A ``LayoutKind``.
         source: The file or folder to read; see ``services.data.rows.local``.
-        output: Folder for ``<dataset>.parquet``, or the file itself where it ends in ``.parquet``.
-        name: Name of the data set in place of the layout's own.
-        split: Split in place of the layout's own.
+        output: Folder for ``<dataset>.parquet``, or the file itself if it ends in ``.parquet``.
+        name: Name of the data set, overriding the layout's.
+        split: Split, overriding the layout's.
         ids: Numbers to select, such as ``11-210`` (MBPP).
         include_generated: Add the generated tests (CodeContests).
 
     Raises:
-        DataError: Source, options or output cannot be used; one line that says where and why.
+        DataError: Source, options or output cannot be used; one line with place and cause.
     """
     numbers = None if ids is None else parse_ids(ids)
     options = Options(name, split, numbers, include_generated, source=source)
@@ -65,35 +57,62 @@ def import_dataset(
     imported, dropped = collect(source, layout.read(rows, options))
     problems = [row.problem for row in imported]
     dataset = problems[0].dataset
-    _check_name(source, dataset)
+    try:
+        check_name(dataset)
+    except ValueError as error:
+        raise data_error(source, str(error)) from None
     path = _output_file(output, dataset)
     write_dataset(str(path), problems)
     dropped_path = _write_dropped(path.with_suffix(".dropped.jsonl"), dropped)
     return ImportResult(path, dataset, len(problems), dropped, dropped_path)
 
 
-def _check_name(source: str, dataset: str) -> None:
-    if not _NAME.fullmatch(dataset):
-        allowed = "letters, digits, '.', '_' and '-'"
-        raise data_error(source, f"the data set's name {dataset!r} may only have {allowed}")
+def collect(
+    source: str, found: Iterable[Imported | Dropped]
+) -> tuple[list[Imported], tuple[Dropped, ...]]:
+    """Separate problems from dropped rows, keeping their order.
+
+    Args:
+        source: Names the data set in error messages.
+        found: The rows as the layout reads them.
+
+    Raises:
+        DataError: A row cannot be used, two rows have the same id, or there is no problem.
+    """
+    imported: list[Imported] = []
+    dropped: list[Dropped] = []
+    places: dict[str, str] = {}
+    for row in found:
+        problem_id = row.problem.problem_id if isinstance(row, Imported) else row.problem_id
+        if problem_id in places:
+            cause = f"duplicate problem {problem_id!r}, also at {places[problem_id]}"
+            raise data_error(row.place, f"{cause}; keep one of them")
+        places[problem_id] = row.place
+        if isinstance(row, Imported):
+            imported.append(row)
+        else:
+            dropped.append(row)
+    if not imported:
+        why = f"all {len(dropped)} rows were dropped: {dropped[0].reason}" if dropped else "no rows"
+        raise data_error(source, f"it has no problem ({why}); check the file and the options")
+    return imported, tuple(dropped)
 
 
 def _output_file(output: str | Path, dataset: str) -> Path:
-    # A Path makes "s3://" the local folder "s3:", and nobody would find the data there.
+    # Path would turn "s3://" into the local folder "s3:", which is not what the user meant.
     if "://" in str(output):
-        raise DataError(f"{output}: prepared data is written locally; name a folder or a file")
+        raise DataError(f"{output}: the output must be local; name a folder or a file")
     path = Path(output).expanduser()
     return path if path.suffix == ".parquet" else path / f"{dataset}.parquet"
 
 
 def _write_dropped(path: Path, dropped: tuple[Dropped, ...]) -> Path | None:
-    """List what was dropped; a list left from an earlier import goes when there is nothing."""
+    """Write the list of dropped rows, or delete one from an earlier import if it is empty."""
+    if dropped:
+        write_list(path, dropped)
+        return path
     try:
-        if not dropped:
-            path.unlink(missing_ok=True)
-            return None
-        lines = [json.dumps(asdict(row), ensure_ascii=True) for row in dropped]
-        write_text(path, "".join(f"{line}\n" for line in lines))
+        path.unlink(missing_ok=True)
     except OSError as error:
-        raise data_error(str(path), f"cannot be written ({error}); check the folder") from None
-    return path
+        raise data_error(str(path), f"cannot be deleted ({error}); check the folder") from None
+    return None

@@ -1,20 +1,28 @@
-"""Manifests: a line per problem that a reviewer can check, and the lock over all files."""
+"""Files published next to the data: manifests, lists of findings (JSON Lines) and the lock."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from services.data.lists import replace_text
-from shared.canonical import CANONICAL_VERSION
+from services.data.layouts.base import Dropped
 from shared.data_lock import LOCK_NAME, DataLock, hash_file
-from shared.schemas import Problem
+from shared.datasets import CANONICAL_VERSION
+from shared.errors import data_error
+from shared.files import write_text
+from shared.json_lines import read_json_lines
+from shared.schemas import Problem, QualityFinding, describe
+
+# Manifests
 
 
 class ManifestLine(BaseModel):
-    """A problem as it was published. ``prompt_length`` is in characters.
+    """A published problem. ``prompt_length`` is in characters.
 
-    ``revision`` is what tells the source's state: a commit, or the hash of a local file.
+    ``revision`` identifies the state of the source: a commit, or the hash of a local file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,22 +59,123 @@ def manifest_line(
 
 
 def write_manifest(path: Path, lines: Iterable[ManifestLine]) -> None:
-    """Write a manifest in one step.
+    """Write a manifest atomically.
 
     Raises:
-        DataError: It cannot be written.
+        DataError: The file cannot be written.
     """
     replace_text(path, "".join(f"{line.model_dump_json()}\n" for line in lines))
 
 
-def write_lock(folder: Path, files: Iterable[Path]) -> Path:
-    """Write the lock over data files and manifests, whose names have to be different.
-
-    Returns:
-        Its path.
+def read_manifest(path: Path) -> Iterator[ManifestLine]:
+    """Read a manifest line by line.
 
     Raises:
-        DataError: A file cannot be read, or the lock not written.
+        DataError: While iterating: the file or a line cannot be used; names file and line.
+    """
+    for number, fields in read_json_lines(str(path)):
+        try:
+            yield ManifestLine.model_validate(fields)
+        except ValidationError:
+            raise data_error(f"{path}:{number}", "not a line of a manifest") from None
+
+
+# Lists
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A problem that duplicates another one of its data set.
+
+    ``kind`` is ``exact`` or how the overlap check matched the two; ``similarity`` is 0 to 1.
+    """
+
+    dataset: str
+    problem_id: str
+    place: str
+    duplicate_of: str
+    kind: str
+    similarity: float
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QualityEntry:
+    """A finding of the test audit, or a rejected reference solution."""
+
+    problem_id: str
+    finding: QualityFinding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapEntry:
+    """Two problems of different data sets that overlap.
+
+    ``findings`` has the similarity by kind; ``reviewed`` is the reviewer's reason, None if open.
+    """
+
+    a: str
+    b: str
+    findings: Mapping[str, float]
+    excerpts: tuple[str, str]
+    reviewed: str | None
+
+
+Entry = Dropped | Duplicate | QualityEntry | OverlapEntry
+EntryT = TypeVar("EntryT", Dropped, Duplicate, QualityEntry)
+
+
+def write_list(path: Path, entries: Iterable[Entry]) -> None:
+    """Write a list atomically, one JSON object per entry; it may be empty.
+
+    Raises:
+        DataError: The file cannot be written.
+    """
+    lines = [json.dumps(asdict(entry), ensure_ascii=True) for entry in entries]
+    replace_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_list(path: Path, kind: type[EntryT]) -> tuple[EntryT, ...]:
+    """Read a list whose entries are of one dataclass.
+
+    Raises:
+        DataError: The file cannot be read, or an entry has another form.
+    """
+    adapter = TypeAdapter(kind)
+    entries = []
+    for number, fields in read_json_lines(str(path)):
+        try:
+            entries.append(adapter.validate_python(fields))
+        except ValidationError as error:
+            raise data_error(f"{path}:{number}", f"{describe(error)}; delete the file") from None
+    return tuple(entries)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file atomically; missing folders are created.
+
+    Raises:
+        DataError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise data_error(str(path), f"cannot be written ({error}); check the folder") from None
+
+
+# Lock
+
+
+def write_lock(folder: Path, files: Iterable[Path]) -> Path:
+    """Write the lock over data files and manifests, whose names must differ.
+
+    Returns:
+        Path of the lock.
+
+    Raises:
+        DataError: A file cannot be read, or the lock cannot be written.
     """
     hashed = {path.name: hash_file(str(path)) for path in sorted(files, key=lambda path: path.name)}
     lock = DataLock(canonical_version=CANONICAL_VERSION, files=hashed)

@@ -1,30 +1,29 @@
-"""The audit of a problem's tests: what makes a verdict by them worth less."""
+"""Test audit: finds duplicate and contradicting tests and very large expected outputs."""
 
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shared.quality import QualityFinding
-from shared.schemas import GroundTruth, HumanEvalTests, StdioTests
+from shared.schemas import GroundTruth, HumanEvalTests, QualityFinding, StdioTests
 
-# SandboxFusion reads no more of an output through its pipe.
+# SandboxFusion reads at most this much of an output through its pipe.
 LARGE_OUTPUT_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``reason`` names the first place; tests count from 1."""
+    """A kind of defect in a problem's tests; ``reason`` names the first place, counting from 1."""
 
     kind: QualityFinding
     reason: str
 
 
 def audit_tests(tests: GroundTruth) -> list[Finding]:
-    """What is wrong with the tests of one problem, a finding of each kind at most.
+    """Audit the tests of one problem; returns at most one finding of each kind.
 
-    Outputs that the checker ``tokens`` does not tell apart are the same output. Tests of functions
-    are compared as syntax: ``assert f(1) == 2`` and ``assert f(1)==2`` are one. Where a problem
-    brings a checker of its own along, several outputs may be right, and none contradict.
+    Outputs are equal if the checker ``tokens`` accepts one for the other. Tests of functions are
+    compared as syntax: ``assert f(1) == 2`` equals ``assert f(1)==2``. A problem with its own
+    checker may have several correct outputs, so its tests never contradict each other.
     """
     if isinstance(tests, StdioTests):
         pairs = [
@@ -67,9 +66,10 @@ def _large(outputs: Iterable[str]) -> Iterator[Finding]:
 
 
 def _assertions(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What is asked and what is wanted, of every assertion that compares with ``==``.
+    """Yield (question, expected answer) of every assertion.
 
-    Any other is asked whole, for the answer True. What does not parse is compared as text.
+    An assertion without ``==`` is one question with the answer True; a source that does not parse
+    is compared as text.
     """
     for source in sources:
         try:

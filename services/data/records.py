@@ -1,49 +1,58 @@
-"""Prepared problems together with their reference solutions, as a parquet file holds them."""
+"""Prepared data sets as parquet: problems with their reference solutions, written atomically."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from services.data.layouts.base import Solution
-from services.data.overlap.texts import ProblemText
-from shared.datasets import COLUMNS, OPTIONAL_COLUMNS, parquet_rows
-from shared.reading import data_error
+from services.data.overlap.pairs import ProblemText
+from shared.datasets import COLUMNS, OPTIONAL_COLUMNS, SCHEMA, parquet_rows
+from shared.errors import data_error
+from shared.files import atomic_write
 from shared.schemas import Problem
 
-SOLUTIONS = "solutions"
+_SOLUTIONS = "solutions"
+# Limits of a row group. A ground truth may have 20 MB.
+_ROWS = 64
+_CHARACTERS = 16 << 20
+
+
+# Reading
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
+    """A prepared problem and its reference solutions."""
+
     problem: Problem
     solutions: tuple[Solution, ...]
 
 
-def solutions_text(solutions: tuple[Solution, ...]) -> str:
-    """What the column ``solutions`` holds for them."""
-    return json.dumps([asdict(solution) for solution in solutions], ensure_ascii=False)
-
-
 def read_records(path: str) -> Iterator[Record]:
-    """Read a prepared file row by row; ids are not checked for being there twice.
+    """Read a prepared file row by row; duplicate ids are not checked.
 
     Raises:
-        DataError: While iterating: it cannot be read, or is no prepared file.
+        DataError: While iterating: the file cannot be read or is not a prepared file.
     """
-    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, SOLUTIONS)):
-        solutions = values.pop(SOLUTIONS, None)
+    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, _SOLUTIONS)):
+        solutions = values.pop(_SOLUTIONS, None)
         try:
             problem = Problem(
                 **{name: value for name, value in values.items() if value is not None}
             )
-            yield Record(problem, _solutions(solutions))
+            yield Record(problem, _parse_solutions(solutions))
         except (ValueError, TypeError) as error:
             cause = " ".join(str(error).split())[:200]
-            raise data_error(f"{path}: row {row}", f"not as it was prepared: {cause}") from None
+            raise data_error(f"{path}: row {row}", f"not a prepared problem: {cause}") from None
 
 
 def text_of(record: Record, role: str) -> ProblemText:
-    """What is compared of a problem."""
+    """Extract the texts that the overlap check compares."""
     problem = record.problem
     return ProblemText(
         dataset=problem.dataset,
@@ -56,5 +65,133 @@ def text_of(record: Record, role: str) -> ProblemText:
     )
 
 
-def _solutions(text: str | None) -> tuple[Solution, ...]:
+def _parse_solutions(text: str | None) -> tuple[Solution, ...]:
     return tuple(Solution(**entry) for entry in json.loads(text or "[]"))
+
+
+# Writing
+
+
+class DatasetWriter:
+    """Adds problems to a parquet file; created by :func:`writing_dataset`.
+
+    Attributes:
+        count: Number of problems added.
+    """
+
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+        self.count = 0
+        self._writer = writer
+        self._schema = schema
+        self._rows: list[dict[str, str]] = []
+        self._characters = 0
+
+    def add(self, problem: Problem, solutions: Sequence[Solution] = ()) -> None:
+        """Add a problem, which is not validated again.
+
+        Solutions are stored only in a file that was opened with them.
+        """
+        row = {name: getattr(problem, name) for name in SCHEMA.names}
+        if _SOLUTIONS in self._schema.names:
+            entries = [asdict(solution) for solution in solutions]
+            row[_SOLUTIONS] = json.dumps(entries, ensure_ascii=False)
+        self._rows.append(row)
+        self._characters += sum(map(len, row.values()))
+        self.count += 1
+        if len(self._rows) == _ROWS or self._characters > _CHARACTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._characters = [], 0
+
+
+@contextmanager
+def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWriter]:
+    """Open a parquet file for writing; it replaces an earlier one when the block succeeds.
+
+    Args:
+        path: A local path or any fsspec URL; missing folders are created.
+        solutions: Add a column with the reference solutions.
+
+    Raises:
+        DataError: The file cannot be written, or no problem was added.
+    """
+    schema = SCHEMA.append(pa.field(_SOLUTIONS, pa.string())) if solutions else SCHEMA
+    try:
+        fs, target = fsspec.core.url_to_fs(path)
+        if fs.isdir(target):
+            raise IsADirectoryError("a folder has that name")
+        with atomic_write(fs, target, "wb") as file:
+            with pq.ParquetWriter(file, schema, compression="zstd") as parquet:
+                writer = DatasetWriter(parquet, schema)
+                yield writer
+                writer.flush()
+            if not writer.count:
+                raise data_error(path, "no problem to write; an empty data set is not readable")
+    except UnicodeEncodeError as error:
+        cause = f"a text has a character that UTF-8 lacks ({error.reason}); remove it"
+        raise data_error(path, cause) from None
+    except (OSError, ValueError, ImportError) as error:
+        raise data_error(path, f"cannot be written ({error}); check the folder") from None
+
+
+def write_dataset(path: str, problems: Sequence[Problem]) -> None:
+    """Write a parquet file atomically: a reader sees the old file or the new.
+
+    Args:
+        path: A local path or any fsspec URL; missing folders are created.
+        problems: The problems, which are not validated again.
+
+    Raises:
+        DataError: There is no problem to write, or the file cannot be written.
+    """
+    with writing_dataset(path) as writer:
+        for problem in problems:
+            writer.add(problem)
+
+
+# Reference solutions to judge
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSolution:
+    """A solution to judge, as sample ``number`` - 1 of its problem."""
+
+    problem: Problem
+    number: int
+    solution: Solution
+
+    @property
+    def completion(self) -> str:
+        """The solution as a model would answer it, in a fence that its code cannot close."""
+        fence = "```"
+        while fence in self.solution.code:
+            fence += "`"
+        return f"{fence}{self.solution.language}\n{self.solution.code}\n{fence}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A reference solution that the judge rejects.
+
+    ``number`` counts a problem's solutions from 1; ``reason`` is the judge's verdict.
+    """
+
+    dataset: str
+    problem_id: str
+    number: int
+    reason: str
+
+
+Verifier = Callable[[Sequence[ReferenceSolution]], list[Rejected]]
+
+
+def reference_solutions(records: Sequence[Record]) -> list[ReferenceSolution]:
+    """List all reference solutions of the problems, in order."""
+    return [
+        ReferenceSolution(record.problem, number, solution)
+        for record in records
+        for number, solution in enumerate(record.solutions, start=1)
+    ]

@@ -8,9 +8,8 @@ from shared.config import DataConfig
 from shared.data_lock import differences, load_lock
 from shared.datasets import parquet_files, read_datasets
 from shared.errors import DataError
-from shared.quality import QualityFinding, quality_findings
 from shared.run_record import DataLockCheck, Provenance
-from shared.schemas import Problem
+from shared.schemas import Problem, QualityFinding, quality_findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from services.data.contamination import EvalProblem, check_contamination
+from services.data.contamination.check import check_contamination
+from services.data.contamination.documents import RowCounter, read_lines
 from services.data.contamination.files import Part, find_corpus
-from services.data.contamination.lines import RowCounter, read_lines
+from services.data.contamination.index import EvalProblem
 
 PROBLEMS, SOLUTION_LINES, DOCUMENT_CHARACTERS, LEAK_EVERY = 1000, 12, 3000, 20_000
 SPAWN = multiprocessing.get_context("spawn")

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 from aiohttp import web
 
-from shared.dataset_writer import write_dataset
+from services.data.records import write_dataset
 from shared.schemas import Problem, sha256
 from tests.e2e import plumb
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from services.data.records import write_dataset
 from shared import artifacts
-from shared.dataset_writer import write_dataset
 from tests.cli.commands import MODELS, PING, Outcome, answering, plumb
 from tests.conftest import RedisServer
 from tests.runner.generators import refused_url

@@ -76,7 +76,7 @@ def test_data_that_differ_from_the_lock_are_exit_code_1(desk):
     done = data(desk, "check")
     assert done.code == 1
     assert "test.parquet has SHA-256" in done.stdout
-    assert done.line == "plumb: the prepared sets are not what they should be; see above"
+    assert done.line == "plumb: the prepared sets have differences or open overlaps; see above"
 
 
 def test_contamination(desk):
@@ -102,11 +102,11 @@ def test_contamination(desk):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["prepare"], "no sets to prepare: give --config configs/data.yaml"),
+        (["prepare"], "no data sets to prepare: add --config configs/data.yaml"),
         (["prepare", "--config", "none.yaml"], "cannot read the config none.yaml"),
-        (["check"], "no sets to prepare: give --config configs/data.yaml"),
-        (["check", "none.parquet"], "none.parquet: there is no such file"),
-        (["contamination", "--data", "x.parquet", "--against", "y"], "x.parquet: there is no such"),
+        (["check"], "no data sets to prepare: add --config configs/data.yaml"),
+        (["check", "none.parquet"], "none.parquet: no such file"),
+        (["contamination", "--data", "x.parquet", "--against", "y"], "x.parquet: no such"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path, arguments, said):

@@ -76,8 +76,8 @@ def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):
     hub.server_close()
     again = plumb(*prepare, "--offline", folder=tmp_path, **environment)
     assert again.code == 0, again.stderr
-    assert "mbpp_reg: 1 rows, as before" in again.stdout
-    assert "contests: 1 rows, as before" in again.stdout
+    assert "mbpp_reg: 1 rows, unchanged" in again.stdout
+    assert "contests: 1 rows, unchanged" in again.stdout
     empty = tmp_path / "elsewhere"
     empty.mkdir()
     (empty / "data.yaml").write_text((tmp_path / "data.yaml").read_text())

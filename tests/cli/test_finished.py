@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shared.dataset_writer import write_dataset
+from services.data.records import write_dataset
 from tests.cli.commands import plumb
 from tests.shared.ledgers import problem
 

@@ -4,8 +4,8 @@ import pytest
 
 from services.data.check import check
 from services.data.config import ChecksConfig
+from services.data.records import write_dataset
 from shared.data_lock import LOCK_NAME
-from shared.dataset_writer import write_dataset
 from shared.datasets import read_dataset
 from shared.errors import DataError
 from tests.data.prepare.support import PROMPTS, Desk, row
@@ -47,7 +47,7 @@ def edit(path, old, new):
         (lambda desk: change(desk, prompt="Another."), "prompt_sha256 is of another prompt"),
         (lambda desk: change(desk, difficulty="hard"), "has SHA-256"),
         (lambda desk: change(desk, problem_id="p9"), "problem 'p9' of"),
-        (lambda desk: change(desk, problem_id="p9"), "problem 'p0' is not in"),
+        (lambda desk: change(desk, problem_id="p9"), "problem 'p0' is missing in"),
         (
             lambda desk: edit(desk.manifests / "one.jsonl", '"ok"', '"fine"'),
             "one.jsonl has SHA-256",

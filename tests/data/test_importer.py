@@ -5,11 +5,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.data.importer import SourceKind, import_dataset
+from services.data.config import LayoutKind
+from services.data.importer import import_dataset
 from shared.datasets import read_dataset
 from shared.errors import DataError
+from tests.data.layouts.test_functions import ROW
 from tests.data.support import import_failure, write_lines
-from tests.data.test_humaneval import ROW
 
 
 def test_an_output_that_ends_in_parquet_is_the_file(tmp_path):
@@ -46,29 +47,29 @@ def test_a_failure_leaves_the_earlier_output(tmp_path, line, cause):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["humaneval.parquet"]
 
 
-@pytest.mark.parametrize("kind", SourceKind)
+@pytest.mark.parametrize("kind", LayoutKind)
 def test_sources_that_are_missing_or_empty(tmp_path, kind):
     missing = str(tmp_path / "none.jsonl")
     message = import_failure(kind, missing, tmp_path / "out")
-    assert message.startswith(f"{missing}: there is no such file")
+    assert message.startswith(f"{missing}: no such file")
     empty = write_lines(tmp_path / "empty.jsonl", [b"\n"])
     message = import_failure(kind, empty, tmp_path / "out")
-    assert message.startswith(f"{empty}: no problem in it (no rows)")
+    assert message.startswith(f"{empty}: it has no problem (no rows)")
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", SourceKind)
+@pytest.mark.parametrize("kind", LayoutKind)
 def test_a_truncated_gzip_is_named(tmp_path, kind):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(b" \n" * 50_000)[:-9])
     message = import_failure(kind, str(path), tmp_path)
     assert message.startswith(f"{path}:")
-    assert "gzip data is cut off" in message
+    assert "gzip data is truncated" in message
 
 
 def test_an_unknown_kind_names_those_known(tmp_path):
     message = import_failure("apps", "x", tmp_path)
-    assert "'apps' is no layout" in message
+    assert "'apps' is not a layout" in message
     assert "humaneval, mbpp, code_contests, jsonl" in message
 
 
@@ -83,7 +84,7 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path, name):
 def test_outputs_that_cannot_be_written(tmp_path):
     source = write_lines(tmp_path / "h.jsonl", [ROW])
     message = import_failure("humaneval", source, "s3://bucket/data")
-    assert message.startswith("s3://bucket/data: prepared data is written locally")
+    assert message.startswith("s3://bucket/data: the output must be local")
     message = import_failure("humaneval", source, tmp_path / "h.jsonl")
     assert message.startswith(f"{tmp_path / 'h.jsonl' / 'humaneval.parquet'}: cannot be written")
 
@@ -100,7 +101,7 @@ _fuzz = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], de
 
 
 @given(
-    kind=st.sampled_from(SourceKind),
+    kind=st.sampled_from(LayoutKind),
     content=st.binary(),
     name=st.sampled_from(["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"]),
 )
@@ -146,7 +147,7 @@ _FIELDS = [
 
 
 @given(
-    kind=st.sampled_from(SourceKind),
+    kind=st.sampled_from(LayoutKind),
     rows=st.lists(st.fixed_dictionaries(dict.fromkeys(_FIELDS, _VALUE)), max_size=3),
 )
 @_fuzz

@@ -1,8 +1,14 @@
 import pytest
 
 from services.data.quality import LARGE_OUTPUT_BYTES, audit_tests
-from shared.quality import QualityFinding, quality_findings, quality_text
-from shared.schemas import HumanEvalTests, MbppTests, StdioTests
+from shared.schemas import (
+    HumanEvalTests,
+    MbppTests,
+    QualityFinding,
+    StdioTests,
+    quality_findings,
+    quality_text,
+)
 
 
 def found(tests):

@@ -7,10 +7,10 @@ import pytest
 from services.data.check import check
 from services.data.config import PrepareConfig
 from services.data.prepare.pipeline import prepare
-from services.data.prepare.progress import Silent
 from shared.config_files import load_document, validate_document
 from shared.data_lock import LOCK_NAME, load_lock
 from shared.datasets import read_dataset
+from tests.data.prepare.support import Silent
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "demo" / "data_manifests"

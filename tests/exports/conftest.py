@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from services.data.records import write_dataset
 from services.exports.formats import ExportFormat, export_samples
 from services.exports.samples import RunSamples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.dataset_writer import write_dataset
 from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.schemas import FailedCase, Generation, Problem, SampleId, Verdict

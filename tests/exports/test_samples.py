@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from services.data.records import write_dataset
 from shared import artifacts
-from shared.dataset_writer import write_dataset
 from shared.errors import DataError, OutputError
 from tests.exports.conftest import Exported, problems
 from tests.shared.ledgers import problem

@@ -7,9 +7,9 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from services.data.records import write_dataset
 from services.generator.backends.replay.app import build_app
 from services.generator.settings import GeneratorSettings
-from shared.dataset_writer import write_dataset
 from shared.schemas import Problem, sha256
 
 RECORDED = [

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
+from services.data.records import write_dataset
 from services.runner.problems import load_problems
 from shared.config import DataConfig
 from shared.data_lock import DataLock, hash_file
-from shared.dataset_writer import write_dataset
 from shared.errors import DataError
 from shared.run_record import DataLockCheck
 from tests.shared.ledgers import problem
@@ -70,7 +70,7 @@ def garble(data, lock):
     [
         (change, "has SHA-256"),
         (forget, "is not in the lock"),
-        (lose, "there is no such file"),
+        (lose, "no such file"),
         (garble, "not a lock of prepared data"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from shared.canonical import CANONICAL_VERSION, canonicalize
+from shared.datasets import CANONICAL_VERSION, canonicalize
 
 # Characters that the rules are about, often next to each other.
 _TRICKY = st.text(

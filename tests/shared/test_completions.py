@@ -70,7 +70,7 @@ def test_is_lazy(tmp_path):
     [
         (b"nonsense\n", "not JSON (Expecting value at column 1)"),
         (b'{"problem_id": "b", "completion": "tor', "torn last line"),
-        (b"[1]\n", "a JSON list, where an object is needed"),
+        (b"[1]\n", "a JSON list instead of an object"),
         (b'{"completion": "x"}\n', "problem_id: Field required"),
         (b'{"problem_id": "b"}\n', "completion: Field required"),
         (b'{"problem_id": 3, "completion": "x"}\n', "problem_id: Input should be a valid string"),
@@ -103,7 +103,7 @@ def test_truncated_gzip_names_the_line(tmp_path):
     )
     path = write(tmp_path / "c.jsonl.gz", gzip.compress(lines)[:-2000])
     message = failure(path)
-    assert "gzip data is cut off" in message
+    assert "gzip data is truncated" in message
     assert 1 < int(message.removeprefix(f"{path}:").split(":")[0]) <= 3000
 
 
@@ -111,7 +111,7 @@ def test_damaged_and_missing_gzip(tmp_path):
     packed = bytearray(gzip.compress(GOOD))
     packed[-6] ^= 0xFF
     assert "CRC" in failure(write(tmp_path / "c.jsonl.gz", bytes(packed)))
-    assert "cut off or damaged" in failure(write(tmp_path / "d.jsonl.gz", GOOD))
+    assert "truncated or damaged" in failure(write(tmp_path / "d.jsonl.gz", GOOD))
 
 
 def test_gzip_under_another_name_is_hinted_at(tmp_path):
@@ -120,7 +120,7 @@ def test_gzip_under_another_name_is_hinted_at(tmp_path):
 
 def test_unreadable_files_are_named(tmp_path):
     missing = str(tmp_path / "none.jsonl")
-    assert failure(missing).startswith(f"{missing}: there is no such file")
+    assert failure(missing).startswith(f"{missing}: no such file")
     assert failure(str(tmp_path)).startswith(f"{tmp_path}: is a folder")
     assert "nosuch://x: cannot be read" in failure("nosuch://x")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.dataset_writer import write_dataset
+from services.data.records import write_dataset
 from shared.datasets import COLUMNS, parquet_files, read_dataset, read_datasets
 from shared.errors import DataError
 from shared.schemas import Problem
@@ -109,7 +109,7 @@ def test_what_cannot_be_written(tmp_path):
     target = str(tmp_path / "file" / "a.parquet")
     assert f"{target}: cannot be written" in failure(write_dataset, target, [problem()])
     message = failure(write_dataset, str(tmp_path), [problem()])
-    assert f"{tmp_path}: cannot be written (there is a folder of that name)" in message
+    assert f"{tmp_path}: cannot be written (a folder has that name)" in message
 
 
 def test_further_columns_and_string_like_types_are_fine(tmp_path):
@@ -166,7 +166,7 @@ def test_then_the_column_prompt_need_not_be_there(tmp_path):
 
 def test_a_column_for_the_prompt_that_is_not_there_is_named(tmp_path):
     path = put(tmp_path / "a.parquet", [row()])
-    assert "no column 'question'" in failure(read_dataset, path, "question")
+    assert "required column 'question' is missing" in failure(read_dataset, path, "question")
     null = put(tmp_path / "b.parquet", [row(question="x"), row("p2", question=None)])
     assert "row 2: 'demo'/'p2' has null in 'question'" in failure(read_dataset, null, "question")
     number = put(tmp_path / "c.parquet", [row(question=1)])
@@ -179,7 +179,7 @@ def test_a_missing_column_is_named_with_those_there(tmp_path, column):
     del values[column]
     path = put(tmp_path / "a.parquet", [values])
     there = ", ".join(values)
-    expected = f"{path}: no column {column!r}, which is needed; it has: {there}"
+    expected = f"{path}: required column {column!r} is missing; it has: {there}"
     assert failure(read_dataset, path) == expected
 
 
@@ -266,13 +266,13 @@ def test_duplicates_across_files_name_both(tmp_path):
 def test_empty_data_sets(tmp_path):
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     path = put(tmp_path / "a.parquet", [], schema)
-    assert failure(read_dataset, path).startswith(f"{path}: an empty data set")
+    assert failure(read_dataset, path).startswith(f"{path}: the data set is empty")
     assert "no data set given" in failure(read_datasets, [])
 
 
 def test_files_that_are_no_parquet(tmp_path):
     missing = str(tmp_path / "none.parquet")
-    assert failure(read_dataset, missing).startswith(f"{missing}: there is no such file")
+    assert failure(read_dataset, missing).startswith(f"{missing}: no such file")
     assert failure(read_dataset, str(tmp_path)).startswith(f"{tmp_path}: is a folder")
     for content in (b"", b"plain text, long enough to have a footer"):
         (tmp_path / "a.parquet").write_bytes(content)
@@ -300,5 +300,7 @@ def test_folders_are_read_sorted(tmp_path):
 
 
 def test_a_folder_without_parquet_is_named(tmp_path):
-    assert failure(parquet_files, str(tmp_path)).startswith(f"{tmp_path}: a folder without")
+    assert failure(parquet_files, str(tmp_path)).startswith(
+        f"{tmp_path}: the folder has no *.parquet"
+    )
     assert "nosuch://x: cannot be read" in failure(read_datasets, ["nosuch://x"])

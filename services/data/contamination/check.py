@@ -1,4 +1,4 @@
-"""Checks a training corpus of any size against evaluation problems."""
+"""Contamination check: searches a training corpus of any size for evaluation problems."""
 
 import multiprocessing
 import signal
@@ -7,18 +7,30 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from dataclasses import dataclass
 
-from services.data.contamination.files import Corpus, Part, find_corpus
-from services.data.contamination.findings import make_report
-from services.data.contamination.index import Index, build_index
-from services.data.contamination.problems import EvalProblem
-from services.data.contamination.report import ContaminationReport, Limits
-from services.data.contamination.scan import Scanned, scan_part
-from services.data.contamination.tally import Tally
-from shared.errors import DataError
-from shared.reading import data_error
+from services.data.contamination.documents import (
+    RowCounter,
+    RowError,
+    read_lines,
+    read_passages,
+    read_rows,
+)
+from services.data.contamination.files import (
+    DEFAULT_SIZES,
+    BufferSizes,
+    Corpus,
+    Format,
+    Part,
+    find_corpus,
+)
+from services.data.contamination.index import EvalProblem, Index, build_index
+from services.data.contamination.matching import Tally, tally_documents
+from services.data.contamination.report import ContaminationReport, Limits, make_report
+from shared.errors import DataError, data_error
 
 Progress = Callable[[int, int], None]
+_READERS = {Format.JSONL: read_lines, Format.PARQUET: read_rows, Format.TEXT: read_passages}
 
 
 def check_contamination(
@@ -31,66 +43,120 @@ def check_contamination(
     max_problems: int = 10,
     processes: int = 1,
     progress: Progress | None = None,
+    sizes: BufferSizes = DEFAULT_SIZES,
 ) -> ContaminationReport:
-    """Look for the n-grams of problems in a corpus, whose files are read once and in pieces.
+    """Search a corpus for the n-grams of problems; its files are read once, in parts.
 
-    The report is the same for any number of processes.
+    The report does not depend on the number of processes.
 
     Args:
-        problems: What must not be in the corpus.
+        problems: Problems that must not be in the corpus.
         corpora: Files, folders and globs, local or any fsspec URL: JSONL, parquet or plain text.
-        size: Words of an n-gram. A text with fewer, but at least 8, is one n-gram as a whole.
-        min_share: A problem is contaminated where one document has this share of the n-grams of
-            its prompt,
-        min_solution_share: or this share of those of a solution.
-        max_problems: n-grams in more problems than this are phrases, and do not count.
-        processes: How many check at a time; each takes about 150 MB.
-        progress: Called with the bytes that were read and all there are, now and then.
+        size: Words per n-gram. A text with fewer, but at least 8, is one n-gram as a whole.
+        min_share: A problem is contaminated if one document has this share of its prompt's n-grams,
+        min_solution_share: or this share of a solution's n-grams.
+        max_problems: N-grams in more problems than this are common phrases and do not count.
+        processes: Number of worker processes; each takes about 150 MB.
+        progress: Called from time to time with the bytes read and the total.
+        sizes: Buffer sizes.
 
     Raises:
-        DataError: No problems, or a part of the corpus cannot be read; names file and line.
+        DataError: There are no problems, or a part of the corpus cannot be read; names file and
+            line.
     """
     if not problems:
         raise DataError("no evaluation problems given; name at least one prepared data set")
-    corpus = find_corpus(corpora)
-    index = build_index(problems, size, max_problems)
-    with closing(_scan(index, corpus.parts, processes)) as results:
+    corpus = find_corpus(corpora, sizes)
+    scanner = Scanner(build_index(problems, size, max_problems), sizes)
+    with closing(_scan(scanner, corpus.parts, processes)) as results:
         tally = _merge(corpus, results, progress)
     limits = Limits(size, min_share, min_solution_share, max_problems)
-    return make_report(problems, limits, corpus, index, tally)
+    return make_report(problems, limits, corpus, scanner.index, tally)
 
 
-def _scan(index: Index, parts: Sequence[Part], processes: int) -> Generator[Scanned, None, None]:
+# Scanning of one part
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Cause why a row of the part cannot be used."""
+
+    row: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Result for a part. ``rows`` counts its rows or lines; the tally's row numbers begin at it."""
+
+    part: Part
+    rows: int
+    tally: Tally
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scanner:
+    """Scans parts of a corpus for the n-grams of an index."""
+
+    index: Index
+    sizes: BufferSizes
+
+    def scan(self, part: Part) -> Scanned:
+        """Scan a part; an invalid row is a result, because its line in the file is unknown here.
+
+        Raises:
+            DataError: The file cannot be read.
+        """
+        counter = RowCounter()
+        documents = _READERS[part.format](part, counter, self.sizes)
+        try:
+            tally = tally_documents(self.index, part.path, documents, self.sizes)
+        except RowError as error:
+            return Scanned(part, counter.rows, Tally(), Failure(error.row, error.cause))
+        if part.format is Format.TEXT:
+            # Passages are only a way of reading: the document is the file.
+            tally.documents = 1
+            tally.hit_documents = Counter(dict.fromkeys(tally.hit_documents, 1))
+        return Scanned(part, counter.rows, tally)
+
+
+# All parts
+
+
+def _scan(
+    scanner: Scanner, parts: Sequence[Part], processes: int
+) -> Generator[Scanned, None, None]:
     """Yield the results in the order of the parts."""
     processes = min(processes, len(parts))
     if processes <= 1:
-        yield from (scan_part(index, part) for part in parts)
+        yield from map(scanner.scan, parts)
         return
-    # Not forked: this process may have threads. A child gets the index once.
+    # Spawned, not forked: this process may have threads. Each worker receives the index once.
     pool = ProcessPoolExecutor(
-        processes, multiprocessing.get_context("spawn"), _begin, initargs=(index,)
+        processes, multiprocessing.get_context("spawn"), _init_worker, initargs=(scanner,)
     )
     try:
-        yield from pool.map(_scan_here, parts)
+        yield from pool.map(_scan_in_worker, parts)
     except BrokenProcessPool:
-        cause = "a process that checked the corpus was killed, perhaps for want of memory"
+        cause = "a worker process was killed while it checked the corpus, perhaps out of memory"
         raise DataError(f"{cause}; try again with fewer processes") from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-_index: Index
+_scanner: Scanner
 
 
-def _begin(index: Index) -> None:
-    global _index
-    # An interrupt from the keyboard reaches every process; only the first has something to say.
+def _init_worker(scanner: Scanner) -> None:
+    global _scanner
+    # A keyboard interrupt reaches every process; only the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _index = index
+    _scanner = scanner
 
 
-def _scan_here(part: Part) -> Scanned:
-    return scan_part(_index, part)
+def _scan_in_worker(part: Part) -> Scanned:
+    return _scanner.scan(part)
 
 
 def _merge(corpus: Corpus, results: Iterator[Scanned], progress: Progress | None) -> Tally:
@@ -111,5 +177,5 @@ def _merge(corpus: Corpus, results: Iterator[Scanned], progress: Progress | None
             progress(done, corpus.size)
     for path, count in texts.items():
         if not count:
-            raise data_error(path, "holds no text; leave the file out, or fetch it again")
+            raise data_error(path, "has no text; exclude the file, or fetch it again")
     return tally

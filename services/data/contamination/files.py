@@ -1,4 +1,4 @@
-"""The files of a corpus, and the parts of them that processes take."""
+"""Corpus files, split into parts for the worker processes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,12 +10,37 @@ from typing import BinaryIO, Literal, cast
 import fsspec
 import pyarrow.parquet as pq
 
-from shared.errors import DataError
-from shared.reading import data_error, reading
+from shared.errors import DataError, data_error, reading
 
 Compression = Literal["gzip", "zstd", "bz2"]
 _COMPRESSIONS: Mapping[str, Compression] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-_PART_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSizes:
+    """Sizes that bound memory; results do not depend on them.
+
+    Attributes:
+        part: Bytes of a file per part.
+        line: Bytes of the longest JSONL line; a line is held four times, and an emoji makes each of
+            its characters 4 bytes.
+        passage: Characters of a passage of plain text.
+        overlap: Characters that neighboring passages share; a long problem with its solution should
+            fit completely into one of the two.
+        batch: Bytes of documents that are searched together; larger batches do not fit into the
+            processor's cache and are slower.
+        window: Bytes that are searched at once; a typical batch fits into one window.
+    """
+
+    part: int = 1 << 26
+    line: int = 1 << 23
+    passage: int = 1 << 19
+    overlap: int = 1 << 16
+    batch: int = 1 << 18
+    window: int = 1 << 19
+
+
+DEFAULT_SIZES = BufferSizes()
 
 
 class Format(StrEnum):
@@ -35,8 +60,8 @@ _FORMATS = {
 class Part:
     """A piece of a file for one process.
 
-    ``start`` and ``end`` are byte offsets of JSONL: lines that begin between them belong to the
-    part. They are row groups of parquet. ``end`` is None for a whole file, ``size`` is in bytes.
+    ``start`` and ``end`` are byte offsets for JSONL, where lines that begin between them belong to
+    the part, and row groups for parquet. ``end`` is None for a whole file; ``size`` is in bytes.
     """
 
     path: str
@@ -49,14 +74,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """``skipped`` are files in the folders named whose format is not known."""
+    """Parts of all corpus files. ``skipped`` are files in folders with an unknown format."""
 
     parts: tuple[Part, ...]
     skipped: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        """Bytes, as the files are stored."""
+        """Stored size in bytes."""
         return sum(part.size for part in self.parts)
 
     @property
@@ -64,12 +89,12 @@ class Corpus:
         return len({part.path for part in self.parts})
 
 
-def find_corpus(sources: Sequence[str]) -> Corpus:
-    """Find what files, folders and globs name; a file that is named twice counts once.
+def find_corpus(sources: Sequence[str], sizes: BufferSizes = DEFAULT_SIZES) -> Corpus:
+    """Find the files of paths, folders and globs; a file that is named twice counts once.
 
     Raises:
-        DataError: There is no such file, a folder or glob without one that can be read, a file of a
-            format that is not known.
+        DataError: A file does not exist or has an unknown format, or a folder or glob has no
+            readable file.
     """
     if not sources:
         raise DataError("no corpus given; name at least one file, folder or glob")
@@ -79,10 +104,10 @@ def find_corpus(sources: Sequence[str]) -> Corpus:
         found = {name: _whole(name) for name in _names(source)}
         known = {name: part for name, part in found.items() if part}
         if not known:
-            raise data_error(source, f"has no known format; it may be {_known_formats()}")
+            raise data_error(source, f"unknown format; supported are {_known_formats()}")
         files.update(known)
         skipped.update(dict.fromkeys(found.keys() - known.keys()))
-    parts = tuple(part for whole in files.values() for part in _split(whole))
+    parts = tuple(part for whole in files.values() for part in _split(whole, sizes.part))
     return Corpus(parts, tuple(sorted(skipped)))
 
 
@@ -100,11 +125,11 @@ def _names(source: str) -> list[str]:
         if fs.isdir(root):
             found = fs.find(root)
         elif fs.exists(root):
-            raise data_error(source, "is neither a file nor a folder; name one")
+            raise data_error(source, "neither a file nor a folder; name one")
         else:
             found = [name for name in fs.glob(root) if fs.isfile(name)]
         if not found:
-            raise data_error(source, "there is no such file; check the path")
+            raise data_error(source, "no such file; check the path")
         local = "file" in fs.protocol
         return sorted(name if local else fs.unstrip_protocol(name) for name in found)
 
@@ -121,28 +146,28 @@ def _whole(path: str) -> Part | None:
 
 
 def _known_formats() -> str:
-    return f"{', '.join(_FORMATS)}, but for parquet also with {', '.join(_COMPRESSIONS)}"
+    return f"{', '.join(_FORMATS)}, except for parquet also with {', '.join(_COMPRESSIONS)}"
 
 
-def _split(whole: Part) -> Iterator[Part]:
+def _split(whole: Part, part_bytes: int) -> Iterator[Part]:
     with reading(whole.path):
         fs, root = fsspec.core.url_to_fs(whole.path)
         size = fs.size(root) or 0
         if whole.format is Format.PARQUET:
-            yield from _row_groups(whole, size)
+            yield from _row_groups(whole, size, part_bytes)
         elif whole.format is Format.JSONL and not whole.compression and size:
-            for start in range(0, size, _PART_BYTES):
-                end = min(start + _PART_BYTES, size)
+            for start in range(0, size, part_bytes):
+                end = min(start + part_bytes, size)
                 yield replace(whole, start=start, end=end, size=end - start)
         else:
             yield replace(whole, size=size)
 
 
-def _row_groups(whole: Part, size: int) -> Iterator[Part]:
-    """Neighbouring row groups together, for they may be small."""
+def _row_groups(whole: Part, size: int, part_bytes: int) -> Iterator[Part]:
+    """Combine neighboring row groups, because they may be small."""
     with open_file(whole.path) as file:
         groups = pq.ParquetFile(file).metadata.num_row_groups
-    count = max(1, min(groups, size // _PART_BYTES))
+    count = max(1, min(groups, size // part_bytes))
     for number in range(count):
         start, end = groups * number // count, groups * (number + 1) // count
         share = size * (number + 1) // count - size * number // count

@@ -1,5 +1,6 @@
-"""The n-grams of evaluation problems, to be found in a corpus."""
+"""N-gram index of evaluation problems, to be searched for in a corpus."""
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -7,9 +8,109 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from services.data.contamination.problems import EvalProblem, EvalText, eval_texts, shortest_length
-from services.data.contamination.tokens import tokenize
-from services.data.text.ngrams import Hashes, ngram_hashes
+from services.data.ngrams import Hashes, ngram_hashes, words
+
+# Minimum words of a text: shorter ones match by chance.
+SHORTEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EvalProblem:
+    """An evaluation problem and its known solutions."""
+
+    dataset: str
+    problem_id: str
+    prompt: str
+    solutions: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts by their names in reports, the prompt first."""
+        solutions = {f"solution {at}": text for at, text in enumerate(self.solutions, start=1)}
+        return {"prompt": self.prompt, **solutions}
+
+
+@dataclass(frozen=True, slots=True)
+class EvalText:
+    """One text of a problem as words.
+
+    ``problem`` counts from 0. ``length`` is the number of words per n-gram: a text below the usual
+    size is one n-gram of all its words, and 0 means too short to check.
+    """
+
+    problem: int
+    part: str
+    words: tuple[bytes, ...]
+    length: int
+
+
+def eval_texts(problems: Sequence[EvalProblem], size: int) -> list[EvalText]:
+    texts = []
+    interned: dict[bytes, bytes] = {}
+    for number, problem in enumerate(problems):
+        for part, text in problem.texts.items():
+            found = tuple(interned.setdefault(word, word) for word in words(text))
+            length = min(size, len(found)) if len(found) >= shortest_length(size) else 0
+            texts.append(EvalText(number, part, found, length))
+    return texts
+
+
+def shortest_length(size: int) -> int:
+    """Minimum number of words to search for."""
+    return min(SHORTEST, size)
+
+
+Positions = npt.NDArray[np.intp]
+_BLANK = 0x20
+_FIRST, _LAST, _LENGTH, _LONG = (
+    np.uint64(odd)
+    for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+)
+_LOWEST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Start, end and hash of each word of a folded text.
+
+    Arrays, because a Python object per word would dominate the cost.
+    """
+
+    starts: Positions
+    ends: Positions
+    hashes: Hashes
+
+
+def tokenize(folded: bytes) -> Tokens:
+    """Find and hash the words of a text that ``fold`` normalized.
+
+    The hash covers a word's length, its first and last 8 bytes and, above 16 bytes, a checksum of
+    the whole word. Different words may collide, so a match must be confirmed by the words.
+    """
+    # A leading blank, and enough trailing ones to read 8 bytes at each word's start.
+    padded = b" " + folded + b" " * 8
+    in_word = np.frombuffer(padded, np.uint8) != _BLANK
+    edges = np.flatnonzero(in_word[1:] != in_word[:-1])
+    starts, ends = edges[0::2], edges[1::2]
+    return Tokens(starts, ends, _numbers(padded, starts + 1, ends + 1))
+
+
+def _numbers(text: bytes, starts: Positions, ends: Positions) -> Hashes:
+    eight: Hashes = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
+    lengths = ends - starts
+    numbers: Hashes = eight[starts] & _LOWEST_BYTES[np.minimum(lengths, 8)]
+    numbers *= _FIRST
+    numbers += lengths.astype(np.uint64) * _LENGTH
+    longer = np.flatnonzero(lengths > 8)
+    numbers[longer] += eight[ends[longer] - 8] * _LAST
+    longest = np.flatnonzero(lengths > 16)
+    spans = zip(starts[longest].tolist(), ends[longest].tolist(), strict=True)
+    sums = [zlib.crc32(text[start:end]) for start, end in spans]
+    numbers[longest] += np.array(sums, dtype=np.uint64) * _LONG
+    # Multiplication carries upwards only; this mixes high bits into low ones.
+    numbers ^= numbers >> np.uint64(32)
+    return numbers
+
 
 Numbers = npt.NDArray[np.int64]
 _SLOTS_PER_NGRAM = 64
@@ -18,7 +119,7 @@ _FEWEST_SLOT_BITS, _MOST_SLOT_BITS = 16, 26
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Sorted hashes of the n-grams of ``length`` words; the first one's number is ``first``."""
+    """Sorted hashes of the n-grams of ``length`` words, which are numbered from ``first`` on."""
 
     length: int
     first: int
@@ -27,9 +128,9 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Which texts hold an n-gram, and at which of their words it begins.
+    """Texts that have an n-gram, and the index of the word at which it begins there.
 
-    Those of n-gram ``i`` are the entries from ``offsets[i]`` up to ``offsets[i + 1]``.
+    The entries of n-gram ``i`` are those from ``offsets[i]`` up to ``offsets[i + 1]``.
     """
 
     offsets: Numbers
@@ -48,9 +149,9 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """Says of a hash of ``length`` words whether an n-gram may begin with it.
+    """Prefilter: tells whether an n-gram may begin with a hash of ``length`` words.
 
-    Most words of a corpus are done with after one look into this table, which fits into a cache.
+    One lookup in this table, which fits into a cache, rejects most words of a corpus.
     """
 
     length: int
@@ -63,7 +164,7 @@ class Sieve:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """``own`` is the number of n-grams that count, for each text."""
+    """Searchable n-grams. ``own`` is the number of n-grams that count, for each text."""
 
     texts: tuple[EvalText, ...]
     own: Numbers
@@ -79,9 +180,9 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """n-grams of all texts, a row each; ``beginnings`` are hashes of their first words.
+    """N-grams of all texts, one per row; ``beginnings`` are hashes of their first words.
 
-    They are sorted by length, hash, text and position.
+    Sorted by length, hash, text and position.
     """
 
     lengths: Numbers
@@ -100,12 +201,12 @@ class _Rows:
         )
 
     def ids(self) -> Numbers:
-        """The same number for equal n-grams, from 0."""
+        """Number the distinct n-grams from 0."""
         return np.cumsum(_changes(self.lengths) | _changes(self.hashes)) - 1
 
 
 def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -> Index:
-    """Number the n-grams, leaving out those in more than ``max_problems`` problems."""
+    """Build the index, without n-grams that are in more than ``max_problems`` problems."""
     texts = tuple(eval_texts(problems, size))
     shortest = shortest_length(size)
     rows = _own_rows(_all_rows(texts, shortest), texts, max_problems)
@@ -139,7 +240,7 @@ def _all_rows(texts: Sequence[EvalText], shortest: int) -> _Rows:
 
 
 def _own_rows(rows: _Rows, texts: Sequence[EvalText], max_problems: int) -> _Rows:
-    """The rows that count: each text's first of an n-gram, of those that are not too common."""
+    """Select the first occurrence in each text of every n-gram that is not too common."""
     ids = rows.ids()
     rows_of_problems = np.array([text.problem for text in texts])[rows.texts]
     problems = np.bincount(ids[_changes(ids) | _changes(rows_of_problems)])
@@ -164,5 +265,5 @@ def _sieve(length: int, beginnings: Hashes) -> Sieve:
 
 
 def _changes(column: Numbers | Hashes) -> npt.NDArray[np.bool_]:
-    """Where a row differs from the one before; the first does."""
+    """Mark the rows that differ from the row before; the first row always does."""
     return np.append(np.ones(min(1, len(column)), np.bool_), column[1:] != column[:-1])

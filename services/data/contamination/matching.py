@@ -1,37 +1,42 @@
-"""Finds the n-grams of an index in a folded text."""
+"""Search for indexed n-grams in documents, summed up per problem."""
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
-from services.data.contamination.index import Index, Lookup, Numbers
-from services.data.contamination.tokens import Tokens, tokenize
-from services.data.text.ngrams import Hashes, extend_ngrams, ngram_hashes
+from services.data.contamination.documents import Document
+from services.data.contamination.files import DEFAULT_SIZES, BufferSizes
+from services.data.contamination.index import Index, Lookup, Numbers, Tokens, tokenize
+from services.data.ngrams import Hashes, extend_ngrams, fold, ngram_hashes
 
-# A word that no text has: `fold` makes a blank of this character. Between two texts it keeps
-# n-grams from reaching from one into the other.
+# A word that no text has, because `fold` replaces this character by a blank. Between two texts it
+# prevents n-grams that span both.
 SEPARATOR = b" \0 "
-# Bytes; a batch of documents that is not unusually large takes one.
-_WINDOW = 1 << 19
 _CACHED = 1 << 15
 
 
 class Matcher:
-    def __init__(self, index: Index) -> None:
+    """Finds the n-grams of an index in folded text; ``window`` bytes are searched at once."""
+
+    def __init__(self, index: Index, window: int) -> None:
         self._index = index
+        self._window = window
         self._words = lru_cache(_CACHED)(index.words)
         self._overlap = max((lookup.length for lookup in index.lookups), default=0) - 1
 
     def find(self, folded: bytes) -> Iterator[tuple[int, int]]:
-        """Yield (offset in the text, number of the n-gram) for what is there, word for word.
+        """Yield (offset in the text, number of the n-gram) of every exact match.
 
-        The text is looked at in windows, for memory; those overlap by an n-gram less a word. An
-        n-gram shorter than the others may so be found twice.
+        To bound memory the text is searched in windows that overlap by an n-gram less a word, so an
+        n-gram shorter than the others may be found twice.
         """
         start = end = 0
         while end < len(folded) and self._index.lookups:
-            end = _window_end(folded, end + _WINDOW)
+            end = _window_end(folded, end + self._window)
             window = folded[start:end]
             tokens = tokenize(window)
             for offset, ngram in self._find(window, tokens):
@@ -63,7 +68,7 @@ class Matcher:
 
 
 def _known(lookup: Lookup, at: Numbers, hashes: Hashes) -> tuple[Numbers, Numbers]:
-    """Those positions whose n-gram the index has, and its number."""
+    """Select the positions whose n-gram is in the index, with its number."""
     places = np.searchsorted(lookup.hashes, hashes)
     places[places == len(lookup.hashes)] = 0
     known = lookup.hashes[places] == hashes
@@ -71,6 +76,111 @@ def _known(lookup: Lookup, at: Numbers, hashes: Hashes) -> tuple[Numbers, Number
 
 
 def _window_end(folded: bytes, end: int) -> int:
-    """The first blank at or after ``end``."""
+    """Find the first blank at or after ``end``."""
     found = folded.find(b" ", end)
     return len(folded) if found < 0 else found
+
+
+_CACHED = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """N-grams of a problem's text in one document; ``share`` is relative to those that count."""
+
+    share: float
+    text: int
+    path: str
+    row: int
+    ngrams: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over documents; ``texts`` counts those that have a word.
+
+    ``found`` has all n-grams that occur, ``best`` the document with the highest share for each text
+    of a problem, ``hit_documents`` the number of documents with any n-gram of a problem.
+    """
+
+    documents: int = 0
+    texts: int = 0
+    found: set[int] = field(default_factory=set)
+    best: dict[int, Match] = field(default_factory=dict)
+    hit_documents: Counter[int] = field(default_factory=Counter)
+
+    def add(self, match: Match) -> None:
+        """Keep the match with the highest share, the first one of equals."""
+        known = self.best.get(match.text)
+        if known is None or match.share > known.share:
+            self.best[match.text] = match
+
+    def merge(self, later: "Tally", rows: int) -> None:
+        """Add the sums of a part that begins ``rows`` rows later."""
+        self.documents += later.documents
+        self.texts += later.texts
+        self.found |= later.found
+        self.hit_documents.update(later.hit_documents)
+        for match in later.best.values():
+            self.add(replace(match, row=match.row + rows))
+
+
+def tally_documents(
+    index: Index, path: str, documents: Iterable[Document], sizes: BufferSizes = DEFAULT_SIZES
+) -> Tally:
+    """Search documents for the n-grams of the index, many small documents at a time."""
+    counter = _Counter(index, path, sizes)
+    for document in documents:
+        counter.add(document)
+    counter.flush()
+    return counter.tally
+
+
+class _Counter:
+    def __init__(self, index: Index, path: str, sizes: BufferSizes) -> None:
+        self.tally = Tally()
+        self._batch_bytes = sizes.batch
+        self._index = index
+        self._path = path
+        self._matcher = Matcher(index, sizes.window)
+        self._texts_of = lru_cache(_CACHED)(index.postings.texts_of)
+        self._own = index.own.tolist()
+        self._empty()
+
+    def add(self, document: Document) -> None:
+        texts = [fold(text) for text in document.texts]
+        self.tally.documents += 1
+        self.tally.texts += sum(bool(text) and not text.isspace() for text in texts)
+        self._rows.append(document.row)
+        self._batch.append(SEPARATOR.join(texts))
+        self._starts.append(self._starts[-1] + len(self._batch[-1]) + len(SEPARATOR))
+        if self._starts[-1] >= self._batch_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        found = defaultdict(set)
+        for offset, ngram in self._matcher.find(SEPARATOR.join(self._batch)):
+            found[bisect_right(self._starts, offset) - 1].add(ngram)
+        for number, ngrams in sorted(found.items()):
+            self.tally.found |= ngrams
+            matches = self._matches(self._rows[number], ngrams)
+            for match in matches:
+                self.tally.add(match)
+            problems = {self._index.texts[match.text].problem for match in matches}
+            self.tally.hit_documents.update(problems)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._batch: list[bytes] = []
+        self._rows: list[int] = []
+        self._starts = [0]
+
+    def _matches(self, row: int, ngrams: set[int]) -> list[Match]:
+        by_text = defaultdict(list)
+        for ngram in sorted(ngrams):
+            for text in self._texts_of(ngram):
+                by_text[text].append(ngram)
+        return [
+            Match(len(found) / self._own[text], text, self._path, row, tuple(found))
+            for text, found in by_text.items()
+        ]

@@ -1,18 +1,25 @@
-"""What a corpus has of evaluation problems, problem by problem."""
+"""Contamination report: overlap of each evaluation problem with the corpus."""
 
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from services.data.contamination.files import Corpus
+from services.data.contamination.index import EvalProblem, Index, shortest_length
+from services.data.contamination.matching import Match, Tally
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """By what the check went; see `check_contamination`.
+    """Thresholds of the check; see `check_contamination`.
 
-    The usual shares lie far from both sides of what was measured. HumanEval, MBPP, 40 problems of
-    CodeContests, answers to them and 110 MB of unrelated code have less than 0.1 of a prompt that
-    is not theirs, and less than 0.2 of a solution. Of 164 answers that repeat HumanEval's prompt,
-    160 have over 0.9 of it; the least faithful has 0.6. Solutions need more, as the same idea is
-    often written down alike.
+    The default shares are far from the measured values on both sides. HumanEval, MBPP, 40 problems
+    of CodeContests, answers to them and 110 MB of unrelated code have less than 0.1 of any other
+    prompt and less than 0.2 of any other solution. Of 164 answers that repeat HumanEval's prompt,
+    160 have over 0.9 of it, and all at least 0.6. The limit for solutions is higher, because the
+    same idea is often written alike.
     """
 
     size: int
@@ -23,11 +30,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The document with most of a text, of equal ones the first.
+    """The document with the largest share of a text, the first one of equals.
 
-    ``row`` is the row of a parquet file, the line of JSONL, and in plain text the line where the
-    passage begins that was looked at as a whole; all count from 1. ``part`` is the problem's
-    ``prompt`` or a ``solution``. ``excerpt``: words that both have, as they were compared.
+    ``row`` is the row of a parquet file, the line of JSONL, or the first line of the passage in
+    plain text; all count from 1. ``part`` is the problem's ``prompt`` or a ``solution``.
+    ``excerpt`` has common words, as they were compared.
     """
 
     path: str
@@ -40,9 +47,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How many n-grams that count a problem's prompt, or its solutions together, have.
+    """N-grams that count of a problem's prompt, or of all its solutions.
 
-    ``found`` of them are somewhere in the corpus; ``hit`` is the one document that has most.
+    ``found`` of them are in the corpus; ``hit`` is the document with the largest share.
     """
 
     ngrams: int
@@ -56,7 +63,11 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class ProblemReport:
-    """``documents`` have at least one n-gram; ``unchecked`` says which texts have none, and why."""
+    """Result for a problem.
+
+    ``documents`` have at least one of its n-grams; ``unchecked`` lists the texts without n-grams,
+    with the reason.
+    """
 
     dataset: str
     problem_id: str
@@ -68,7 +79,7 @@ class ProblemReport:
 
     @property
     def share(self) -> float:
-        """The highest share that one document has of one text."""
+        """The largest share of one text in one document."""
         return max(
             (part.hit.share for part in (self.prompt, self.solutions) if part.hit), default=0
         )
@@ -76,7 +87,7 @@ class ProblemReport:
 
 @dataclass(frozen=True, slots=True)
 class ContaminationReport:
-    """``bytes`` is the size of the files as stored; those with the highest share come first."""
+    """Result for all problems, the highest share first. ``bytes`` is the stored size."""
 
     limits: Limits
     files: int
@@ -90,7 +101,125 @@ class ContaminationReport:
         return tuple(problem for problem in self.problems if problem.contaminated)
 
     def document(self) -> dict[str, Any]:
-        """The report as JSON has it, with the numbers of problems in front."""
+        """Convert to the JSON document, with the counts of problems first."""
         unchecked = sum(not one.prompt.ngrams + one.solutions.ngrams for one in self.problems)
         counts = {"contaminated": len(self.contaminated), "unchecked": unchecked}
         return {"counts": {"problems": len(self.problems), **counts}, **asdict(self)}
+
+
+# Computation
+
+_EXCERPT_WORDS = 40
+_PROMPT = "prompt"
+
+
+def make_report(
+    problems: Sequence[EvalProblem], limits: Limits, corpus: Corpus, index: Index, tally: Tally
+) -> ContaminationReport:
+    findings = _Findings(limits, index, tally)
+    reports = [findings.problem(number, problem) for number, problem in enumerate(problems)]
+    reports.sort(key=lambda one: (-one.share, one.dataset, one.problem_id))
+    return ContaminationReport(
+        limits=limits,
+        files=corpus.files,
+        documents=tally.documents,
+        bytes=corpus.size,
+        skipped=corpus.skipped,
+        problems=tuple(reports),
+    )
+
+
+class _Findings:
+    def __init__(self, limits: Limits, index: Index, tally: Tally) -> None:
+        self._limits = limits
+        self._index = index
+        self._tally = tally
+        self._texts: dict[int, list[int]] = defaultdict(list)
+        for number, text in enumerate(index.texts):
+            self._texts[text.problem].append(number)
+        self._found = Counter(
+            text for ngram in tally.found for text in index.postings.texts_of(ngram)
+        )
+
+    def problem(self, number: int, problem: EvalProblem) -> ProblemReport:
+        texts = self._texts[number]
+        prompt = [text for text in texts if self._index.texts[text].part == _PROMPT]
+        solutions = [text for text in texts if text not in prompt]
+        about_prompt, about_solutions = self._overlap(prompt), self._overlap(solutions)
+        return ProblemReport(
+            dataset=problem.dataset,
+            problem_id=problem.problem_id,
+            contaminated=self._is_contaminated(texts),
+            prompt=about_prompt,
+            solutions=about_solutions,
+            documents=self._tally.hit_documents[number],
+            unchecked=tuple(self._why_unchecked(text) for text in texts if not self._own(text)),
+        )
+
+    def _is_contaminated(self, texts: Sequence[int]) -> bool:
+        return any(
+            match.share >= self._threshold(text)
+            for text in texts
+            if (match := self._tally.best.get(text))
+        )
+
+    def _threshold(self, number: int) -> float:
+        """The share that counts as contaminated; short solutions are only reported.
+
+        A prompt of 8 words is a specific sentence, but a solution of 8 words is an idiom: Euclid's
+        algorithm, a solution in HumanEval, is in any large code base.
+        """
+        text = self._index.texts[number]
+        if text.part == _PROMPT:
+            return self._limits.min_share
+        return self._limits.min_solution_share if text.length == self._limits.size else math.inf
+
+    def _own(self, text: int) -> int:
+        return int(self._index.own[text])
+
+    def _overlap(self, texts: Sequence[int]) -> Overlap:
+        matches = [match for text in texts if (match := self._tally.best.get(text))]
+        best = max(matches, key=lambda match: match.share, default=None)
+        return Overlap(
+            ngrams=sum(self._own(text) for text in texts),
+            found=sum(self._found[text] for text in texts),
+            hit=self._hit(best) if best else None,
+        )
+
+    def _hit(self, match: Match) -> Hit:
+        return Hit(
+            path=match.path,
+            row=match.row,
+            part=self._index.texts[match.text].part,
+            ngrams=len(match.ngrams),
+            share=match.share,
+            excerpt=self._excerpt(match),
+        )
+
+    def _excerpt(self, match: Match) -> str:
+        """Return the words of the longest run of matching n-grams, truncated."""
+        text = self._index.texts[match.text]
+        start, count = _longest_run(sorted(self._position(one, match) for one in match.ngrams))
+        words = text.words[start : start + min(count - 1 + text.length, _EXCERPT_WORDS)]
+        return b" ".join(words).decode("utf-8", "replace")
+
+    def _position(self, ngram: int, match: Match) -> int:
+        postings = self._index.postings
+        return postings.positions_of(ngram)[postings.texts_of(ngram).index(match.text)]
+
+    def _why_unchecked(self, number: int) -> str:
+        text = self._index.texts[number]
+        if text.length:
+            return f"{text.part}: only phrases of more than {self._limits.max_problems} problems"
+        least = shortest_length(self._limits.size)
+        return f"{text.part}: {len(text.words)} words, fewer than {least} are too short to check"
+
+
+def _longest_run(positions: Sequence[int]) -> tuple[int, int]:
+    """Return start and length of the longest run of successive numbers, the first of equals."""
+    best = run = (positions[0], 0)
+    for position in positions:
+        start, count = run
+        run = (start, count + 1) if position == start + count else (position, 1)
+        best = max(best, run, key=lambda one: one[1])
+    return best

@@ -1,5 +1,27 @@
-"""What the rows of the public data sets mean, one module a layout, behind ``base.Layout``."""
+"""Layout registry: looks up the reader of a public data set's format by name."""
 
-from services.data.layouts.registry import LAYOUTS, LayoutKind
+from collections.abc import Mapping
 
-__all__ = ["LAYOUTS", "LayoutKind"]
+from services.data.config import LayoutKind
+from services.data.layouts import code_contests, functions, jsonl
+from services.data.layouts.base import Layout
+from shared.errors import DataError
+
+LAYOUTS: Mapping[str, Layout] = {
+    LayoutKind.HUMANEVAL: functions.HUMANEVAL,
+    LayoutKind.MBPP: functions.MBPP,
+    LayoutKind.CODE_CONTESTS: code_contests.CODE_CONTESTS,
+    LayoutKind.JSONL: jsonl.JSONL,
+}
+
+
+def get_layout(name: str) -> Layout:
+    """Look a layout up.
+
+    Raises:
+        DataError: The name is unknown; lists the known ones.
+    """
+    if name not in LAYOUTS:
+        known = ", ".join(LAYOUTS)
+        raise DataError(f"{name!r} is not a layout that can be imported; choose one of {known}")
+    return LAYOUTS[name]

@@ -1,28 +1,27 @@
-"""What the public layouts have in common."""
+"""Layout interface and the parts that all layouts share: options, row schemas, problems."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.data.ids import IdRanges
-from services.data.rows.base import Rows
-from shared.canonical import canonicalize
-from shared.errors import DataError
-from shared.reading import data_error
+from services.data.config import IdRanges
+from services.data.rows import Fields, Rows
+from shared.datasets import canonicalize
+from shared.errors import DataError, data_error
 from shared.schemas import Problem, ProblemInfo, describe, parse_ground_truth, sha256
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller wants other than a layout's defaults; each layout names what it takes.
+    """Overrides of a layout's defaults; each layout documents which ones it accepts.
 
     ``name`` and ``split`` replace the data set's name and split, ``ids`` selects problems by
     number, ``include_generated`` adds generated tests. At most ``solutions`` reference solutions
-    of a problem are kept. ``source`` names all the rows together in an error.
+    are kept per problem. ``source`` names the data set in error messages.
     """
 
     name: str | None = None
@@ -35,7 +34,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A reference solution: a whole program or function, in ``python`` or ``cpp``."""
+    """A reference solution: a complete program or function in ``python`` or ``cpp``."""
 
     language: str
     code: str
@@ -43,7 +42,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A problem with its reference solutions, and the place in the source that it came from."""
+    """A problem with its reference solutions and its place in the source."""
 
     place: str
     problem: Problem
@@ -52,29 +51,29 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A sound row that makes no problem, and why."""
+    """A valid row that cannot become a problem, with the reason."""
 
     place: str
     problem_id: str
     reason: str
 
 
-class Layout(Protocol):
-    """Gives the rows of one public layout their meaning."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Interprets the rows of one public data set.
 
-    def columns(self, options: Options) -> tuple[str, ...] | None:
-        """The fields that ``read`` looks at; None where it needs whatever there is."""
+    Attributes:
+        columns: Names the fields that ``read`` uses, so that a source can skip the others.
+        read: Converts rows into problems, in order. Raises DataError while iterating if the
+            options or a row are invalid.
+    """
 
-    def read(self, rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
-        """Make problems of rows, in their order.
-
-        Raises:
-            DataError: While iterating: the options or a row cannot be used.
-        """
+    columns: Callable[[Options], tuple[str, ...]]
+    read: Callable[[Rows, Options], Iterator[Imported | Dropped]]
 
 
 class LayoutRow(BaseModel):
-    """Base of a layout's rows: the needed fields with their exact types, others ignored."""
+    """Base schema of a layout's rows: required fields with exact types; others are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -82,8 +81,8 @@ class LayoutRow(BaseModel):
 RowT = TypeVar("RowT", bound=LayoutRow)
 
 
-def parse_row(kind: type[RowT], place: str, fields: dict[str, Any]) -> RowT:
-    """Check one row of a source.
+def parse_row(kind: type[RowT], place: str, fields: Fields) -> RowT:
+    """Validate one row of a source.
 
     Raises:
         DataError: A field is missing or has another type; names place and field.
@@ -91,7 +90,8 @@ def parse_row(kind: type[RowT], place: str, fields: dict[str, Any]) -> RowT:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise data_error(place, f"{describe(error)}; see that the file has this layout") from None
+        cause = f"{describe(error)}; check that the file has this layout"
+        raise data_error(place, cause) from None
 
 
 def make_problem(
@@ -108,7 +108,7 @@ def make_problem(
     difficulty: str = "unknown",
     extra_info: str = "",
 ) -> Problem:
-    """Make a problem and check that it can be stored and judged.
+    """Build a problem and check that it can be stored and judged.
 
     Raises:
         DataError: It cannot; names place, problem and cause.
@@ -139,7 +139,7 @@ def make_problem(
 
 
 def info_text(info: ProblemInfo) -> str:
-    """The ``extra_info`` of a problem: what is known, and nothing of what is not."""
+    """Serialize the known facts for ``extra_info``; unknown ones are omitted."""
     known = info.model_dump(exclude_defaults=True)
     return json.dumps(known, ensure_ascii=False) if known else ""
 
@@ -147,21 +147,29 @@ def info_text(info: ProblemInfo) -> str:
 def make_solutions(
     candidates: Iterable[tuple[str, str | None]], limit: int
 ) -> tuple[Solution, ...]:
-    """The first ``limit`` of these (language, code); what is blank or missing is none."""
+    """Take the first ``limit`` of these (language, code) pairs, skipping blank or missing code."""
     found = (Solution(language, code) for language, code in candidates if code and code.strip())
     return tuple(islice(found, limit))
 
 
-def refuse(kind: str, options: Options) -> None:
-    """Refuse options that a layout has no use for, rather than ignore them.
+def refuse_ids(kind: str, options: Options) -> None:
+    """Reject ``--ids`` for a layout whose problems have no numbers.
 
     Raises:
-        DataError: One of ``ids`` and ``include_generated`` is set.
+        DataError: ``ids`` is set.
     """
     if options.ids is not None:
-        raise DataError(f"--ids selects MBPP's numbers, {kind} has none; leave it out")
+        raise DataError(f"--ids selects MBPP's numbers, but {kind} has none; remove the option")
+
+
+def refuse_generated(kind: str, options: Options) -> None:
+    """Reject ``--include-generated`` for a layout without generated tests.
+
+    Raises:
+        DataError: ``include_generated`` is set.
+    """
     if options.include_generated:
-        raise DataError(f"--include-generated is for CodeContests, not {kind}; leave it out")
+        raise DataError(f"--include-generated is for CodeContests, not {kind}; remove the option")
 
 
 def _check_utf8(fields: dict[str, str]) -> None:

@@ -1,24 +1,111 @@
-"""CodeContests of google-deepmind/code_contests."""
+"""Layout of google-deepmind/code_contests, from JSON, parquet or the hub."""
 
 from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from services.data.layouts.base import (
     Dropped,
     Imported,
+    Layout,
+    LayoutRow,
     Options,
     info_text,
     make_problem,
     make_solutions,
     parse_row,
+    refuse_ids,
 )
-from services.data.layouts.code_contests_row import Contest, ContestWithGenerated
-from services.data.rows.base import Rows
-from shared.errors import DataError
-from shared.reading import data_error
+from services.data.rows import Rows
+from shared.errors import DataError, data_error
 from shared.schemas import Problem, ProblemInfo, sha256
 
+_NANOS = 1_000_000_000
+# The data set's numbers of the languages that solutions are taken from, preferred first; Python 2
+# (1) and Java (4) are skipped.
+_LANGUAGES = {3: "python", 2: "cpp"}
+
+
+def _as_lists(value: object) -> object:
+    """Convert a list of structs into a struct of lists; libraries write either form."""
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        return value
+    names: dict[str, list[Any]] = {"input": [], "output": [], "language": [], "solution": []}
+    for entry in value:
+        for name in names.keys() & entry.keys():
+            names[name].append(entry[name])
+    return names
+
+
+class _Tests(LayoutRow):
+    input: list[str]
+    output: list[str]
+
+
+class _Solutions(LayoutRow):
+    language: list[int]
+    solution: list[str]
+
+
+class _Duration(LayoutRow):
+    seconds: int | None = Field(default=None, ge=0)
+    nanos: int | None = Field(default=None, ge=0)
+
+
+Tests = Annotated[_Tests, BeforeValidator(_as_lists)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Contest(LayoutRow):
+    """``time_limit`` is a struct of seconds and nanoseconds, or a number of seconds.
+
+    A limit of zero means unknown; blank tags are skipped.
+    """
+
+    name: str
+    description: str
+    difficulty: int | str | None = None
+    cf_tags: list[str] | None = None
+    time_limit: _Duration | _Seconds | None = None
+    memory_limit_bytes: int | None = Field(default=None, ge=0)
+    public_tests: Tests
+    private_tests: Tests
+    generated_tests: Tests = _Tests(input=[], output=[])
+    solutions: Annotated[_Solutions, BeforeValidator(_as_lists)] | None = None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(tag for tag in self.cf_tags or () if tag.strip())
+
+    @property
+    def seconds(self) -> float | None:
+        limit = self.time_limit
+        if isinstance(limit, _Duration):
+            limit = (limit.seconds or 0) + (limit.nanos or 0) / _NANOS
+        return limit or None
+
+    @property
+    def memory(self) -> int | None:
+        return self.memory_limit_bytes or None
+
+    def solutions_by_language(self) -> Iterator[tuple[str, str]]:
+        """Yield (language, code), the preferred language first, otherwise in the row's order."""
+        if self.solutions is None:
+            return
+        pairs = list(zip(self.solutions.language, self.solutions.solution, strict=True))
+        for number, language in _LANGUAGES.items():
+            yield from ((language, code) for found, code in pairs if found == number)
+
+
+class ContestWithGenerated(Contest):
+    """Requires the generated tests, for imports that include them."""
+
+    generated_tests: Tests
+
+
 SPLITS = ("valid", "test", "train")
-# The layout numbers its difficulties: six words, then Codeforces' letters A to V.
+# The data set numbers its difficulties: seven words, then Codeforces' letters A to V.
 _WORDS = ("unknown", "easy", "medium", "hard", "harder", "hardest", "external")
 _DIFFICULTIES: tuple[str, ...] = (*_WORDS, *"ABCDEFGHIJKLMNOPQRSTUV")
 _INFO = ("difficulty", "cf_tags", "time_limit", "memory_limit_bytes")
@@ -26,17 +113,17 @@ _TESTS = ("public_tests", "private_tests")
 _GENERATED = "generated_tests"
 
 
-def columns(options: Options) -> tuple[str, ...]:
-    """The fields that ``read`` looks at; a row's generated tests and solutions are huge."""
+def _columns(options: Options) -> tuple[str, ...]:
+    # A row's generated tests and solutions are huge: they are read only on request.
     wanted = ("solutions",) if options.solutions else ()
     return ("name", "description", *_INFO, *_test_fields(options), *wanted)
 
 
-def read(rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
-    """Read CodeContests; takes all options but ``ids``. ``split`` is test where none is given.
+def _read(rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
+    """Read CodeContests; accepts all options except ``ids``. ``split`` defaults to ``test``.
 
-    A row's tests are its public, then its private, then (where wanted) its generated ones. A row
-    without any is dropped. Solutions are Python 3 first, then C++.
+    A row's tests are its public, then its private, then (on request) its generated ones. A row
+    without tests is dropped. Solutions are Python 3 first, then C++.
     """
     split = options.split or "test"
     _check_options(split, options)
@@ -55,15 +142,15 @@ def read(rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
 
 
 def problem_id_of(name: str) -> str:
-    """The problem_id of a row by its ``name``: the name with its white space made single."""
+    """Derive the problem_id from a row's ``name`` by collapsing white space."""
     return " ".join(name.split())
 
 
 def _check_options(split: str, options: Options) -> None:
-    if options.ids is not None:
-        raise DataError("--ids selects MBPP's numbers, CodeContests has none; leave it out")
+    refuse_ids("CodeContests", options)
     if split not in SPLITS:
-        raise DataError(f"--split {split!r} is none of CodeContests' splits: {', '.join(SPLITS)}")
+        known = ", ".join(SPLITS)
+        raise DataError(f"--split {split!r} is not a split of CodeContests; choose one of {known}")
 
 
 def _check_lengths(place: str, row: Contest, options: Options) -> None:
@@ -71,11 +158,11 @@ def _check_lengths(place: str, row: Contest, options: Options) -> None:
         tests = getattr(row, field)
         if len(tests.input) != len(tests.output):
             counts = f"{len(tests.input)} inputs but {len(tests.output)} outputs"
-            raise data_error(place, f"problem {row.name!r}: {field} has {counts}; mend the row")
+            raise data_error(place, f"problem {row.name!r}: {field} has {counts}; fix the row")
     found = row.solutions
     if found and len(found.language) != len(found.solution):
         counts = f"{len(found.language)} languages but {len(found.solution)} solutions"
-        raise data_error(place, f"problem {row.name!r}: solutions has {counts}; mend the row")
+        raise data_error(place, f"problem {row.name!r}: solutions has {counts}; fix the row")
 
 
 def _problem(place: str, row: Contest, problem_id: str, split: str, options: Options) -> Problem:
@@ -111,7 +198,7 @@ def _info(row: Contest, options: Options) -> str:
 
 
 def _counts(row: Contest, options: Options) -> tuple[int, int, int]:
-    """How many public, private and generated tests the problem gets."""
+    """Count the public, private and generated tests that the problem gets."""
     generated = len(row.generated_tests.input) if options.include_generated else 0
     return len(row.public_tests.input), len(row.private_tests.input), generated
 
@@ -121,10 +208,10 @@ def _test_fields(options: Options) -> tuple[str, ...]:
 
 
 def _problem_id(place: str, row: Contest, named: dict[str, str]) -> str:
-    """Tell different problems of one name apart by their text; the first keeps the bare name."""
+    """Add a hash of the text to a name that another problem has; the first keeps the name."""
     problem_id = problem_id_of(row.name)
     if not problem_id:
-        raise data_error(place, "name is empty; give the problem one")
+        raise data_error(place, "name is empty; give the problem a name")
     digest = sha256(row.description)
     if named.setdefault(problem_id, digest) == digest:
         return problem_id
@@ -143,3 +230,6 @@ def _difficulty(value: int | str | None) -> str:
     if isinstance(value, int) and 0 <= value < len(_DIFFICULTIES):
         return _DIFFICULTIES[value]
     return str(value)
+
+
+CODE_CONTESTS = Layout(_columns, _read)

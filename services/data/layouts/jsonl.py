@@ -1,4 +1,4 @@
-"""Plumbline's own layout: the fields of ``Problem``, and ``reference_solution``."""
+"""Plumbline's own layout: the fields of ``Problem`` plus ``reference_solution``."""
 
 import json
 from collections.abc import Iterator
@@ -6,21 +6,23 @@ from typing import Any
 
 from services.data.layouts.base import (
     Imported,
+    Layout,
     LayoutRow,
     Options,
     make_problem,
     make_solutions,
     parse_row,
-    refuse,
+    refuse_generated,
+    refuse_ids,
 )
-from services.data.rows.base import Rows
-from shared.reading import data_error
+from services.data.rows import Rows
+from shared.errors import data_error
 
 
 class _ProblemRow(LayoutRow):
     """``ground_truth`` and ``extra_info`` are objects or their JSON text.
 
-    ``prompt_sha256`` is worked out here.
+    ``prompt_sha256`` is computed on import.
     """
 
     dataset: str
@@ -45,18 +47,18 @@ class _ProblemRow(LayoutRow):
 _SOLUTION = "reference_solution"
 
 
-def columns(options: Options) -> tuple[str, ...]:
-    """The fields that ``read`` looks at."""
+def _columns(options: Options) -> tuple[str, ...]:
     fields = tuple(_ProblemRow.model_fields)
     return fields if options.solutions else tuple(name for name in fields if name != _SOLUTION)
 
 
-def read(rows: Rows, options: Options) -> Iterator[Imported]:
-    """Read our own layout; takes ``name``, ``split`` (rows may then lack them) and ``solutions``.
+def _read(rows: Rows, options: Options) -> Iterator[Imported]:
+    """Read the rows; accepts ``name``, ``split`` (rows may then omit them) and ``solutions``.
 
-    Without ``name`` every row has to name the same data set, for a file holds one.
+    Without ``name`` all rows must name the same data set, because a file holds one.
     """
-    refuse("our own layout", options)
+    refuse_ids("the jsonl layout", options)
+    refuse_generated("the jsonl layout", options)
     given = {"dataset": options.name, "split": options.split}
     replaced = {field: value for field, value in given.items() if value is not None}
     dataset = options.name
@@ -64,10 +66,13 @@ def read(rows: Rows, options: Options) -> Iterator[Imported]:
         row = parse_row(_ProblemRow, place, {**fields, **replaced})
         dataset = dataset or row.dataset
         if row.dataset != dataset:
-            cause = f"data set {row.dataset!r}, but the rows before are of {dataset!r}"
-            raise data_error(place, f"{cause}; split the file or give one name with --name")
+            cause = f"data set {row.dataset!r}, but earlier rows are of {dataset!r}"
+            raise data_error(place, f"{cause}; split the file or set one name with --name")
         texts = row.model_dump(exclude={"extra_info", _SOLUTION})
         problem = make_problem(place, **texts, extra_info=row.info)
         yield Imported(
             place, problem, make_solutions([("python", row.reference_solution)], options.solutions)
         )
+
+
+JSONL = Layout(_columns, _read)

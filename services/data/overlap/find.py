@@ -1,47 +1,54 @@
-"""Finds the problems that overlap, within a data set and between data sets."""
+"""Overlap detection: finds duplicate and similar problems within and between data sets."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from services.data.config import ChecksConfig, NgramConfig
-from services.data.overlap.code import code_tokens
-from services.data.overlap.excerpts import excerpts
+from services.data.ngrams import Hashes, ngram_hashes, word_hashes, words
 from services.data.overlap.near import near_pairs
 from services.data.overlap.pairs import (
+    MAX_PAIRS,
     Finding,
     Kind,
     Overlap,
+    ProblemText,
     Side,
     Similarities,
     check_number,
 )
 from services.data.overlap.shares import common_shares
-from services.data.overlap.texts import ProblemText
-from services.data.overlap.views import Views, views_of
-from services.data.text.ngrams import Hashes, ngram_hashes, word_hashes
+from services.data.overlap.views import Views, code_tokens, views_of
+
+# Excerpts
+_RUNS = (5, 3, 1)  # words
+_LENGTH = 160  # characters
+_LEAD = 2  # words before the run
 
 
-def find_overlaps(texts: Sequence[ProblemText], checks: ChecksConfig) -> list[Overlap]:
-    """Find all pairs of problems that are copies of one another, or have much in common.
+def find_overlaps(
+    texts: Sequence[ProblemText], checks: ChecksConfig, max_pairs: int = MAX_PAIRS
+) -> list[Overlap]:
+    """Find all pairs of problems that are duplicates or have much in common.
 
     The result depends neither on the order of the texts nor on the machine.
 
     Returns:
-        One entry for each pair, by the names of the problems.
+        One entry per pair, sorted by the names of the problems.
 
     Raises:
-        DataError: There are more pairs than anybody could look at.
+        DataError: There are more than ``max_pairs``, too many to review.
     """
-    problems = sorted(texts, key=_place)
+    problems = sorted(texts, key=_sort_key)
     views = [views_of(problem.prompt) for problem in problems]
     found = {
-        Kind.EXACT: _exact(problems),
-        Kind.NEAR: near_pairs(views, checks.near),
-        Kind.PROMPT_NGRAMS: _prompt_ngrams(views, checks.ngrams),
-        Kind.SOLUTION_NGRAMS: _solution_ngrams(problems, checks.ngrams),
+        Kind.EXACT: _exact(problems, max_pairs),
+        Kind.NEAR: near_pairs(views, checks.near, max_pairs),
+        Kind.PROMPT_NGRAMS: _prompt_ngrams(views, checks.ngrams, max_pairs),
+        Kind.SOLUTION_NGRAMS: _solution_ngrams(problems, checks.ngrams, max_pairs),
     }
     pairs: dict[tuple[int, int], list[Finding]] = defaultdict(list)
     for kind, similarities in found.items():
@@ -50,47 +57,52 @@ def find_overlaps(texts: Sequence[ProblemText], checks: ChecksConfig) -> list[Ov
     return [_overlap(problems[a], problems[b], pairs[a, b]) for a, b in sorted(pairs)]
 
 
-def _place(problem: ProblemText) -> tuple[object, ...]:
+def _sort_key(problem: ProblemText) -> tuple[object, ...]:
     named = (problem.dataset, problem.split, problem.problem_id, problem.prompt_sha256)
     return (*named, problem.prompt, problem.solutions, problem.role)
 
 
-def _exact(problems: Sequence[ProblemText]) -> Similarities:
+def _exact(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
     groups: dict[str, list[int]] = defaultdict(list)
     for position, problem in enumerate(problems):
         groups[problem.prompt_sha256].append(position)
-    check_number(sum(len(group) * (len(group) - 1) // 2 for group in groups.values()))
+    check_number(sum(len(group) * (len(group) - 1) // 2 for group in groups.values()), max_pairs)
     return {pair: 1.0 for group in groups.values() for pair in combinations(group, 2)}
 
 
-def _prompt_ngrams(prompts: Sequence[Views], config: NgramConfig) -> Similarities:
+def _prompt_ngrams(prompts: Sequence[Views], config: NgramConfig, max_pairs: int) -> Similarities:
     parts = [_ngrams(prompt.prose, config.size, config.min_ngrams) for prompt in prompts]
-    found = _shares(parts, config.min_share, config)
-    # Sample data makes half of a short prompt, and questions about the same data differ in a word:
-    # so these have to be in the other as a whole.
+    found = _shares(parts, config.min_share, config, max_pairs)
+    # Sample data may be half of a short prompt, and questions about the same data differ in a word:
+    # so short prompts must be in the other one almost completely.
     for view in ("words", "named"):
         wholes = [_ngrams(getattr(prompt, view), config.size) for prompt in prompts]
-        for pair, share in _shares(wholes, config.min_whole_share, config).items():
+        for pair, share in _shares(wholes, config.min_whole_share, config, max_pairs).items():
             found[pair] = max(share, found.get(pair, 0.0))
     return found
 
 
-def _shares(texts: Sequence[Hashes], min_share: float, config: NgramConfig) -> Similarities:
-    return common_shares(texts, np.arange(len(texts)), config.max_problems, min_share)
+def _shares(
+    texts: Sequence[Hashes], min_share: float, config: NgramConfig, max_pairs: int
+) -> Similarities:
+    positions = np.arange(len(texts))
+    return common_shares(texts, positions, config.max_problems, min_share, max_pairs)
 
 
-def _solution_ngrams(problems: Sequence[ProblemText], config: NgramConfig) -> Similarities:
+def _solution_ngrams(
+    problems: Sequence[ProblemText], config: NgramConfig, max_pairs: int
+) -> Similarities:
     owners = np.repeat(np.arange(len(problems)), [len(problem.solutions) for problem in problems])
     texts = [
         _ngrams(word_hashes(code_tokens(solution, config.size)), config.size, config.min_ngrams)
         for problem in problems
         for solution in problem.solutions
     ]
-    return common_shares(texts, owners, config.max_problems, config.min_solution_share)
+    return common_shares(texts, owners, config.max_problems, config.min_solution_share, max_pairs)
 
 
 def _ngrams(words: Hashes, size: int, at_least: int = 1) -> Hashes:
-    """The set of n-grams; empty where there are fewer than ``at_least``."""
+    """Compute the set of n-grams; empty if there are fewer than ``at_least``."""
     found = np.unique(ngram_hashes(words, size))
     return found if len(found) >= at_least else found[:0]
 
@@ -109,3 +121,42 @@ def _code(problem: ProblemText) -> str:
 
 def _side(problem: ProblemText, excerpt: str) -> Side:
     return Side(problem.dataset, problem.split, problem.role, problem.problem_id, excerpt)
+
+
+def excerpts(a: str, b: str) -> tuple[str, str]:
+    """Cut a line from each text around the longest run of common words.
+
+    If no word is common, the lines are the beginnings of the texts.
+    """
+    pieces_a, pieces_b = a.split(), b.split()
+    hashes_a, hashes_b = _hashes(pieces_a), _hashes(pieces_b)
+    for size in _RUNS:
+        at = _longest_run(ngram_hashes(hashes_a, size), ngram_hashes(hashes_b, size))
+        if at is not None:
+            return _cut(pieces_a, at[0]), _cut(pieces_b, at[1])
+    return _cut(pieces_a, 0), _cut(pieces_b, 0)
+
+
+def _hashes(pieces: list[str]) -> Hashes:
+    return word_hashes([b" ".join(words(piece)) for piece in pieces])
+
+
+def _longest_run(a: Hashes, b: Hashes) -> tuple[int, int] | None:
+    """Find the start of the longest run of common n-grams in each text."""
+    _, in_a, in_b = np.intersect1d(a, b, return_indices=True)
+    if not len(in_a):
+        return None
+    order = np.argsort(in_a)
+    in_a, in_b = in_a[order], in_b[order]
+    goes_on = (np.diff(in_a) == 1) & (np.diff(in_b) == 1)
+    starts: npt.NDArray[np.intp] = np.flatnonzero(np.r_[True, ~goes_on])
+    longest = starts[np.argmax(np.diff(np.r_[starts, len(in_a)]))]
+    return int(in_a[longest]), int(in_b[longest])
+
+
+def _cut(pieces: list[str], at: int) -> str:
+    # A word longer than an excerpt is cut to that length.
+    begin = max(0, at - _LEAD)
+    line = " ".join(piece[:_LENGTH] for piece in pieces[begin : begin + _LENGTH // 2])
+    printable = line.encode("utf-8", "replace").decode("utf-8")
+    return printable if len(printable) <= _LENGTH else printable[: _LENGTH - 1] + "…"

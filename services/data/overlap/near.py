@@ -1,4 +1,4 @@
-"""Near copies: MinHash finds candidates, the Jaccard index of their shingles decides."""
+"""Near-duplicate detection: MinHash LSH finds candidates, the exact Jaccard index decides."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,48 +6,48 @@ import numpy as np
 from datasketch import MinHash, MinHashLSH
 
 from services.data.config import NearConfig
+from services.data.ngrams import Hashes, ngram_hashes
 from services.data.overlap.pairs import Similarities, check_number
 from services.data.overlap.views import Views
-from services.data.text.ngrams import Hashes, ngram_hashes
 
-# Words: with fewer, one more or less decides.
+# Minimum words: with fewer, a single word would decide.
 _MIN_PROSE = 7
-_MIN_BESIDE_CODE = 15
-# Different words of prose. Of the public sets' problems, two about different things have at most
-# 0.48 of them in common from this number on, and 0.82 with fewer.
+_MIN_WITHOUT_CODE = 15
+# Minimum distinct words of prose. In the public sets, two problems about different things share at
+# most 0.48 of their words from this number on, and up to 0.82 with fewer.
 _MIN_VOCABULARY = 30
-# The chance, at the threshold, that two texts become candidates.
+# Probability that two texts whose similarity is the threshold become candidates.
 _CANDIDATE_CHANCE = 0.99
 _LOW_BITS = np.uint64(0xFFFFFFFF)
-# Sets of shingles of a text in one way of reading: all have to be alike, the first one gives the
-# candidates. Empty where this way says nothing of the text.
+# Shingle sets of a text in one reading: all of them must be similar, and the first one determines
+# the candidates. Empty if the reading does not apply to the text.
 _Reading = tuple[Hashes, ...]
 
 
-def near_pairs(texts: Sequence[Views], config: NearConfig) -> Similarities:
-    """Find the pairs that are near copies in any way of reading them.
+def near_pairs(texts: Sequence[Views], config: NearConfig, max_pairs: int) -> Similarities:
+    """Find the pairs that are near duplicates in at least one reading.
 
     Raises:
-        DataError: There are too many.
+        DataError: There are more than ``max_pairs``.
     """
     found: Similarities = {}
-    for reading in (_by_prose, _by_vocabulary, _by_named, _beside_code, _by_words):
+    for reading in (_by_prose, _by_vocabulary, _by_named, _without_code, _by_words):
         sets = [reading(text, config) for text in texts]
         for pair in _candidates([one[0] if one else None for one in sets], config):
             similarity = _similarity(sets[pair[0]], sets[pair[1]])
             if similarity >= config.threshold:
                 found[pair] = max(similarity, found.get(pair, 0.0))
-                check_number(len(found))
+                check_number(len(found), max_pairs)
     return found
 
 
 def shingles(words: Hashes, size: int) -> Hashes:
-    """The set of runs of ``size`` words, sorted; a shorter text is one run."""
+    """Hash the set of runs of ``size`` words, sorted; a shorter text is one run."""
     return np.unique(ngram_hashes(words, max(1, min(size, len(words)))))
 
 
 def jaccard(a: Hashes, b: Hashes) -> float:
-    """Size of the intersection over size of the union; neither has repeats."""
+    """Jaccard index: size of the intersection over size of the union; neither has repeats."""
     both = len(np.intersect1d(a, b, assume_unique=True))
     either = len(a) + len(b) - both
     return both / either if either else 1.0
@@ -60,28 +60,28 @@ def _by_prose(text: Views, config: NearConfig) -> _Reading:
 
 
 def _by_vocabulary(text: Views, config: NearConfig) -> _Reading:
-    # Holds where words are put in all over a text, such as longer names for its variables.
+    # Robust against words inserted all over a text, such as longer variable names.
     vocabulary = shingles(text.prose, 1)
     return (vocabulary,) if len(vocabulary) >= _MIN_VOCABULARY else ()
 
 
 def _by_named(text: Views, config: NearConfig) -> _Reading:
-    # Two questions about the same sample data differ in one word of many, and with the names gone
-    # numbers are what tells others apart: so both views have to agree.
+    # Two questions about the same sample data differ in one word of many, and with masked names
+    # others differ only in numbers: so both views must agree.
     if not len(text.named):
         return ()
     size = config.shingle_words
     return shingles(text.named, size), shingles(text.named_prose, size)
 
 
-def _beside_code(text: Views, config: NearConfig) -> _Reading:
-    if len(text.beside_code) < _MIN_BESIDE_CODE:
+def _without_code(text: Views, config: NearConfig) -> _Reading:
+    if len(text.without_code) < _MIN_WITHOUT_CODE:
         return ()
-    return (shingles(text.beside_code, config.shingle_words),)
+    return (shingles(text.without_code, config.shingle_words),)
 
 
 def _by_words(text: Views, config: NearConfig) -> _Reading:
-    # What has next to no prose is left to all of its words, numbers and signs among them.
+    # Texts with almost no prose are compared by all words, including numbers and signs.
     if not len(text.words) or len(text.prose) >= 2 * _MIN_PROSE:
         return ()
     size = config.shingle_words
@@ -106,9 +106,9 @@ def _candidates(sets: Sequence[Hashes | None], config: NearConfig) -> Iterator[t
 
 
 def _bands(config: NearConfig) -> tuple[int, int]:
-    """Number and length of the bands of a sketch, as few candidates as the chance allows.
+    """Choose the number and length of a sketch's bands, with as few candidates as possible.
 
-    Texts of Jaccard index s share one of b bands of r values with the chance 1 - (1 - s^r)^b
+    Texts of Jaccard index s share one of b bands of r values with probability 1 - (1 - s^r)^b
     (Leskovec, Rajaraman, Ullman: Mining of Massive Datasets, 3.4.2).
     """
     for rows in range(config.permutations // 2, 1, -1):

@@ -1,19 +1,44 @@
-"""Two problems that have something in common."""
+"""Overlapping pairs of problems, and the allowlist of reviewed ones."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from shared.errors import DataError
+import fsspec
+import yaml
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-# Beyond it the data sets are a few texts over and over, and a list of pairs is of no use.
+from shared.errors import DataError, data_error, reading
+from shared.json_lines import read_json_lines
+from shared.schemas import describe
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ProblemText:
+    """The texts of a problem that are compared: its prompt and reference solutions.
+
+    ``role`` is ``train`` or ``eval``. ``prompt_sha256`` is of the canonical prompt.
+    """
+
+    dataset: str
+    split: str
+    role: str
+    problem_id: str
+    prompt: str
+    prompt_sha256: str
+    solutions: tuple[str, ...] = ()
+
+
+# With more pairs the data sets repeat a few texts, and nobody could review a list of them.
 MAX_PAIRS = 200_000
 
-# By the problems' positions, the smaller one first: how similar they are, 0 to 1.
+# Similarity (0 to 1) by the two problems' positions, the smaller one first.
 Similarities = dict[tuple[int, int], float]
 
 
 class Kind(StrEnum):
-    """How two problems are alike."""
+    """Kind of similarity between two problems."""
 
     EXACT = "exact"
     NEAR = "near"
@@ -23,7 +48,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One problem of a pair. ``excerpt``: one line of its text, where the two are alike."""
+    """One problem of a pair. ``excerpt`` is a line of its text that is similar in both."""
 
     dataset: str
     split: str
@@ -38,7 +63,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``similarity``: 1 where exact, the Jaccard index where near, else the share of n-grams."""
+    """``similarity`` is 1 if exact, the Jaccard index if near, otherwise the share of n-grams."""
 
     kind: Kind
     similarity: float
@@ -46,7 +71,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A pair of problems, ``a`` before ``b`` by data set, split and id, and all that was found."""
+    """A pair of problems, ordered by data set, split and id, and all findings about it."""
 
     a: Side
     b: Side
@@ -57,14 +82,123 @@ class Overlap:
         return tuple(finding.kind for finding in self.findings)
 
 
-def check_number(pairs: int) -> None:
-    """Refuse to go on where most problems are copies of one another.
+def check_number(pairs: int, max_pairs: int) -> None:
+    """Stop if most problems are copies of one another.
 
     Raises:
-        DataError: There are more pairs than ``MAX_PAIRS``.
+        DataError: There are more than ``max_pairs``.
     """
-    if pairs > MAX_PAIRS:
+    if pairs > max_pairs:
         raise DataError(
-            f"more than {MAX_PAIRS:,} pairs of problems are alike; see whether a data set repeats "
-            "its prompts, remove the copies within each, or raise checks.near.threshold"
+            f"more than {max_pairs:,} pairs of problems are alike; check whether a data set "
+            "repeats its prompts, remove duplicates within each set, or raise checks.near.threshold"
         )
+
+
+_Name = Annotated[str, StringConstraints(strict=True, pattern=r"(?s)^[^/\s]+/.*\S")]
+_Reason = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+
+
+class Exemption(BaseModel):
+    """A reviewed pair: ``a`` and ``b`` are ``dataset/problem_id``, in either order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    a: _Name
+    b: _Name
+    reason: _Reason
+
+    @property
+    def pair(self) -> frozenset[str]:
+        return frozenset((self.a, self.b))
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedOverlap:
+    """An overlap that a reviewer accepted, with the reason."""
+
+    overlap: Overlap
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """Overlaps by review. ``stale`` are exceptions for pairs that do not overlap (any more)."""
+
+    open: tuple[Overlap, ...]
+    allowed: tuple[AllowedOverlap, ...]
+    stale: tuple[Exemption, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowlist:
+    """Reviewed exceptions."""
+
+    entries: tuple[Exemption, ...] = ()
+
+    def split(self, overlaps: Sequence[Overlap]) -> Reviewed:
+        """Separate the reviewed overlaps from the open ones."""
+        reasons = {entry.pair: entry.reason for entry in self.entries}
+        still_open: list[Overlap] = []
+        allowed: list[AllowedOverlap] = []
+        for overlap in overlaps:
+            reason = reasons.get(_pair(overlap))
+            if reason is None:
+                still_open.append(overlap)
+            else:
+                allowed.append(AllowedOverlap(overlap, reason))
+        used = {_pair(one.overlap) for one in allowed}
+        stale = (entry for entry in self.entries if entry.pair not in used)
+        return Reviewed(tuple(still_open), tuple(allowed), tuple(stale))
+
+
+def load_allowlist(path: str) -> Allowlist:
+    """Read exceptions from a YAML list, or from JSONL if the file name ends so.
+
+    Args:
+        path: A local path or any fsspec URL.
+
+    Raises:
+        DataError: The file or an entry cannot be used; names file and entry.
+    """
+    places: dict[frozenset[str], str] = {}
+    entries: list[Exemption] = []
+    for place, fields in _entries(path):
+        entry = _parse(place, fields)
+        if entry.pair in places:
+            cause = f"same pair as {places[entry.pair]}; keep one of them"
+            raise data_error(place, cause)
+        places[entry.pair] = place
+        entries.append(entry)
+    return Allowlist(tuple(entries))
+
+
+def _pair(overlap: Overlap) -> frozenset[str]:
+    return frozenset((overlap.a.name, overlap.b.name))
+
+
+def _parse(place: str, fields: object) -> Exemption:
+    try:
+        return Exemption.model_validate(fields)
+    except ValidationError as error:
+        needed = "an entry is {a: dataset/problem_id, b: dataset/problem_id, reason: why}"
+        raise data_error(place, f"{describe(error)}; {needed}") from None
+
+
+def _entries(path: str) -> Iterator[tuple[str, object]]:
+    if path.endswith((".jsonl", ".jsonl.gz")):
+        yield from ((f"{path}:{line}", fields) for line, fields in read_json_lines(path))
+        return
+    for number, fields in enumerate(_yaml_list(path), start=1):
+        yield f"{path}: entry {number}", fields
+
+
+def _yaml_list(path: str) -> list[object]:
+    with reading(path), fsspec.open(path, "rb") as file:
+        try:
+            document = yaml.safe_load(file)
+        except (yaml.YAMLError, RecursionError) as error:
+            raise data_error(path, f"not YAML ({error}); fix it") from None
+    if document is not None and not isinstance(document, list):
+        raise data_error(path, "not a list; write each exception as '- {a: …, b: …, reason: …}'")
+    return document or []

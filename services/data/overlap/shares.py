@@ -1,33 +1,38 @@
-"""Shares of n-grams that texts have in common, from one inverted index over all of them."""
+"""Shared n-grams between texts, counted through one inverted index over all of them."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from services.data.overlap.pairs import Similarities, check_number
-from services.data.text.ngrams import Hashes
+from services.data.ngrams import Hashes
+from services.data.overlap.pairs import MAX_PAIRS, Similarities, check_number
 
 Positions = npt.NDArray[np.int64]
 _Numbers = npt.NDArray[np.int32]
 
 
 def common_shares(
-    texts: Sequence[Hashes], problems: Positions, max_problems: int, min_share: float
+    texts: Sequence[Hashes],
+    problems: Positions,
+    max_problems: int,
+    min_share: float,
+    max_pairs: int = MAX_PAIRS,
 ) -> Similarities:
-    """Find pairs of problems with texts of which one has much in common with the other.
+    """Find pairs of problems whose texts share many n-grams.
 
     Args:
         texts: The n-grams of each text, without repeats.
-        problems: For each text, the position of the problem that it belongs to; ascending.
-        max_problems: N-grams of more problems than that never count as common.
-        min_share: Least number of common n-grams, as a share of those of the shorter text.
+        problems: For each text, the position of its problem; ascending.
+        max_problems: N-grams of more problems than this never count as common.
+        min_share: Minimum number of common n-grams, as a share of the shorter text's.
+        max_pairs: Limit of the result.
 
     Returns:
-        For each pair the greatest share that two of its texts have.
+        For each pair the largest share of any two of its texts.
 
     Raises:
-        DataError: There are too many pairs.
+        DataError: There are more than ``max_pairs``.
     """
     found: Similarities = {}
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
@@ -41,17 +46,17 @@ def common_shares(
         strict=True,
     ):
         found[one, other] = max(share, found.get((one, other), 0.0))
-        check_number(len(found))
+        check_number(len(found), max_pairs)
     return found
 
 
 def _count_common(
     texts: Sequence[Hashes], problems: Positions, max_problems: int
 ) -> tuple[Positions, Positions, Positions]:
-    """Count the common n-grams of each pair of texts of different problems that has any."""
+    """Count the common n-grams of each pair of texts of different problems, if there are any."""
     holders, groups = _postings(texts, problems, max_problems)
     pairs, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    # One round for every distance within the list of an n-gram's texts.
+    # One round per distance within the list of an n-gram's texts.
     for distance in range(1, int(np.bincount(groups).max(initial=1))):
         same = groups[:-distance] == groups[distance:]
         left, right = holders[:-distance][same].astype(np.int64), holders[distance:][same]
@@ -67,10 +72,10 @@ def _count_common(
 def _postings(
     texts: Sequence[Hashes], problems: Positions, max_problems: int
 ) -> tuple[_Numbers, _Numbers]:
-    """List the texts that hold each n-gram, for n-grams of 2 to ``max_problems`` problems.
+    """Build the inverted index: the texts of each n-gram that 2 to ``max_problems`` problems have.
 
     Returns:
-        Texts, and for each the number of its n-gram; by n-gram, then by text.
+        Texts, and for each the number of its n-gram; sorted by n-gram, then by text.
     """
     per_problem = int(np.bincount(problems).max(initial=1))
     repeated = _repeated(texts, max_problems * per_problem)
@@ -89,7 +94,7 @@ def _postings(
 
 
 def _repeated(texts: Sequence[Hashes], most: int) -> Hashes:
-    """The n-grams that 2 to ``most`` texts have, sorted: few, for texts are mostly their own."""
+    """Select the n-grams of 2 to ``most`` texts, sorted; most n-grams are in one text only."""
     ngrams = np.concatenate([*texts, np.empty(0, np.uint64)])
     ngrams.sort()
     starts = np.flatnonzero(np.r_[True, ngrams[1:] != ngrams[:-1]][: len(ngrams)])
@@ -105,7 +110,7 @@ def _is_in(ngrams: Hashes, among: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def _count_problems(groups: _Numbers, problems: Positions, number: int) -> Positions:
-    """Count the problems of each group; a group's entries are together, a problem's within it."""
+    """Count the problems of each group; entries are sorted by group, then by problem."""
     same = (groups[1:] == groups[:-1]) & (problems[1:] == problems[:-1])
     another = np.r_[True, ~same][: len(groups)]
     return np.bincount(groups[another], minlength=number)

@@ -1,1 +1,0 @@
-"""`plumb data prepare`: public data sets in; parquet, manifests and the audit report out."""

@@ -1,125 +1,132 @@
-"""From stages to what a run reads and a reviewer checks: parquet, manifest and lists."""
+"""Publication of a stage: the parquet file that a run reads, its manifest and its lists."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from services.data.audit.model import DatasetAudit
 from services.data.config import HubSource, LocalSource, PrepareConfig
-from services.data.lists import write_list
-from services.data.manifests import ManifestLine, manifest_line, write_manifest
-from services.data.prepare.stages import Staged
-from services.data.records import SOLUTIONS, Record, read_records, solutions_text
-from services.data.solutions import Rejected
-from shared.dataset_writer import writing_dataset
-from shared.quality import QualityFinding, quality_findings, quality_text
-from shared.schemas import Problem
+from services.data.layouts.base import Dropped
+from services.data.manifests import (
+    Duplicate,
+    Entry,
+    ManifestLine,
+    QualityEntry,
+    manifest_line,
+    read_list,
+    write_list,
+    write_manifest,
+)
+from services.data.prepare.audit import DatasetAudit
+from services.data.prepare.stages import Stage
+from services.data.records import Record, Rejected, read_records, writing_dataset
+from shared.schemas import Problem, QualityFinding, quality_findings, quality_text
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the checks changed of a stage.
+    """Changes that the checks make to a stage.
 
-    ``near`` are near duplicates within the data set, as they are listed; ``rejected`` is None where
-    reference solutions were not judged.
+    ``near`` are near duplicates within the data set; ``rejected`` is None if reference solutions
+    were not judged.
     """
 
-    near: Sequence[Mapping[str, Any]]
+    near: Sequence[Duplicate]
     rejected: Sequence[Rejected] | None
 
     @property
     def removed(self) -> set[str]:
-        return {str(entry["problem_id"]) for entry in self.near if entry["removed"]}
+        return {entry.problem_id for entry in self.near if entry.removed}
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """``files`` are the ones that the lock covers."""
+    """A published data set; the lock covers ``files``."""
 
     audit: DatasetAudit
     files: tuple[Path, ...]
 
 
-def publish(config: PrepareConfig, staged: Staged, changes: Changes) -> Published:
-    """Write a data set's files, each in one step.
+def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
+    """Write a data set's files, each atomically.
 
     Raises:
         DataError: A file cannot be written.
     """
+    data = Path(config.output) / f"{stage.name}.parquet"
+    lines = [_manifest_line(problem, stage) for problem in _write_data(data, stage, changes)]
     manifests = Path(config.manifests)
-    data = Path(config.output) / f"{staged.name}.parquet"
-    findings = [*staged.stage.read(staged.stage.findings), *_rejected(changes.rejected or ())]
-    lines = [
-        manifest_line(
-            problem,
-            version=staged.dataset.version or staged.state.revision,
-            source_url=source_url(staged),
-            revision=staged.state.revision,
-            licence=staged.dataset.licence,
-        )
-        for problem in _write(data, staged, changes)
-    ]
-    duplicates = [*staged.stage.read(staged.stage.duplicates), *changes.near]
-    dropped = staged.stage.read(staged.stage.dropped)
-    manifest = manifests / f"{staged.name}.jsonl"
+    manifest = manifests / f"{stage.name}.jsonl"
     write_manifest(manifest, lines)
     kept = {line.problem_id for line in lines}
-    findings = [entry for entry in findings if entry["problem_id"] in kept]
-    lists: dict[str, list[Any]] = {
+    rejected = _rejected_entries(changes.rejected or ())
+    findings = (*read_list(stage.files.findings, QualityEntry), *rejected)
+    findings = tuple(entry for entry in findings if entry.problem_id in kept)
+    duplicates = (*read_list(stage.files.duplicates, Duplicate), *changes.near)
+    dropped = read_list(stage.files.dropped, Dropped)
+    lists: dict[str, Sequence[Entry]] = {
         "duplicates": duplicates,
         "dropped": dropped,
         "quality": findings,
     }
-    paths = [manifests / f"{kind}_{staged.name}.jsonl" for kind in lists]
+    paths = [manifests / f"{kind}_{stage.name}.jsonl" for kind in lists]
     for path, entries in zip(paths, lists.values(), strict=True):
         write_list(path, entries)
     audit = DatasetAudit(
-        name=staged.name,
+        name=stage.name,
         split=", ".join(sorted({line.split for line in lines})),
-        role=staged.dataset.role,
-        source=_source(staged),
-        revision=staged.state.revision,
-        version=staged.dataset.version,
-        licence=staged.dataset.licence,
-        rows=staged.state.rows,
+        role=stage.dataset.role,
+        source=_source(stage),
+        revision=stage.state.revision,
+        version=stage.dataset.version,
+        licence=stage.dataset.licence,
+        rows=stage.state.rows,
         problem_ids=tuple(line.problem_id for line in lines),
-        dropped=tuple(dropped),
-        duplicates=tuple(duplicates),
-        findings=tuple(findings),
-        quality=_quality(lines),
+        dropped=dropped,
+        duplicates=duplicates,
+        findings=findings,
+        quality=_count_quality(lines),
         verified=changes.rejected is not None,
         file=data.name,
     )
     return Published(audit, (data, manifest, *paths))
 
 
-def source_url(staged: Staged) -> str:
-    """Where a reader finds the source: as configured, or what its kind says."""
-    source = staged.dataset.source
-    if staged.dataset.source_url:
-        return staged.dataset.source_url
+def _manifest_line(problem: Problem, stage: Stage) -> ManifestLine:
+    return manifest_line(
+        problem,
+        version=stage.dataset.version or stage.state.revision,
+        source_url=_source_url(stage),
+        revision=stage.state.revision,
+        licence=stage.dataset.licence,
+    )
+
+
+def _source_url(stage: Stage) -> str:
+    """Return the configured URL of the source, or derive it from the source."""
+    source = stage.dataset.source
+    if stage.dataset.source_url:
+        return stage.dataset.source_url
     if isinstance(source, HubSource):
         return f"https://huggingface.co/datasets/{source.path}"
     return source.path if isinstance(source, LocalSource) else source.url
 
 
-def _source(staged: Staged) -> str:
-    source = staged.dataset.source
+def _source(stage: Stage) -> str:
+    source = stage.dataset.source
     name = source.path if isinstance(source, HubSource | LocalSource) else source.dataset
     return f"{source.kind}: {name}"
 
 
-def _write(path: Path, staged: Staged, changes: Changes) -> Iterator[Problem]:
-    """Write the file, and yield its problems as they are in it."""
+def _write_data(path: Path, stage: Stage, changes: Changes) -> Iterator[Problem]:
+    """Write the parquet file and yield its problems as written."""
     rejected = {one.problem_id for one in changes.rejected or ()}
     removed = changes.removed
-    with writing_dataset(str(path), [SOLUTIONS]) as writer:
-        for record in read_records(str(staged.stage.data)):
+    with writing_dataset(str(path), solutions=True) as writer:
+        for record in read_records(str(stage.files.data)):
             if record.problem.problem_id not in removed:
                 problem = _with_quality(record, rejected)
-                writer.add(problem, **{SOLUTIONS: solutions_text(record.solutions)})
+                writer.add(problem, record.solutions)
                 yield problem
 
 
@@ -131,15 +138,12 @@ def _with_quality(record: Record, rejected: set[str]) -> Problem:
     return problem.model_copy(update={"quality": quality_text(found)})
 
 
-def _rejected(rejected: Sequence[Rejected]) -> Iterator[dict[str, Any]]:
+def _rejected_entries(rejected: Sequence[Rejected]) -> Iterator[QualityEntry]:
     for one in rejected:
-        yield {
-            "problem_id": one.problem_id,
-            "finding": QualityFinding.REJECTED_SOLUTION.value,
-            "reason": f"solution {one.number}: {one.reason}",
-        }
+        reason = f"solution {one.number}: {one.reason}"
+        yield QualityEntry(one.problem_id, QualityFinding.REJECTED_SOLUTION, reason)
 
 
-def _quality(lines: Sequence[ManifestLine]) -> dict[str, int]:
+def _count_quality(lines: Sequence[ManifestLine]) -> dict[str, int]:
     counts = Counter(word for line in lines for word in line.quality.split(","))
     return {word: counts[word] for word in ("ok", *QualityFinding) if counts[word]}

@@ -1,1 +1,10 @@
-"""Where rows come from, one module a kind of source: ``(place, fields)``, a row at a time."""
+"""Row sources: local files, the Hugging Face hub and SandboxFusion, one row at a time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+# JSON values by field name, as the source has them.
+Fields = dict[str, Any]
+# The row's place (``file:line`` or ``file: row n``) and its fields.
+Row = tuple[str, Fields]
+Rows = Iterator[Row]

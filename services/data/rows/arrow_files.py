@@ -1,4 +1,4 @@
-"""Rows of Arrow files, and the folders that ``save_to_disk`` of Hugging Face's datasets writes."""
+"""Rows of Arrow files and of folders written by ``save_to_disk`` of Hugging Face datasets."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -8,12 +8,12 @@ import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from services.data.rows.base import Rows
-from shared.reading import data_error, reading
+from services.data.rows import Rows
+from shared.errors import data_error, reading
 from shared.schemas import describe
 
 _FILE_FORMAT = b"ARROW1"
-# Marks a stream's end; without it a stream that breaks off between two batches looks whole.
+# End-of-stream marker; without it a stream truncated between two batches looks complete.
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -21,7 +21,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class _Shard(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    # A name in this folder: the file's writer has no say over other folders.
+    # A plain name: the file must not point outside its folder.
     filename: str = Field(pattern=r"^[^/\\]+\.arrow$")
 
 
@@ -38,27 +38,27 @@ class _Splits(BaseModel):
 
 
 def saved_shards(path: str) -> list[str]:
-    """The names of the shards that a ``state.json`` lists, in their order.
+    """Read the names of the shards from a ``state.json``, in order.
 
     Raises:
-        DataError: It cannot be read, or has another form.
+        DataError: The file cannot be read or has another form.
     """
     return [shard.filename for shard in _read(_State, path).shards]
 
 
 def saved_splits(path: str) -> list[str]:
-    """The splits that a ``dataset_dict.json`` lists: folders beside it.
+    """Read the splits, which are sibling folders, from a ``dataset_dict.json``.
 
     Raises:
-        DataError: It cannot be read, or has another form.
+        DataError: The file cannot be read or has another form.
     """
     return _read(_Splits, path).splits
 
 
 def arrow_rows(path: str, columns: Sequence[str] | None) -> Rows:
-    """The rows of a local Arrow file, in the stream or the file format.
+    """Yield the rows of a local Arrow file, in the stream or the file format.
 
-    The file is mapped: its batches may be larger than memory.
+    The file is memory-mapped: its batches may be larger than memory.
 
     Raises:
         DataError: While iterating: the file cannot be read, or is damaged.
@@ -69,7 +69,7 @@ def arrow_rows(path: str, columns: Sequence[str] | None) -> Rows:
             check_columns(path, batch.schema, columns)
             names = [name for name in batch.schema.names if columns is None or name in columns]
             chosen = batch.select(names)
-            # Damaged offsets would have Arrow read beyond its buffers.
+            # Damaged offsets would make Arrow read beyond its buffers.
             chosen.validate(full=True)
             for index in range(chosen.num_rows):
                 number += 1
@@ -80,10 +80,10 @@ def arrow_rows(path: str, columns: Sequence[str] | None) -> Rows:
 
 
 def check_columns(path: str, schema: pa.Schema, columns: Sequence[str] | None) -> None:
-    """Check that a table can be read by the names of its columns.
+    """Check that a table's columns can be selected by name.
 
     Raises:
-        DataError: It has none of ``columns``, or two of one name.
+        DataError: The table has none of ``columns``, or two with the same name.
     """
     names = [name for name in schema.names if columns is None or name in columns]
     if not names:
@@ -102,11 +102,11 @@ def _batches(path: str, file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
             yield from (opened.get_batch(index) for index in range(opened.num_record_batches))
             return
         if not _ends(file):
-            raise pa.ArrowInvalid("it breaks off")
+            raise pa.ArrowInvalid("it is truncated")
         file.seek(0)
         yield from pa.ipc.open_stream(file)
     except (pa.ArrowInvalid, OSError) as error:
-        cause = f"not a whole Arrow file ({error}); fetch or write it again"
+        cause = f"not a complete Arrow file ({error}); fetch or write it again"
         raise data_error(path, cause) from None
 
 
@@ -118,7 +118,7 @@ def _ends(file: pa.MemoryMappedFile) -> bool:
 def _local_path(path: str) -> str:
     fs, local = fsspec.core.url_to_fs(path)
     if not isinstance(fs, LocalFileSystem):
-        raise data_error(path, "Arrow files are mapped from a local disk; copy it to one")
+        raise data_error(path, "Arrow files are memory-mapped; copy the file to a local disk")
     return str(local)
 
 
@@ -128,4 +128,4 @@ def _read(kind: type[ModelT], path: str) -> ModelT:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        raise data_error(path, f"{describe(error)}; see that save_to_disk wrote it") from None
+        raise data_error(path, f"{describe(error)}; check that save_to_disk wrote it") from None

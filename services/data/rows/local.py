@@ -1,35 +1,40 @@
-"""Rows of files as they are published: JSON lines, a JSON array, parquet or Arrow.
+"""Rows of published files: JSON Lines, a JSON array, parquet or Arrow.
 
-The name says which: ``.parquet``, ``.arrow``, ``.json`` for an array, and JSON lines else; gzip is
-known by its first bytes, too.
+The file name determines the format: ``.parquet``, ``.arrow``, ``.json`` for an array, JSON Lines
+otherwise. Gzip is also recognized by its first bytes.
 """
 
+import gzip
+import io
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import BinaryIO, cast
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from services.data.rows import Rows
 from services.data.rows.arrow_files import arrow_rows, check_columns, saved_shards, saved_splits
-from services.data.rows.base import Rows
-from services.data.rows.json_files import array_rows, line_rows
 from shared.datasets import parquet_rows
-from shared.reading import data_error, reading
+from shared.errors import data_error, reading
+from shared.json_lines import numbered_lines, parse_line
 
-# Of a folder's files those of the first ending that there is: other files lie beside the data.
+# A folder is read through its files with the first of these endings that it has.
 _ENDINGS = ((".parquet",), (".arrow",), (".jsonl", ".jsonl.gz"))
 
 
 def rows(path: str, columns: Sequence[str] | None) -> Rows:
     """Read a file or a folder row by row; few rows are in memory at a time.
 
-    A folder is one that ``save_to_disk`` of Hugging Face's datasets wrote, or shards: its
-    ``*.parquet``, else its ``*.arrow``, else its JSON lines, sorted by name.
+    A folder was written by ``save_to_disk`` of Hugging Face datasets, or it has shards: its
+    ``*.parquet``, else its ``*.arrow``, else its JSON Lines files, sorted by name.
 
     Args:
-        path: A local path, or any fsspec URL but to Arrow files.
-        columns: The fields to give; a row may lack some. None for all.
+        path: A local path or, except for Arrow files, any fsspec URL.
+        columns: The fields to yield; a row may lack some. None for all.
 
     Raises:
         DataError: While iterating: a file or row cannot be read; names file, row and cause.
@@ -39,10 +44,10 @@ def rows(path: str, columns: Sequence[str] | None) -> Rows:
 
 
 def files(path: str) -> list[str]:
-    """The files that ``rows`` reads, in its order; anything but a folder is itself the file.
+    """List the files that ``rows`` reads, in order; a path that is not a folder is the file.
 
     Raises:
-        DataError: A folder without data, or with several data sets.
+        DataError: The folder has no data, or several data sets.
     """
     names = _names_in(path)
     if names is None:
@@ -52,12 +57,12 @@ def files(path: str) -> list[str]:
         return [f"{folder}/{name}" for name in saved_shards(f"{folder}/state.json")]
     if "dataset_dict.json" in names:
         splits = ", ".join(saved_splits(f"{folder}/dataset_dict.json"))
-        raise data_error(path, f"a folder of several splits; name the folder of one: {splits}")
+        raise data_error(path, f"the folder has several splits; name the folder of one: {splits}")
     for endings in _ENDINGS:
         if found := [f"{folder}/{name}" for name in names if name.endswith(endings)]:
             return found
-    cause = "a folder without *.parquet, *.arrow or *.jsonl"
-    raise data_error(path, f"{cause}; name a folder that has some, or a file")
+    cause = "the folder has no *.parquet, *.arrow or *.jsonl"
+    raise data_error(path, f"{cause}; name a folder with data, or a file")
 
 
 def _file_rows(file: str, columns: Sequence[str] | None) -> Rows:
@@ -67,7 +72,7 @@ def _file_rows(file: str, columns: Sequence[str] | None) -> Rows:
     elif file.endswith(".arrow"):
         yield from arrow_rows(file, columns)
     else:
-        found = array_rows(file) if name.endswith(".json") else line_rows(file)
+        found = _array_rows(file) if name.endswith(".json") else _line_rows(file)
         yield from _with_columns(found, columns)
 
 
@@ -94,7 +99,7 @@ def _parquet_columns(file: str) -> list[str]:
 
 
 def _names_in(path: str) -> list[str] | None:
-    """The sorted names of the files in a folder; None where ``path`` is no folder."""
+    """List the file names of a folder, sorted; None if ``path`` is not a folder."""
     with reading(path):
         fs, root = fsspec.core.url_to_fs(path)
         return sorted(_file_names(fs, root)) if fs.isdir(root) else None
@@ -102,6 +107,40 @@ def _names_in(path: str) -> list[str] | None:
 
 def _file_names(fs: fsspec.AbstractFileSystem, root: str) -> Iterator[str]:
     for entry in fs.ls(root, detail=True):
-        # Links are neither file nor directory to fsspec, and a Kubernetes volume is made of links.
+        # To fsspec a link is neither file nor directory, and a Kubernetes volume consists of links.
         if entry["type"] != "directory":
             yield str(entry["name"]).rpartition("/")[2]
+
+
+_GZIP = b"\x1f\x8b"
+
+
+def _line_rows(path: str) -> Rows:
+    with reading(path), _opened(path) as file:
+        for number, line in numbered_lines(path, file):
+            if line.strip():
+                place = f"{path}:{number}"
+                yield place, parse_line(place, line)
+
+
+def _array_rows(path: str) -> Rows:
+    with reading(path), _opened(path) as file:
+        entries = json.load(file)
+    if not isinstance(entries, list):
+        raise data_error(path, "not a JSON array; name it .jsonl if it has one problem per line")
+    for number, fields in enumerate(entries, start=1):
+        place = f"{path}: entry {number}"
+        if not isinstance(fields, dict):
+            raise data_error(place, "not a JSON object; every entry must be one")
+        yield place, fields
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """Open the file, decompressed if its name or its first bytes indicate gzip."""
+    with fsspec.open(path, "rb") as raw, io.BufferedReader(raw) as file:
+        if path.endswith(".gz") or file.peek(len(_GZIP)).startswith(_GZIP):
+            with gzip.GzipFile(fileobj=file) as content:
+                yield cast(BinaryIO, content)
+        else:
+            yield cast(BinaryIO, file)

@@ -1,22 +1,42 @@
-"""A SandboxFusion asked for a data set, through its SDK."""
+"""SandboxFusion data-set client: prompts and test cases, with retry and exponential backoff."""
 
+import asyncio
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
+from typing import Any, TypeVar
 
+import aiohttp
 import sandbox_fusion as sdk
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_exponential
 
 from services.data.config import SandboxSource
-from services.data.rows.sandbox_requests import Patience, ask
-from shared.reading import data_error
+from shared.errors import DataError, data_error
 
-# Reads all of its input: some servers fail a program that ends before it has got it.
+# Reads all of its input: some servers report an error for a program that exits before that.
 IDLE_PROGRAM = "```python\nimport sys\nsys.stdin.read()\n```"
 CASE_SECONDS = 5.0
+DETAIL_LIMIT = 300  # characters of a server's message
+RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, *range(500, 600))
+LONGEST_WAIT = 30.0  # seconds
+
+# Raised for an invalid address, or an answer that is not SandboxFusion's.
+_UNUSABLE = (
+    aiohttp.InvalidURL,
+    aiohttp.ContentTypeError,
+    ValueError,
+    TypeError,
+    RecursionError,
+)
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One problem as ``get_prompts`` gives it."""
+    """One problem as ``get_prompts`` returns it."""
 
     id: int | str
     text: str
@@ -25,30 +45,44 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Standard input and the output expected for it."""
+    """Standard input and the expected output."""
 
     stdin: str
     stdout: str
 
 
-class SandboxClient:
-    """Asks for one data set of one server.
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """Retry limits of one request.
 
-    ``dataset_class`` is the server's class for data sets that it does not have registered.
-    All methods raise DataError: the server cannot be reached or refuses; one line with its reason.
+    ``seconds`` is the time limit of an attempt; ``wait`` is the pause in seconds before the second
+    of ``attempts``. Each further pause is twice as long, up to 30 s.
     """
 
-    def __init__(self, source: SandboxSource, dataset_class: str, patience: Patience) -> None:
+    seconds: float = 300.0
+    attempts: int = 5
+    wait: float = 0.5
+
+
+class SandboxClient:
+    """Requests one data set from one server.
+
+    ``dataset_class`` is the server's class for data sets that are not registered there. All methods
+    raise DataError if the server cannot be reached or refuses, one line with the reason. They must
+    not be called from inside an event loop.
+    """
+
+    def __init__(self, source: SandboxSource, dataset_class: str, budget: RetryBudget) -> None:
         self.dataset = source.dataset
         self.place = f"{source.url.rstrip('/')} {source.dataset}"
         self._url = source.url.rstrip("/")
         self._extra = {} if source.split is None else {"split": source.split}
         self._class = dataset_class
-        self._patience = patience
+        self._budget = budget
         self._returns_all_cases = False
 
     def prompts(self, offset: int, limit: int, language: str | None = None) -> list[Prompt]:
-        """Problems in the order of their ids; for ``language`` where the prompt names one."""
+        """Get problems in the order of their ids; ``language`` is for prompts that name one."""
         request = sdk.GetPromptsRequest(
             dataset=self.dataset,
             config=sdk.TestConfig(
@@ -57,19 +91,16 @@ class SandboxClient:
             offset=offset,
             limit=limit,
         )
-        found: list[Any] = ask(
-            self.place, lambda: sdk.get_prompts_async(request, endpoint=self._url), self._patience
-        )
-        return [Prompt(prompt.id, prompt.prompt, prompt.labels) for prompt in found]
+        return self._request(self.place, "get_prompts", request.dict(), _parse_prompts)
 
     def cases(self, key: int | str) -> list[Case]:
-        """All test cases of a problem: what they are is part of a verdict on any program."""
+        """Get all test cases of a problem, from the verdict on a program that does nothing."""
         if not self._returns_all_cases:
             self._check_cases()
         return self._judged_cases(key)
 
     def _check_cases(self) -> None:
-        """Refuse a server that stops at the first failed case, or shortens those passed."""
+        """Refuse a server that stops at the first failed case, or truncates accepted ones."""
         cases = [Case("", "x"), Case("x" * 2000, "")]
         record: dict[str, object] = {
             "id": 0,
@@ -81,7 +112,10 @@ class SandboxClient:
             ],
         }
         if self._judged_cases(0, record) != cases:
-            cause = "does not return all test cases whole (extra.run_all_cases, return_full_case)"
+            cause = (
+                "the server does not return all test cases in full "
+                "(extra.run_all_cases, return_full_case)"
+            )
             raise data_error(self._url, f"{cause}; use a newer SandboxFusion")
         self._returns_all_cases = True
 
@@ -97,18 +131,92 @@ class SandboxClient:
             dataset=self.dataset, id=key, completion=IDLE_PROGRAM, config=config
         )
         place = f"{self.place} id {key!r}"
-        result = ask(
-            place,
-            lambda: sdk.submit_async(request, endpoint=self._url, max_attempts=1),
-            self._patience,
-        )
+        result = self._request(place, "submit", request.dict(), _parse_result)
         return [_case(f"{place} case {n}", test.test_info) for n, test in enumerate(result.tests)]
+
+    def _request(
+        self, place: str, path: str, body: dict[str, Any], parse: Callable[[Any], Answer]
+    ) -> Answer:
+        """Post a request and parse the answer; retryable failures are retried with backoff."""
+        budget = self._budget
+        retrying = Retrying(
+            retry=retry_if_exception_type(_RetryableError),
+            stop=stop_after_attempt(budget.attempts),
+            wait=wait_exponential(budget.wait, max=LONGEST_WAIT),
+            reraise=True,
+        )
+        url = f"{self._url}/{path}"
+        try:
+            return retrying(lambda: asyncio.run(_attempt(place, url, body, parse, budget.seconds)))
+        except _RetryableError as error:
+            raise data_error(place, f"{budget.attempts} attempts failed: {error}") from None
+
+
+def _parse_prompts(answer: Any) -> list[Prompt]:  # noqa: ANN401 -- the server's JSON
+    found = [sdk.Prompt(**fields) for fields in answer]
+    return [Prompt(prompt.id, prompt.prompt, prompt.labels) for prompt in found]
+
+
+def _parse_result(answer: Any) -> sdk.EvalResult:  # noqa: ANN401 -- the server's JSON
+    return sdk.EvalResult(**answer)
 
 
 def _case(place: str, info: dict[str, Any] | None) -> Case:
-    """Other names than those of the streams are the server's files, which it does not compare."""
+    """Parse a case; other keys are files of the server, which it does not compare."""
     match info:
         case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:
             return Case(stdin, stdout)
     cause = "the server's answer has no test_info with input.stdin and output.stdout"
-    raise data_error(place, f"{cause}; see that its table is one of CommonOJDataset")
+    raise data_error(place, f"{cause}; check that its table is one of CommonOJDataset")
+
+
+# One attempt
+
+
+class _RetryableError(Exception):
+    """A failure that the next attempt may not have."""
+
+
+async def _attempt(
+    place: str, url: str, body: dict[str, Any], parse: Callable[[Any], Answer], seconds: float
+) -> Answer:
+    try:
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, json=body) as response,
+        ):
+            if response.status != HTTPStatus.OK:
+                raise _refusal(place, response.status, await response.text(errors="replace"))
+            return parse(await response.json())
+    except _UNUSABLE as error:
+        cause = f"the answer is not one of a SandboxFusion ({_shorten(error)}); check source.url"
+        raise data_error(place, cause) from None
+    except TimeoutError:
+        cause = f"no answer within {seconds:g} s; check whether the server is overloaded"
+        raise _RetryableError(cause) from None
+    except (aiohttp.ClientError, OSError) as error:
+        cause = f"cannot connect to SandboxFusion ({_shorten(error)}); start it or fix source.url"
+        raise _RetryableError(cause) from None
+
+
+def _refusal(place: str, status: int, body: str) -> DataError | _RetryableError:
+    reason = f"{status}: {_detail(body)}"
+    if status in RETRIED:
+        return _RetryableError(f"the server failed ({reason}); check source.dataset and its log")
+    advice = "check that source.dataset is one of the server's data sets"
+    return data_error(place, f"the server refused the request ({reason}); {advice}")
+
+
+def _detail(body: str) -> str:
+    """Extract the server's error message without its traceback."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    return _shorten(answer["detail"] if isinstance(answer, dict) and "detail" in answer else body)
+
+
+def _shorten(what: object) -> str:
+    text = " ".join(str(what).split()) or type(what).__name__
+    return text if len(text) <= DETAIL_LIMIT else f"{text[:DETAIL_LIMIT]}…"

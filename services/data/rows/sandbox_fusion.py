@@ -1,17 +1,28 @@
-"""A data set's rows from a SandboxFusion, in the public layouts."""
+"""Rows of a data set that a SandboxFusion serves, in the public layouts, cached while fetching.
 
+The cache is a JSONL file, so an interrupted fetch resumes. Its first line identifies the source, a
+line per row follows, and the last line marks it complete.
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO, Self
 
 from services.data.config import SandboxSource
-from services.data.rows.base import Rows
-from services.data.rows.sandbox_cache import RowCache
-from services.data.rows.sandbox_client import SandboxClient
+from services.data.rows import Fields, Rows
+from services.data.rows.sandbox_client import RetryBudget, SandboxClient
 from services.data.rows.sandbox_layouts import LAYOUTS, Layout
-from services.data.rows.sandbox_requests import Patience
-from shared.errors import DataError
-from shared.reading import data_error
+from shared.errors import DataError, data_error, reading
 
-PAGE = 100  # prompts a request
+PAGE = 100  # prompts per request
+
+Key = int | str
+
+_VERSION = 1  # of the cache format; a file of another version is fetched again
 
 
 def rows(
@@ -20,31 +31,30 @@ def rows(
     cache: Path,
     *,
     offline: bool,
-    patience: Patience = Patience(),  # noqa: B008 -- frozen
+    page: int = PAGE,
+    budget: RetryBudget = RetryBudget(),  # noqa: B008 -- frozen
 ) -> Rows:
-    """The rows that the server has, each with its place, in the order of the server's ids.
+    """Yield the server's rows with their places, in the order of the server's ids.
 
-    Rows that ``cache`` has come from there, and once it has all the network is not touched.
+    Cached rows are read from ``cache``; once it is complete the network is not used.
 
     Args:
         source: Server and data set.
-        layout: "humaneval", "mbpp" or "code_contests": what the rows are to look like.
-        cache: JSONL file that each row is added to as soon as it is fetched. One of another
-            server, data set, split or layout is written anew.
-        offline: Take all rows from the cache.
-        patience: With a server that does not answer.
+        layout: Layout of the rows: "humaneval", "mbpp" or "code_contests".
+        cache: JSONL file to which each row is added when it is fetched. A file of another server,
+            data set, split or layout is overwritten.
+        offline: Read all rows from the cache.
+        page: Prompts per request.
+        budget: Retry limits of each request.
 
     Raises:
-        DataError: While iterating: server, data set or cache cannot be used; one line that says
-            why and what to do. What has been fetched stays in the cache.
+        DataError: While iterating: server, data set or cache cannot be used; one line with cause
+            and advice. Fetched rows stay in the cache.
     """
     wanted = _layout(source, layout)
-    client = SandboxClient(source, wanted.dataset_class, patience)
-    header = source.model_dump(include={"dataset", "split"}) | {
-        "url": source.url.rstrip("/"),
-        "layout": layout,
-    }
-    missing = f"offline, and {client.place} is not (wholly) in the cache {cache}"
+    client = SandboxClient(source, wanted.dataset_class, budget)
+    header = CacheHeader(source.dataset, source.split, source.url.rstrip("/"), layout)
+    missing = f"offline, and {client.place} is not completely in the cache {cache}"
     if offline and not cache.exists():
         raise DataError(f"{missing}; run once without --offline")
     with RowCache.opened(cache, header, read_only=offline) as stored:
@@ -53,46 +63,167 @@ def rows(
         if offline and not stored.complete:
             raise DataError(f"{missing}; run once without --offline")
         if not stored.complete:
-            yield from _fetched(client, wanted, stored)
+            yield from _fetch(client, wanted, stored, page)
 
 
 def _layout(source: SandboxSource, name: str) -> Layout:
     if name not in LAYOUTS:
         known = ", ".join(LAYOUTS)
-        raise DataError(f"{source.dataset}: a sandbox has no layout {name!r}; choose {known}")
+        raise DataError(f"{source.dataset}: no sandbox layout {name!r}; choose one of {known}")
     return LAYOUTS[name]
 
 
-def _fetched(client: SandboxClient, layout: Layout, stored: RowCache) -> Rows:
-    """The rows that ``stored`` lacks; they are in it before they are yielded."""
-    _check_same(client, layout, stored)
-    while page := layout.page(client, len(stored.keys), PAGE):
-        for prompt in page:
+def _fetch(client: SandboxClient, layout: Layout, stored: "RowCache", page: int) -> Rows:
+    """Yield the rows that ``stored`` lacks, each after it has been added."""
+    _check_unchanged(client, layout, stored)
+    while prompts := layout.page(client, len(stored.keys), page):
+        for prompt in prompts:
             place = _place(client, prompt.id)
             if prompt.id in stored.keys:
-                cause = "the server gives this id twice; mend its table, or fetch anew without"
-                raise data_error(place, f"{cause} {stored.path} if it has changed")
+                cause = "the server has this id twice; fix its table"
+                advice = f"delete {stored.path} and fetch again if the data set has changed"
+                raise data_error(place, f"{cause}, or {advice}")
             row = layout.row(client, place, prompt)
             stored.add(prompt.id, row)
             yield place, row
     if not stored.keys:
-        cause = "the server has no problem in it; see that its table is filled"
+        cause = "the data set has no problems; check the server's table"
         raise data_error(client.place, cause)
     stored.finish()
 
 
-def _check_same(client: SandboxClient, layout: Layout, stored: RowCache) -> None:
-    """Refuse to go on with a data set that has changed: pages are counted from its start."""
+def _check_unchanged(client: SandboxClient, layout: Layout, stored: "RowCache") -> None:
+    """Refuse to resume if the data set has changed, because pages are counted from its start."""
     if not stored.keys:
         return
     last = next(reversed(stored.keys))
     there = layout.page(client, len(stored.keys) - 1, 1)
     if [prompt.id for prompt in there] != [last]:
-        cause = (
-            f"the data set has changed since the first part of it was fetched into {stored.path}"
-        )
-        raise data_error(client.place, f"{cause}; remove that file and fetch all of it")
+        cause = f"the data set has changed since a part of it was fetched into {stored.path}"
+        raise data_error(client.place, f"{cause}; delete that file and fetch again")
 
 
 def _place(client: SandboxClient, key: int | str) -> str:
     return f"{client.place} id {key!r}"
+
+
+# Cache
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHeader:
+    """Identity of the cached rows; a cache with another header is overwritten."""
+
+    dataset: str
+    split: str | None
+    url: str
+    layout: str
+    version: int = _VERSION
+
+
+class RowCache:
+    """Append-only cache of rows in an open file.
+
+    Attributes:
+        path: Path of the file.
+        keys: The ids of the rows, in order.
+        complete: The file has all rows of the data set; set when ``stored`` ends.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, header: CacheHeader) -> None:
+        self.keys: dict[Key, None] = {}
+        self.complete = False
+        self.path = path
+        self._file = file
+        self._header = asdict(header)
+        self._end = 0  # of the last valid line
+        self._writing = False
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, header: CacheHeader, *, read_only: bool) -> Iterator[Self]:
+        """Open the file; it is created unless ``read_only``.
+
+        Raises:
+            DataError: The file cannot be opened.
+        """
+        with reading(str(path)):
+            if not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            file = path.open("rb" if read_only else "r+b")
+        with file:
+            yield cls(path, file, header)
+
+    def stored(self) -> Iterator[tuple[Key, Fields]]:
+        """Yield the rows up to the first invalid line, such as a torn one.
+
+        There are none if the header does not match.
+        """
+        first = self._file.readline()
+        if _parsed(first) != self._header:
+            return
+        self._end = len(first)
+        for line in self._file:
+            match _parsed(line):
+                case {"complete": count} if count == len(self.keys):
+                    self.complete = True
+                    return
+                case {"id": int() | str() as key, "row": dict() as row} if key not in self.keys:
+                    self.keys[key] = None
+                    self._end += len(line)
+                    yield key, row
+                case _:
+                    return
+
+    def add(self, key: Key, row: Fields) -> None:
+        """Append a row; the first call truncates the file after its last valid line.
+
+        Raises:
+            DataError: The file cannot be written, or another process writes to it.
+        """
+        self._append({"id": key, "row": row})
+        self.keys[key] = None
+
+    def finish(self) -> None:
+        """Mark the rows as complete.
+
+        Raises:
+            DataError: As ``add``.
+        """
+        self._append({"complete": len(self.keys)})
+        self.complete = True
+
+    def _append(self, entry: Mapping[str, object]) -> None:
+        try:
+            if not self._writing:
+                self._begin()
+            self._write(entry)
+        except BlockingIOError:
+            cause = "another process is fetching into it; wait until it ends"
+            raise data_error(str(self.path), cause) from None
+        except OSError as error:
+            cause = f"cannot be written ({error}); check the folder and the space in it"
+            raise data_error(str(self.path), cause) from None
+
+    def _begin(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._file.seek(self._end)
+        self._file.truncate()
+        self._writing = True
+        if not self._end:
+            self._write(self._header)
+
+    def _write(self, entry: Mapping[str, object]) -> None:
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+
+
+def _parsed(line: bytes) -> object:
+    """Parse a line; None if it is torn or not JSON."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

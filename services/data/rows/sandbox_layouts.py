@@ -1,26 +1,28 @@
-"""From SandboxFusion's prompts back to rows in the public layouts."""
+"""Converts SandboxFusion's prompts back into rows of the public layouts."""
 
+import ast
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from services.data.rows import Fields
 from services.data.rows.sandbox_client import Prompt, SandboxClient
-from services.data.rows.sandbox_mbpp import content_and_tests
-from shared.reading import data_error
+from shared.errors import data_error
 from shared.schemas import describe
-
-Fields = dict[str, Any]
 
 UNKNOWN_DIFFICULTY = "UNKNOWN_DIFFICULTY"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a data set of ``dataset_class`` is asked for, and a prompt made a row.
+    """Requests and conversion of a data set of ``dataset_class``.
 
-    ``page``: the prompts from an offset on, at most so many; none beyond the end.
+    ``page`` gets at most so many prompts from an offset on, none beyond the end; ``row`` converts a
+    prompt.
     """
 
     dataset_class: str
@@ -64,15 +66,15 @@ def _humaneval(_client: SandboxClient, place: str, prompt: Prompt) -> Fields:
 def _mbpp(_client: SandboxClient, place: str, prompt: Prompt) -> Fields:
     labels = _labels(_MbppLabels, place, prompt)
     if not isinstance(prompt.id, int):
-        raise data_error(place, "MBPP's ids are numbers; see that the table is one of MBPP")
+        raise data_error(place, "MBPP's ids are numbers; check that the table is one of MBPP")
     text, tests = content_and_tests(place, prompt.text)
     return labels.model_dump() | {"task_id": prompt.id, "text": text, "test_list": tests}
 
 
 def _contest(client: SandboxClient, place: str, prompt: Prompt) -> Fields:
-    """All tests are private ones: the server does not say which its problem shows.
+    """Convert a contest problem; all tests count as private, because the server does not say.
 
-    ``name`` carries the id, for the server does not promise that names differ.
+    ``name`` includes the id, because the server's names may repeat.
     """
     labels = _labels(_ContestLabels, place, prompt)
     cases = client.cases(prompt.id)
@@ -90,15 +92,15 @@ def _contest(client: SandboxClient, place: str, prompt: Prompt) -> Fields:
 
 
 def _contest_page(client: SandboxClient, offset: int, limit: int) -> list[Prompt]:
-    """Prompts less the sentence at their end that says which language to write in.
+    """Get prompts without the final sentence that names the language to write in.
 
-    The server puts it after the content, as a paragraph. It is recognized by being another one
-    for another language, so its wording does not matter.
+    The server appends it as a paragraph. It is recognized because it differs between two languages,
+    so its wording does not matter.
     """
     pythons = client.prompts(offset, limit, "python")
     others = client.prompts(offset, limit, "cpp")
     if [prompt.id for prompt in pythons] != [prompt.id for prompt in others]:
-        raise data_error(client.place, "the data set changed while it was fetched; run once more")
+        raise data_error(client.place, "the data set changed while it was fetched; run again")
     return [_contest_prompt(client, *both) for both in zip(pythons, others, strict=True)]
 
 
@@ -107,13 +109,13 @@ def _contest_prompt(client: SandboxClient, python: Prompt, other: Prompt) -> Pro
     other_content, _, other_sentence = other.text.rpartition("\n\n")
     if not break_ or content != other_content or sentence == other_sentence:
         cause = "the prompt does not end with a paragraph about the language"
-        advice = "see that the table is one of CommonOJDataset"
+        advice = "check that the table is one of CommonOJDataset"
         raise data_error(f"{client.place} id {python.id!r}", f"{cause}; {advice}")
     return Prompt(python.id, content, python.labels)
 
 
 def _difficulty(value: int | str | None) -> int | str | None:
-    """The server has CodeContests' words in capitals; single letters are Codeforces'."""
+    """Lower CodeContests' words, which the server has in capitals; letters are Codeforces'."""
     if value == UNKNOWN_DIFFICULTY:
         return "unknown"
     return value.lower() if isinstance(value, str) and len(value) > 1 else value
@@ -123,7 +125,7 @@ def _labels(kind: type[LabelsT], place: str, prompt: Prompt) -> LabelsT:
     try:
         return kind.model_validate(prompt.labels)
     except ValidationError as error:
-        cause = f"labels: {describe(error)}; see that source.dataset has the layout asked for"
+        cause = f"labels: {describe(error)}; check that source.dataset has this layout"
         raise data_error(place, cause) from None
 
 
@@ -132,3 +134,65 @@ LAYOUTS: dict[str, Layout] = {
     "mbpp": Layout("MBPPDataset", _page, _mbpp),
     "code_contests": Layout("CommonOJDataset", _contest_page, _contest),
 }
+
+
+PREFIX = "You are an expert Python programmer, and here is your task: "
+BEFORE_TESTS = " Your code should pass these tests:\n\n"
+FEW_SHOT_END = "[BEGIN]\n"  # valid Python, but not a test
+
+
+def content_and_tests(place: str, prompt: str) -> tuple[str, list[str]]:
+    """Split MBPP's prompt into the text of the problem and its tests.
+
+    Source of the format: SandboxFusion 469de08, ``sandbox/datasets/mbpp.py``, without few shots.
+
+    Raises:
+        DataError: The prompt has another format.
+    """
+    if prompt.startswith(PREFIX) and not prompt.endswith(FEW_SHOT_END):
+        # The text may contain the sentence as well: the tests are the part after it that is Python.
+        for sentence in re.finditer(re.escape(BEFORE_TESTS), prompt):
+            tests = split_tests(prompt[sentence.end() :])
+            if tests is not None:
+                return prompt[len(PREFIX) : sentence.start()], tests
+    cause = "the prompt does not have SandboxFusion's format for MBPP, with tests in Python"
+    raise data_error(place, f"{cause}; use a server with the published MBPPDataset")
+
+
+def split_tests(joined: str) -> list[str] | None:
+    """Split joined tests; None if they are not Python, empty if there is no statement.
+
+    A test ends with a line that ends an assertion; other statements belong to the next test, and
+    those after the last assertion to the last test. Joined by newlines, the tests give ``joined``.
+    """
+    body = _statements(joined)
+    if not body:
+        return body if body is None else []
+    lines = _lines(joined)
+    tests: list[str] = []
+    start = 0
+    for end in sorted({_end(node) for node in body if isinstance(node, ast.Assert)})[:-1]:
+        # Another statement may begin after a semicolon; a lone "\r" does not separate tests.
+        within = any(node.lineno <= end < _end(node) for node in body)
+        if not within and lines[end - 1].endswith("\n"):
+            tests.append("".join(lines[start:end])[:-1])
+            start = end
+    return [*tests, "".join(lines[start:])]
+
+
+def _end(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
+
+
+def _statements(code: str) -> list[ast.stmt] | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes such as "\d" are in the data
+            return ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _lines(text: str) -> list[str]:
+    """Split into lines as Python's parser counts them, keeping line ends."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)

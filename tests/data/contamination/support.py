@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from services.data.contamination import EvalProblem, check_contamination
+from services.data.contamination.check import check_contamination
+from services.data.contamination.index import EvalProblem
 from shared.errors import DataError
 
 PROMPT = """\

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.data.contamination import check_contamination, lines
+from services.data.contamination.check import check_contamination
+from services.data.contamination.files import BufferSizes
 from shared.errors import DataError
 from tests.data.contamination.support import (
     PROBLEMS,
@@ -41,12 +42,12 @@ GOOD = json.dumps({"t": clean_text(50)}).encode() + b"\n"
     ],
 )
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
-def test_a_broken_line_is_named(tmp_path, monkeypatch, line, cause, suffix):
-    monkeypatch.setattr("services.data.contamination.files._PART_BYTES", 1000)
+def test_a_broken_line_is_named(tmp_path, line, cause, suffix):
     content = GOOD * 2 + b"\n" + GOOD * 20 + line
     path = tmp_path / f"c{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    assert failure(path).startswith(f"{path}:24: {cause}")
+    message = failure(path, sizes=BufferSizes(part=1000))
+    assert message.startswith(f"{path}:24: {cause}")
 
 
 def test_of_several_broken_lines_the_first_is_named_by_any_number_of_processes(tmp_path):
@@ -68,7 +69,7 @@ def test_damaged_compression(tmp_path, suffix, damage):
         content[len(content) // 2 : len(content) // 2 + 50] = bytes(50)
     path.write_bytes(content)
     message = failure(path)
-    assert "cut off or damaged" in message or "not JSON" in message or "not UTF-8" in message
+    assert "truncated or damaged" in message or "not JSON" in message or "not UTF-8" in message
     assert message.startswith(f"{path}:")
 
 
@@ -78,7 +79,7 @@ def test_damage_names_the_line_up_to_which_all_was_read(tmp_path):
     path.write_bytes(gzip.compress(content)[:-4])
     line, cause = failure(path).removeprefix(f"{path}:").split(": ", 1)
     assert 300_000 < int(line) <= 500_000
-    assert cause.startswith("the gzip data is cut off or damaged soon after")
+    assert cause.startswith("the gzip data is truncated or damaged soon after")
 
 
 def test_a_text_file_that_is_not_utf8(tmp_path):
@@ -98,7 +99,7 @@ def test_a_text_file_that_ends_in_half_a_character(tmp_path):
 def test_a_file_without_text(tmp_path, content, suffix):
     path = tmp_path / f"c{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    assert "holds no text" in failure(path)
+    assert "has no text" in failure(path)
 
 
 @pytest.mark.parametrize("name", ["c.txt", "c.jsonl.gz", "c.jsonl.zst"])
@@ -114,7 +115,7 @@ def test_parquet_without_a_column_of_text(tmp_path):
 
 def test_parquet_without_rows(tmp_path):
     path = write_parquet(tmp_path / "c.parquet", [], pa.schema({"t": pa.string()}))
-    assert "holds no text" in failure(path)
+    assert "has no text" in failure(path)
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
@@ -150,11 +151,11 @@ def test_parquet_with_damaged_pages(tmp_path):
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("missing.jsonl", "there is no such file"),
-        ("*.jsonl", "there is no such file"),
-        ("empty", "there is no such file"),
-        ("c.csv", "has no known format; it may be .jsonl"),
-        ("pipe.jsonl", "is neither a file nor a folder"),
+        ("missing.jsonl", "no such file"),
+        ("*.jsonl", "no such file"),
+        ("empty", "no such file"),
+        ("c.csv", "unknown format; supported are .jsonl"),
+        ("pipe.jsonl", "neither a file nor a folder"),
     ],
 )
 def test_what_names_no_corpus(tmp_path, name, cause):
@@ -200,7 +201,9 @@ def test_a_killed_process_is_an_error(tmp_path):
         for child in multiprocessing.active_children():
             child.kill()
 
-    assert "was killed, perhaps for want of memory" in failure(tmp_path, processes=2, progress=kill)
+    message = failure(tmp_path, processes=2, progress=kill)
+    assert "a worker process was killed" in message
+    assert "perhaps out of memory; try again with fewer processes" in message
 
 
 def test_nothing_given(tmp_path):
@@ -209,14 +212,14 @@ def test_nothing_given(tmp_path):
         check_contamination([], [str(tmp_path)])
 
 
-def test_a_line_has_a_greatest_length(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST_LINE", 1 << 20)
+def test_a_line_has_a_greatest_length(tmp_path):
+    sizes = BufferSizes(line=1 << 20)
     path = tmp_path / "c.jsonl"
     long = json.dumps({"t": PROMPT * 20_000}).encode()
     path.write_bytes(GOOD + long[: (1 << 20) - 2] + b'"}\n')
-    assert one(check(path)).prompt.hit.row == 2
+    assert one(check(path, sizes=sizes)).prompt.hit.row == 2
     path.write_bytes(GOOD + long + b"\n" + GOOD)
-    assert failure(path).startswith(f"{path}:2: a line over ")
+    assert failure(path, sizes=sizes).startswith(f"{path}:2: a line over 1 MiB; ")
 
 
 READERS = ["c.jsonl", "c.jsonl.gz", "c.jsonl.zst", "c.txt", "c.txt.bz2", "c.parquet"]

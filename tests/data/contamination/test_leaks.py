@@ -5,7 +5,7 @@ import json
 import fsspec
 import pytest
 
-from services.data.contamination import matching, passages, tally
+from services.data.contamination.files import BufferSizes
 from tests.data.contamination.support import (
     LEAKED,
     PROBLEMS,
@@ -19,6 +19,7 @@ from tests.data.contamination.support import (
     write_parquet,
 )
 
+PASSAGES = BufferSizes(passage=3000, overlap=1000)
 DISGUISES = {
     "exact": PROMPT,
     "indented": PROMPT.replace("\n", "\n        "),
@@ -106,37 +107,31 @@ def test_text_files_are_one_document_each(tmp_path):
 
 
 @pytest.mark.parametrize("before", range(2900, 3100, 7))
-def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(passages, "_PASSAGE", 3000)
-    monkeypatch.setattr(passages, "_OVERLAP", 1000)
+def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, before):
     text = clean_text(1500)[:before]
     (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
-    report = check(tmp_path)
+    report = check(tmp_path, sizes=PASSAGES)
     assert one(report).prompt.hit.share == 1
     assert report.documents == one(report).documents == 1
 
 
 @pytest.mark.parametrize("before", range(900, 1100, 7))
-def test_no_seam_of_a_long_line_hides_a_leak(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(matching, "_WINDOW", 500)
+def test_no_seam_of_a_long_line_hides_a_leak(tmp_path, before):
     text = clean_text(1500)[:before]
     path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{text} {PROMPT} {text}"}])
-    assert one(check(path)).prompt.hit.share == 1
+    assert one(check(path, sizes=BufferSizes(window=500))).prompt.hit.share == 1
 
 
-def test_a_word_longer_than_a_window_is_one_word(tmp_path, monkeypatch):
-    monkeypatch.setattr(matching, "_WINDOW", 50)
+def test_a_word_longer_than_a_window_is_one_word(tmp_path):
     path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{'x' * 999} {PROMPT} {'y' * 999}"}])
-    assert one(check(path)).prompt.hit.share == 1
+    assert one(check(path, sizes=BufferSizes(window=50))).prompt.hit.share == 1
 
 
-def test_the_row_of_a_text_file_is_its_passages_first_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(passages, "_PASSAGE", 3000)
-    monkeypatch.setattr(passages, "_OVERLAP", 1000)
+def test_the_row_of_a_text_file_is_its_passages_first_line(tmp_path):
     lines = clean_text(3000).replace(" ", "\n").split("\n")
     lines[2000] = PROMPT
     (tmp_path / "corpus.txt").write_text("\n".join(lines))
-    row = one(check(tmp_path)).prompt.hit.row
+    row = one(check(tmp_path, sizes=PASSAGES)).prompt.hit.row
     assert 1000 < row <= 2001
 
 
@@ -168,7 +163,7 @@ def test_found_counts_over_all_documents(tmp_path):
     assert prompt.share > prompt.hit.share
 
 
-def test_the_report_does_not_depend_on_processes_or_batches(tmp_path, monkeypatch):
+def test_the_report_does_not_depend_on_processes_or_batches(tmp_path):
     for name in ("a", "b", "c"):
         rows = clean_rows(40, seed=ord(name))
         rows[ord(name) % 40]["text"] = PROMPT
@@ -178,20 +173,18 @@ def test_the_report_does_not_depend_on_processes_or_batches(tmp_path, monkeypatc
         (tmp_path / f"{name}.txt").write_text(clean_text(100) + PROMPT)
     together = check(tmp_path)
     assert check(tmp_path, processes=3) == together
-    monkeypatch.setattr(tally, "_BATCH", 1)
-    assert check(tmp_path) == together
+    assert check(tmp_path, sizes=BufferSizes(batch=1)) == together
     assert together.documents == 243
     assert one(together).documents == 15
 
 
-def test_a_file_is_split_at_lines(tmp_path, monkeypatch):
+def test_a_file_is_split_at_lines(tmp_path):
     rows = clean_rows(200)
     rows[150]["text"] = PROMPT
     path = write_jsonl(tmp_path / "corpus.jsonl", rows)
     whole = check(path)
     for size in (97, 777, 5000):
-        monkeypatch.setattr("services.data.contamination.files._PART_BYTES", size)
-        assert check(path) == whole
+        assert check(path, sizes=BufferSizes(part=size)) == whole
     assert one(whole).prompt.hit.row == 151
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.data.contamination import EvalProblem, tokens
+from services.data.contamination import index
+from services.data.contamination.index import EvalProblem
 from tests.data.contamination.support import LEAKED, PROMPT, check, one, write_jsonl
 
 NINE = "Write a function to find the longest common prefix."
@@ -38,8 +39,8 @@ def test_what_is_too_short_is_named(tmp_path):
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": "Sort it."}])
     report = check(path, problems=[problem("Sort it.", "x = 1"), LEAKED])
     assert one(report, "leaked").unchecked == (
-        "prompt: 2 words, under 8 are too short to check",
-        "solution 1: 2 words, under 8 are too short to check",
+        "prompt: 2 words, fewer than 8 are too short to check",
+        "solution 1: 2 words, fewer than 8 are too short to check",
     )
     assert report.document()["counts"]["unchecked"] == 1
 
@@ -69,7 +70,7 @@ def test_an_ngram_that_a_text_repeats_counts_once(tmp_path):
 def test_a_hash_that_collides_is_no_hit(tmp_path, monkeypatch):
     """With a number for all words of a length, only the words themselves tell them apart."""
     monkeypatch.setattr(
-        tokens, "_numbers", lambda text, starts, ends: (ends - starts).astype("uint64")
+        index, "_numbers", lambda text, starts, ends: (ends - starts).astype("uint64")
     )
     changed = PROMPT.translate(str.maketrans("aeiou", "eioua"))
     rows = [{"t": changed}, {"t": PROMPT}]
@@ -82,14 +83,14 @@ LONG = "a" * 8 + "b" * 40 + "c" * 8
 
 @pytest.mark.parametrize("other", [LONG.replace("bb", "xb", 1), LONG.replace("b", "bb", 1)])
 def test_long_words_differ_in_their_middle(other):
-    first, second = tokens.tokenize(f"{LONG} {other}".encode()).hashes.tolist()
+    first, second = index.tokenize(f"{LONG} {other}".encode()).hashes.tolist()
     assert first != second
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda raw: raw.hex().encode()), max_size=20))
 def test_tokens_are_the_words(words):
     text = b"  ".join(words)
-    found = tokens.tokenize(text)
+    found = index.tokenize(text)
     spans = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
     assert [text[start:end] for start, end in spans] == text.split()
     numbers = zip(text.split(), found.hashes.tolist(), strict=True)

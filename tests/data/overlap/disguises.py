@@ -5,7 +5,7 @@ import re
 import textwrap
 from dataclasses import replace
 
-from services.data.overlap.texts import ProblemText
+from services.data.overlap.pairs import ProblemText
 from tests.data.overlap.support import problem
 
 HEADINGS = {

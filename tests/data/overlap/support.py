@@ -1,7 +1,7 @@
 """Problems to compare."""
 
-from services.data.overlap.texts import ProblemText
-from shared.canonical import canonicalize
+from services.data.overlap.pairs import ProblemText
+from shared.datasets import canonicalize
 from shared.schemas import sha256
 
 

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.overlap.allow import Allowed, Exempted, load_allowed
-from services.data.overlap.pairs import Finding, Kind, Overlap, Side
+from services.data.overlap.pairs import (
+    Allowlist,
+    Exemption,
+    Finding,
+    Kind,
+    Overlap,
+    Side,
+    load_allowlist,
+)
 from shared.errors import DataError
 
 YAML = """\
@@ -31,7 +38,7 @@ def written(path, content):
 
 def failure(path):
     with pytest.raises(DataError) as caught:
-        load_allowed(path)
+        load_allowlist(path)
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     assert message.startswith(path)
@@ -39,7 +46,7 @@ def failure(path):
 
 
 def test_yaml(tmp_path):
-    first, second = load_allowed(written(tmp_path / "allow.yaml", YAML)).entries
+    first, second = load_allowlist(written(tmp_path / "allow.yaml", YAML)).entries
     assert first.a == "humaneval/HumanEval/56"
     assert second.b == "codecontests/1582_F1. Easy version"
     assert second.reason == "seen"
@@ -49,16 +56,16 @@ def test_yaml(tmp_path):
 def test_json_lines(tmp_path, name):
     line = json.dumps({"a": "x/1", "b": "y/2", "reason": "why"}).encode() + b"\n\n"
     path = written(tmp_path / name, gzip.compress(line) if name.endswith("gz") else line)
-    assert load_allowed(path).entries == (Exempted(a="x/1", b="y/2", reason="why"),)
+    assert load_allowlist(path).entries == (Exemption(a="x/1", b="y/2", reason="why"),)
 
 
 @pytest.mark.parametrize("content", ["", "# nothing yet\n", "[]"])
 def test_an_empty_list_allows_nothing(tmp_path, content):
-    assert load_allowed(written(tmp_path / "allow.yaml", content)) == Allowed()
+    assert load_allowlist(written(tmp_path / "allow.yaml", content)) == Allowlist()
 
 
 def test_split(tmp_path):
-    allowed = load_allowed(written(tmp_path / "allow.yaml", YAML))
+    allowed = load_allowlist(written(tmp_path / "allow.yaml", YAML))
     known = overlap("humaneval/HumanEval/61", "humaneval/HumanEval/56")
     new = overlap("humaneval/HumanEval/56", "mbpp/mbpp_1")
     reviewed = allowed.split([new, known])
@@ -71,15 +78,15 @@ def test_split(tmp_path):
 
 def test_without_exceptions_all_is_open():
     found = overlap("a/1", "b/1")
-    assert Allowed().split([found]).open == (found,)
+    assert Allowlist().split([found]).open == (found,)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=8, unique=True))
 def test_every_overlap_and_every_entry_ends_somewhere(numbers):
     names = [(f"a/{one}", f"b/{other}") for one, other in numbers]
     overlaps = [overlap(*pair) for pair in names[: len(names) // 2 + 1]]
-    entries = tuple(Exempted(a=b, b=a, reason="seen") for a, b in names[len(names) // 2 :])
-    reviewed = Allowed(entries).split(overlaps)
+    entries = tuple(Exemption(a=b, b=a, reason="seen") for a, b in names[len(names) // 2 :])
+    reviewed = Allowlist(entries).split(overlaps)
     assert len(reviewed.open) + len(reviewed.allowed) == len(overlaps)
     assert len(reviewed.stale) + len(reviewed.allowed) == len(entries)
 
@@ -106,7 +113,7 @@ ENTRY = "{a: x/1, b: y/1, reason: %s}"
         (
             "allow.yaml",
             f"- {ENTRY % 'one'}\n- {{b: x/1, a: y/1, reason: two}}",
-            "entry 2: the same pair as ",
+            "entry 2: same pair as ",
         ),
         ("allow.jsonl", '{"a": "x/1", "b": "y/1"}\n', ":1: reason: "),
         ("allow.jsonl", "[]\n", ":1: a JSON list"),

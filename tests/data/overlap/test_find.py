@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.data.config import ChecksConfig, NearConfig, NgramConfig
-from services.data.overlap import pairs
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Kind
 from shared.errors import DataError
@@ -163,14 +162,13 @@ def test_all_pairs_of_a_group_are_listed_in_order():
     assert names == [("a/1", "a/2"), ("a/1", "a/3"), ("a/2", "a/3")]
 
 
-def test_more_pairs_than_anybody_can_look_at_are_refused(monkeypatch):
-    monkeypatch.setattr(pairs, "MAX_PAIRS", 100)
+def test_more_pairs_than_anybody_can_look_at_are_refused():
     exact = [problem("a", str(n), STATEMENT) for n in range(20)]
     near = [problem("a", str(n), f"{STATEMENT} {n}") for n in range(20)]
     empty = [problem("a", str(n), "") for n in range(20)]
     for copies in (exact, near, empty):
         with pytest.raises(DataError, match="more than 100 pairs") as caught:
-            find_overlaps(copies, CHECKS)
+            find_overlaps(copies, CHECKS, max_pairs=100)
         assert len(str(caught.value).splitlines()) == 1
 
 

@@ -4,7 +4,6 @@ import json
 
 from services.data.config import PrepareConfig
 from services.data.prepare.pipeline import prepare
-from services.data.prepare.progress import Silent
 
 PROMPTS = (
     "Read two integers from standard input and print their sum on one line, without any other text "
@@ -32,6 +31,16 @@ def row(number, *, prompt=None, **fields):
         "sandbox_id": f"p{number}",
         **fields,
     }
+
+
+class Silent:
+    """A progress display that shows nothing."""
+
+    def begin(self, step): ...
+
+    def advance(self): ...
+
+    def end(self, result): ...
 
 
 class Desk:

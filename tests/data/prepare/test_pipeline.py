@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from services.data.solutions import Rejected
+from services.data.records import Rejected
 from shared.datasets import read_dataset
 from shared.errors import DataError
 from tests.data.prepare.support import PROMPTS, row
@@ -72,7 +72,9 @@ def test_near_duplicates_go_where_the_config_says_so(desk):
     assert near["removed"]
     assert near["kind"] != "exact"
     assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1"]
-    assert f"- removed: ` p2 ` is like ` p1 ` ({near['kind']}, " in prepared.report.read_text()
+    assert (
+        f"- removed: ` p2 ` is similar to ` p1 ` ({near['kind']}, " in prepared.report.read_text()
+    )
 
 
 def test_an_overlap_of_two_sets_is_reported_and_everything_written(desk):
@@ -101,7 +103,7 @@ def test_a_reviewed_overlap_is_none(desk, tmp_path):
     assert prepared.audit.overlaps == ()
     report = prepared.report.read_text()
     assert "the same on purpose" in report
-    assert "Reviews that no longer match anything" in report
+    assert "Reviews without a matching overlap" in report
 
 
 def test_rows_without_tests_and_findings_on_tests_are_listed(desk):
@@ -152,12 +154,12 @@ def test_what_has_not_changed_is_not_read_again(desk):
     progress = Recorder()
     desk.prepare(progress)
     assert progress.rows == 0
-    assert progress.ended[:2] == [("one", "1 rows, as before"), ("two", "1 rows, as before")]
+    assert progress.ended[:2] == [("one", "1 rows, unchanged"), ("two", "1 rows, unchanged")]
     assert {path: path.read_bytes() for path in desk.manifests.iterdir()} == before
     desk.source("two", [row(1), row(2)])
     progress = Recorder()
     desk.prepare(progress)
-    assert progress.ended[:2] == [("one", "1 rows, as before"), ("two", "2 rows")]
+    assert progress.ended[:2] == [("one", "1 rows, unchanged"), ("two", "2 rows")]
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("x")])

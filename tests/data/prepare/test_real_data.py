@@ -52,9 +52,10 @@ def test_the_public_sets_are_apart_and_a_set_with_its_own_part_is_not(prepared):
 def test_near_copies_within_the_sets_are_listed_and_left_in(prepared):
     desk, audit = prepared
     pairs = {
-        (entry["duplicate_of"], entry["problem_id"])
+        (entry.duplicate_of, entry.problem_id)
         for one in audit.datasets
-        for entry in one.near_copies
+        for entry in one.duplicates
+        if not entry.removed
     }
     # The same question in other words, as whoever reads them sees.
     assert {("HumanEval/56", "HumanEval/61"), ("mbpp_427", "mbpp_928")} <= pairs

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from services.data.config import HubSource
-from services.data.rows import hub, hub_files
+from services.data.rows import hub
 from shared.errors import DataError
 
 
@@ -34,5 +34,5 @@ def full_disk(*args, **kwargs):
 if __name__ == "__main__":
     calls = json.loads(sys.argv[1])
     if any(call.get("full_disk") for call in calls):
-        hub_files.hf_hub_download = full_disk
+        hub.hf_hub_download = full_disk
     print(json.dumps([answer(call) for call in calls]))

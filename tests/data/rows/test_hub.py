@@ -129,8 +129,8 @@ def test_offline_names_what_is_not_in_the_cache(hub, ask):
     place = f"own/set@{COMMIT}"
     assert split.startswith(f"{place}: offline, and split 'train' is not in the cache")
     assert name.startswith(f"{place}: offline, and split 'test' is not in the cache")
-    assert revision.startswith("own/set@main: offline, and the commit that it stands for is not")
-    assert path.startswith("own/other@v1.0: offline, and the commit")
+    assert revision.startswith("own/set@main: offline, and the revision's commit is not")
+    assert path.startswith("own/other@v1.0: offline, and the revision's commit")
     assert hub.asked == []
 
 
@@ -164,18 +164,18 @@ def test_names_that_are_wrong(ask):
     messages = ask(*({"source": FULL | other} for other in others))
     assert all(len(message.splitlines()) == 1 for message in messages)
     place = f"own/set@{COMMIT}"
-    no_revision = "there is no such revision; name a commit, a branch or a tag"
+    no_revision = "no such revision; name a commit, a branch or a tag"
     assert messages == [
         f"{place}: has several configurations; name one of full, lines, table",
-        f"{place}: there is no configuration 'small'; name one of full, lines, table",
-        f"{place}: there is no split 'dev'; there are: train, test",
+        f"{place}: no configuration 'small'; name one of full, lines, table",
+        f"{place}: no split 'dev'; choose one of: train, test",
         f"own/set@v2: {no_revision}",
         f"own/set@{'f' * 40}: {no_revision}",
-        "own/set@../../x: that is no revision; name a commit, a branch or a tag",
-        "own/other@v1.0: there is no such data set, or it is private; check the name or log in "
+        "own/set@../../x: not a valid revision; name a commit, a branch or a tag",
+        "own/other@v1.0: no such data set, or it is private; check the name or log in "
         "with HF_TOKEN",
-        "a/b/c@v1.0: that is no data set's name; write OWNER/NAME",
-        "/tmp@v1.0: that is no data set's name; write OWNER/NAME",
+        "a/b/c@v1.0: not a data set's name; write OWNER/NAME",
+        "/tmp@v1.0: not a data set's name; write OWNER/NAME",
     ]
 
 
@@ -184,8 +184,8 @@ def test_names_that_are_wrong(ask):
     [
         ("revision/v1.0", 403, "GatedRepo", "needs a login; accept its terms on the hub and log"),
         ("test-1.parquet", 401, "GatedRepo", "needs a login; accept its terms on the hub and log"),
-        ("revision/v1.0", 500, "", "the hub answered HTTP 500; try again later"),
-        ("README.md", 418, "", "the hub answered HTTP 418; try again later"),
+        ("revision/v1.0", 500, "", "the hub returned HTTP 500; try again later"),
+        ("README.md", 418, "", "the hub returned HTTP 418; try again later"),
     ],
 )
 def test_refusals(hub, ask, path, status, code, cause):
@@ -221,12 +221,12 @@ def test_an_empty_or_damaged_repository(hub, ask):
     assert "data/test-0.parquet: not a parquet file" in damaged
     del hub.files["data/test-0.parquet"]
     (empty,) = ask({"source": FULL | {"name": None, "split": "train"}})
-    assert "cannot be fetched (" in empty
+    assert "cannot be downloaded (" in empty
 
 
 def test_a_full_disk(ask):
     (message,) = ask({"source": FULL, "full_disk": True})
-    cause = "no room left for it (No space left on device); make room, or name another cache"
+    cause = "no space left for it (No space left on device); free some space or use another cache"
     assert message.endswith(cause)
 
 

@@ -60,7 +60,7 @@ def test_what_datasets_saves(tmp_path):
     assert fields(tmp_path / "one") == ROWS
     datasets.DatasetDict({"train": one, "test": one}).save_to_disk(str(tmp_path / "both"))
     message = failure(tmp_path / "both")
-    expected = "a folder of several splits; name the folder of one: train, test"
+    expected = "the folder has several splits; name the folder of one: train, test"
     assert message == f"{tmp_path / 'both'}: {expected}"
     assert fields(tmp_path / "both" / "test") == ROWS
 
@@ -97,15 +97,15 @@ def test_urls(tmp_path, scheme, name):
 def test_arrow_is_read_from_a_local_disk_alone(tmp_path):
     arrow_stream(tmp_path / "a.arrow")
     assert fields(f"file://{tmp_path}/a.arrow") == ROWS
-    assert "copy it" in failure("memory://a.arrow")
+    assert "copy the file to a local disk" in failure("memory://a.arrow")
 
 
 def test_folders_that_cannot_be_used(tmp_path):
-    assert "without *.parquet, *.arrow or *.jsonl" in failure(tmp_path)
+    assert "the folder has no *.parquet, *.arrow or *.jsonl" in failure(tmp_path)
     (tmp_path / "x.parquet").mkdir()
-    assert "without *.parquet" in failure(tmp_path)
-    assert "there is no such file" in failure(tmp_path / "nowhere.arrow")
-    assert "there is no such file" in failure(tmp_path / "nowhere")
+    assert "the folder has no *.parquet" in failure(tmp_path)
+    assert "no such file" in failure(tmp_path / "nowhere.arrow")
+    assert "no such file" in failure(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_broken_state_is_named(tmp_path, state, cause):
 def test_a_lost_shard_is_named(tmp_path):
     saved(tmp_path / "saved")
     (tmp_path / "saved" / "data-a.arrow").unlink()
-    assert failure(tmp_path / "saved").startswith(f"{tmp_path}/saved/data-a.arrow: there is no")
+    assert failure(tmp_path / "saved").startswith(f"{tmp_path}/saved/data-a.arrow: no such file")
 
 
 def test_a_stream_that_breaks_off_between_two_batches_is_not_whole(tmp_path):
@@ -140,7 +140,7 @@ def test_a_stream_that_breaks_off_between_two_batches_is_not_whole(tmp_path):
     assert fields(tmp_path / "a.arrow") == [{"a": 1}, {"a": 2}]
     with (tmp_path / "a.arrow").open("r+b") as file:
         file.truncate(size)
-    assert "not a whole Arrow file (it breaks off)" in failure(tmp_path / "a.arrow")
+    assert "not a complete Arrow file (it is truncated)" in failure(tmp_path / "a.arrow")
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.rows.sandbox_mbpp import (
+from services.data.rows.sandbox_layouts import (
     BEFORE_TESTS,
     PREFIX,
     content_and_tests,
@@ -85,5 +85,5 @@ def test_text_and_tests_come_back(words: list[str], tests: list[str]):
     ],
 )
 def test_another_form_is_refused(prompt: str):
-    with pytest.raises(DataError, match="here: the prompt is not of the form"):
+    with pytest.raises(DataError, match="here: the prompt does not have SandboxFusion's format"):
         content_and_tests("here", prompt)

@@ -3,8 +3,7 @@ import json
 import pytest
 
 from services.data.importer import import_dataset
-from shared.canonical import canonicalize
-from shared.datasets import read_dataset
+from shared.datasets import canonicalize, read_dataset
 from shared.schemas import sha256
 from tests.data.support import import_failure, write_lines
 
@@ -52,7 +51,7 @@ def test_name_and_split_replace_what_the_rows_say_or_lack(tmp_path):
 def test_two_data_sets_in_a_file_are_named(tmp_path):
     source = write_lines(tmp_path / "p.jsonl", [row(), row("x", dataset="other")])
     message = import_failure("jsonl", source, tmp_path)
-    assert f"{source}:2: data set 'other', but the rows before are of 'demo'" in message
+    assert f"{source}:2: data set 'other', but earlier rows are of 'demo'" in message
 
 
 @pytest.mark.parametrize("field", sorted(set(row()) - {"reference_solution"}))

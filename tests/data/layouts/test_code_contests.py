@@ -1,13 +1,20 @@
+"""CodeContests: its tests, splits, names, and the facts in ``extra_info``."""
+
 import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.data.importer import import_dataset
+from services.data.layouts import LAYOUTS
+from services.data.layouts.base import Dropped, Options
 from services.data.layouts.code_contests import problem_id_of
 from shared.datasets import read_dataset
-from shared.schemas import StdioTests
+from shared.errors import DataError
+from shared.schemas import ProblemInfo, StdioTests
 from tests.data.support import import_failure, write_lines
 
 
@@ -69,7 +76,8 @@ def test_the_split_names_the_data_set(tmp_path, split):
 def test_another_split_is_refused(tmp_path):
     source = write_lines(tmp_path / "cc.jsonl", [row()])
     message = import_failure("code_contests", source, tmp_path, split="dev")
-    assert message == "--split 'dev' is none of CodeContests' splits: valid, test, train"
+    expected = "--split 'dev' is not a split of CodeContests; choose one of valid, test, train"
+    assert message == expected
     assert "--ids" in import_failure("code_contests", source, tmp_path, ids="1")
 
 
@@ -121,7 +129,7 @@ def test_nothing_but_dropped_rows_is_an_error(tmp_path):
     empty = row("x", public_tests=cases(), private_tests=cases(), generated_tests=cases())
     source = write_lines(tmp_path / "cc.jsonl", [empty])
     message = import_failure("code_contests", source, tmp_path / "out", include_generated=True)
-    assert f"{source}: no problem in it (all 1 rows were dropped: no public, private or" in message
+    assert f"{source}: it has no problem (all 1 rows were dropped: no public, private or" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -199,3 +207,102 @@ def test_the_real_file(real_data, tmp_path):
     assert len(everything) == 40
     assert sum(len(one.tests.inputs) for one in problems) < 200
     assert sum(len(one.tests.inputs) for one in everything) > 7500
+
+
+def read(fields, **options):
+    rows = iter([("here", fields)])
+    (found,) = LAYOUTS["code_contests"].read(rows, Options(include_generated=True, **options))
+    return found
+
+
+def info(**changes):
+    return read(row(**changes)).problem.info
+
+
+def test_all_that_is_known():
+    found = info(
+        cf_tags=["dp", "", " ", "math"],
+        time_limit={"seconds": 2, "nanos": 500_000_000},
+        memory_limit_bytes=256_000_000,
+    )
+    assert found == ProblemInfo(
+        tags=("dp", "math"),
+        time_limit=2.5,
+        memory_limit=256_000_000,
+        public_tests=1,
+        private_tests=1,
+        generated_tests=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ({"seconds": 0, "nanos": 0}, None),
+        ({"seconds": None, "nanos": None}, None),
+        ({"seconds": 3}, 3.0),
+        ({"seconds": 3, "nanos": None}, 3.0),
+        (1.5, 1.5),
+        (2, 2.0),
+    ],
+)
+def test_time_limits(value, seconds):
+    assert info(time_limit=value).time_limit == seconds
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"time_limit": "2s"},
+        {"time_limit": {"seconds": -1, "nanos": 0}},
+        {"time_limit": float("nan")},
+        {"memory_limit_bytes": -1},
+        {"cf_tags": "dp"},
+        {"cf_tags": ["\ud800"]},
+    ],
+)
+def test_what_cannot_be_is_named(changes):
+    with pytest.raises(DataError, match=r"^here: ") as caught:
+        read(row(**changes))
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert "extra_info" in message or next(iter(changes)) in message
+
+
+def test_zero_and_blank_are_unknown():
+    problem = read(row(memory_limit_bytes=0, cf_tags=[""])).problem
+    counts = '{"public_tests": 1, "private_tests": 1, "generated_tests": 2}'
+    assert problem.extra_info == counts
+
+
+_CASES = st.lists(st.tuples(st.text("ab\n"), st.text("ab\n")), max_size=4)
+
+
+@given(public=_CASES, private=_CASES, generated=_CASES, include=st.booleans())
+def test_the_counts_part_the_tests(public, private, generated, include):
+    parts = {"public_tests": public, "private_tests": private, "generated_tests": generated}
+    lists = {
+        name: {"input": [one for one, _ in cases], "output": [two for _, two in cases]}
+        for name, cases in parts.items()
+    }
+    structs = {
+        name: [{"input": one, "output": two} for one, two in cases] for name, cases in parts.items()
+    }
+    options = Options(include_generated=include)
+    rows = iter([("here", row(**lists)), ("here", row(**structs))])
+    first, second = LAYOUTS["code_contests"].read(rows, options)
+    assert first == second
+    wanted = [*public, *private, *(generated if include else [])]
+    if not wanted:
+        assert isinstance(first, Dropped)
+        return
+    tests, known = first.problem.tests, first.problem.info
+    assert list(zip(tests.inputs, tests.outputs, strict=True)) == wanted
+    counts = (known.public_tests, known.private_tests, known.generated_tests)
+    assert counts == (len(public), len(private), len(generated) if include else 0)
+
+
+def test_a_struct_without_one_side_is_named():
+    with pytest.raises(DataError, match="public_tests has 2 inputs but 1 outputs"):
+        read(row(public_tests=[{"input": "1", "output": "2"}, {"input": "1"}]))

@@ -18,13 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.data.config import SandboxSource
-from services.data.rows import sandbox_fusion
+from services.data.rows.sandbox_client import RetryBudget
 from services.data.rows.sandbox_fusion import rows
-from services.data.rows.sandbox_requests import Patience
 from shared.errors import DataError
 from tests.sandboxes import own_sandbox
 
-QUICK = Patience(seconds=20, attempts=3, wait=0.01)
+QUICK = RetryBudget(seconds=20, attempts=3, wait=0.01)
 
 HUMANEVAL = [
     {
@@ -99,8 +98,11 @@ def source(url: str, dataset: str = "mbpp", split: str | None = None) -> Sandbox
     return SandboxSource(kind="sandbox_fusion", url=url, dataset=dataset, split=split)
 
 
-def fetched(where: SandboxSource, layout: str, cache: Path, *, offline: bool = False) -> list[Any]:
-    return [row for _, row in rows(where, layout, cache, offline=offline, patience=QUICK)]
+def fetched(
+    where: SandboxSource, layout: str, cache: Path, *, offline: bool = False, page: int = 100
+) -> list[Any]:
+    found = rows(where, layout, cache, offline=offline, page=page, budget=QUICK)
+    return [row for _, row in found]
 
 
 def failure(where: SandboxSource, layout: str, cache: Path, *, offline: bool = False) -> str:
@@ -161,9 +163,8 @@ def test_humaneval_rows_are_the_public_ones(server: str, cache: Path):
     assert fetched(source(server, "humaneval_python"), "humaneval", cache) == public
 
 
-def test_mbpp_rows_are_the_public_ones(server: str, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sandbox_fusion, "PAGE", 2)
-    assert fetched(source(f"{server}/"), "mbpp", cache) == [
+def test_mbpp_rows_are_the_public_ones(server: str, cache: Path):
+    assert fetched(source(f"{server}/"), "mbpp", cache, page=2) == [
         {
             "task_id": record["id"],
             "text": record["content"],
@@ -251,7 +252,7 @@ def test_rows_of_another_layout_are_not_taken(server: str, cache: Path):
 def test_offline_without_a_cache(cache: Path):
     message = failure(source("http://localhost:1"), "mbpp", cache, offline=True)
     assert message == (
-        "offline, and http://localhost:1 mbpp is not (wholly) in the cache "
+        "offline, and http://localhost:1 mbpp is not completely in the cache "
         f"{cache}; run once without --offline"
     )
     assert not cache.parent.exists()
@@ -267,7 +268,7 @@ def test_a_torn_cache_is_made_whole(server: str, cache: Path, share: float, rest
     whole = fetched(source(server), "mbpp", cache)
     content = cache.read_bytes()
     cache.write_bytes(content[: int(share * (len(content) - 1))] + rest)
-    assert "(wholly)" in failure(source(server), "mbpp", cache, offline=True)
+    assert "is not completely in the cache" in failure(source(server), "mbpp", cache, offline=True)
     assert fetched(source(server), "mbpp", cache) == whole
     assert cache.read_bytes() == content
 
@@ -288,7 +289,7 @@ def test_a_broken_fetch_goes_on_where_it_was(server: str, cache: Path):
 
     with standing_before(server, vanish) as url:
         where = source(url, "code_contests")
-        assert "could be reached" in failure(where, "code_contests", cache)
+        assert "cannot connect to SandboxFusion" in failure(where, "code_contests", cache)
         assert len(cache.read_text().splitlines()) == 2
         gone.clear()
         names = [row["name"] for row in fetched(where, "code_contests", cache)]
@@ -321,16 +322,20 @@ def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
     [
         ((500, b'{"detail": "no row\\nof it", "traceback": ["/srv"]}'), "500: no row of it", 3),
         ((502, b"<html>" + b"x" * 10_000), "502: <html>", 3),
-        (None, "could be reached", 3),
+        (None, "cannot connect to SandboxFusion", 3),
         ((400, b'{"detail": "no eval class found"}'), "400: no eval class found", 1),
         ((404, b'{"detail": ["a", 1]}'), "404: ['a', 1]", 1),
-        ((200, b"<html>"), "none of a SandboxFusion", 1),
-        ((200, b"{}]"), "none of a SandboxFusion", 1),
-        ((200, b"5"), "none of a SandboxFusion", 1),
-        ((200, b"[5]"), "none of a SandboxFusion", 1),
-        ((200, b"[" * 100_000), "none of a SandboxFusion", 1),
-        ((200, b'[{"id": 1}]'), "none of a SandboxFusion", 1),
-        ((200, b'[{"id": 1, "prompt": "", "labels": 5}]'), "none of a SandboxFusion", 1),
+        ((200, b"<html>"), "the answer is not one of a SandboxFusion", 1),
+        ((200, b"{}]"), "the answer is not one of a SandboxFusion", 1),
+        ((200, b"5"), "the answer is not one of a SandboxFusion", 1),
+        ((200, b"[5]"), "the answer is not one of a SandboxFusion", 1),
+        ((200, b"[" * 100_000), "the answer is not one of a SandboxFusion", 1),
+        ((200, b'[{"id": 1}]'), "the answer is not one of a SandboxFusion", 1),
+        (
+            (200, b'[{"id": 1, "prompt": "", "labels": 5}]'),
+            "the answer is not one of a SandboxFusion",
+            1,
+        ),
     ],
 )
 def test_a_server_that_fails(cache: Path, answer: Answer, named: str, requests: int):
@@ -348,14 +353,14 @@ def test_a_server_that_hangs(server: str, cache: Path):
     began = time.monotonic()
     with standing_before(server, lambda *_: (over.wait(30), None)[1]) as url:
         try:
-            with pytest.raises(DataError, match=r"in 2 attempts no answer within 0\.2 s"):
+            with pytest.raises(DataError, match=r"2 attempts failed: no answer within 0\.2 s"):
                 list(
                     rows(
                         source(url),
                         "mbpp",
                         cache,
                         offline=False,
-                        patience=Patience(seconds=0.2, attempts=2, wait=0.01),
+                        budget=RetryBudget(seconds=0.2, attempts=2, wait=0.01),
                     )
                 )
         finally:
@@ -376,11 +381,15 @@ def test_no_server(cache: Path, url: str):
         ("mbpp", "code_contests", "mbpp id 1: the prompt does not end with a paragraph"),
         ("code_contests", "mbpp", "code_contests id 7: labels: test_setup_code"),
         ("humaneval_python", "mbpp", "labels: test_setup_code"),
-        ("empty", "mbpp", "no problem in it"),
+        ("empty", "mbpp", "the data set has no problems"),
         ("no_setup", "mbpp", "test_setup_code"),
-        ("not_python", "mbpp", "not of the form"),
+        ("not_python", "mbpp", "does not have SandboxFusion's format"),
         ("letters", "mbpp", "ids are numbers"),
-        ("mbpp", "jsonl", "no layout 'jsonl'; choose humaneval, mbpp, code_contests"),
+        (
+            "mbpp",
+            "jsonl",
+            "no sandbox layout 'jsonl'; choose one of humaneval, mbpp, code_contests",
+        ),
     ],
 )
 def test_a_data_set_that_cannot_be_used(
@@ -396,7 +405,7 @@ def test_an_id_that_comes_twice(server: str, cache: Path):
         return forward(f"{server}/get_prompts", body | {"offset": 0})
 
     with standing_before(server, first_page) as url:
-        assert "mbpp id 1: the server gives this id twice" in failure(source(url), "mbpp", cache)
+        assert "mbpp id 1: the server has this id twice" in failure(source(url), "mbpp", cache)
 
 
 @pytest.mark.parametrize("flag", ["run_all_cases", "return_full_case"])

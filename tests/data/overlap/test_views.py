@@ -1,6 +1,8 @@
+"""Names and code, compared whatever they are called."""
+
 import pytest
 
-from services.data.overlap.names import PLACEHOLDER, own_names, without_names
+from services.data.overlap.views import PLACEHOLDER, code_tokens, own_names, without_names
 
 CODE = '''\
 class Shelf:
@@ -48,3 +50,48 @@ def test_names_are_replaced_in_prose_as_well():
 @pytest.mark.parametrize("text", ["", "Print the sum of n numbers.", "x = 1", "assert 1 == 1"])
 def test_prose_has_no_names(text):
     assert without_names(text) is None
+
+
+ONE = """\
+def total(values):
+    result = 0
+    for value in values:
+        result += value.weight * len(values)
+    return result
+"""
+OTHER = """\
+def f(xs):  # adds up
+    '''Says what it does.'''
+
+    s = 0
+    for x in xs: s += x.weight*len(xs)
+    return s
+"""
+
+
+def test_names_comments_and_layout_do_not_matter():
+    assert code_tokens(ONE, 13) == code_tokens(OTHER, 13)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("= 0", "= 1"),
+        ("+=", "-="),
+        ("weight", "height"),
+        ("len", "max"),
+        ("return", "print"),
+        ("result +=", "value +="),
+    ],
+)
+def test_what_code_does_matters(change):
+    assert code_tokens(ONE, 13) != code_tokens(ONE.replace(*change), 13)
+
+
+def test_code_in_front_changes_nothing_beyond_its_reach():
+    in_front = code_tokens(f"import sys\nresult = sys.stdin.read()\n\n\n{ONE}", 5)
+    assert in_front[-len(code_tokens(ONE, 5)) :] == code_tokens(ONE, 5)
+
+
+def test_strings_are_literals():
+    assert code_tokens("print('a b')", 13) == [b"print", b"(", b"'a b'", b")"]

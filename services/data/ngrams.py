@@ -1,0 +1,112 @@
+"""Words and word n-grams as 64-bit hashes, the same for every comparison."""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+_ASCII_LOWER_WORDS = bytes(
+    code if chr(code).isalnum() or code >= 0x80 else 0x20
+    for code in (ord(chr(value).lower()) if value < 0x80 else value for value in range(256))
+)
+# Kana and CJK ideographs have no blanks between words.
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_BETWEEN = re.compile(r"[\W_]+")
+# A stretch of ASCII, which is skipped at once, and a run of other characters. Words of another
+# script with a blank or a comma between them are one run: there are far fewer runs than words.
+_RUNS = re.compile(r"[\x00-\x7f]*((?:[^\x00-\x7f]+(?:[\n\t -/:-?]{1,4}[^\x00-\x7f]+)*)?)")
+_CACHED_LENGTH = 16
+
+
+def words(text: str) -> list[bytes]:
+    """Split a text into words: runs of letters and digits, in lower case, as UTF-8.
+
+    Punctuation, line ends, indentation and the ASCII underscore separate words, so layout and
+    Markdown do not matter. In scripts without blanks each character is a word.
+    """
+    return fold(text).split()
+
+
+def fold(text: str) -> bytes:
+    """Normalize a text to lower-case UTF-8 words with blanks in between (case folding, NFKC)."""
+    if not text.isascii():
+        text = _fold_beyond_ascii(text)
+    return text.encode("utf-8", "surrogatepass").translate(_ASCII_LOWER_WORDS)
+
+
+def _fold_beyond_ascii(text: str) -> str:
+    """Normalize the non-ASCII runs of a text; ASCII is handled by a translation table.
+
+    An accent may combine with the ASCII letter before it but never with one after it, so each run
+    can be normalized together with the one character before it.
+    """
+    parts = []
+    done = 0
+    for run in _RUNS.finditer(text):
+        start = max(run.start(1) - 1, done)
+        parts.append(text[done:start])
+        done = run.end()
+        part = text[start:done]
+        parts.append(_fold_known(part) if len(part) <= _CACHED_LENGTH else _fold_run(part))
+    return "".join(parts)
+
+
+def _fold_run(text: str) -> str:
+    text = _BETWEEN.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+    return _UNSPACED.sub(lambda found: f" {' '.join(found[0])} ", text)
+
+
+_fold_known = lru_cache(maxsize=1 << 14)(_fold_run)
+
+
+Hashes = npt.NDArray[np.uint64]
+_FACTOR = 0x9E3779B97F4A7C15
+
+
+def word_hashes(words: Sequence[bytes]) -> Hashes:
+    """Hash each word; the hashes are the same in every process."""
+    return np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
+
+
+# Most words of a text are common ones, so the cache hits often.
+@lru_cache(maxsize=1 << 16)
+def _word_hash(word: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little")
+
+
+def ngram_hashes(hashes: Hashes, size: int) -> Hashes:
+    """Hash each run of ``size`` words, in order; empty if there are fewer words.
+
+    The hash is a polynomial in the words' hashes, so runs are joined from halves: 13 words take
+    5 multiplications instead of 12.
+    """
+    if len(hashes) < size:
+        return np.empty(0, dtype=np.uint64)
+    run, width = hashes, 1
+    result, length = hashes[:0], 0
+    while True:
+        if size & width:
+            result = _join(run, result, width, length) if length else run
+            length += width
+        if length == size:
+            return result
+        run, width = _join(run, run, width, width), width * 2
+
+
+def _join(first: Hashes, second: Hashes, width: int, length: int) -> Hashes:
+    """Join each n-gram of ``width`` words with the n-gram of ``length`` words that follows it."""
+    count = len(second) - width
+    return first[:count] * _power(length) + second[width:]
+
+
+def extend_ngrams(ngrams: Hashes, following: Hashes) -> Hashes:
+    """Extend each n-gram by the word that follows it."""
+    return ngrams * _power(1) + following
+
+
+def _power(exponent: int) -> np.uint64:
+    return np.uint64(pow(_FACTOR, exponent, 1 << 64))

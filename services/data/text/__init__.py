@@ -1,1 +1,0 @@
-"""Texts as words and n-grams, the same for every comparison."""
