@@ -6,9 +6,9 @@ import re
 from services.judge.harness import source
 from services.judge.harness.functions import EXIT_CODES
 from services.judge.outcome import signal_name
-from shared.extraction import Extraction, Reason
+from shared.extraction import Extraction
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode
+from shared.statuses import CaseCode, ExtractionReason
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
@@ -23,7 +23,7 @@ def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
     """
     prelude = _before_function(tests.prompt, tests.entry_point)
     code = answer.code
-    if answer.reason is Reason.BODY_ONLY:
+    if answer.reason is ExtractionReason.BODY_ONLY:
         prelude, code = "", f"{tests.prompt.rstrip()}\n{code}"
     # Some tests draw random inputs; a verdict is a function of the answer.
     seed = "import random; random.seed(0)\n" if "random" in tests.test else ""

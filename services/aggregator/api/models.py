@@ -6,10 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from services.aggregator.index import SampleRow
 from services.aggregator.index.pages import Order, Sort
-from shared.extraction import Reason
 from shared.metrics import MetricValue
 from shared.schemas import Generation, Verdict
-from shared.statuses import FinalStatus
+from shared.statuses import ExtractionReason, FinalStatus
 
 # A count is never negative, a share lies between 0 and 1.
 Count = Annotated[int, Field(ge=0)]
@@ -120,7 +119,7 @@ class ExtractedCode(_Answer):
     """The program that was run of a completion, and where it was found; empty where none was."""
 
     text: str
-    found: Reason
+    found: ExtractionReason
 
 
 class SampleDetail(_Answer):
