@@ -13,10 +13,11 @@ import pytest
 
 from services.data.importer import import_dataset
 from services.judge.methods import METHODS, Task
+from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import Config, load_config
 from shared.datasets import read_datasets
-from shared.ledger import PoolSettings, SandboxPool, connect_async
+from shared.ledger import connect_async
 from shared.schemas import Problem, StdioTests
 from tests.conftest import RedisServer
 from tests.judge.tasks import stdio
