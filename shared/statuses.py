@@ -118,6 +118,7 @@ class FailureKind(StrEnum):
     UNUSABLE_ANSWER = "unusable answer"
     CHECKER = "the problem's checker failed"
     COMPILER = "the sandbox cannot compile"
+    VERL = "verl"
     JUDGE_WORKER_LOST = "judge_worker_lost"
 
 

@@ -1,4 +1,4 @@
-"""``python -m services.judge``: one worker, one job at a time, in one process."""
+"""Judge worker (``python -m services.judge``): one process, one job at a time."""
 
 import logging
 import os
@@ -7,11 +7,9 @@ import uuid
 
 from rq.serializers import JSONSerializer
 
-from services.judge import jobs  # noqa: F401 - loaded once, here, instead of at the first job
 from services.judge.health import HealthServer
-from services.judge.process import JudgeProcess, set_current
+from services.judge.jobs import JudgeProcess, JudgeWorker, set_current
 from services.judge.settings import JudgeSettings
-from services.judge.worker import JudgeWorker
 from shared.errors import PlumblineError
 from shared.ledger import JudgeQueue, redis_when_there
 from shared.logs import configure_logging, get_logger
@@ -45,7 +43,7 @@ def _work(settings: JudgeSettings) -> int:
     )
     with HealthServer(settings, redis, process.metrics.registry):
         log.info("ready", worker=name)
-        worker.work(logging_level="WARNING")  # until SIGTERM; a job in hand is finished first
+        worker.work(logging_level="WARNING")  # until SIGTERM; the current job is finished first
     process.close()
     log.info("stopped", worker=name, judged=process.metrics.judged)
     return 0

@@ -1,37 +1,40 @@
-"""``/healthz``, ``/readyz`` and ``/metrics`` of a worker, beside its one job at a time."""
+"""Operations endpoints of a worker: health check, readiness and Prometheus metrics."""
 
+import http.client
 import json
 import os
 import threading
+import urllib.request
+from collections.abc import Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from redis import Redis
 
-from services.judge.sandbox_watch import SandboxWatch
 from services.judge.settings import JudgeSettings
 from shared.errors import ServiceError
 from shared.files import write_text
 from shared.ledger import trouble
 from shared.readiness import Readiness
+from shared.schemas import Verdict
 
 
 class HealthServer:
-    """Serves on a thread; ``ready`` means that Redis answers, and one of the given sandboxes."""
+    """Serves on a thread; ready means that Redis responds, and one of the given sandboxes."""
 
     def __init__(self, settings: JudgeSettings, redis: Redis, registry: CollectorRegistry) -> None:
         """Bind the port.
 
         Raises:
-            ServiceError: It cannot be bound.
+            ServiceError: The port cannot be bound.
         """
         self._sandbox = SandboxWatch(settings.sandboxes)
-        readiness = Readiness(partial(trouble, redis), lambda: self._sandbox.trouble)
+        readiness = Readiness(partial(trouble, redis), lambda: self._sandbox.failure)
         handler = type("Handler", (_Handler,), {"readiness": readiness, "registry": registry})
         try:
             self._server = ThreadingHTTPServer((settings.host, settings.port), handler)
@@ -74,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, {"error": "not found"})
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests of probes are not worth a line."""
+        """Do not log the requests of probes."""
 
     def _ready(self) -> None:
         if reason := self.readiness.trouble():
@@ -91,3 +94,74 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+class SandboxWatch:
+    """Checks the given sandboxes in the background, on a daemon thread: a name lookup may be slow.
+
+    ``failure`` is the reason why none of them responds; None where one does, and where none is
+    given because runs name their own. Times are seconds.
+    """
+
+    def __init__(self, urls: Sequence[str], *, interval: float = 5.0, timeout: float = 2.0) -> None:
+        self._urls = urls
+        self._interval = interval
+        self._timeout = timeout
+        self.failure = "the sandbox has not responded yet" if urls else None
+
+    def start(self) -> None:
+        if self._urls:
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        pause = threading.Event()
+        while True:
+            self.failure = self._check()
+            pause.wait(self._interval)
+
+    def _check(self) -> str | None:
+        failure = ""
+        for url in self._urls:
+            try:
+                with urllib.request.urlopen(f"{url}/v1/ping", timeout=self._timeout):
+                    return None
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                failure = f"no sandbox answers, tried {', '.join(self._urls)}: {error}"
+        return failure
+
+
+class JudgeMetrics:
+    """Counters of one worker process, in their own registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._samples = Counter(
+            "plumbline_judge_samples",
+            "Samples judged, by status.",
+            ["status"],
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            "plumbline_judge_sandbox_requests",
+            "Requests made to the sandbox, failed ones included.",
+            registry=self.registry,
+        )
+        self._busy = Counter(
+            "plumbline_judge_busy_seconds", "Seconds spent judging.", registry=self.registry
+        )
+        self._confirmations = Counter(
+            "plumbline_judge_timeout_confirmations",
+            "Cases run a second time because load may have been why they took too long.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.judged = 0
+
+    def count(self, verdict: Verdict, seconds: float) -> None:
+        self.judged += 1
+        self._samples.labels(verdict.final_status.value).inc()
+        self._requests.inc(verdict.attempts)
+        self._confirmations.labels("flipped").inc(verdict.flipped)
+        self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
+        self._busy.inc(seconds)

@@ -116,7 +116,7 @@ class SamplePage(_Answer):
 
 
 class ExtractedCode(_Answer):
-    """The program that was run of a completion, and where it was found; empty where none was."""
+    """The code of a completion that was judged, and where it was found; empty where none was."""
 
     text: str
     found: ExtractionReason
@@ -125,7 +125,8 @@ class ExtractedCode(_Answer):
 class SampleDetail(_Answer):
     """All that is known of a sample; what it does not have yet is None.
 
-    ``code`` is None, too, where nothing was run, and where SandboxFusion took it out (``submit``).
+    ``code`` is None, too, where nothing was run, where SandboxFusion took it out (``submit``), and
+    in verdicts of older versions, which do not record it.
     """
 
     run: str
