@@ -325,7 +325,7 @@ class SandboxClient:
             delay = self._timings.delay(len(failures), failed.retry_after)
             if broken >= self._max_attempts or self._clock() + delay > give_up_at:
                 raise SandboxUnavailableError(failures)
-            log.warning("sandbox call failed, retrying", reason=str(failed), delay=delay)
+            log.warning("sandbox call failed, trying again", reason=str(failed), delay=delay)
             await asyncio.sleep(delay)
 
     async def _attempt(self, url: str, call: "_Call[Answer]") -> Answer:

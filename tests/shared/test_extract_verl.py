@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.extraction import Extraction, extract_verl
-from shared.statuses import ExtractionReason
+from shared.statuses import ExtractionReason as Reason
 
 fence_soup = st.lists(
     st.sampled_from(["```", "```python", "py", "\n", " ", "x = 1", "prose.", "`", "\r\n", "3"])
@@ -27,16 +27,16 @@ class TestVerl:
     @pytest.mark.parametrize(
         ("completion", "code", "reason"),
         [
-            ("a ```python\nx\n``` b ```python\ny\n``` c", "\ny\n", ExtractionReason.FENCED),
-            ("```python3\nx\n```", "3\nx\n", ExtractionReason.FENCED),
-            ("```py\nx\n```", "x\n", ExtractionReason.UNLABELLED),
-            ("``` Python \nx\n```", "x\n", ExtractionReason.UNLABELLED),
-            ("```\nx\n```", "\nx\n", ExtractionReason.UNLABELLED),
-            ("```x```", "x", ExtractionReason.UNLABELLED),
-            ("```python\nx", "\nx", ExtractionReason.UNCLOSED_FENCE),
-            ("```\nx", "\nx", ExtractionReason.UNCLOSED_FENCE),
-            ("x = 1", "", ExtractionReason.NO_CODE_BLOCK),
-            (" \n", "", ExtractionReason.EMPTY),
+            ("a ```python\nx\n``` b ```python\ny\n``` c", "\ny\n", Reason.FENCED),
+            ("```python3\nx\n```", "3\nx\n", Reason.FENCED),
+            ("```py\nx\n```", "x\n", Reason.UNLABELLED),
+            ("``` Python \nx\n```", "x\n", Reason.UNLABELLED),
+            ("```\nx\n```", "\nx\n", Reason.UNLABELLED),
+            ("```x```", "x", Reason.UNLABELLED),
+            ("```python\nx", "\nx", Reason.UNCLOSED_FENCE),
+            ("```\nx", "\nx", Reason.UNCLOSED_FENCE),
+            ("x = 1", "", Reason.NO_CODE_BLOCK),
+            (" \n", "", Reason.EMPTY),
         ],
     )
     def test_follows_the_letter(self, completion, code, reason):

@@ -3,7 +3,8 @@
 import pytest
 
 from shared.extraction import extract
-from shared.statuses import ExtractionPolicy, ExtractionReason
+from shared.statuses import ExtractionPolicy
+from shared.statuses import ExtractionReason as Reason
 
 DRAFT = "def solve(n):\n    return n"
 SOLVE = "def solve(n):\n    return n + 1"
@@ -125,17 +126,14 @@ def test_a_known_entry_point_decides(definition, after):
 
 def test_an_entry_point_that_only_a_block_without_label_defines():
     found = extract(f"```\n{SOLVE}\n```\nwith\n```python\n{HELPER}\n```", entry_point="solve")
-    assert (found.code, found.reason) == (SOLVE, ExtractionReason.UNLABELLED)
+    assert (found.code, found.reason) == (SOLVE, Reason.UNLABELLED)
 
 
 @pytest.mark.parametrize("label", ["python", ""])
 def test_an_entry_point_that_only_a_truncated_block_defines(label):
     completion = f"{python(HELPER)}\nand\n```{label}\ndef solve(n):\n    return (n"
     found = extract(completion, entry_point="solve")
-    assert (found.code, found.reason) == (
-        "def solve(n):\n    return (n",
-        ExtractionReason.UNCLOSED_FENCE,
-    )
+    assert (found.code, found.reason) == ("def solve(n):\n    return (n", Reason.UNCLOSED_FENCE)
     assert extract(completion).code == HELPER
 
 
@@ -145,4 +143,4 @@ def test_a_block_that_cannot_be_the_answer_is_better_than_none(policy):
     assert extract(python("4", label=""), policy=policy).code == "4"
     completion = "```python\nn += 1\n```\nNow complete:\n```python\ndef solve(n"
     if policy is not ExtractionPolicy.SUBSTANCE:
-        assert extract(completion, policy=policy).reason is ExtractionReason.UNCLOSED_FENCE
+        assert extract(completion, policy=policy).reason is Reason.UNCLOSED_FENCE

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.extraction import Extraction, extract
-from shared.statuses import ExtractionReason
+from shared.statuses import ExtractionReason as Reason
 
 PROGRAM = "#include <iostream>\nint main() { std::cout << 1; }"
 MAIN_ONLY = "using namespace std;\nint main()\n{\n}"
@@ -45,62 +45,62 @@ MAIN_ONLY = "using namespace std;\nint main()\n{\n}"
 def test_labels(language, labels):
     for label in labels.split():
         completion = f"```text\nno\n```\n\n```{label}\ncode\n```\n```text\nno\n```"
-        assert extract(completion, language=language) == Extraction("code", ExtractionReason.FENCED)
+        assert extract(completion, language=language) == Extraction("code", Reason.FENCED)
 
 
 @pytest.mark.parametrize(
     ("completion", "code", "reason"),
     [
-        pytest.param(f"```\n{PROGRAM}\n```", PROGRAM, ExtractionReason.UNLABELLED, id="unlabelled"),
+        pytest.param(f"```\n{PROGRAM}\n```", PROGRAM, Reason.UNLABELLED, id="unlabelled"),
         pytest.param(
-            f"```\n{PROGRAM}\n```\nOutput:\n```\n1\n```", PROGRAM, ExtractionReason.UNLABELLED, id="output"
+            f"```\n{PROGRAM}\n```\nOutput:\n```\n1\n```", PROGRAM, Reason.UNLABELLED, id="output"
         ),
         pytest.param(
-            f"```cpp\nint f();\n```\n```cpp\n{PROGRAM}\n```", PROGRAM, ExtractionReason.FENCED, id="last"
+            f"```cpp\nint f();\n```\n```cpp\n{PROGRAM}\n```", PROGRAM, Reason.FENCED, id="last"
         ),
         pytest.param(
             f"```cpp\n{PROGRAM}\n```\nThe point is\n```cpp\nx += 1;\n```",
             PROGRAM,
-            ExtractionReason.FENCED,
+            Reason.FENCED,
             id="fragment after it",
         ),
         pytest.param(
-            "```cpp\nint f();\n```\n```cpp\nint g();\n```", "int g();", ExtractionReason.FENCED, id="no main"
+            "```cpp\nint f();\n```\n```cpp\nint g();\n```", "int g();", Reason.FENCED, id="no main"
         ),
         pytest.param(
             f"```python\nprint(1)\n```\n```cpp\n{PROGRAM}\n```\n```py\nprint(1)\n```",
             PROGRAM,
-            ExtractionReason.FENCED,
+            Reason.FENCED,
             id="among Python",
         ),
         pytest.param(
-            f"Here:```cpp\n{PROGRAM}\n```", PROGRAM, ExtractionReason.FENCED, id="fence after a colon"
+            f"Here:```cpp\n{PROGRAM}\n```", PROGRAM, Reason.FENCED, id="fence after a colon"
         ),
         pytest.param(
             f"  ~~~c++\r\n  {PROGRAM.splitlines()[0]}\r\n  ~~~  \r\n",
             "#include <iostream>",
-            ExtractionReason.FENCED,
+            Reason.FENCED,
             id="tildes, indented, CRLF",
         ),
         pytest.param(
-            "```cpp\nint main() {", "int main() {", ExtractionReason.UNCLOSED_FENCE, id="truncated"
+            "```cpp\nint main() {", "int main() {", Reason.UNCLOSED_FENCE, id="truncated"
         ),
-        pytest.param("```python\nprint(1)\n```", "", ExtractionReason.NO_CODE_BLOCK, id="only Python"),
-        pytest.param(f"{PROGRAM}\n", PROGRAM, ExtractionReason.BARE_CODE, id="bare"),
-        pytest.param(MAIN_ONLY, MAIN_ONLY, ExtractionReason.BARE_CODE, id="bare without headers"),
-        pytest.param(f"{PROGRAM}\n```\nDone.", PROGRAM, ExtractionReason.BARE_CODE, id="prompt's fence"),
+        pytest.param("```python\nprint(1)\n```", "", Reason.NO_CODE_BLOCK, id="only Python"),
+        pytest.param(f"{PROGRAM}\n", PROGRAM, Reason.BARE_CODE, id="bare"),
+        pytest.param(MAIN_ONLY, MAIN_ONLY, Reason.BARE_CODE, id="bare without headers"),
+        pytest.param(f"{PROGRAM}\n```\nDone.", PROGRAM, Reason.BARE_CODE, id="prompt's fence"),
         pytest.param(
-            "Use #include and int main() in it.", "", ExtractionReason.NO_CODE_BLOCK, id="prose"
+            "Use #include and int main() in it.", "", Reason.NO_CODE_BLOCK, id="prose"
         ),
-        pytest.param("    return n + 1\n", "", ExtractionReason.NO_CODE_BLOCK, id="body"),
-        pytest.param("def f():\n    return 1", "", ExtractionReason.NO_CODE_BLOCK, id="bare Python"),
+        pytest.param("    return n + 1\n", "", Reason.NO_CODE_BLOCK, id="body"),
+        pytest.param("def f():\n    return 1", "", Reason.NO_CODE_BLOCK, id="bare Python"),
         pytest.param(
             f"<think>\n```cpp\nno\n```\n</think>\n```cpp\n{PROGRAM}\n```",
             PROGRAM,
-            ExtractionReason.FENCED,
+            Reason.FENCED,
             id="reasoning",
         ),
-        pytest.param(" \n", "", ExtractionReason.EMPTY, id="blanks"),
+        pytest.param(" \n", "", Reason.EMPTY, id="blanks"),
     ],
 )  # fmt: skip
 def test_cpp(completion, code, reason):
@@ -108,9 +108,9 @@ def test_cpp(completion, code, reason):
 
 
 def test_other_languages_need_a_fence():
-    assert extract("echo 1", language="bash").reason is ExtractionReason.NO_CODE_BLOCK
-    assert extract(PROGRAM, language="rust").reason is ExtractionReason.NO_CODE_BLOCK
-    assert extract("```\necho 1\n```", language="bash").reason is ExtractionReason.UNLABELLED
+    assert extract("echo 1", language="bash").reason is Reason.NO_CODE_BLOCK
+    assert extract(PROGRAM, language="rust").reason is Reason.NO_CODE_BLOCK
+    assert extract("```\necho 1\n```", language="bash").reason is Reason.UNLABELLED
 
 
 def test_the_entry_point_is_not_looked_for():

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.extraction import extract, extract_verl
-from shared.statuses import ExtractionPolicy, ExtractionReason
+from shared.statuses import ExtractionPolicy
+from shared.statuses import ExtractionReason as Reason
 from tests.shared.test_extraction import SOLVE
 
 fence_soup = st.lists(
@@ -67,7 +68,7 @@ def test_a_program_in_a_fence_comes_back(data, program, policy):
     completion = data.draw(wrapped(program, labels=(*PYTHON_LABELS, "")))
     found = extract(completion, policy=policy)
     assert found.code == program
-    assert found.reason in (ExtractionReason.FENCED, ExtractionReason.UNLABELLED)
+    assert found.reason in (Reason.FENCED, Reason.UNLABELLED)
     assert extract(completion, entry_point="solve", policy=policy) == found
 
 
@@ -75,7 +76,7 @@ def test_a_program_in_a_fence_comes_back(data, program, policy):
 def test_a_truncated_program_is_said_to_be(data, program):
     completion = data.draw(wrapped(f"{program}\nprint(", labels=PYTHON_LABELS, closed=False))
     found = extract(completion)
-    assert (found.code, found.reason) == (f"{program}\nprint(", ExtractionReason.UNCLOSED_FENCE)
+    assert (found.code, found.reason) == (f"{program}\nprint(", Reason.UNCLOSED_FENCE)
 
 
 @given(st.data(), programs)
@@ -107,7 +108,7 @@ def test_extracting_twice_changes_nothing(data, program, tail):
 def test_never_raises_and_says_what_it_found(completion, language, policy, entry_point):
     found = extract(completion, language=language, policy=policy, entry_point=entry_point)
     assert found.found == bool(found.code.strip())
-    assert (found.reason is ExtractionReason.EMPTY) == (not completion.strip())
+    assert (found.reason is Reason.EMPTY) == (not completion.strip())
     assert extract(completion, language=language, policy=policy, entry_point=entry_point) == found
 
 
