@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from services.judge.harness.wire import CaseRun
-from services.judge.programs import last_line
 from shared.schemas import FailedCase, Generation, InfraFailure, JudgedCode, Verdict
 from shared.statuses import (
     CASE_STATUS,
@@ -172,10 +171,11 @@ def is_syntax_error(case: CaseOutcome) -> bool:
     exec, or an import).
     """
     stderr = case.stderr or ""
+    last = stderr.rstrip().rsplit("\n", 1)[-1]
     return (
         case.code is CaseCode.RUNTIME_ERROR
         and not case.actual
-        and last_line(stderr).startswith(("SyntaxError: ", "IndentationError: ", "TabError: "))
+        and last.startswith(("SyntaxError: ", "IndentationError: ", "TabError: "))
         and "Traceback (most recent call last)" not in stderr
     )
 
