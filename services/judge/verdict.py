@@ -144,7 +144,7 @@ def count_confirmed(
 ) -> tuple[int, int]:
     """Count the cases that ran a second time, and those of them that were in time then."""
     ran = [place for place in doubtful if first[place].detail is not VerdictDetail.NOT_RUN]
-    in_time = [p for p in ran if p not in again or again[p].lateness is Lateness.IN_TIME]
+    in_time = [p for p in ran if p in again and again[p].lateness is Lateness.IN_TIME]
     return len(ran), len(in_time)
 
 

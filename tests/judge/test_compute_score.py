@@ -10,19 +10,17 @@ from services.judge.calls import single_outcome
 from services.judge.judging import judge_answer
 from services.judge.programs import failure_detail
 from services.judge.sandbox import (
-    Attempts,
     CommandResult,
     RunCode,
     RunCodeResponse,
     SandboxClient,
     SandboxUnavailableError,
 )
-from services.judge.verdict import CaseOutcome, conclude, is_syntax_error, spread_compile_error
 from shared.checkers import exact
 from shared.schemas import InfraFailure, Verdict
-from shared.statuses import CaseCode, FinalStatus, JudgeMethod
+from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
-from tests.judge.tasks import as_verdict, fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import fenced, make_task, stdio, verdict_of
 
 ECHO = "print(input())"
 BASE = ("judge.method=compute_score", "sandbox.timeout=10")
@@ -404,60 +402,6 @@ def test_a_cases_time_is_compiling_and_running() -> None:
     answer = response(run=ran(stdout="x"), compiled=ran())
     assert single_outcome(answer, "", "x", exact).duration == 0.5
     assert single_outcome(response(), "", "x", exact).duration == 0
-
-
-def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
-    cases = [CaseOutcome(CaseCode.PASSED), CaseOutcome(CaseCode.API_ERROR, detail="no run result")]
-    judgement = conclude(JudgeMethod.BATCH, "c", 2, dict(enumerate(cases)))
-    verdict = as_verdict(judgement, "x", Attempts(2, [InfraFailure(kind="x")]))
-    assert verdict.final_status is FinalStatus.API_ERROR
-    assert verdict.detail == "no run result"
-    assert not verdict.judged
-    assert verdict.error_breakdown["api_error"] == 1
-    assert verdict.infra_failures == [InfraFailure(kind="x")]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ([1, 0, -2], [1, 0, -2]),
-        ([-4, 1, 0], [-4, -4, -4]),
-        ([1, -4, -3, 1], [1, -4, -4, -4]),
-        ([1, -1, -4, -1], [1, -1, -4, -4]),
-        ([-4], [-4]),
-        ([], []),
-    ],
-)
-def test_a_compile_error_holds_for_the_cases_behind_it(before: list[int], after: list[int]) -> None:
-    cases = [CaseOutcome(CaseCode(code), duration=1.0) for code in before]
-    spread = spread_compile_error(cases)
-    assert [int(case.code) for case in spread] == after
-    assert sum(case.duration for case in spread) == len(before)
-
-
-@pytest.mark.parametrize(
-    ("stderr", "verdict"),
-    [
-        ('  File "main.py", line 1\n    a = = 1\n        ^\nSyntaxError: invalid syntax\n', True),
-        ('File "x", line 1\n  x\nIndentationError: unexpected indent\n', True),
-        ('  File "x", line 2\n    x\nTabError: inconsistent use\n', True),
-        ('Traceback (most recent call last):\n  File "x"\nSyntaxError: invalid\n', False),
-        ('  File "x", line 1\nValueError: x\n', False),
-        ("SyntaxError: invalid syntax", True),
-        ("", False),
-        ('  File "x", line 1\nSyntaxError: a\nmore\n', False),
-    ],
-)
-def test_what_python_says_of_a_program_it_cannot_compile(stderr: str, verdict: bool) -> None:
-    outcome = CaseOutcome(CaseCode.RUNTIME_ERROR, actual="", stderr=stderr)
-    assert is_syntax_error(outcome) is verdict
-    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, actual="1", stderr=stderr))
-    assert not is_syntax_error(CaseOutcome(CaseCode.WRONG_ANSWER, actual="", stderr=stderr))
-
-
-def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
-    stderr = 'File "x"\n' + "y\n" * 9_000
-    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, stderr=stderr))
 
 
 def test_the_memory_limit_is_seen_in_the_last_line() -> None:
