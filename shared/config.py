@@ -11,7 +11,6 @@ from pydantic import Field, JsonValue, ValidationError, field_validator, model_v
 from shared.checkers import get_checker
 from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
-from shared.extraction import ExtractionPolicy
 from shared.protocol import (
     InProtocol,
     LeafDifference,
@@ -28,6 +27,7 @@ from shared.protocol import (
 )
 from shared.result_config import QaLogsConfig, WandbConfig
 from shared.schemas import QualityFinding
+from shared.statuses import ExtractionPolicy
 
 ENGINES = ("vllm", "sglang")
 # Of vLLM and SGLang, without those that make weights up.

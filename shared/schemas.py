@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Self
 from urllib.parse import quote, unquote
 
 from pydantic import (
@@ -15,11 +15,12 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from shared.checkers import get_checker
-from shared.statuses import FinalStatus
+from shared.statuses import ExtractionReason, FinalStatus, JudgeMethod, VerdictDetail
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -290,20 +291,80 @@ class FailedCase(_Record):
     stderr: str | None = None
 
 
-class Verdict(_SampleRecord):
-    """What judging found: a line of ``verdicts.jsonl``.
+class InfraFailure(_Record):
+    """An infrastructure failure, in records the text ``kind: text`` or just ``kind``.
 
-    ``detail`` says more than the status where there is more to say (``no_code_block``,
-    ``memory_limit``, a signal's name …). ``total_judge_time`` is the sum of the cases' durations in
-    seconds, ``cpu_time`` that of their CPU seconds and ``peak_memory`` the most bytes that one
-    needed, where the method measures them. ``attempts`` counts the requests to the sandbox,
-    ``infra_failures`` names those among them that failed through no fault of the answer.
+    Attributes:
+        kind: Its class: a ``FailureKind``, ``http_<status>``, or an exception's class name.
+        text: What is known beyond that; None where nothing is.
+    """
+
+    kind: str
+    text: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        kind, separator, text = value.partition(": ")
+        return {"kind": kind, "text": text if separator else None}
+
+    @model_serializer
+    def __str__(self) -> str:
+        return self.kind if self.text is None else f"{self.kind}: {self.text}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls.model_validate(text)
+
+
+class JudgedCode(_Record):
+    """The code that was judged, as it was extracted from the completion.
+
+    What the method puts around it (a prompt, tests, a call of a function) is not part of it.
+
+    Attributes:
+        sha256: Hex SHA-256 of the code.
+        reason: Place in the completion where the code was found.
+        start: Character offset in the completion; None where the code is not one contiguous part
+            of it (line ends or indentation differ, or reasoning was cut out of it).
+        end: Offset behind the last character; None together with ``start``.
+        text: The code itself where it has no offsets.
+    """
+
+    sha256: str
+    reason: ExtractionReason
+    start: int | None = Field(default=None, ge=0)
+    end: int | None = Field(default=None, ge=0)
+    text: str | None = None
+
+    @classmethod
+    def of(cls, code: str, reason: ExtractionReason, start: int | None) -> Self:
+        if start is None:
+            return cls(sha256=sha256(code), reason=reason, text=code)
+        return cls(sha256=sha256(code), reason=reason, start=start, end=start + len(code))
+
+    def read(self, completion: str) -> str:
+        """Return the code, given the completion that it was extracted from."""
+        return completion[self.start : self.end] if self.text is None else self.text
+
+
+class Verdict(_SampleRecord):
+    """Result of judging: a line of ``verdicts.jsonl``.
+
+    ``detail`` says more than the status where there is more to say: a ``VerdictDetail``, else the
+    name of a signal or the reason why the sample is unjudged. ``total_judge_time`` is the sum of
+    the cases' durations in seconds, ``cpu_time`` that of their CPU seconds and ``peak_memory`` the
+    most bytes that one needed, where the method measures them. ``attempts`` counts the requests to
+    the sandbox, ``infra_failures`` lists those that failed through no fault of the answer.
     ``confirmed`` cases ran a second time, with the sandbox to themselves, because the machine's
-    load may have been why they took too long; ``flipped`` of them ended otherwise then.
+    load may have been why they took too long; ``flipped`` of them were in time then. ``code`` is
+    None where nothing was run, where SandboxFusion extracts (``submit``), and in older records.
     """
 
     final_status: FinalStatus
-    detail: str | None = None
+    detail: Annotated[VerdictDetail | str | None, Field(union_mode="left_to_right")] = None
     accepted: bool
     pass_ratio: float = Field(ge=0, le=1)
     cases_passed: int = Field(ge=0)
@@ -312,16 +373,17 @@ class Verdict(_SampleRecord):
     total_judge_time: float = Field(ge=0)
     error_breakdown: dict[str, int] = Field(default_factory=dict)
     first_failed_case: FailedCase | None = None
-    method: str
+    method: JudgeMethod
     checker: str
     attempts: int = 0
-    infra_failures: list[str] = Field(default_factory=list)
+    infra_failures: list[InfraFailure] = Field(default_factory=list)
     cpu_time: float | None = Field(default=None, ge=0)
     peak_memory: int | None = Field(default=None, ge=0)
     confirmed: int = Field(default=0, ge=0)
     flipped: int = Field(default=0, ge=0)
     worker: str | None = None
     judged_at: float | None = None
+    code: JudgedCode | None = None
 
     @property
     def judged(self) -> bool:

@@ -1,11 +1,14 @@
-"""The outcomes of a test case and of a sample, under verl's and the plan's names."""
+"""Enums of judging: statuses, case codes, methods, details, failure kinds, extraction reasons.
+
+The values are those in the artifacts and in the ledger.
+"""
 
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 
 
 class FinalStatus(StrEnum):
-    """What became of a sample."""
+    """Final status of a sample."""
 
     SUCCESS = "success"
     WRONG_ANSWER = "wrong_answer"
@@ -49,13 +52,13 @@ _PRECEDENCE = (
 )
 
 
-def fold_cases(codes: Sequence[CaseCode]) -> FinalStatus:
-    """Fold the cases of one sample into its status.
+def aggregate_cases(codes: Sequence[CaseCode]) -> FinalStatus:
+    """Aggregate the case codes of one sample into its status.
 
-    Any case without an outcome of its own (``API_ERROR``) makes the sample ``api_error``: trouble
-    of ours is never counted against the answer. Else the first of compile error, runtime error,
-    time-out and wrong answer that occurs decides; all passed is ``success``. No cases at all is
-    ``api_error`` too, for nothing was judged.
+    Any case without an outcome of its own (``API_ERROR``) makes the sample ``api_error``: an
+    infrastructure failure is never counted against the answer. Otherwise the first of compile
+    error, runtime error, time-out and wrong answer that occurs decides; all passed is ``success``.
+    No cases at all is also ``api_error``, because nothing was judged.
     """
     if not codes or CaseCode.API_ERROR in codes:
         return FinalStatus.API_ERROR
@@ -63,3 +66,78 @@ def fold_cases(codes: Sequence[CaseCode]) -> FinalStatus:
         if code in codes:
             return CASE_STATUS[code]
     return FinalStatus.SUCCESS
+
+
+class JudgeMethod(StrEnum):
+    """Method that a verdict is signed with.
+
+    A config chooses ``BATCH``, ``SUBMIT`` or ``COMPUTE_SCORE``. ``GUARD``: the completion was
+    refused without a sandbox. ``NONE``: an infrastructure failure left the sample unjudged.
+    """
+
+    BATCH = "batch"
+    SUBMIT = "submit"
+    COMPUTE_SCORE = "compute_score"
+    FUNCTION = "function"
+    VERL_NATIVE = "verl_native"
+    GUARD = "guard"
+    NONE = "none"
+
+
+class VerdictDetail(StrEnum):
+    """Details that say more than the status; a signal's name may stand in their place."""
+
+    NO_CODE_BLOCK = "no_code_block"
+    EMPTY = "empty"
+    COMPLETION_TOO_LONG = "completion_too_long"
+    INVALID_UTF8 = "invalid_utf8"
+    COMPILE_TIMEOUT = "compile_timeout"
+    WALL_GUARD = "wall_guard"
+    NOT_RUN = "not_run"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    EARLY_EXIT = "early_exit"
+    NOT_UTF8 = "not_utf8"
+    NO_RUN_RESULT = "no run result"
+    NO_FAILURE_REASON = "failed without a reason"
+    UNFINISHED_RUN = "success without a finished run"
+    MISSING_RESULTS = "cases without a result"
+    JUDGE_WORKER_LOST = "judge_worker_lost"
+
+
+class FailureKind(StrEnum):
+    """Kinds of infrastructure failures that have a name of their own.
+
+    Others are ``http_<status>`` and, where a connection failed, the exception's class name.
+    """
+
+    SANDBOX = "sandbox"
+    CONFIG = "config"
+    READ_TIMEOUT = "read_timeout"
+    SANDBOX_ERROR = "SandboxError"
+    UNUSABLE_ANSWER = "unusable answer"
+    CHECKER = "the problem's checker failed"
+    COMPILER = "the sandbox cannot compile"
+    VERL = "verl"
+    JUDGE_WORKER_LOST = "judge_worker_lost"
+
+
+class ExtractionReason(StrEnum):
+    """Place in the completion where the code was found, or the reason why there is none."""
+
+    FENCED = "fenced"
+    UNLABELLED = "unlabelled"
+    UNCLOSED_FENCE = "unclosed_fence"
+    BARE_CODE = "bare_code"
+    BODY_ONLY = "body_only"
+    PROSE_HEURISTIC = "prose_heuristic"
+    NO_CODE_BLOCK = "no_code_block"
+    EMPTY = "empty"
+
+
+class ExtractionPolicy(StrEnum):
+    """Which of several blocks is the answer; ``shared.extraction.choice`` has the rules."""
+
+    LAST = "last"
+    FIRST = "first"
+    SUBSTANCE = "substance"

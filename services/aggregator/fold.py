@@ -106,7 +106,9 @@ class Runs:
             if problem not in facts:
                 facts[problem] = self._problem_facts(ledger, run, sample)
             rows[sample] = SampleRow.of(verdict, generations.get(sample), facts[problem])
-        return Batch(entries, rows, {v.sample: v.infra_failures for v in verdicts})
+        return Batch(
+            entries, rows, {v.sample: [f.kind for f in v.infra_failures] for v in verdicts}
+        )
 
     def _problem_facts(self, ledger: Ledger, run: KnownRun, sample: SampleId) -> ProblemFacts:
         if found := self._writer.problem_facts(run, sample):

@@ -106,7 +106,7 @@ class PublishedSamples:
         self.requests += verdict.attempts
         self.confirmed += verdict.confirmed
         self.flipped += verdict.flipped
-        self.failures.update(reason.split(":")[0] for reason in verdict.infra_failures)
+        self.failures.update(failure.kind for failure in verdict.infra_failures)
         if not verdict.judged and len(self.unjudged) < _LISTED:
             unjudged = UnjudgedSample(sample=sample.key, reason=verdict.detail)
             self.unjudged.append(unjudged)

@@ -14,7 +14,8 @@ from services.exports.samples import RunSamples, Sample
 from shared.artifacts import OutputFolder
 from shared.config import JudgeConfig
 from shared.errors import DataError
-from shared.extraction import Reason, extract
+from shared.extraction import extract
+from shared.statuses import ExtractionReason
 
 _MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
 
@@ -60,5 +61,5 @@ def _line(sample: Sample, judge: JudgeConfig) -> dict[str, str | None]:
         entry_point=sample.question.entry_point if sample.question else None,
         policy=judge.extraction,
     )
-    kind = "completion" if found.reason is Reason.BODY_ONLY else "solution"
+    kind = "completion" if found.reason is ExtractionReason.BODY_ONLY else "solution"
     return {"task_id": task_id(sample.generation.problem_id), kind: found.code}

@@ -1,4 +1,4 @@
-"""``python -m services.judge``: one worker, one job at a time, in one process."""
+"""Judge worker (``python -m services.judge``): one process, one job at a time."""
 
 import logging
 import os
@@ -8,11 +8,9 @@ from functools import partial
 
 from rq.serializers import JSONSerializer
 
-from services.judge import jobs  # noqa: F401 - loaded once, here, instead of at the first job
-from services.judge.process import JudgeProcess, set_current
-from services.judge.sandbox_watch import SandboxWatch
+from services.judge.health import SandboxWatch
+from services.judge.jobs import JudgeProcess, JudgeWorker, set_current
 from services.judge.settings import JudgeSettings
-from services.judge.worker import JudgeWorker
 from shared.errors import PlumblineError
 from shared.ledger import JudgeQueue, ping_error, wait_for_redis
 from shared.service.health import HealthServer, Readiness, refuse
@@ -46,10 +44,10 @@ def _work(settings: JudgeSettings) -> int:
     )
     watch = SandboxWatch(settings.sandboxes)
     watch.start()
-    readiness = Readiness(partial(ping_error, redis), lambda: watch.trouble)
+    readiness = Readiness(partial(ping_error, redis), lambda: watch.failure)
     with HealthServer(settings.host, settings.port, readiness, process.metrics.registry):
         log.info("ready", worker=name)
-        worker.work(logging_level="WARNING")  # until SIGTERM; a job in hand is finished first
+        worker.work(logging_level="WARNING")  # until SIGTERM; the current job is finished first
     process.close()
     log.info("stopped", worker=name, judged=process.metrics.judged)
     return 0

@@ -1,4 +1,4 @@
-"""Programs of an answer in the sandbox: many cases in one call, or each in one of its own."""
+"""Sandbox calls that run an answer: many cases in one call by the harness, or one call per case."""
 
 import asyncio
 import base64
@@ -6,42 +6,40 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from services.judge.harness import harness_files, source, wire
-from services.judge.harness.wire import CallResult, CaseLimits, CaseRun
+from services.judge.harness import wire
+from services.judge.harness.wire import CallResult, CaseLimits, CaseRun, harness_files, source
 from services.judge.methods.base import Task
+from services.judge.programs import failure_detail
 from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, Usage
+from services.judge.verdict import CaseOutcome, wall_clock_lateness
+from shared.checkers import Checker
+from shared.schemas import InfraFailure
 from shared.service.logs import get_logger
+from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
 log = get_logger(__name__)
 
-# Bytes of input that go into one call, as far as it is more than one case.
-_MAX_INPUT = 16 * 1024 * 1024
-
-# Where more than this part of a case's CPU time was the kernel's, the machine may be why it took so
-# long: a page of memory costs several times as much where others want memory, too.
-_KERNEL_PART = 0.1
-
 
 @dataclass(slots=True)
-class BatchRun:
-    """The cases of one program, by their place among the inputs.
+class HarnessRun:
+    """Cases of one program as the harness ran them, by their place among the inputs.
 
     Attributes:
-        compile_error: What the compiler said, where it refused.
-        late: Whether cases were left out after as many time-outs as are allowed.
-        lost: Cases of which the harness could not tell how they ended.
+        compile_error: The compiler's message, where it rejected the program.
+        cut_short: Whether cases were left out after as many time-outs as are allowed.
+        lost: Cases without a result of the harness.
     """
 
     cases: dict[int, CaseRun] = field(default_factory=dict)
     compile_error: str | None = None
     compile_timeout: bool = False
-    late: bool = False
+    cut_short: bool = False
     lost: list[int] = field(default_factory=list)
 
 
 def case_limits(task: Task) -> CaseLimits:
     settings, limits = task.settings, task.limits
-    # With the sandbox to itself a case waits for nobody.
+    # With the sandbox to itself a case does not wait for others.
     factor = min(2.0, settings.wall_factor) if task.alone else settings.wall_factor
     grace = max(settings.cpu_grace, factor) if task.alone else settings.cpu_grace
     cpu = limits.timeout * grace
@@ -57,17 +55,17 @@ def case_limits(task: Task) -> CaseLimits:
     )
 
 
-async def run_cases(task: Task, program: str, inputs: Sequence[str]) -> BatchRun:
-    """Run a program on all inputs, in as few calls as the sandbox's own limit allows.
+async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> HarnessRun:
+    """Run a program on all inputs, in as few calls as the limits of a call allow.
 
     Raises:
-        SandboxUnavailableError: The sandbox gave no usable answer.
+        SandboxUnavailableError: The sandbox gave no usable response.
     """
-    run = BatchRun()
+    run = HarnessRun()
     todo = list(range(len(inputs)))
     limits = case_limits(task)
     while todo:
-        chunk = _chunk(todo, inputs)
+        chunk = _chunk(todo, inputs, task.max_call_input)
         got = await _call(task, program, [inputs[i] for i in chunk], limits)
         if got.compiled not in ("ok", None):
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
@@ -75,23 +73,23 @@ async def run_cases(task: Task, program: str, inputs: Sequence[str]) -> BatchRun
         run.cases |= {chunk[place]: case for place, case in got.cases.items()}
         todo = [i for i in todo if i not in run.cases]
         if got.end == "timeouts":
-            run.late = True
+            run.cut_short = True
             return run
-        # An answer has its time-outs all in all, and not anew with each call.
-        late = sum(case.limit in ("cpu", "wall") for case in got.cases.values())
-        limits = replace(limits, timeouts=max(0, limits.timeouts - late))
+        # The limit is one of the answer, not of each call.
+        killed = sum(case.limit in ("cpu", "wall") for case in got.cases.values())
+        limits = replace(limits, timeouts=max(0, limits.timeouts - killed))
         if not got.cases or got.end in (None, "lost"):
             run.lost = todo
             return run
     return run
 
 
-def _chunk(todo: Sequence[int], inputs: Sequence[str]) -> list[int]:
+def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
     chunk: list[int] = []
     size = 0
     for index in todo:
         size += len(inputs[index])
-        if chunk and size > _MAX_INPUT:
+        if chunk and size > most:
             break
         chunk.append(index)
     return chunk
@@ -111,10 +109,10 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
         RunCode(
             code=source("boot"),
             language="python",
-            stdin=wire.encode_order(key, language, limits, inputs),
+            stdin=wire.encode_spec(key, language, limits, inputs),
             compile_timeout=10,
             run_timeout=limits.call,
-            memory_limit_mb=-1,  # the harness limits each case; it is not to be limited itself
+            memory_limit_mb=-1,  # the harness itself has no limit; it limits each case
             files={
                 **harness_files(),
                 wire.ANSWER: base64.b64encode(program.encode()).decode(),
@@ -126,11 +124,12 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
         alone=task.alone,
     )
     if result.compiled == "missing":
-        raise SandboxUnavailableError([f"the sandbox cannot compile: {result.compile_output}"])
+        failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)
+        raise SandboxUnavailableError([failure])
     if result.end is None:
         run = response.run_result
         log.info(
-            "harness was broken off",
+            "harness did not finish",
             cases=len(result.cases),
             of=len(inputs),
             return_code=run.return_code if run else None,
@@ -143,7 +142,7 @@ async def run_single(task: Task, program: str, stdin: str) -> RunCodeResponse:
     """Run a program once, as ``/run_code`` does it: limits are wall-clock seconds.
 
     Raises:
-        SandboxUnavailableError: The sandbox gave no usable answer.
+        SandboxUnavailableError: The sandbox gave no usable response.
     """
     limits = task.limits
     request = RunCode(
@@ -179,13 +178,47 @@ async def run_singles(
     return {place: work.result() for place, work in tasks.items()}
 
 
-def lateness(task: Task, run: CaseRun) -> tuple[bool, bool]:
-    """Whether a case took too long, and whether the load of the machine may be the reason."""
-    allowed = case_limits(task).cpu
-    killed = run.limit in ("cpu", "wall") or run.cpu >= allowed
-    if task.alone:
-        # The kernel's work for a case takes now this long, now that, even on an idle machine.
-        return killed or run.user > task.limits.timeout, False
-    if killed and run.user >= (1 - _KERNEL_PART) * allowed:
-        return True, False
-    return killed or run.cpu > task.limits.timeout, True
+def single_outcome(
+    response: RunCodeResponse,
+    stdin: str,
+    expected: str,
+    passes: Checker,
+    *,
+    alone: bool = False,
+) -> CaseOutcome:
+    """Convert the response of a call for one case, with the code that verl gives it."""
+    compiled, run = response.compile_result, response.run_result
+    duration = sum(r.execution_time or 0.0 for r in (compiled, run) if r)
+    code, detail = _code(response, expected, passes)
+    shown = compiled if code is CaseCode.COMPILE_ERROR else run
+    return CaseOutcome(
+        code=code,
+        duration=duration,
+        detail=detail,
+        input=stdin,
+        expected=expected,
+        actual=shown.stdout if shown else None,
+        stderr=shown.stderr if shown else None,
+        lateness=wall_clock_lateness(code is CaseCode.TIMEOUT, alone=alone),
+    )
+
+
+def _code(
+    response: RunCodeResponse, expected: str, passes: Checker
+) -> tuple[CaseCode, VerdictDetail | str | None]:
+    compiled, run = response.compile_result, response.run_result
+    if response.status == "Failed":
+        if compiled and (compiled.status != "Finished" or compiled.return_code != 0):
+            late = compiled.status == "TimeLimitExceeded"
+            return CaseCode.COMPILE_ERROR, VerdictDetail.COMPILE_TIMEOUT if late else None
+        if run is None:
+            return CaseCode.API_ERROR, VerdictDetail.NO_RUN_RESULT
+        if run.status == "TimeLimitExceeded":
+            return CaseCode.TIMEOUT, None
+        if run.status == "Finished" and run.return_code == 0:
+            return CaseCode.API_ERROR, VerdictDetail.NO_FAILURE_REASON
+        return CaseCode.RUNTIME_ERROR, failure_detail(run.return_code, run.stderr)
+    if run is None or run.status != "Finished":
+        return CaseCode.API_ERROR, VerdictDetail.UNFINISHED_RUN
+    passed = passes(run.stdout or "", expected)
+    return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None

@@ -1,13 +1,18 @@
-"""Judging one completion: the guard, then the method that its data set is judged by."""
+"""Judging of one completion: guard, method, and confirmation of doubtful time-outs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from services.judge.methods import METHODS, Task
-from services.judge.outcome import Judgement
+from services.judge import verdict
+from services.judge.methods.base import Method, Task
+from services.judge.methods.batch import BatchMethod
+from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
+from services.judge.methods.function_tests import FunctionMethod
+from services.judge.methods.submit import SubmitMethod
 from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.verdict import Judgement
 from shared.config import Config, JudgeConfig
-from shared.schemas import Problem, is_encodable
-from shared.statuses import FinalStatus
+from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
+from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +26,66 @@ class Judge:
         """Judge one completion.
 
         Raises:
-            SandboxUnavailableError: The sandbox gave no usable answer.
+            SandboxUnavailableError: The sandbox gave no usable response.
+            ConfigError: The method needs something that is not installed.
         """
         settings = self.config.judge.for_dataset(problem.dataset)
         if refused := _guard(settings, completion, problem.tests.cases):
             return refused
         task = Task(problem, completion, settings, self.config.sandbox, self.sandbox, attempts)
-        return await METHODS[settings.method](task)
+        return await judge_answer(task)
+
+
+async def judge_answer(task: Task) -> Judgement:
+    """Judge an answer by its method; doubtful time-outs are confirmed.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable response.
+        ConfigError: The method needs something that is not installed.
+    """
+    method = choose_method(task)
+    found, total = method.extraction, task.problem.tests.cases
+    code = None if found is None else JudgedCode.of(found.code, found.reason, found.start)
+    if found is not None and not found.found:
+        status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(found.reason)
+        return Judgement(method.name, method.checker, total, (), status, detail, code=code)
+    outcomes = await method.run_cases(task, range(total))
+    confirmed = flipped = 0
+    if task.settings.confirm_timeouts and (doubtful := verdict.doubtful_cases(outcomes)):
+        left = verdict.timeouts_left(task.settings.max_timeouts, outcomes)
+        again = await method.run_cases(task.confirming(left), doubtful)
+        confirmed, flipped = verdict.count_confirmed(doubtful, outcomes, again)
+        outcomes = {**outcomes, **again}
+    outcomes = await method.check(task, outcomes)
+    judgement = verdict.conclude(method.name, method.checker, total, outcomes)
+    return replace(judgement, confirmed=confirmed, flipped=flipped, code=code)
+
+
+def choose_method(task: Task) -> Method:
+    """Return the configured method for the kind of tests that the problem has.
+
+    Raises:
+        ConfigError: The method needs something that is not installed.
+    """
+    tests, method = task.problem.tests, JudgeMethod(task.settings.method)
+    if method is JudgeMethod.SUBMIT:
+        return SubmitMethod(tests)
+    if not isinstance(tests, StdioTests):
+        return FunctionMethod(task, tests, harness=method is JudgeMethod.BATCH)
+    if method is JudgeMethod.BATCH:
+        return BatchMethod(task, tests)
+    return (VerlNativeMethod if task.settings.verl_native else ComputeScoreMethod)(task, tests)
 
 
 def _guard(settings: JudgeConfig, completion: str, cases: int) -> Judgement | None:
-    """What needs no sandbox: nothing generated, too much of it, or no text at all."""
+    """Refuse what needs no sandbox: an empty completion, one too long, or one that is no text."""
     if not completion.strip():
-        return Judgement("guard", "none", cases, status=FinalStatus.EMPTY_OUTPUT)
-    detail = None
+        return Judgement(JudgeMethod.GUARD, "none", cases, status=FinalStatus.EMPTY_OUTPUT)
     if len(completion) > settings.max_completion_chars:
-        detail = "completion_too_long"
+        detail = VerdictDetail.COMPLETION_TOO_LONG
     elif not is_encodable(completion):
-        detail = "invalid_utf8"
-    if detail is None:
+        detail = VerdictDetail.INVALID_UTF8
+    else:
         return None
-    return Judgement("guard", "none", cases, status=FinalStatus.SYNTAX_ERROR, detail=detail)
+    status = FinalStatus.SYNTAX_ERROR
+    return Judgement(JudgeMethod.GUARD, "none", cases, status=status, detail=detail)

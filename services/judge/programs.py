@@ -1,17 +1,64 @@
-"""Function tests (HumanEval, MBPP): one Python file that runs them, and what its end means."""
+"""Programs that run an answer: function tests (HumanEval, MBPP) and calls with JSON arguments.
+
+Also the classification of how such a program ended.
+"""
 
 import json
 import re
+import signal
+from string import Template
 
-from services.judge.harness import source
 from services.judge.harness.functions import EXIT_CODES
-from services.judge.outcome import signal_name
-from shared.extraction import Extraction, Reason
+from services.judge.harness.wire import source
+from shared.extraction import Extraction
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode
+from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
+
+# Modules whose names verl makes visible to the answer, in its order.
+_STAR = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
+    *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
+    *("builtins", "typing"),
+)
+_PLAIN = _STAR[:-2]
+
+_PROGRAM = Template(
+    """\
+import traceback
+$imports
+
+$answer
+
+def _plumbline_call():
+    lines = sys.stdin.read()
+    try:
+        arguments = [json.loads(line) for line in lines.split("\\n")] if lines.strip() else []
+    except json.JSONDecodeError as error:
+        sys.stderr.write(f"arguments are not JSON: {error}\\n")
+        return
+    try:
+        function = None
+        if $name in globals():
+            function = globals()[$name]
+        elif "Solution" in globals():
+            function = getattr(globals()["Solution"](), $name)
+        if not function:
+            sys.stderr.write("no function or method " + $name + "\\n")
+            return
+        result = function(*arguments)
+    except Exception:
+        sys.stderr.write(traceback.format_exc())
+        return
+    as_json = isinstance(result, (dict, list, tuple, bool)) or result is None
+    print(json.dumps(result) if as_json else str(result))
+
+if __name__ == "__main__":
+    _plumbline_call()
+"""
+)
 
 
 def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
@@ -23,7 +70,7 @@ def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
     """
     prelude = _before_function(tests.prompt, tests.entry_point)
     code = answer.code
-    if answer.reason is Reason.BODY_ONLY:
+    if answer.reason is ExtractionReason.BODY_ONLY:
         prelude, code = "", f"{tests.prompt.rstrip()}\n{code}"
     # Some tests draw random inputs; a verdict is a function of the answer.
     seed = "import random; random.seed(0)\n" if "random" in tests.test else ""
@@ -38,10 +85,25 @@ def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
     return _program(tests.test_setup_code, answer.code, tests.test_list)
 
 
+def wrap_call(answer: str, fn_name: str) -> str:
+    """Wrap an answer as verl 0.9.1 does for ``fn_name``: one JSON argument per line of input.
+
+    The result is printed as JSON if it is a container, a truth value or ``None``, else as text. As
+    with verl, an exception in the function prints no result and ends with exit code 0: the case is
+    a wrong answer, not a runtime error.
+    """
+    imports = [f"from {module} import *" for module in _STAR]
+    imports += [f"import {module}" for module in _PLAIN]
+    return _PROGRAM.substitute(imports="\n".join(imports), answer=answer, name=repr(fn_name))
+
+
+# Ends of programs
+
+
 def classify(
     return_code: int | None, stdout: str, stderr: str, token: str, timed_out: bool, cases: int = 1
-) -> tuple[list[CaseCode], str | None]:
-    """Say how each case of a finished program ended, and in a word why where that is known.
+) -> tuple[list[CaseCode], VerdictDetail | str | None]:
+    """Classify each case of a finished function-test program, with the cause where it is known.
 
     An ``AssertionError`` is a wrong answer wherever it is raised, be it by the answer's own code;
     any other exception, an early exit or a crash is a runtime error, and a time-out is one for
@@ -63,6 +125,29 @@ def classify(
         rest = CaseCode.TIMEOUT if timed_out else _code_of_exit(return_code)
         codes += [rest] * (cases - len(codes))
     return codes, _detail(codes, return_code, stderr, timed_out)
+
+
+def signal_name(exit_code: int | None) -> str | None:
+    """Return the signal of an exit code, -n or a shell's 128 + n; None for any other code."""
+    if exit_code is None or 0 <= exit_code <= 128:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}" if exit_code < 0 else None
+
+
+def failure_detail(exit_code: int | None, stderr: str | None) -> VerdictDetail | str | None:
+    """Return the cause of a failed run where it is known: a signal, or the memory limit."""
+    if exit_code is not None and exit_code < 0:
+        return signal_name(exit_code)
+    out_of_memory = last_line(stderr).startswith(("MemoryError", "std::bad_alloc"))
+    return VerdictDetail.MEMORY_LIMIT if out_of_memory else None
+
+
+def last_line(text: str | None) -> str:
+    return (text or "").rstrip().rsplit("\n", 1)[-1]
 
 
 def _program(setup: str, answer: str, tests: list[str]) -> str:
@@ -93,12 +178,12 @@ def _code_of_exit(return_code: int | None) -> CaseCode:
 
 def _detail(
     codes: list[CaseCode], return_code: int | None, stderr: str, timed_out: bool
-) -> str | None:
+) -> VerdictDetail | str | None:
     if CaseCode.RUNTIME_ERROR not in codes or timed_out:
         return None
-    last_line = (stderr.strip().splitlines() or [""])[-1]
-    if last_line.startswith("MemoryError"):
-        return "memory_limit"
-    if return_code == 0 or last_line.startswith("SystemExit"):
-        return "early_exit"
+    last = (stderr.strip().splitlines() or [""])[-1]
+    if last.startswith("MemoryError"):
+        return VerdictDetail.MEMORY_LIMIT
+    if return_code == 0 or last.startswith("SystemExit"):
+        return VerdictDetail.EARLY_EXIT
     return signal_name(return_code)

@@ -1,4 +1,4 @@
-"""Settings of a judge worker, from the environment."""
+"""Settings of a judge worker, from environment variables."""
 
 from pydantic import Field
 
@@ -17,6 +17,6 @@ class JudgeSettings(ServiceSettings, RedisSettings):
 
     @property
     def sandboxes(self) -> list[str]:
-        """The given sandboxes' URLs without ``/run_code``."""
+        """URLs of the given sandboxes, without ``/run_code``."""
         urls = [url.strip().rstrip("/") for url in self.sandbox_urls.split(",")]
         return [url.removesuffix("/run_code") for url in urls if url]

@@ -16,7 +16,7 @@ from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
 from shared.service.logs import get_logger
-from shared.statuses import FinalStatus
+from shared.statuses import FinalStatus, JudgeMethod
 
 log = get_logger(__name__)
 
@@ -110,7 +110,7 @@ class Run:
             if verdict.judged:
                 self._unjudged.discard(verdict.sample)
                 self._progress.judged(verdict.sample, verdict.final_status)
-            elif verdict.method == "none" and self._generation_failed(verdict.sample):
+            elif verdict.method is JudgeMethod.NONE and self._generation_failed(verdict.sample):
                 again.add(verdict.sample)
             else:
                 self._ledger.rejudge(verdict.sample, verdict.completion_sha256)

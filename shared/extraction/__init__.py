@@ -1,7 +1,6 @@
-"""Finding the program in a completion: pure functions, which never raise and never run anything."""
+"""Code extraction from completions: pure functions, which never raise and never run anything."""
 
-from shared.extraction.completion import extract
-from shared.extraction.result import Extraction, ExtractionPolicy, Reason
-from shared.extraction.verl import extract_verl
+from shared.extraction.choice import Extraction
+from shared.extraction.completion import extract, extract_verl
 
-__all__ = ["Extraction", "ExtractionPolicy", "Reason", "extract", "extract_verl"]
+__all__ = ["Extraction", "extract", "extract_verl"]

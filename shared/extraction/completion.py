@@ -1,14 +1,28 @@
-"""The program in a completion."""
+"""Code extraction: finds the program in a completion.
 
+Pure functions, which never raise and never run anything.
+"""
+
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from shared.extraction.bare_text import bare_program, function_body, python_lines
-from shared.extraction.choice import choose
+from shared.extraction.choice import Extraction, choose
 from shared.extraction.fences import Block, find_blocks
 from shared.extraction.languages import Language, language_of, looks_like_cpp
-from shared.extraction.python_source import MAX_PARSED_CHARACTERS
-from shared.extraction.reasoning import without_reasoning
-from shared.extraction.result import Extraction, ExtractionPolicy, Reason
+from shared.extraction.python_source import (
+    MAX_PARSED_CHARACTERS,
+    bare_program,
+    function_body,
+    python_lines,
+)
+from shared.statuses import ExtractionPolicy, ExtractionReason
+
+_OPENS = re.compile(r"^[ \t]*<think>", re.IGNORECASE | re.MULTILINE)
+_CLOSES = re.compile(r"</think>", re.IGNORECASE)
+_CLOSES_LINE = re.compile(r"^[ \t]*</think>|</think>[ \t]*$", re.IGNORECASE | re.MULTILINE)
+
+_Span = tuple[int, int]
 
 
 def extract(
@@ -22,7 +36,7 @@ def extract(
 
     1. Line ends become "\\n". Reasoning goes: what ``<think>`` at the start of a line and
        ``</think>`` enclose, what follows a ``<think>`` that is never closed, what precedes a
-       ``</think>`` never opened (``shared.extraction.reasoning``).
+       ``</think>`` never opened.
     2. Fenced blocks are found (``shared.extraction.fences``). Those labelled with the language
        count, by its name or an alias, in any case, with version or attributes or without;
        those without a label count after them. Blocks in other languages and empty ones do not.
@@ -48,41 +62,125 @@ def extract(
         entry_point: Name of the function that the tests call, where it is known. Only Python
             answers are looked at for it.
         policy: Which of several blocks to take.
+
+    Returns:
+        The code, with its offset in the completion where it is one contiguous part of it.
     """
     if not completion.strip():
-        return Extraction("", Reason.EMPTY)
-    text = without_reasoning(completion.replace("\r\n", "\n").replace("\r", "\n"))
+        return Extraction("", ExtractionReason.EMPTY)
+    unix = completion.replace("\r\n", "\n").replace("\r", "\n")
+    spans = _spans_without_reasoning(unix)
+    text = _join(unix, spans)
     wanted = language_of(language)
     blocks = find_blocks(text, wanted)
     if not blocks:
-        found = _from_bare_text(text.strip("\n"), wanted, entry_point)
+        found = _from_bare_text(text, wanted, entry_point)
     else:
         found = _before_stray_fence(text, blocks, wanted, entry_point)
         found = found or choose(blocks, wanted, entry_point, policy)
-    return found or Extraction("", Reason.NO_CODE_BLOCK)
+    if found is None:
+        return Extraction("", ExtractionReason.NO_CODE_BLOCK)
+    return replace(found, start=_offset_in_completion(found, completion, spans))
+
+
+def extract_verl(completion: str) -> Extraction:
+    """Extract as verl 0.9.1 does before it runs test cases, to the letter.
+
+    The last "```python" up to the next fence; else what is between the first two fences, less a
+    first line of letters only; without any fence there is no code. No fence has to stand on a line
+    of its own. Source: ``verl/utils/reward_score/sandbox_fusion/__init__.py``, ``compute_score``.
+    """
+    if "```python" in completion:
+        start = completion.rindex("```python") + len("```python")
+        code, fence, _ = completion[start:].partition("```")
+        reason = ExtractionReason.FENCED if fence else ExtractionReason.UNCLOSED_FENCE
+        return Extraction(code, reason, start)
+    if "```" not in completion:
+        empty = not completion.strip()
+        return Extraction("", ExtractionReason.EMPTY if empty else ExtractionReason.NO_CODE_BLOCK)
+    start = completion.index("```") + len("```")
+    code, fence, _ = completion[start:].partition("```")
+    first_line, newline, rest = code.partition("\n")
+    if newline and first_line.strip().isalpha():
+        start, code = start + len(first_line) + 1, rest
+    reason = ExtractionReason.UNLABELLED if fence else ExtractionReason.UNCLOSED_FENCE
+    return Extraction(code, reason, start)
 
 
 def _before_stray_fence(
     text: str, blocks: Sequence[Block], language: Language, entry_point: str | None
 ) -> Extraction | None:
-    """The program before a lone fence, which closes a block that the prompt had opened."""
+    """Extract the program before a lone fence, which closes a block that the prompt had opened."""
     if len(blocks) > 1 or blocks[0].closed or blocks[0].label:
         return None
-    head = "\n".join(text.split("\n")[: blocks[0].line]).strip("\n")
+    head = "\n".join(text.split("\n")[: blocks[0].line])
     return _from_bare_text(head, language, entry_point, prose=False)
 
 
 def _from_bare_text(
     text: str, language: Language, entry_point: str | None, *, prose: bool = True
 ) -> Extraction | None:
+    start = len(text) - len(text.lstrip("\n"))
+    text = text.strip("\n")
     if language.is_cpp:
-        return Extraction(text, Reason.BARE_CODE) if looks_like_cpp(text) else None
+        return Extraction(text, ExtractionReason.BARE_CODE, start) if looks_like_cpp(text) else None
     if not language.is_python or len(text) > MAX_PARSED_CHARACTERS:
         return None
     if program := bare_program(text):
-        return Extraction(program, Reason.BARE_CODE)
+        return Extraction(program, ExtractionReason.BARE_CODE, start)
     if body := function_body(text):
-        return Extraction(body, Reason.BODY_ONLY)
+        return Extraction(body, ExtractionReason.BODY_ONLY, start)
     if prose and (lines := python_lines(text, entry_point)):
-        return Extraction(lines, Reason.PROSE_HEURISTIC)
+        return Extraction(lines, ExtractionReason.PROSE_HEURISTIC, start + text.rindex(lines))
     return None
+
+
+# Reasoning
+
+
+def _spans_without_reasoning(text: str) -> list[_Span]:
+    """Remove what ``<think>`` at the start of a line and the next ``</think>`` enclose.
+
+    What follows a ``<think>`` that is never closed is removed as well, and so is what precedes a
+    ``</think>`` at either end of a line that was never opened.
+    """
+    spans, position = [], 0
+    while opener := _OPENS.search(text, position):
+        spans.append((position, opener.start()))
+        closer = _CLOSES.search(text, opener.end())
+        position = closer.end() if closer else len(text)
+    spans.append((position, len(text)))
+    # Chat templates that write the opening tag themselves leave only the closing one.
+    strays = _CLOSES_LINE.finditer(_join(text, spans))
+    return _drop(spans, max((stray.end() for stray in strays), default=0))
+
+
+def _join(text: str, spans: Sequence[_Span]) -> str:
+    return "".join(text[start:end] for start, end in spans)
+
+
+def _drop(spans: Sequence[_Span], count: int) -> list[_Span]:
+    """Leave out the first ``count`` characters."""
+    kept = []
+    for start, end in spans:
+        dropped = min(count, end - start)
+        count -= dropped
+        kept.append((start + dropped, end))
+    return kept
+
+
+def _offset_in_completion(found: Extraction, completion: str, spans: Sequence[_Span]) -> int | None:
+    """Find the code in the original text; None where that differs, as in its line ends."""
+    left = found.start
+    if left is None or not found.code:
+        return None
+    for start, end in spans:
+        if left < end - start:
+            break
+        left -= end - start
+    at = start + left
+    for number, line_end in enumerate(re.finditer("\r\n", completion)):
+        if line_end.start() - number >= start + left:
+            break
+        at += 1
+    return at if completion.startswith(found.code, at) else None

@@ -1,8 +1,9 @@
-"""Fenced blocks in Markdown as models write it: CommonMark's rules, read with some leniency."""
+"""Parser for fenced Markdown code blocks: CommonMark's rules, with leniency for models' slips."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from shared.extraction.languages import Language
 from shared.extraction.python_source import ends_inside_string, parse
@@ -18,12 +19,19 @@ _MAX_SKIPPED_CLOSERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``label`` is lower-case and "" where there is none, ``line`` is the opening fence's index."""
+    """A fenced block.
+
+    Attributes:
+        label: In lower case, "" where there is none.
+        line: Index of the line with the opening fence.
+        start: Character offset of the line after it.
+    """
 
     label: str
     code: str
     closed: bool
     line: int
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,7 @@ def find_blocks(text: str, language: Language) -> list[Block]:
 
 
 def _scan(lines: Sequence[str], language: Language) -> Iterator[Block]:
+    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     start = 0
     while start < len(lines):
         opener = _opening(lines[start], language)
@@ -60,7 +69,7 @@ def _scan(lines: Sequence[str], language: Language) -> Iterator[Block]:
         following = end + 1 if closed else end
         if not closed:
             code, closed = _cut_at_glued_fence(code, language)
-        yield Block(opener.label, code, closed, start - 1)
+        yield Block(opener.label, code, closed, start - 1, offsets[start])
         start = following
 
 

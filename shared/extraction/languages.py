@@ -1,4 +1,4 @@
-"""The languages that can be extracted, and the labels that models put on their blocks."""
+"""Programming languages of SandboxFusion and the labels that models put on their code blocks."""
 
 import re
 from dataclasses import dataclass

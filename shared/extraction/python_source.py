@@ -1,15 +1,27 @@
-"""Looking at untrusted Python text without running it: does it parse, and what does it hold?"""
+"""Static analysis of untrusted Python text: does it parse, what does it define, what is code?
+
+Nothing is run. Where a completion marks no code, programs, function bodies and code amid prose are
+found here.
+"""
 
 import ast
+import builtins
+import re
+import sys
+import textwrap
 import warnings
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-
-from shared.extraction.names import defined_names
 
 # Parsing happens in our own process and its cost grows with the text; no real answer is near this.
 MAX_PARSED_CHARACTERS = 200_000
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+_BUILTINS = frozenset(dir(builtins)) | {"__file__"}
+_DEFINITION = re.compile(r"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+_CONTINUATION = re.compile(r"\s|\Z|[)\]}]|(else|elif|except|finally)\b")
+_TRIPLE_QUOTE = re.compile(r"\"\"\"|'''")
 
 
 class Substance(IntEnum):
@@ -88,3 +100,152 @@ def _does_something(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Call | ast.Await)
     return not isinstance(statement, ast.Pass)
+
+
+# Names
+
+
+def defined_names(tree: ast.Module) -> frozenset[str]:
+    """The functions, lambdas and classes at the top of a module, and their methods."""
+    return frozenset(name for statement in tree.body for name in _definitions(statement))
+
+
+def apparent_names(code: str, tree: ast.Module | None) -> frozenset[str]:
+    """The same of a text; one that does not parse defines what its lines look like."""
+    return frozenset(_DEFINITION.findall(code)) if tree is None else defined_names(tree)
+
+
+def _definitions(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, _DEFINITIONS):
+        yield statement.name
+    if isinstance(statement, ast.ClassDef):
+        yield from (node.name for node in statement.body if isinstance(node, _FUNCTIONS))
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
+        yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+
+
+def free_names(tree: ast.Module) -> frozenset[str]:
+    """The names that a module uses, that are no builtins, and that it binds in no scope."""
+    used: set[str] = set()
+    bound: set[str] = set()
+    augmented: set[ast.Name] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            return frozenset()  # nobody knows what it binds
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            augmented.add(node.target)
+        if isinstance(node, ast.Name):
+            reads = isinstance(node.ctx, ast.Load) or node in augmented
+            (used if reads else bound).add(node.id)
+        else:
+            bound.update(_bound_by(node))
+    return frozenset(used - bound - _BUILTINS)
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.arg():
+            yield node.arg
+        case ast.Import():
+            yield from ((a.asname or a.name).partition(".")[0] for a in node.names)
+        case ast.ImportFrom() if _is_standard(node):
+            yield from (a.asname or a.name for a in node.names)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name
+
+
+def _is_standard(node: ast.ImportFrom) -> bool:
+    # "from solution import solve" in a test means the answer before it.
+    return (node.module or "").partition(".")[0] in sys.stdlib_module_names
+
+
+# Text without fences
+
+
+def bare_program(text: str) -> str | None:
+    """The text, less common indentation, if the whole of it is a program."""
+    code, tree = dedent_program(text)
+    if tree is None or returns_at_top(tree):
+        return None
+    return code if substance(tree) >= Substance.STATEMENTS else None
+
+
+def dedent_program(code: str) -> tuple[str, ast.Module | None]:
+    """Take off common indentation where that makes definitions of it; a bare body keeps it."""
+    tree = parse(code)
+    if tree is None and code.lstrip("\n")[:1] in (" ", "\t"):
+        text = textwrap.dedent(code)
+        dedented = parse(text)
+        if dedented and not returns_at_top(dedented) and substance(dedented) >= Substance.ANSWER:
+            return text, dedented
+    return code, tree
+
+
+def function_body(text: str) -> str | None:
+    """The text as the rest of a function whose head is in the prompt, cut where that ends."""
+    if text[:1] in (" ", "\t"):
+        lines = text.split("\n")
+        outside = (i for i, line in enumerate(lines) if line[:1] not in ("", " ", "\t", "#"))
+        candidates = [text, "\n".join(lines[: next(outside, len(lines))])]
+    else:  # a server that strips completions took the first line's indentation
+        candidates = ["    " + text, textwrap.indent(text, "    ")]
+    return next((c.rstrip() + "\n" for c in candidates if _is_body(c)), None)
+
+
+def _is_body(text: str) -> bool:
+    tree = parse("def _():\n" + text)
+    function = tree.body[0] if tree else None
+    return isinstance(function, ast.FunctionDef) and returns_at_top(function)
+
+
+def python_lines(text: str, entry_point: str | None = None) -> str | None:
+    """The stretch of whole lines within prose that is most of an answer, the longest of equals."""
+    best: str | None = None
+    most = (Substance.BROKEN, 0)
+    for run in _runs(text.split("\n")):
+        tree = parse(run)
+        size = (substance(tree, entry_point), run.count("\n"))
+        if tree and size >= most and (size[0] >= Substance.ANSWER or any(map(_binds, tree.body))):
+            best, most = run, size
+    return best
+
+
+def _binds(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.AugAssign)
+
+
+def _runs(lines: Sequence[str]) -> Iterator[str]:
+    """Join neighbouring top-level statements."""
+    run: list[str] = []
+    for unit in _units(lines):
+        if _is_code(unit):
+            run.append(unit)
+        elif run:
+            yield "\n".join(run).strip("\n")
+            run = []
+    if run:
+        yield "\n".join(run).strip("\n")
+
+
+def _units(lines: Sequence[str]) -> Iterator[str]:
+    """Split lines where a top-level statement may begin."""
+    unit: list[str] = []
+    in_string = False
+    for line in lines:
+        decorated = bool(unit) and unit[-1].startswith("@")
+        if unit and not in_string and not decorated and not _CONTINUATION.match(line):
+            yield "\n".join(unit)
+            unit = []
+        unit.append(line)
+        in_string ^= len(_TRIPLE_QUOTE.findall(line)) % 2 == 1
+    yield "\n".join(unit)
+
+
+def _is_code(unit: str) -> bool:
+    tree = parse(unit)
+    comment_only = tree is not None and not tree.body
+    return comment_only or substance(tree) >= Substance.STATEMENTS

@@ -2,21 +2,15 @@
 
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
-from shared.ledger.permits import Outcome, Permit, PlaceState, PoolSettings, SandboxPool
-from shared.ledger.queue import JudgeQueue, Lease, job_id
+from shared.ledger.queue import JobLease, JudgeQueue, job_id
 from shared.ledger.streams import EventGroup, RunProgress, StreamEntry, runs_progress
 
 __all__ = [
     "EventGroup",
+    "JobLease",
     "JudgeQueue",
-    "Lease",
     "Ledger",
-    "Outcome",
-    "Permit",
-    "PlaceState",
-    "PoolSettings",
     "RunProgress",
-    "SandboxPool",
     "StreamEntry",
     "VerdictEvent",
     "connect",

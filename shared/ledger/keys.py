@@ -1,7 +1,5 @@
 """The names of all Redis keys."""
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 PREFIX = "plumbline"
@@ -72,49 +70,3 @@ class RunKeys:
 def lease(job: str) -> str:
     """Held by the worker that judges ``job``; expires with it."""
     return f"{PREFIX}:lease:{job}"
-
-
-@dataclass(frozen=True, slots=True)
-class PermitKeys:
-    """The keys by which a pool of sandboxes is shared out.
-
-    ``queue`` and ``heard`` are sorted sets of waiters, ``wishes`` a hash by waiter, ``clock`` a
-    hash. Each sandbox has ``held``, the sorted set of its permits, and ``place``, a hash. A waiter
-    is woken through the list ``wake``.
-    """
-
-    pool: str
-
-    @property
-    def _base(self) -> str:
-        return f"{PREFIX}:permits:{self.pool}"
-
-    @property
-    def queue(self) -> str:
-        return f"{self._base}:queue"
-
-    @property
-    def wishes(self) -> str:
-        return f"{self._base}:wishes"
-
-    @property
-    def heard(self) -> str:
-        return f"{self._base}:heard"
-
-    @property
-    def clock(self) -> str:
-        return f"{self._base}:clock"
-
-    def held(self, url: str) -> str:
-        return f"{self._base}:held:{url}"
-
-    def place(self, url: str) -> str:
-        return f"{self._base}:place:{url}"
-
-    def wake(self, waiter: str) -> str:
-        return f"{self._base}:wake:{waiter}"
-
-
-def pool(urls: Iterable[str]) -> str:
-    """The name of the pool of ``urls``: the same in every order."""
-    return hashlib.sha256("\n".join(sorted(urls)).encode()).hexdigest()[:16]

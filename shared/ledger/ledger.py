@@ -17,8 +17,8 @@ from shared.ledger import keys
 from shared.ledger.queue import JudgeQueue, job_id, text
 from shared.plan import RunPlan
 from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
-from shared.schemas import Generation, Problem, SampleId, Verdict, describe
-from shared.statuses import FinalStatus
+from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
+from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
 # First wins, and only for the completion that the ledger holds: a verdict on an answer that has
 # been replaced meanwhile is dropped. Returns 1 written, 0 there was one, -1 not this completion.
@@ -342,7 +342,7 @@ class Ledger:
     def _deliver_again(self, sample: SampleId, sha: str, max_deliveries: int) -> None:
         lost = int(self._redis.hincrby(self._keys.deliveries, sample.key, 1))
         if lost > max_deliveries:
-            self.record_verdict(unjudged_verdict(sample, sha, "judge_worker_lost"))
+            self.record_verdict(unjudged_verdict(sample, sha, FailureKind.JUDGE_WORKER_LOST))
             return
         self.queue.forget([job_id(self.run, sample, sha)])
         pipe = self._transaction()
@@ -386,9 +386,9 @@ def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> V
         cases_passed=0,
         cases_total=0,
         total_judge_time=0.0,
-        method="none",
+        method=JudgeMethod.NONE,
         checker="none",
-        infra_failures=[reason],
+        infra_failures=[InfraFailure.parse(reason)],
         judged_at=time.time(),
     )
 

@@ -89,7 +89,7 @@ class JudgeQueue:
             found.delete()
 
 
-class Lease:
+class JobLease:
     """A worker's claim on a job. It must be renewed before ``ttl`` seconds are over."""
 
     def __init__(self, redis: Redis, job: str, holder: str, ttl: float = 10.0) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 from aiohttp.test_utils import TestClient
 from redis import Redis
 
+from shared.extraction import extract
 from shared.ledger import Ledger
 from shared.plan import make_plan
-from shared.schemas import Problem, SampleId
+from shared.schemas import JudgedCode, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import enter, generation, verdict
 
@@ -28,9 +29,11 @@ def judge(
     made: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Give a sample a completion (``made``) and a verdict (``fields``)."""
+    """Give a sample a completion (``made``) and a verdict (``fields``, with its code)."""
     completion = generation(sample, **(made or {}))
     ledger.record(completion)
+    found = extract(completion.completion)
+    fields = {"code": JudgedCode.of(found.code, found.reason, found.start), **fields}
     assert ledger.record_verdict(verdict(completion, status, **fields))
 
 

@@ -143,19 +143,16 @@ async def test_what_was_published_is_told_until_the_run_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("config", "code"),
+    ("recorded", "code"),
     [
-        ({"judge": {"method": "batch"}}, {"text": "print(1)", "found": "bare_code"}),
-        ({"judge": {"method": "guess"}}, None),
-        ({"judge": 3}, None),
-        ({}, None),
-        (3, None),
+        ({}, {"text": "print(1)", "found": "bare_code"}),
+        ({"code": None}, None),  # a verdict of an older version
     ],
 )
-async def test_the_code_that_was_judged(redis: Redis, config: object, code: object) -> None:
-    ledger = begin(redis, [problem("p1")])
-    put_meta(ledger, config=config)
-    judge(ledger, SampleId("d1", "p1"), method="batch")
+async def test_the_code_that_was_judged(
+    redis: Redis, recorded: dict[str, None], code: object
+) -> None:
+    judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), method="batch", **recorded)
     runs = Runs(redis)
     runs.catch_up()
     async with TestClient(TestServer(make_app(redis, runs))) as client:

@@ -260,7 +260,7 @@ def _memory(name: str, url: str) -> None:
 
 
 async def _alone(arguments: argparse.Namespace) -> None:
-    import services.judge.process  # noqa: F401  what a worker has loaded beside
+    import services.judge.jobs  # noqa: F401  what a worker has loaded beside
 
     before = _resident()
     answers = [Answer(Problem(**problem), text) for problem, text in json.load(sys.stdin)]

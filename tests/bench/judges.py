@@ -5,8 +5,8 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from services.judge.methods import METHODS, Task
-from services.judge.outcome import Judgement
+from services.judge.judging import judge_answer
+from services.judge.methods.base import Task
 from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import Config
 from shared.schemas import Problem, StdioTests
@@ -44,10 +44,9 @@ def make_task(config: Config, sandbox: SandboxClient, problem: Problem, completi
 
 def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
     """``judge.method`` of the config."""
-    method = METHODS[config.judge.method]
 
     async def judge(answer: Answer) -> Judged:
-        judgement: Judgement = await method(
+        judgement = await judge_answer(
             make_task(config, sandbox, answer.problem, answer.completion)
         )
         codes = [int(case.code) for case in judgement.cases]

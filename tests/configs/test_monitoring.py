@@ -17,7 +17,7 @@ from services.aggregator.index import open_database
 from services.aggregator.metrics import IndexCollector
 from services.aggregator.queue_metrics import RedisCollector
 from services.generator.router.metrics import RouterMetrics
-from services.judge.metrics import JudgeMetrics
+from services.judge.health import JudgeMetrics
 from services.sandbox.admission import Admission
 from services.sandbox.metrics import Metrics
 from shared.statuses import FinalStatus

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from services.data.importer import import_dataset
-from services.judge.methods import METHODS, Task
+from services.judge.judging import judge_answer
+from services.judge.methods.base import Task
+from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import Config, load_config
 from shared.datasets import read_datasets
-from shared.ledger import PoolSettings, SandboxPool, connect_async
+from shared.ledger import connect_async
 from shared.schemas import Problem, StdioTests
 from tests.conftest import RedisServer
 from tests.judge.tasks import stdio
@@ -100,7 +102,7 @@ async def judged(
     async def one(client: SandboxClient, problem: Problem, completion: str) -> list[int]:
         async with slots:
             task = Task(problem, completion, config.judge, config.sandbox, client, Attempts())
-            judgement = await METHODS[config.judge.method](task)
+            judgement = await judge_answer(task)
             return [int(case.code) for case in judgement.cases]
 
     async with SandboxClient(pool, max_attempts=3, retry_budget=60) as client:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.sandbox import RunCode, SandboxClient
-from services.judge.sandbox.client import Attempts
+from services.judge.sandbox import Attempts, RunCode, SandboxClient
 from tests.hostile.machine import Machine
 from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401
 from tests.judge.pools import OpenPool

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from services.judge.methods import METHODS
 from services.judge.sandbox import SandboxClient
 from shared.schemas import Verdict
 from shared.statuses import FinalStatus
@@ -40,7 +39,7 @@ MOST_SECONDS = 60
 
 async def judge(sandbox: SandboxClient, code: str, *overrides: str) -> Verdict:
     task = make_task(sandbox, stdio(*CASES), fenced(code), *overrides)
-    return await verdict_of(METHODS["batch"], task)
+    return await verdict_of(task)
 
 
 async def judge_beside_good_one(
@@ -70,7 +69,7 @@ async def test_only_a_verdict_is_left(
 async def test_input_that_nobody_reads(sandbox: SandboxClient, machine: Machine | None) -> None:
     problem = stdio(("1\n" * 4_000_000, "1\n"), ("", "1\n"))
     task = make_task(sandbox, problem, fenced("print(1)"), *LIMITS)
-    assert (await verdict_of(METHODS["batch"], task)).accepted
+    assert (await verdict_of(task)).accepted
     if machine is not None:
         await machine.wait_until_clean()
 
@@ -80,7 +79,7 @@ async def test_nothing_of_the_harness_can_be_read(
 ) -> None:
     """The key of the results and the inputs of other cases are in there."""
     problem = stdio(("", "2 processes"))
-    verdict = await verdict_of(METHODS["batch"], make_task(sandbox, problem, fenced(PRIES)))
+    verdict = await verdict_of(make_task(sandbox, problem, fenced(PRIES)))
     assert verdict.accepted, json.dumps(verdict.model_dump(), indent=1, default=str)
     if machine is not None:
         await machine.wait_until_clean()

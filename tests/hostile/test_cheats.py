@@ -5,7 +5,6 @@ import textwrap
 
 import pytest
 
-from services.judge.methods import METHODS
 from services.judge.sandbox import SandboxClient
 from shared.schemas import Problem
 from shared.statuses import FinalStatus
@@ -91,7 +90,7 @@ CHEATS = {
 
 async def status(sandbox: SandboxClient, tests: Problem, code: str) -> FinalStatus:
     task = make_task(sandbox, tests, fenced(code), "sandbox.timeout=2", "judge.wall_factor=2")
-    return (await verdict_of(METHODS["batch"], task)).final_status
+    return (await verdict_of(task)).final_status
 
 
 @pytest.mark.parametrize("tests", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])

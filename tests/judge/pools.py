@@ -1,10 +1,11 @@
-"""A pool without limits, for tests of those who use one."""
+"""A pool without limits, and waiting for the state of a real one."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from shared.ledger import Permit
+from services.judge.permits import Permit, SandboxPool, SandboxState
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,10 @@ class OpenPool:
             yield permit
         finally:
             self.held -= 1
+
+
+async def until(pool: SandboxPool, reached: Callable[[list[SandboxState]], bool]) -> None:
+    """Wait until the sandboxes of ``pool`` are in some state."""
+    async with asyncio.timeout(20):
+        while not reached(await pool.state()):
+            await asyncio.sleep(0.002)

@@ -1,10 +1,11 @@
-"""Answers to be judged, and what a method says of them as the record that is kept."""
+"""Answers to judge, and their verdicts."""
 
 import json
 
-from services.judge.methods import Method, Task
-from services.judge.outcome import to_verdict
+from services.judge.judging import judge_answer
+from services.judge.methods.base import Task
 from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.verdict import Judgement, to_verdict
 from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from tests.shared.ledgers import generation, problem
@@ -25,6 +26,10 @@ def make_task(sandbox: SandboxClient, problem: Problem, completion: str, *overri
     return Task(problem, completion, config.judge, config.sandbox, sandbox, Attempts())
 
 
-async def verdict_of(method: Method, task: Task) -> Verdict:
-    judgement = await method(task)
-    return to_verdict(generation(completion=task.completion), judgement, task.attempts, "w")
+async def verdict_of(task: Task) -> Verdict:
+    return as_verdict(await judge_answer(task), task.completion, task.attempts)
+
+
+def as_verdict(judgement: Judgement, completion: str, attempts: Attempts) -> Verdict:
+    made = generation(completion=completion)
+    return to_verdict(made, judgement, attempts.requests, attempts.failures, "w")

@@ -2,14 +2,14 @@
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from services.judge import calls
 from services.judge.harness import wire
-from services.judge.methods import batch
-from services.judge.outcome import Judgement
+from services.judge.judging import judge_answer
 from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, Usage
+from services.judge.verdict import Judgement
 from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
@@ -32,7 +32,7 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
         problem = stdio(*(cases or [("1\n", "1\n")]), **fields)
         language = "cpp" if "judge.language=cpp" in overrides else "python"
         task = make_task(sandbox, problem, fenced(code, language), *overrides)
-        return await verdict_of(batch.judge, task)
+        return await verdict_of(task)
 
     return judge
 
@@ -43,7 +43,7 @@ async def judged(
     """With the cases' details, by a stand-in."""
     completion = fenced(code, "cpp" if "judge.language=cpp" in overrides else "python")
     task = make_task(sandbox, stdio(*cases), completion, *overrides)  # type: ignore[arg-type]
-    return await batch.judge(task), task.attempts
+    return await judge_answer(task), task.attempts
 
 
 def codes(judgement: Judgement) -> list[int]:
@@ -167,7 +167,7 @@ async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer)
 
 async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
     task = make_task(sandbox, stdio(("1", "1"), ("2", "2")), "I cannot help with that, sorry.")
-    verdict = await verdict_of(batch.judge, task)
+    verdict = await verdict_of(task)
     assert (verdict.final_status, verdict.detail) == (FinalStatus.SYNTAX_ERROR, "no_code_block")
     assert (verdict.cases_total, verdict.case_codes, verdict.attempts) == (2, [], 0)
 
@@ -178,7 +178,7 @@ async def test_the_block_that_the_policy_takes(
 ) -> None:
     text = f"{fenced('print(2)')}\nNo:\n{fenced('print(1)')}"
     task = make_task(sandbox, stdio(("", "1")), text, f"judge.extraction={policy}")
-    assert codes(await batch.judge(task)) == [code]
+    assert codes(await judge_answer(task)) == [code]
 
 
 # Comparing
@@ -206,7 +206,7 @@ async def test_the_problem_and_then_the_config_name_the_checker(
     overrides = [f"judge.checker={configured}"] if configured else []
     problem = stdio(("", expected), checker=own)
     task = make_task(sandbox, problem, fenced(f"print({printed!r}, end='')"), *overrides)
-    verdict = await verdict_of(batch.judge, task)
+    verdict = await verdict_of(task)
     assert verdict.case_codes == [passed]
     assert verdict.checker == (own or configured or "tokens")
 
@@ -450,15 +450,15 @@ async def test_a_call_begins_no_case_when_its_time_is_up(
 
 
 async def test_large_inputs_go_in_calls_of_their_own(
-    judge: JudgeAnswer, pool: OpenPool, monkeypatch: pytest.MonkeyPatch
+    sandbox: SandboxClient, pool: OpenPool
 ) -> None:
-    monkeypatch.setattr(calls, "_MAX_INPUT", 1000)
     sizes = [400, 600, 1, 5000, 300, 300, 400]
     code = "s = input()\nprint(len(s), s[0])"
     cases = [
         (letter * size, f"{size} {letter}") for letter, size in zip("abcdefg", sizes, strict=True)
     ]
-    verdict = await judge(code, *cases)
+    task = make_task(sandbox, stdio(*cases), fenced(code))
+    verdict = await verdict_of(replace(task, max_call_input=1000))
     assert verdict.case_codes == [1] * 7
     assert verdict.attempts == len(pool.grants) == 4
 
@@ -609,5 +609,5 @@ async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
     async with SandboxClient(pool, max_attempts=2, retry_budget=0) as client:
         task = make_task(client, stdio(("1", "1")), fenced(ECHO))
         with pytest.raises(SandboxUnavailableError):
-            await batch.judge(task)
+            await judge_answer(task)
     assert task.attempts.requests == len(task.attempts.failures) == 1

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from services.judge.methods import compute_score
-from services.judge.methods.cases import failure_detail, single_outcome
-from services.judge.methods.compute_score import _spread_compile_error, is_syntax_error
-from services.judge.outcome import CaseOutcome, Judgement, to_verdict
+from services.judge.calls import single_outcome
+from services.judge.judging import judge_answer
+from services.judge.programs import failure_detail
 from services.judge.sandbox import (
-    Attempts,
     CommandResult,
     RunCode,
     RunCodeResponse,
@@ -19,11 +17,10 @@ from services.judge.sandbox import (
     SandboxUnavailableError,
 )
 from shared.checkers import exact
-from shared.schemas import Verdict
-from shared.statuses import CaseCode, FinalStatus
+from shared.schemas import InfraFailure, Verdict
+from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.tasks import fenced, make_task, stdio, verdict_of
-from tests.shared.ledgers import generation
 
 ECHO = "print(input())"
 BASE = ("judge.method=compute_score", "sandbox.timeout=10")
@@ -43,7 +40,7 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
         language = "cpp" if "judge.language=cpp" in overrides else "python"
         completion = code if raw else fenced(code, language)
         task = make_task(sandbox, problem, completion, *BASE, *overrides)
-        return await verdict_of(compute_score.judge, task)
+        return await verdict_of(task)
 
     return judge
 
@@ -176,7 +173,7 @@ async def test_a_time_out_that_does_not_happen_again_does_not_count() -> None:
 
     cases = [(name, "1") for name in ("slow", "quick", "hangs", "slow")]
     task = make_task(Crowded(), stdio(*cases), fenced(ECHO), *BASE)  # type: ignore[arg-type]
-    verdict = await verdict_of(compute_score.judge, task)
+    verdict = await verdict_of(task)
     assert verdict.case_codes == [1, 1, -3, 1]
     assert (verdict.confirmed, verdict.flipped) == (3, 2)
     assert Crowded.alone == [False] * 4 + [True] * 3
@@ -187,7 +184,7 @@ async def test_a_time_out_that_does_not_happen_again_does_not_count() -> None:
         *BASE,
         "judge.confirm_timeouts=false",
     )
-    assert (await verdict_of(compute_score.judge, left)).case_codes == [-3, 1, -3, -3]
+    assert (await verdict_of(left)).case_codes == [-3, 1, -3, -3]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +338,7 @@ async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
     async with SandboxClient(pool, max_attempts=2, retry_budget=0) as client:
         task = make_task(client, stdio(*[("1", "1")] * 3), fenced(ECHO), *BASE)
         with pytest.raises(SandboxUnavailableError):
-            await compute_score.judge(task)
+            await judge_answer(task)
     assert 1 <= len(task.attempts.failures) <= task.attempts.requests <= 3
 
 
@@ -352,12 +349,12 @@ async def test_a_sandbox_that_breaks_in_the_middle_gives_no_verdict() -> None:
         async def run_code(self, *_: object, alone: bool) -> RunCodeResponse:
             self.calls += 1
             if self.calls > 2:
-                raise SandboxUnavailableError(["broken"])
+                raise SandboxUnavailableError([InfraFailure(kind="broken")])
             return response(run=ran(stdout="1"))
 
     task = make_task(Breaking(), stdio(*[("1", "1")] * 5), fenced(ECHO), *BASE)  # type: ignore[arg-type]
     with pytest.raises(SandboxUnavailableError, match="broken"):
-        await compute_score.judge(task)
+        await judge_answer(task)
 
 
 # The rules by themselves
@@ -405,60 +402,6 @@ def test_a_cases_time_is_compiling_and_running() -> None:
     answer = response(run=ran(stdout="x"), compiled=ran())
     assert single_outcome(answer, "", "x", exact).duration == 0.5
     assert single_outcome(response(), "", "x", exact).duration == 0
-
-
-def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
-    cases = [CaseOutcome(CaseCode.PASSED), CaseOutcome(CaseCode.API_ERROR, detail="no run result")]
-    judgement = Judgement("m", "c", 2, cases)
-    verdict = to_verdict(generation(), judgement, Attempts(2, ["x"]), "w")
-    assert verdict.final_status is FinalStatus.API_ERROR
-    assert verdict.detail == "no run result"
-    assert not verdict.judged
-    assert verdict.error_breakdown["api_error"] == 1
-    assert verdict.infra_failures == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ([1, 0, -2], [1, 0, -2]),
-        ([-4, 1, 0], [-4, -4, -4]),
-        ([1, -4, -3, 1], [1, -4, -4, -4]),
-        ([1, -1, -4, -1], [1, -1, -4, -4]),
-        ([-4], [-4]),
-        ([], []),
-    ],
-)
-def test_a_compile_error_holds_for_the_cases_behind_it(before: list[int], after: list[int]) -> None:
-    cases = [CaseOutcome(CaseCode(code), duration=1.0) for code in before]
-    spread = _spread_compile_error(cases)
-    assert [int(case.code) for case in spread] == after
-    assert sum(case.duration for case in spread) == len(before)
-
-
-@pytest.mark.parametrize(
-    ("stderr", "verdict"),
-    [
-        ('  File "main.py", line 1\n    a = = 1\n        ^\nSyntaxError: invalid syntax\n', True),
-        ('File "x", line 1\n  x\nIndentationError: unexpected indent\n', True),
-        ('  File "x", line 2\n    x\nTabError: inconsistent use\n', True),
-        ('Traceback (most recent call last):\n  File "x"\nSyntaxError: invalid\n', False),
-        ('  File "x", line 1\nValueError: x\n', False),
-        ("SyntaxError: invalid syntax", True),
-        ("", False),
-        ('  File "x", line 1\nSyntaxError: a\nmore\n', False),
-    ],
-)
-def test_what_python_says_of_a_program_it_cannot_compile(stderr: str, verdict: bool) -> None:
-    outcome = CaseOutcome(CaseCode.RUNTIME_ERROR, actual="", stderr=stderr)
-    assert is_syntax_error(outcome) is verdict
-    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, actual="1", stderr=stderr))
-    assert not is_syntax_error(CaseOutcome(CaseCode.WRONG_ANSWER, actual="", stderr=stderr))
-
-
-def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
-    stderr = 'File "x"\n' + "y\n" * 9_000
-    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, stderr=stderr))
 
 
 def test_the_memory_limit_is_seen_in_the_last_line() -> None:

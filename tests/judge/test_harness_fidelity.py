@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness import harness_files, source, wire
-from services.judge.harness.wire import CallResult, CaseLimits
+from services.judge.harness import wire
+from services.judge.harness.wire import CallResult, CaseLimits, harness_files, source
 from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
 
 LIMITS = CaseLimits(
@@ -111,7 +111,7 @@ def harness(
         (place / name).write_bytes(base64.b64decode(content))
     (place / "main.py").write_text(source("boot"))
     key = secrets.token_bytes(32)
-    head = wire.encode_order(key, language, limits, ["x" * len(stdin) for stdin in inputs])
+    head = wire.encode_spec(key, language, limits, ["x" * len(stdin) for stdin in inputs])
     order = head.partition("\n")[0].encode() + b"\n" + b"".join(inputs)
     ended = subprocess.run(
         [python, str(place / "main.py")],

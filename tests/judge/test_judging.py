@@ -3,15 +3,14 @@ import json
 import pytest
 
 from services.judge.judging import Judge
-from services.judge.outcome import to_verdict
 from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, case
-from tests.judge.tasks import fenced
-from tests.shared.ledgers import generation, problem
+from tests.judge.tasks import as_verdict, fenced
+from tests.shared.ledgers import problem
 
 HUMANEVAL = problem(
     ground_truth=json.dumps(
@@ -42,7 +41,7 @@ async def judged(
     judge = Judge(load_config(None, overrides), sandbox or NeverAsked())  # type: ignore[arg-type]
     attempts = Attempts()
     judgement = await judge.judge(problem, completion, attempts)
-    return to_verdict(generation(completion=completion), judgement, attempts, "w")
+    return as_verdict(judgement, completion, attempts)
 
 
 @pytest.mark.parametrize("completion", ["", " ", "\n\t \r\n", "\u2003\u00a0"])

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from services.judge.jobs import judge_sample
-from services.judge.process import JudgeProcess, set_current
+from services.judge.jobs import JudgeProcess, judge_sample, set_current
 from services.judge.settings import JudgeSettings
 from shared.config import load_config
 from shared.errors import PlumblineError

@@ -11,9 +11,9 @@ from services.judge.programs import (
     humaneval_program,
     mbpp_program,
 )
-from shared.extraction import Extraction, Reason, extract
+from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode
+from shared.statuses import CaseCode, ExtractionReason
 from tests.judge.local import run_program
 
 PROMPT = '''from typing import List
@@ -42,7 +42,7 @@ PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
 )
 
 
-def judge_humaneval(code, reason=Reason.FENCED, timeout=10.0):
+def judge_humaneval(code, reason=ExtractionReason.FENCED, timeout=10.0):
     answer = Extraction(code, reason)
     codes, detail, stderr = run_program(humaneval_program(answer, HUMANEVAL), timeout=timeout)
     assert len(codes) == 1
@@ -50,7 +50,7 @@ def judge_humaneval(code, reason=Reason.FENCED, timeout=10.0):
 
 
 def judge_mbpp(code, tests=MBPP, timeout=10.0):
-    answer = Extraction(code, Reason.FENCED)
+    answer = Extraction(code, ExtractionReason.FENCED)
     return run_program(mbpp_program(answer, tests), len(tests.test_list), timeout)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from services.judge.programs import humaneval_program, mbpp_program
-from shared.extraction import Extraction, Reason, extract
+from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode
+from shared.statuses import CaseCode, ExtractionReason
 from tests.judge.local import run_program
 from tests.real_data import share
 
@@ -42,7 +42,7 @@ def solves_humaneval(problem, completion):
 
 def solves_mbpp(problem):
     tests = MbppTests(**{key: problem[key] for key in MbppTests.model_fields})
-    answer = Extraction(problem["code"], Reason.FENCED)
+    answer = Extraction(problem["code"], ExtractionReason.FENCED)
     codes, _, _ = run_program(mbpp_program(answer, tests), len(tests.test_list))
     return codes == [CaseCode.PASSED] * len(tests.test_list)
 

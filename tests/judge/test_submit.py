@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from services.judge.methods import submit
 from services.judge.sandbox import (
     Attempts,
     RunCodeResponse,
@@ -47,7 +46,7 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
     async def judge(code: str, problem: Problem, *overrides: str) -> Verdict:
         language = "cpp" if "judge.language=cpp" in overrides else "python"
         task = make_task(sandbox, problem, fenced(code, language), BASE, *overrides)
-        return await verdict_of(submit.judge, task)
+        return await verdict_of(task)
 
     return judge
 
@@ -97,7 +96,7 @@ async def test_comparing_is_sandboxfusions(
 
 async def test_the_block_is_the_one_that_sandboxfusion_takes(sandbox: SandboxClient) -> None:
     text = f"{fenced('print(1)')}\nNo:\n{fenced('print(2)')}"
-    verdict = await verdict_of(submit.judge, make_task(sandbox, stdio(("", "1")), text, BASE))
+    verdict = await verdict_of(make_task(sandbox, stdio(("", "1")), text, BASE))
     assert verdict.case_codes == [1]
 
 
@@ -158,7 +157,7 @@ async def test_function_tests_are_python_whatever_other_answers_are(sandbox: San
     completion = fenced("def inc(n):\n    return n + 1")
     for given in (HUMANEVAL, MBPP):
         task = make_task(sandbox, given, completion, BASE, "judge.language=cpp")
-        assert (await verdict_of(submit.judge, task)).accepted
+        assert (await verdict_of(task)).accepted
 
 
 # What is asked, and odd answers
@@ -199,7 +198,7 @@ class Scripted:
 
 async def judged(sandbox: Scripted, given: Problem, *overrides: str) -> Verdict:
     task = make_task(sandbox, given, "text", BASE, *overrides)  # type: ignore[arg-type]
-    return await verdict_of(submit.judge, task)
+    return await verdict_of(task)
 
 
 TWO = stdio(("1", "a"), ("2", "b"))

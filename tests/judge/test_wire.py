@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.judge.harness import cases, source, wire
-from services.judge.harness.wire import CallResult, CaseLimits
+from services.judge.harness import cases, wire
+from services.judge.harness.wire import CallResult, CaseLimits, source
 
 ECHO = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())\nprint('ä', file=sys.stderr)"
 LIMITS = CaseLimits(cpu=10, wall=40, compile=10, budget=60, memory=2**30, output=2**20)
@@ -25,7 +25,7 @@ def run_harness(program: str, inputs: Sequence[str], key: bytes = KEY) -> bytes:
         folder = Path(name)
         (folder / "main.py").write_text(source("cases"), encoding="utf-8")
         (folder / wire.ANSWER).write_text(program, encoding="utf-8")
-        order = wire.encode_order(key, "python", LIMITS, inputs).encode()
+        order = wire.encode_spec(key, "python", LIMITS, inputs).encode()
         subprocess.run([sys.executable, "main.py"], input=order, cwd=folder, check=True, timeout=60)
         return (folder / wire.RESULTS).read_bytes()
 

@@ -8,7 +8,7 @@ from rq import Queue, get_current_job
 from rq.serializers import JSONSerializer
 from rq.worker import WorkerStatus
 
-from services.judge.worker import JudgeWorker
+from services.judge.jobs import JudgeWorker
 
 NAME = "rq:worker:w"
 

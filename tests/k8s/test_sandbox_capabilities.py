@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness import harness_files, source, wire
-from services.judge.harness.wire import CallResult, CaseLimits
+from services.judge.harness import wire
+from services.judge.harness.wire import CallResult, CaseLimits, harness_files, source
 from tests.k8s.cluster import Cluster
 
 PYTHON = "/usr/bin/python3"  # one that every user can read
@@ -55,7 +55,7 @@ def run(folder: Path, answer: str, capabilities: Iterable[str]) -> CallResult:
     subprocess.run(
         ["setpriv", "--inh-caps=-all", f"--bounding-set={bounding}", "--no-new-privs",
          "/bin/bash", "-c", f"{PYTHON} {folder}/boot.py"],
-        cwd=folder, input=wire.encode_order(key, "python", LIMITS, ["1\n", "2\n"]).encode(),
+        cwd=folder, input=wire.encode_spec(key, "python", LIMITS, ["1\n", "2\n"]).encode(),
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     results = folder / wire.RESULTS

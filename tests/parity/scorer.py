@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from services.judge.methods import METHODS
-from services.judge.outcome import to_verdict
+from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
+from services.judge.verdict import to_verdict
 from shared.config import Config, load_config
 from shared.schemas import Problem, StdioTests, Verdict
 from shared.statuses import FinalStatus
@@ -107,9 +107,9 @@ async def judge(sandbox: SandboxClient, answer: Answer, *overrides: str) -> Verd
         SandboxUnavailableError: The sandbox gave no usable answer for a case.
     """
     task = make_task(config(answer, *overrides), sandbox, _problem(answer.tests), answer.completion)
-    judgement = await METHODS["compute_score"](task)
+    judgement = await judge_answer(task)
     made = generation(completion=answer.completion)
-    return to_verdict(made, judgement, task.attempts, "parity")
+    return to_verdict(made, judgement, task.attempts.requests, task.attempts.failures, "parity")
 
 
 def _problem(tests: StdioTests) -> Problem:

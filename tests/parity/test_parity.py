@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.judge.methods.cases import single_outcome
+from services.judge.calls import single_outcome
 from services.judge.sandbox import RunCodeResponse, SandboxClient, SandboxUnavailableError
 from shared.checkers import exact
 from shared.errors import ConfigError
 from shared.extraction import extract_verl
 from shared.schemas import Verdict
-from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, fold_cases
+from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
 from tests.bench.judges import client
 from tests.parity.cases import ECHO, Answer, answers, compiled, fenced, found_before, scripts, stdio
 from tests.parity.scorer import Found, Scorer, judge
@@ -136,7 +136,7 @@ def _assert_agreed(pair: Pair) -> None:
 
 def _expected_status(pair: Pair) -> FinalStatus:
     meant = [difference.status for difference in DIFFERENCES if difference.applies(pair)]
-    return meant[0] if meant else fold_cases([CaseCode(code) for code in pair.verl.codes])
+    return meant[0] if meant else aggregate_cases([CaseCode(code) for code in pair.verl.codes])
 
 
 @pytest.mark.parametrize("number", range(len(compiled())))
@@ -282,7 +282,7 @@ async def test_verl_as_a_method(pairs: dict[str, Pair], sandbox_url: str, name: 
     assert native.pass_ratio == pair.verl.score
     assert (native.method, native.attempts) == ("verl_native", len(pair.verl.codes))
     if native.case_codes:
-        assert native.final_status is fold_cases([CaseCode(code) for code in pair.verl.codes])
+        assert native.final_status is aggregate_cases([CaseCode(code) for code in pair.verl.codes])
         assert native.total_judge_time > 0
     else:
         assert (native.final_status, native.detail) == (FinalStatus.SYNTAX_ERROR, "no_code_block")
@@ -298,7 +298,7 @@ async def test_verl_as_a_method_and_trouble() -> None:
     assert native.case_codes == [1, -1, 0]
     assert native.final_status is FinalStatus.API_ERROR
     assert len(native.infra_failures) == 1
-    assert "500" in native.infra_failures[0]
+    assert "500" in str(native.infra_failures[0])
 
 
 @pytest.mark.usefixtures("installed")

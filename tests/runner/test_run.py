@@ -283,7 +283,8 @@ async def test_a_failed_generation_is_an_api_error_without_a_job(
     assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.API_ERROR)
     found = stage.ledger.verdict(SAMPLES[0])
     assert found is not None
-    assert (found.detail, found.infra_failures) == ("http_500: broken", ["http_500: broken"])
+    failures = [str(failure) for failure in found.infra_failures]
+    assert (found.detail, failures) == ("http_500: broken", ["http_500: broken"])
     assert stage.ledger.meta().generation_requests == 60
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.extraction import Reason, extract, extract_verl
+from shared.extraction import extract, extract_verl
+from shared.statuses import ExtractionReason
 
 STOP = "\n```\n"
 SOLVE = "def solve(n):\n    return n + 1"
@@ -38,11 +39,14 @@ def stopped(text: str, *, kept: bool) -> str:
 def test_the_program_is_the_same(head: str, program: str, tail: str, label: str) -> None:
     whole = f"{head}```{label}\n{program}\n```\n{tail}"
     expected = extract(whole)
-    assert expected.reason is Reason.FENCED
+    assert expected.reason is ExtractionReason.FENCED
     assert extract(stopped(whole, kept=True)) == expected
     # Where a server takes the stop string off all the same, the block is unclosed.
     cut = extract(stopped(whole, kept=False))
-    assert (cut.code.rstrip(), cut.reason) == (expected.code.rstrip(), Reason.UNCLOSED_FENCE)
+    assert (cut.code.rstrip(), cut.reason) == (
+        expected.code.rstrip(),
+        ExtractionReason.UNCLOSED_FENCE,
+    )
 
 
 @given(before, st.sampled_from([SOLVE, f"{SOLVE}\n\nprint(solve(1))"]), after)

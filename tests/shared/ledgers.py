@@ -1,11 +1,10 @@
-"""Records to fill a ledger with, and how to wait for a pool of sandboxes."""
+"""Records to fill a ledger with."""
 
-import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from shared.ledger import Ledger, PlaceState, SandboxPool
+from shared.ledger import Ledger
 from shared.ledger.keys import RunKeys
 from shared.plan import RunPlan
 from shared.run_record import RunMeta
@@ -82,10 +81,3 @@ def verdict(
         "attempts": 1,
     }
     return Verdict.model_validate({**values, **fields})
-
-
-async def until(pool: SandboxPool, reached: Callable[[list[PlaceState]], bool]) -> None:
-    """Wait until the sandboxes of ``pool`` are in some state."""
-    async with asyncio.timeout(20):
-        while not reached(await pool.state()):
-            await asyncio.sleep(0.002)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.extraction import Extraction, Reason, extract_verl
+from shared.extraction import Extraction, extract_verl
+from shared.statuses import ExtractionReason as Reason
 
 fence_soup = st.lists(
     st.sampled_from(["```", "```python", "py", "\n", " ", "x = 1", "prose.", "`", "\r\n", "3"])

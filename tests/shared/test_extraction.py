@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.extraction import Extraction, Reason, extract
+from shared.extraction import Extraction, extract
+from shared.statuses import ExtractionReason as Reason
 
 SOLVE = "def solve(n):\n    return n + 1"
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from shared.extraction import ExtractionPolicy, Reason, extract
+from shared.extraction import extract
+from shared.statuses import ExtractionPolicy
+from shared.statuses import ExtractionReason as Reason
 
 DRAFT = "def solve(n):\n    return n"
 SOLVE = "def solve(n):\n    return n + 1"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.extraction import Extraction, Reason, extract
+from shared.extraction import Extraction, extract
+from shared.statuses import ExtractionReason as Reason
 
 PROGRAM = "#include <iostream>\nint main() { std::cout << 1; }"
 MAIN_ONLY = "using namespace std;\nint main()\n{\n}"

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.extraction import ExtractionPolicy, Reason, extract, extract_verl
+from shared.extraction import extract, extract_verl
+from shared.statuses import ExtractionPolicy
+from shared.statuses import ExtractionReason as Reason
 from tests.shared.test_extraction import SOLVE
 
 fence_soup = st.lists(

@@ -8,7 +8,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from shared.errors import OutputError
-from shared.ledger import Lease, Ledger, VerdictEvent, job_id, list_runs, runs_progress
+from shared.ledger import JobLease, Ledger, VerdictEvent, job_id, list_runs, runs_progress
 from shared.plan import RunPlan
 from shared.run_record import PublishedResults, RunMeta, RunState
 from shared.schemas import SampleId
@@ -360,7 +360,7 @@ def test_a_waiting_job_is_not_missing(ledger: Ledger) -> None:
 def test_a_job_that_a_worker_holds_is_not_missing(ledger: Ledger, redis: Redis) -> None:
     ledger.record(generation())
     lose_all_jobs(ledger)
-    lease = Lease(redis, job_of(ledger), "worker")
+    lease = JobLease(redis, job_of(ledger), "worker")
     lease.renew()
     assert ledger.requeue_lost({P1}, 3) == set()
     assert queued(ledger) == []
@@ -369,7 +369,7 @@ def test_a_job_that_a_worker_holds_is_not_missing(ledger: Ledger, redis: Redis) 
 
 
 def test_a_lease_ends_with_its_worker(ledger: Ledger, redis: Redis) -> None:
-    lease = Lease(redis, job_of(ledger), "worker", ttl=10)
+    lease = JobLease(redis, job_of(ledger), "worker", ttl=10)
     lease.renew()
     (key,) = redis.keys("*lease*")
     assert 9_000 < redis.pttl(key) <= 10_000

@@ -1,5 +1,6 @@
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,8 @@ from pydantic import ValidationError
 from shared.schemas import (
     Generation,
     HumanEvalTests,
+    InfraFailure,
+    JudgedCode,
     MbppTests,
     SampleId,
     StdioTests,
@@ -17,7 +20,7 @@ from shared.schemas import (
     parse_ground_truth,
     sha256,
 )
-from shared.statuses import FinalStatus
+from shared.statuses import ExtractionReason, FailureKind, FinalStatus, JudgeMethod, VerdictDetail
 from tests.shared.ledgers import generation, problem, verdict
 
 TEXT = st.text()
@@ -199,3 +202,60 @@ def test_a_verdict_survives_json() -> None:
 def test_a_verdict_that_cannot_be(field: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         verdict(generation(), **field)
+
+
+def test_verdicts_of_the_version_before_enums_still_load() -> None:
+    """What that version wrote is read, and written again as it was."""
+    path = Path(__file__).parent.parent / "fixtures" / "run_v1" / "verdicts.jsonl"
+    for line in path.read_text("utf-8").splitlines():
+        record = Verdict.model_validate_json(line)
+        assert json.loads(record.model_dump_json(exclude={"code"})) == json.loads(line)
+        assert record.code is None
+        assert isinstance(record.method, JudgeMethod)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("memory_limit", VerdictDetail.MEMORY_LIMIT),
+        ("no run result", VerdictDetail.NO_RUN_RESULT),
+        ("SIGSEGV", "SIGSEGV"),
+        ("sandbox: http_503", "sandbox: http_503"),
+        (None, None),
+    ],
+)
+def test_a_detail_is_an_enum_where_it_is_known(
+    written: str | None, read: VerdictDetail | str | None
+) -> None:
+    record = verdict(generation(), detail=written)
+    assert (record.detail, type(record.detail)) == (read, type(read))
+    assert json.loads(record.model_dump_json())["detail"] == written
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "text"),
+    [
+        ("http_503", "http_503", None),
+        ("sandbox: http_500: broken", FailureKind.SANDBOX, "http_500: broken"),
+        ("unusable answer: <html>", FailureKind.UNUSABLE_ANSWER, "<html>"),
+        ("read_timeout: ", FailureKind.READ_TIMEOUT, ""),
+    ],
+)
+def test_a_failure_is_written_as_a_text(written: str, kind: str, text: str | None) -> None:
+    record = verdict(generation(), infra_failures=[written])
+    assert record.infra_failures == [InfraFailure(kind=kind, text=text)]
+    assert json.loads(record.model_dump_json())["infra_failures"] == [written]
+
+
+@given(TEXT)
+def test_a_failure_survives_as_a_text(text: str) -> None:
+    assert str(InfraFailure.parse(text)) == text
+
+
+@given(TEXT, TEXT, TEXT)
+def test_judged_code_reads_itself(before: str, code: str, after: str) -> None:
+    for start in (len(before), None):
+        record = JudgedCode.of(code, ExtractionReason.FENCED, start)
+        assert record.read(before + code + after) == code
+        assert record.sha256 == sha256(code)
+        assert (record.text is None) == (start is not None)

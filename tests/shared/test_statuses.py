@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, fold_cases
+from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
 
 PASSED, WRONG = CaseCode.PASSED, CaseCode.WRONG_ANSWER
 RUNTIME, LATE = CaseCode.RUNTIME_ERROR, CaseCode.TIMEOUT
@@ -25,32 +25,32 @@ COMPILE, OURS = CaseCode.COMPILE_ERROR, CaseCode.API_ERROR
     ],
 )
 def test_precedence(codes: list[CaseCode], status: FinalStatus) -> None:
-    assert fold_cases(codes) is status
+    assert aggregate_cases(codes) is status
 
 
 @given(st.lists(st.sampled_from(CaseCode), min_size=1), st.randoms())
 def test_the_order_of_cases_does_not_matter(codes: list[CaseCode], random: st.DataObject) -> None:
     shuffled = list(codes)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert fold_cases(shuffled) is fold_cases(codes)
+    assert aggregate_cases(shuffled) is aggregate_cases(codes)
 
 
 @given(st.lists(st.sampled_from(CaseCode), min_size=1))
 def test_the_status_is_that_of_a_case_and_the_worst_of_all(codes: list[CaseCode]) -> None:
     severity = [OURS, COMPILE, RUNTIME, LATE, WRONG, PASSED]
     worst = min(codes, key=severity.index)
-    assert fold_cases(codes) is CASE_STATUS[worst]
+    assert aggregate_cases(codes) is CASE_STATUS[worst]
 
 
 @given(st.lists(st.sampled_from(CaseCode)))
 def test_success_is_every_case_passed(codes: list[CaseCode]) -> None:
     all_passed = bool(codes) and all(code is PASSED for code in codes)
-    assert (fold_cases(codes) is FinalStatus.SUCCESS) == all_passed
+    assert (aggregate_cases(codes) is FinalStatus.SUCCESS) == all_passed
 
 
 @given(st.lists(st.sampled_from(CaseCode)))
 def test_trouble_of_ours_is_never_put_down_to_the_answer(codes: list[CaseCode]) -> None:
-    assert fold_cases([*codes, OURS]) is FinalStatus.API_ERROR
+    assert aggregate_cases([*codes, OURS]) is FinalStatus.API_ERROR
 
 
 def test_the_names_are_the_plans() -> None:

@@ -4,8 +4,6 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from services.aggregator.api.models import (
     DatasetDetail,
     ExtractedCode,
@@ -20,8 +18,6 @@ from services.aggregator.api.models import (
 from services.aggregator.index.figures import PERCENTS, DatasetFigures, Figures
 from services.aggregator.index.overview import IndexedRun, Timeline, rate, results
 from services.aggregator.outlines import ProblemOutline
-from shared.config import JudgeConfig
-from shared.extraction.judged import judged_code
 from shared.ledger import Ledger
 from shared.metrics.statistics import ratio
 from shared.schemas import Generation, SampleId, Verdict
@@ -69,13 +65,8 @@ def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: Figures
     )
 
 
-def sample_detail(
-    ledger: Ledger, sample: SampleId, judge: JudgeConfig | None
-) -> SampleDetail | None:
-    """What the ledger holds of a sample; None where it knows no such sample.
-
-    ``judge``: how the run is judged; None where that is not known.
-    """
+def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
+    """What the ledger holds of a sample; None where it knows no such sample."""
     problem = ledger.problem(sample.dataset, sample.problem_id)
     generation, verdict = ledger.completion(sample), ledger.verdict(sample)
     if generation is None and verdict is None:
@@ -90,31 +81,16 @@ def sample_detail(
         tags=list(outline.tags) if outline else [],
         prompt=outline.prompt if outline else None,
         generation=generation,
-        code=extracted(generation, verdict, judge, outline.entry_point if outline else None),
+        code=extracted(generation, verdict),
         verdict=verdict,
     )
 
 
-def judge_config(config: object) -> JudgeConfig | None:
-    """The judge's part of a run's config; None where there is none that this version can use."""
-    part = config.get("judge") if isinstance(config, dict) else None
-    try:
-        return None if part is None else JudgeConfig.model_validate(part)
-    except ValidationError:
+def extracted(generation: Generation | None, verdict: Verdict | None) -> ExtractedCode | None:
+    """The code that was judged, as the verdict records it; None where it does not."""
+    if generation is None or verdict is None or (code := verdict.code) is None:
         return None
-
-
-def extracted(
-    generation: Generation | None,
-    verdict: Verdict | None,
-    judge: JudgeConfig | None,
-    point: str | None,
-) -> ExtractedCode | None:
-    """The code that was run; ``point``: the function that the tests call, where they name one."""
-    if generation is None or verdict is None or judge is None:
-        return None
-    found = judged_code(generation.completion, verdict, judge, point)
-    return None if found is None else ExtractedCode(text=found.code, found=found.reason)
+    return ExtractedCode(text=code.read(generation.completion), found=code.reason)
 
 
 def timeline_answer(timeline: Timeline | None) -> TimelineAnswer:

@@ -6,10 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from services.aggregator.index import SampleRow
 from services.aggregator.index.pages import Order, Sort
-from shared.extraction import Reason
 from shared.metrics import MetricValue
 from shared.schemas import Generation, Verdict
-from shared.statuses import FinalStatus
+from shared.statuses import ExtractionReason, FinalStatus
 
 # A count is never negative, a share lies between 0 and 1.
 Count = Annotated[int, Field(ge=0)]
@@ -117,16 +116,17 @@ class SamplePage(_Answer):
 
 
 class ExtractedCode(_Answer):
-    """The program that was run of a completion, and where it was found; empty where none was."""
+    """The code of a completion that was judged, and where it was found; empty where none was."""
 
     text: str
-    found: Reason
+    found: ExtractionReason
 
 
 class SampleDetail(_Answer):
     """All that is known of a sample; what it does not have yet is None.
 
-    ``code`` is None, too, where nothing was run, and where SandboxFusion took it out (``submit``).
+    ``code`` is None, too, where nothing was run, where SandboxFusion took it out (``submit``), and
+    in verdicts of older versions, which do not record it.
     """
 
     run: str

@@ -86,10 +86,9 @@ class _Api:
 
     async def show_sample(self, request: web.Request) -> web.Response:
         run, sample = request.match_info["run"], _sample(request)
-        config = await self._ask(request, lambda _db, run: run.facts.get("config"))
-        judge = answers.judge_config(config)
+        await self._ask(request, lambda _db, _run: None)  # 404 for a run that is not there
         found = await self._in_thread(
-            lambda: answers.sample_detail(Ledger(self._redis, run), sample, judge)
+            lambda: answers.sample_detail(Ledger(self._redis, run), sample)
         )
         if found is None:
             raise not_found(f"run {run!r} has no sample {sample.key}")

@@ -93,8 +93,7 @@ class Counting:
         dataset = admit(dataset, self._datasets, MOST_DATASETS)
         self._added[metric, dataset, label] += value
 
-    def _reason_class(self, reason: str) -> str:
-        name = reason.split(":")[0].strip()
+    def _reason_class(self, name: str) -> str:
         if not _REASON.fullmatch(name):
             return OTHER
         return admit(name, self._reasons, MOST_REASONS)

@@ -41,7 +41,7 @@ _ROWS = (
     f"SELECT dataset, {', '.join(COLUMNS)} FROM samples ORDER BY dataset, problem_id, sample_index"
 )
 # Of a verdict that the page does not show, and may have a number for each of thousands of cases.
-_UNSEEN = {"case_codes", "worker"}
+_UNSEEN = {"case_codes", "worker", "code"}
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
@@ -59,7 +59,6 @@ class Contents:
         self._name = load(run, database, self._problems, bounds)
         with database.read() as connection:
             self._shown = choose(connection, self._problems, bounds)
-        self._judge = answers.judge_config(run.run.get("config"))
         self.notes = _notes(run, self._shown, self._problems)
 
     def json(self) -> Iterator[str]:
@@ -111,9 +110,7 @@ class Contents:
     def _texts(self) -> Iterator[tuple[SampleId, str]]:
         for verdict, generation in joined(self._run):
             if (sample := verdict.sample) in self._shown.with_texts:
-                found = self._problems.get((sample.dataset, sample.problem_id))
-                point = found.entry_point if found else None
-                code = answers.extracted(generation, verdict, self._judge, point)
+                code = answers.extracted(generation, verdict)
                 yield sample, compact(self._detail(verdict, generation, code))
 
     def _detail(

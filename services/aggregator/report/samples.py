@@ -39,7 +39,6 @@ class Known:
     """What is kept of a problem; ``cost`` is that of its prompt in the page."""
 
     facts: ProblemFacts
-    entry_point: str | None
     cost: int
 
 
@@ -57,8 +56,7 @@ Problems = Mapping[tuple[str, str], Known]
 
 def known(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
     return {
-        (one.dataset, one.problem_id): Known(one.facts, one.entry_point, bounds.cost(one.prompt))
-        for one in outlines
+        (one.dataset, one.problem_id): Known(one.facts, bounds.cost(one.prompt)) for one in outlines
     }
 
 

@@ -1,5 +1,5 @@
-# Starts the harness of cases from its bytecode, where that is of this interpreter's version, else
-# from its text, which takes several milliseconds to compile.
+# Loader of the harness: starts it from bytecode if that is of this interpreter's version, otherwise
+# from source, which takes several milliseconds to compile.
 import marshal as _marshal
 import os as _os
 

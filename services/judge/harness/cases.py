@@ -1,22 +1,23 @@
-"""Runs one answer on many inputs: the program of one sandbox call. It runs there, not here.
+"""Harness: runs one answer on many inputs in one sandbox call (prefork, one process per case).
 
-Standard library and Python 3.8 syntax only. Three kinds of processes:
+It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax only. Three kinds
+of processes:
 
-- The *keeper* reads the order from standard input, hands out one case after another, stops what
-  takes too long and writes the results. It never runs a line of the answer.
-- The *zygote*, forked before the order is read, compiles the answer once and forks a child per
-  case. It knows no input, and not the key.
+- The *supervisor* reads the run's specification from standard input, starts one case after another,
+  enforces the time limits and writes the results. It never runs a line of the answer.
+- The *zygote*, forked before the specification is read, compiles the answer once and forks a child
+  per case. It knows no input, and not the key.
 - The *child* is the answer: a process of its own with its own standard streams (regular files, in
   memory), folder, session and limits, that behaves as ``python solution.py`` would (see
   ``Program``).
 
-Order (standard input): a line of words, then the inputs one after another. Results (a file): per
-record a line of words, then its bytes. Each record carries a MAC over itself and the one before it,
-with a key that only the keeper knows, so that an answer cannot write, change or leave out one.
-Expected outputs are never here.
+Specification (standard input): a line of words, then the inputs one after another. Results (a
+file): per record a line of words, then its bytes. Each record carries a MAC over itself and the one
+before it, with a key that only the supervisor knows, so that an answer cannot write, change or omit
+one. Expected outputs are never here.
 
-Where the harness is root, answers run as a user that nobody else has, and can do nothing to it.
-Elsewhere they cannot look into keeper and zygote, but kill them: then the records end without an
+Where the harness is root, answers run as a user of their own and can do nothing to it. Otherwise
+they cannot read the memory of supervisor and zygote, but kill them: then the records end without an
 ``end``.
 """
 
@@ -34,7 +35,7 @@ import sys
 import time
 import types
 
-# What is needed after an answer, which may put others in their place.
+# Used after the answer ran, which may replace the built-ins.
 from builtins import BaseException, KeyboardInterrupt, SystemExit, getattr, isinstance, str, type
 
 TYPE_CHECKING = False  # typing is slow to load, too
@@ -50,21 +51,21 @@ except ImportError:
 RESULTS = "results"
 MAX_STDERR = 4096
 MAX_RESULTS = 16 * 1024 * 1024
-# Seconds for which the zygote may be silent where it has nothing to wait for; and the fewer where
-# an answer was killed, for that one may have stopped it.
-PATIENCE, LESS_PATIENCE = 10.0, 5.0
-# A case's wall-clock limit leaves out the time in which it wanted a processor and others had it,
-# but is never more than so many times as long.
+# Seconds to wait for a reply of the zygote; fewer after an answer was killed, which may have
+# stopped the zygote.
+REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
+# A case's wall-clock limit excludes the time that it waited for a processor, but including that it
+# is at most this many times as long.
 STRETCH = 5.0
-# Address space of the compiler, which is not to take the machine's.
+# Address space of the compiler, in bytes.
 COMPILER_MEMORY = 4 << 30
-# Seconds that processes which outlive a program may go on working; so many looks, two milliseconds
-# apart, at which none of them wants a processor, and they are only waiting.
-LINGER, IDLE_LOOKS = 0.25, 5
+# Grace period in seconds for processes that outlive their program; it ends after so many checks,
+# two milliseconds apart, in which none of them is runnable.
+LINGER, IDLE_CHECKS = 0.25, 5
 WORKING = ([b"R"], [b"D"])
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-# What answers import at their top is loaded once, where loading it has no effect to be seen.
+# Modules that an answer imports at its top are loaded once, if loading them has no visible effect.
 PRELOADED = frozenset((
     "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy",
     "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq",
@@ -74,12 +75,12 @@ PRELOADED = frozenset((
 ))  # fmt: skip
 
 
-class Lost(Exception):
-    """The zygote is gone, or does not answer."""
+class ZygoteLostError(Exception):
+    """The zygote is dead, or does not reply."""
 
 
-class Order:
-    """What to do; sizes in bytes, times in seconds."""
+class RunSpec:
+    """Specification of a run: language, limits, inputs; sizes in bytes, times in seconds."""
 
     def __init__(self, data: bytes) -> None:
         head, _, payload = data.partition(b"\n")
@@ -96,7 +97,7 @@ class Order:
 
 
 class Results:
-    """The file that is fetched in the end."""
+    """Results file, which the judge fetches at the end."""
 
     def __init__(self, path: str, key: bytes) -> None:
         self.path = path
@@ -118,7 +119,7 @@ class Results:
         write_all(self.file, record)
 
     def close(self) -> None:
-        """Write everything again where somebody has written too, or put something in its place."""
+        """Rewrite the file if the answer has changed or replaced it."""
         try:
             there = os.stat(self.path, follow_symlinks=False)
             untouched = os.path.samestat(there, os.fstat(self.file))
@@ -137,7 +138,7 @@ def write_all(fd: int, data: bytes | bytearray) -> None:
 
 
 def clear(path: str) -> None:
-    """Have nothing at this path: what cannot be removed goes out of the way."""
+    """Clear a path: a file or folder that cannot be removed is renamed."""
     try:
         remove(path)
     except OSError:
@@ -145,7 +146,7 @@ def clear(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file or folder. Inner folders come out first, so no depth is too great."""
+    """Remove a file or folder. Inner folders are moved out first, so any depth works."""
     todo = [path]
     while todo:
         folder = todo.pop()
@@ -162,7 +163,7 @@ def remove(path: str) -> None:
 
 
 def unlink(path: str) -> bool:
-    """Remove a file, if it is there; says whether it is a folder instead."""
+    """Remove a file, if it exists; returns whether it is a folder instead."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -196,7 +197,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def own_user(folder: str) -> int | None:
-    """A user for the answers alone, where this is root and others can read the interpreter."""
+    """Return a user id for answers alone, if this is root and others can read the interpreter."""
     if os.geteuid() != 0:
         return None
     for path in (os.path.realpath(sys.executable), os.__file__, os.path.dirname(folder)):
@@ -204,7 +205,7 @@ def own_user(folder: str) -> int | None:
             if not os.stat(path).st_mode & 0o001 << (2 * os.path.isfile(path)):
                 return None
             path = os.path.dirname(path)
-    # The second where there are no such large numbers: a container with users of its own.
+    # The second range is for user namespaces that have no such large ids.
     for first, count in ((1 << 30, 1 << 30), (40000, 20000)):
         user = first + int.from_bytes(os.urandom(8), "big") % count
         if can_become(user):
@@ -218,7 +219,7 @@ def can_become(user: int) -> bool:
         try:
             become(user)
         except OSError:
-            os._exit(1)  # root of a namespace that has no other users
+            os._exit(1)  # root of a user namespace without other users
         os._exit(0)
     return os.waitpid(pid, 0)[1] == 0
 
@@ -230,11 +231,11 @@ def become(user: int) -> None:
 
 
 def standard_files(folder: str) -> list[int]:
-    """Input, output and errors of one case after another: files without a name."""
+    """Create unnamed files for input, output and errors, reused by one case after another."""
     fds = []
     for name in ("in", "out", "err"):
         try:
-            fds.append(os.memfd_create(name))  # making a file on a disk takes 20 times as long
+            fds.append(os.memfd_create(name))  # 20 times as fast as a file on disk
         except (OSError, AttributeError):
             path = folder + "/" + name
             fds.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
@@ -243,7 +244,7 @@ def standard_files(folder: str) -> list[int]:
 
 
 def attach(fd: int, file: int) -> None:
-    """Open a file anew as a standard stream."""
+    """Reopen a file as a standard stream."""
     try:
         opened = os.open("/proc/self/fd/%d" % file, os.O_WRONLY if fd else os.O_RDONLY)
     except OSError:
@@ -253,8 +254,8 @@ def attach(fd: int, file: int) -> None:
     os.close(opened)
 
 
-class Keeper:
-    """See the module."""
+class Supervisor:
+    """Starts cases, enforces time limits, writes the results; see the module."""
 
     def __init__(
         self, folder: str, files: list[int], requests: int, replies: int, zygote: int
@@ -269,29 +270,29 @@ class Keeper:
         self.began = time.monotonic()
 
     def work(self) -> None:
-        prctl(PR_SET_DUMPABLE, 0)  # else the answer could read the key from memory
+        prctl(PR_SET_DUMPABLE, 0)  # otherwise the answer could read the key from memory
         with open(0, "rb", closefd=False) as stdin:
-            self.order = order = Order(stdin.read())
-        self.results = Results(self.folder + "/" + RESULTS, order.key)
+            self.spec = spec = RunSpec(stdin.read())
+        self.results = Results(self.folder + "/" + RESULTS, spec.key)
         try:
             self.results.add("end", self.run_all() if self.compile() else "compile")
-        except (Lost, OSError, ValueError):
+        except (ZygoteLostError, OSError, ValueError):
             self.results.add("end", "lost")
         for pid in (self.pid, self.zygote):
             if pid:
                 kill_group(pid)
         self.results.close()
         try:
-            clear(self.folder + "/case")  # a sandbox need not cope with what an answer makes of it
+            clear(self.folder + "/case")  # the sandbox may fail to remove what the answer left
         except OSError:
             pass
 
     def compile(self) -> bool:
-        order = self.order
-        words = (order.language, order.cpu_limit, order.memory, order.output, order.processes)
+        spec = self.spec
+        words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
         self.send(" ".join(map(str, words)))
         try:
-            kind, size = self.receive(order.compile_limit).split()
+            kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
             self.results.add("compile", "timeout")
             return False
@@ -301,13 +302,13 @@ class Keeper:
 
     def run_all(self) -> str:
         late = 0
-        for index, stdin in enumerate(self.order.inputs):
-            if index and time.monotonic() - self.began > self.order.budget:
+        for index, stdin in enumerate(self.spec.inputs):
+            if index and time.monotonic() - self.began > self.spec.budget:
                 return "budget"
             if len(self.results.text) > MAX_RESULTS:
                 return "full"
             late += self.run(index, stdin) in ("cpu", "wall")
-            if late == self.order.max_timeouts > 0:
+            if late == self.spec.max_timeouts > 0:
                 return "timeouts"
         return "done"
 
@@ -315,45 +316,46 @@ class Keeper:
         for fd in (self.stdin, self.out, self.err):
             os.ftruncate(fd, 0)
         if os.pwrite(self.stdin, stdin, 0) != len(stdin):
-            raise Lost
+            raise ZygoteLostError
         self.send("run")
-        self.pid = int(self.reply(PATIENCE))
+        self.pid = int(self.reply(REPLY_TIMEOUT))
         began = time.monotonic()
         killed = self.wait(self.pid, began)
-        reply = self.reply(LESS_PATIENCE if killed else PATIENCE)
+        reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
         status, cpu, user, memory, clean = reply.split()
         wall = time.monotonic() - began
         size = os.fstat(self.out).st_size
-        flag = killed or ("output" if size >= self.order.output else "-")
+        flag = killed or ("output" if size >= self.spec.output else "-")
         printed = os.pread(self.out, 0 if flag == "output" else size, 0)
-        said = os.pread(self.err, MAX_STDERR, max(0, os.fstat(self.err).st_size - MAX_STDERR))
+        errors = os.pread(self.err, MAX_STDERR, max(0, os.fstat(self.err).st_size - MAX_STDERR))
         words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
-        self.results.add("case", *words, out=printed, err=said)
+        self.results.add("case", *words, out=printed, err=errors)
         self.pid = None
         if clean != "clean":
-            raise Lost  # something of this answer lives on; no other case may run beside it
+            # A process of this case is still alive; no other case may run next to it.
+            raise ZygoteLostError
         return flag
 
     def wait(self, pid: int, began: float) -> str | None:
-        """Wait for the end of a case, or bring it about; says by which limit."""
-        order = self.order
-        pause = order.cpu_limit
+        """Wait for a case to end; kill it at a limit, and return which one."""
+        spec = self.spec
+        pause = spec.cpu_limit
         while True:
-            starved = min(starved_of(pid), (STRETCH - 1) * order.wall_limit)
-            left = began + order.wall_limit + starved - time.monotonic()
+            delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
+            left = began + spec.wall_limit + delayed - time.monotonic()
             if self.readable(min(pause, left) if left > 0 else 0):
                 return None
             used = cpu_of(pid)
-            if used >= order.cpu_limit or left <= 0:
+            if used >= spec.cpu_limit or left <= 0:
                 kill_group(pid)
-                return "cpu" if used >= order.cpu_limit else "wall"
-            pause = max(0.02, order.cpu_limit - used)
+                return "cpu" if used >= spec.cpu_limit else "wall"
+            pause = max(0.02, spec.cpu_limit - used)
 
     def send(self, text: str) -> None:
         try:
             write_all(self.requests, text.encode() + b"\n")
         except BrokenPipeError:
-            raise Lost from None
+            raise ZygoteLostError from None
 
     def readable(self, seconds: float) -> bool:
         return b"\n" in self.buffer or bool(select.select([self.replies], [], [], seconds)[0])
@@ -362,7 +364,7 @@ class Keeper:
         try:
             return self.receive(seconds)
         except TimeoutError:
-            raise Lost from None
+            raise ZygoteLostError from None
 
     def receive(self, seconds: float) -> str:
         give_up = time.monotonic() + seconds
@@ -382,26 +384,28 @@ class Keeper:
     def fill(self) -> None:
         data = os.read(self.replies, 65536)
         if not data:
-            raise Lost
+            raise ZygoteLostError
         self.buffer += data
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and of its children that it has waited for."""
+    """Return the CPU seconds of a process and of the children that it has waited for."""
     return sum(map(int, stat_of(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def starved_of(pid: int) -> float:
-    """Seconds in which a process wanted a processor and others had it; of its threads the most."""
+def run_delay_of(pid: int) -> float:
+    """Return the seconds that a process waited for a processor, by its most delayed thread."""
     try:
         threads = os.listdir("/proc/%d/task" % pid)
     except OSError:
         return 0.0
-    return max((waited_of("/proc/%d/task/%s/schedstat" % (pid, one)) for one in threads), default=0)
+    return max(
+        (schedstat_delay("/proc/%d/task/%s/schedstat" % (pid, one)) for one in threads), default=0
+    )
 
 
-def waited_of(path: str) -> float:
-    """The second figure of a ``schedstat`` file; 0 where the kernel keeps none."""
+def schedstat_delay(path: str) -> float:
+    """Return the run delay in a ``schedstat`` file; 0 where the kernel keeps none."""
     try:
         with open(path, "rb") as file:
             return int(file.read().split()[1]) / 1e9
@@ -415,7 +419,7 @@ def kill_group(pid: int) -> None:
 
 
 class Zygote:
-    """See the module."""
+    """Compiles the answer once and forks a child per case; see the module."""
 
     def __init__(
         self, folder: str, user: int | None, files: list[int], requests: int, replies: int
@@ -431,11 +435,11 @@ class Zygote:
         self.made: object = None
 
     def serve(self) -> Program:
-        """Fork children; returns in each of them, and never in the zygote."""
-        os.setpgid(0, 0)  # a compiler that takes too long is stopped with this one
-        prctl(PR_SET_CHILD_SUBREAPER, 1)  # what outlives its parent becomes our child
+        """Fork children; returns in each of them, never in the zygote."""
+        os.setpgid(0, 0)  # a compiler that takes too long is killed together with the zygote
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become our children
         prctl(PR_SET_PDEATHSIG, SIGKILL)
-        prctl(PR_SET_DUMPABLE, 0)  # else an answer could tell the keeper what it likes
+        prctl(PR_SET_DUMPABLE, 0)  # otherwise an answer could send the supervisor any reply
         self.leave_streams()
         words = self.next_request().split()
         self.language = words[0]
@@ -450,7 +454,7 @@ class Zygote:
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None:
             self.processes += tasks_of_user()
-        gc.freeze()  # spares each child the copying of what it does not touch
+        gc.freeze()  # keeps pages shared with the children (copy on write)
         if self.language == "python" and kind == b"ok":
             for fd, own in enumerate(self.files):
                 os.dup2(own, fd)
@@ -463,9 +467,9 @@ class Zygote:
             if pid == 0:
                 return self.child()
             write_all(self.replies, b"%d\n" % pid)
-            self.see_end(pid)
+            self.report_end(pid)
 
-    def see_end(self, pid: int) -> None:
+    def report_end(self, pid: int) -> None:
         _, status, usage = os.wait4(pid, 0)
         clean, user, system = sweep(pid, os.WIFEXITED(status))
         user += usage.ru_utime
@@ -491,7 +495,7 @@ class Zygote:
         return line.decode()
 
     def make_folder(self) -> None:
-        """A fresh folder with the program in it, unless the last case left it as it was."""
+        """Make a fresh folder with the program, unless the last case left it unchanged."""
         if self.made is not None and self.made == self.folder_now():
             return
         clear(self.case)
@@ -505,7 +509,7 @@ class Zygote:
         self.made = self.folder_now()
 
     def folder_now(self) -> object:
-        """What an answer cannot change without a trace."""
+        """Return attributes of the folder that no answer can change unnoticed."""
         try:
             looks = [os.lstat(self.case), os.lstat(self.case + "/" + self.name)]
             names = os.listdir(self.case)
@@ -518,7 +522,7 @@ class Zygote:
 
     def compile_python(self) -> tuple[bytes, bytes]:
         path = self.case + "/solution.py"
-        os.dup2(self.files[2], 2)  # where warnings go
+        os.dup2(self.files[2], 2)  # for warnings
         try:
             self.code = compile(self.source, path, "exec", dont_inherit=True)
         except Exception as error:
@@ -533,7 +537,7 @@ class Zygote:
             try:
                 __import__(name)
             except Exception:
-                pass  # the answer will meet the same
+                pass  # the answer will get the same error
         return b"ok", b""
 
     def compile_cpp(self) -> tuple[bytes, bytes]:
@@ -574,12 +578,12 @@ class Zygote:
             self.become_program()
         if self.warned:
             os.write(2, self.warned)
-        if "numpy.random.mtrand" in sys.modules:  # ``random`` sees to itself
+        if "numpy.random.mtrand" in sys.modules:  # ``random`` reseeds itself after a fork
             sys.modules["numpy.random"].seed()
         return self.program
 
     def limit(self) -> None:
-        # A second more than the keeper allows, for what it cannot see: many threads at once.
+        # A second more than the supervisor allows, for what it notices too late: many threads.
         seconds = int(self.cpu) + 2
         limit(resource.RLIMIT_CPU, seconds)
         limit(resource.RLIMIT_CORE, 0)
@@ -611,7 +615,7 @@ def limit(kind: int, value: int) -> None:
 
 
 def tasks_of_user() -> int:
-    """How many threads this user has in sight: the limit counts them all."""
+    """Count the visible threads of this user: the limit on processes includes them all."""
     user, count = os.getuid(), 0
     for pid in processes():
         try:
@@ -627,10 +631,13 @@ def exit_code(status: int) -> int:
 
 
 def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
-    """End what a case left behind; says whether nothing is left, and its user and system time.
+    """Kill the processes that a case left behind.
 
-    Where the program ended by itself, what still works may finish, for a moment: whether it got its
-    turn before that is a matter of the machine's load, and what it prints is the answer's.
+    Where the program ended by itself they get a grace period: whether they were scheduled before
+    its end depends on the machine's load, and their output belongs to the answer.
+
+    Returns:
+        Whether no process is left, and their user and system time.
     """
     user = system = 0.0
     linger = time.monotonic() + (LINGER if lingers else 0)
@@ -641,17 +648,17 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
                 ended, status, usage = os.wait4(-1, os.WNOHANG)
                 if not ended:
                     break
-                if not os.WIFSIGNALED(status):  # what was ended might have worked for ever
+                if not os.WIFSIGNALED(status):  # the time of killed processes says nothing
                     user += usage.ru_utime
                     system += usage.ru_stime
         except ChildProcessError:
             return True, user, system
         idle = 0 if any(stat_of(child)[:1] in WORKING for child in children()) else idle + 1
-        if idle < IDLE_LOOKS and time.monotonic() < linger:
+        if idle < IDLE_CHECKS and time.monotonic() < linger:
             time.sleep(0.002)
             continue
         kill(os.killpg, pid, SIGKILL)
-        for number in (SIGSTOP, SIGKILL):  # first no one of them is to have more children
+        for number in (SIGSTOP, SIGKILL):  # stopped first, so that none of them can fork
             for child in children():
                 kill(os.kill, child, number)
     return False, user, system
@@ -668,7 +675,7 @@ def children() -> list[int]:
     try:
         with open("/proc/self/task/%d/children" % os.getpid(), "rb") as file:
             return [int(word) for word in file.read().split()]
-    except OSError:  # not every kernel has it
+    except OSError:  # not every kernel has this file
         own = b"%d" % os.getpid()
         return [pid for pid in processes() if stat_of(pid)[1:2] == [own]]
 
@@ -678,7 +685,7 @@ def processes() -> list[int]:
 
 
 def stat_of(pid: int) -> list[bytes]:
-    """What the kernel says of a process, from its state on."""
+    """Return the fields of ``/proc/<pid>/stat``, from the state on."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -687,7 +694,7 @@ def stat_of(pid: int) -> list[bytes]:
 
 
 def imported(source: bytes) -> Iterator[str]:
-    """Names of the modules that a program imports at its top, as far as they may be preloaded."""
+    """Yield the modules that a program imports at its top and that may be preloaded."""
     for line in source.decode("utf-8", "replace").splitlines():
         words = line.replace(",", " ").split()
         if line.startswith("from ") and len(words) > 1:
@@ -702,19 +709,19 @@ def imported(source: bytes) -> Iterator[str]:
 
 
 class Program:
-    """An answer as the main program of its process, and its end.
+    """The answer as the main program of its process, and its shutdown.
 
-    ``finish`` does in the interpreter's order what ``python solution.py`` does at its end and can
-    be observed: threads are waited for, exit functions run, streams flushed, objects of the main
-    module finalized. The rest, taking the interpreter itself apart, is most of the time that an
-    exit takes, and is left out.
+    ``finish`` does, in the interpreter's order, every observable step of the end of
+    ``python solution.py``: join threads, run exit functions, flush streams, finalize the objects of
+    the main module. The rest, finalizing the interpreter itself, takes most of the time of an exit
+    and is skipped.
     """
 
     def __init__(self, code: types.CodeType, folder: str) -> None:
         self.code = code
         self.status = 0
         self.failure: list[BaseException] = []
-        # An answer may put others in their place.
+        # An answer may replace these.
         self.leave, self.kill = os._exit, os.kill
         self.collect, self.collects = gc.collect, gc.isenabled
         self.exit_functions = atexit._run_exitfuncs
@@ -735,7 +742,7 @@ class Program:
         sys.modules["__main__"] = module
 
     def end(self) -> NoReturn:
-        """What follows after the last line, or after an exception that nobody caught."""
+        """Shut down after the last line, or after an uncaught exception."""
         flush(stream("stderr"))
         flush(stream("stdout"))
         if self.failure:
@@ -743,7 +750,7 @@ class Program:
         self.finish()
 
     def fail(self, error: BaseException) -> None:
-        # The first frame is this harness's.
+        # The first frame is the harness's.
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         if isinstance(error, SystemExit):
             self.status = exit_status(error.code)
@@ -761,9 +768,9 @@ class Program:
             self.status = exit_status(second.code)
         elif second is not None:
             second.__traceback__ = second.__traceback__ and second.__traceback__.tb_next
-            say("Error in sys.excepthook:\n")
+            write_error("Error in sys.excepthook:\n")
             sys.__excepthook__(type(second), second, second.__traceback__)
-            say("\nOriginal exception was:\n")
+            write_error("\nOriginal exception was:\n")
             sys.__excepthook__(type(error), error, error.__traceback__)
 
     def finish(self) -> NoReturn:
@@ -772,11 +779,11 @@ class Program:
         flushed = self.flush_all()
         sys.last_type = sys.last_value = sys.last_traceback = None
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-        # Twice, as the interpreter does: the first brings containers before what they contain, and
-        # a file is flushed before what it writes to is closed.
+        # Twice, as the interpreter does: the first pass finalizes containers before their contents,
+        # so that a file is flushed before the stream below it is closed.
         if self.collects():
             quietly(self.collect)
-        # Now nothing holds the main module, and its objects are finalized.
+        # Drop the last reference to the main module; its objects are finalized.
         del self.module
         sys.modules.pop("__main__", None)
         quietly(self.collect)
@@ -794,7 +801,9 @@ class Program:
         failure = flush(out)
         if failure is not None:
             newer = sys.version_info >= (3, 13)
-            say("Exception ignored %s\n" % ("on flushing sys.stdout:" if newer else "in: %r" % out))
+            write_error(
+                "Exception ignored %s\n" % ("on flushing sys.stdout:" if newer else "in: %r" % out)
+            )
             quietly(lambda: sys.__excepthook__(type(failure), failure, failure.__traceback__))
         return (flush(stream("stderr")) is None) & (failure is None)
 
@@ -808,12 +817,12 @@ def exit_status(code: object) -> int:
         text = str(code)
     except BaseException:
         text = ""
-    say(text)
-    say("\n")
+    write_error(text)
+    write_error("\n")
     return 1
 
 
-def say(text: str) -> None:
+def write_error(text: str) -> None:
     try:
         sys.stderr.write(text)
     except BaseException:
@@ -828,7 +837,7 @@ def quietly(function: Callable[[], object]) -> None:
 
 
 def hide_own_frames() -> None:
-    """Let limits of recursion count from the answer's first frame."""
+    """Make recursion limits count from the answer's first frame."""
     levels: int = globals().get("_LEVELS", 1)  # boot.py has executed this, or this is the program
     frames = levels * (1 if sys.version_info >= (3, 12) else 2)  # ``exec`` itself counted as one
     set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
@@ -845,7 +854,7 @@ def hide_own_frames() -> None:
 
 
 def reopen(name: str) -> None:
-    """A standard stream as the interpreter makes it at its start, on what is there now."""
+    """Recreate a standard stream as the interpreter does at its start."""
     old = getattr(sys, name)
     mode = "r" if name == "stdin" else "w"
     fd = ("stdin", "stdout", "stderr").index(name)
@@ -865,14 +874,14 @@ def stream(name: str) -> TextIO | None:
 
 
 def flush(stream: TextIO | None) -> BaseException | None:
-    """Flush a stream that is there and open; returns what went wrong."""
+    """Flush a stream if it exists and is open; returns the error, if any."""
     if stream is None:
         return None
     try:
         if stream.closed:
             return None
     except BaseException:
-        pass  # what does not say that it is closed is not
+        pass  # a stream without ``closed`` counts as open
     try:
         stream.flush()
     except BaseException as error:
@@ -882,9 +891,9 @@ def flush(stream: TextIO | None) -> BaseException | None:
 
 
 def start() -> Program:
-    """Fork the zygote; returns in the children of cases only."""
+    """Fork the zygote; returns only in the children, one per case."""
     if "PYTHONHASHSEED" not in os.environ:
-        # The order of sets of texts is random otherwise, and a verdict with it.
+        # Otherwise the order of sets of strings is random, and so is the verdict.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.argv])
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -901,7 +910,7 @@ def start() -> Program:
         return Zygote(folder, user, files, requests_out, replies_in).serve()
     os.close(requests_out)
     os.close(replies_in)
-    Keeper(folder, files, requests_in, replies_out, pid).work()
+    Supervisor(folder, files, requests_in, replies_out, pid).work()
     os._exit(0)
 
 
@@ -910,5 +919,5 @@ if __name__ == "__main__":
     try:
         exec(program.code, program.module.__dict__)
     except BaseException as error:
-        program.failure.append(error)  # and nothing else holds it when objects are finalized
+        program.failure.append(error)  # the only reference, so that it can be finalized
     program.end()

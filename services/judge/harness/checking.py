@@ -1,4 +1,4 @@
-# Follows the text of a problem's own checker, which defines ``check``; runs in the sandbox.
+# Special judge: appended to the problem's own checker (``check``); runs in the sandbox.
 import json as _json
 import os as _os
 import sys as _sys
@@ -12,7 +12,7 @@ if __name__ == "__main__":
         try:
             _passed = _check(**_case)
         except Exception:
-            # Its own fault, and then this raises too, or that of an output that it cannot read.
+            # If the checker itself is broken this raises too; otherwise it cannot read the output.
             _check(**{**_case, "output": _case["expected"]})
             _passed = False
         _marks += "1" if _passed else "0"

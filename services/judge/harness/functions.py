@@ -1,17 +1,17 @@
-"""The text that every function-test program begins with; it runs in the sandbox, not here.
+"""Test runner for function tests: the source text that every such program begins with.
 
-Standard library and Python 3.8 syntax only. It executes the setup, the answer and each test, and
-writes to the real standard output a line ``<token> [codes]`` after each test, with verl's numbers.
-Without that line nothing has passed: an answer that exits early cannot be mistaken for a right one.
-The answer runs as a module of another name than ``__main__`` (a main guard does not run), with
-standard input at its end and with output that goes nowhere.
+It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax only. It executes
+the setup, the answer and each test, and writes to the real standard output a line
+``<token> [codes]`` after each test, with verl's numbers. Without that line nothing has passed: an
+answer that exits early cannot pass as a correct one. The answer runs as a module with another name
+than ``__main__`` (a main guard does not run), with empty standard input and discarded output.
 
 The token comes on standard input and is in no file while the answer runs. This guards against
-early exits, patched or closed streams and built-in functions, tracing, output after the tests, own
-``check`` functions and answers that read their program's file. An answer in the tests' own process
-that walks the frames below it could still find the token, and one whose results are equal to
-everything passes tests of equality; no verdict of tests that share a process with the answer is
-proof against that.
+early exits, patched or closed streams and built-in functions, tracing, output after the tests,
+redefined ``check`` functions and answers that read their program's file. An answer in the tests'
+own process that walks the frames below it could still find the token, and one whose results are
+equal to everything passes tests of equality; no verdict of tests that share a process with the
+answer can exclude that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import sys
 import types
 
-# An answer may put others in their place; these are bound before it runs.
+# Bound before the answer runs, which may replace them.
 from builtins import (
     AssertionError,
     BaseException,
@@ -38,7 +38,7 @@ SEVEREST_FIRST = (COMPILE_ERROR, RUNTIME_ERROR, WRONG_ANSWER, PASSED)
 MAX_TRACEBACK = 4000
 
 
-sources: dict[str, str] = {}  # of what has no file, for tracebacks
+sources: dict[str, str] = {}  # source texts without a file, for tracebacks
 
 
 class AnswerDoesNotCompile(Exception):
@@ -60,11 +60,11 @@ def load(setup: str, answer: str, namespace: dict[str, object]) -> None:
     try:
         execute(setup, "<setup>", namespace)
     except NameError:
-        setup_is_due = True  # two MBPP setups build on a class of the answer
+        setup_is_due = True  # two MBPP setups use a class of the answer
     try:
         exec(code, namespace)
     except EOFError:
-        pass  # an example call that reads standard input; the functions above it are there
+        pass  # an example call that reads standard input, below the functions
     if setup_is_due:
         execute(setup, "<setup>", namespace)
 
@@ -78,7 +78,7 @@ def code_of(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     shown = error.__cause__ or error if isinstance(error, AnswerDoesNotCompile) else error
     try:
-        import linecache  # slow to load, and needed for a failure alone
+        import linecache  # slow to load, and only needed for a failure
         import traceback
 
         for name, text in sources.items():
@@ -98,7 +98,7 @@ def run(setup: str, answer: str, tests: list[str]) -> None:
         os.dup2(null, stream)
     module = types.ModuleType("answer")
     sys.modules["answer"] = module  # dataclasses and pickle look a class's module up
-    sys.modules["__main__"] = module  # and what is here is out of reach of an import
+    sys.modules["__main__"] = module  # and an import cannot reach this module
     codes: list[int] = []
     failure = ""
     try:
@@ -115,7 +115,7 @@ def run(setup: str, answer: str, tests: list[str]) -> None:
         except BaseException as error:
             codes.append(code_of(error))
             failure = failure or describe(error)
-        # At once, so that a later test that hangs or kills the process takes nothing away.
+        # Written at once: a later test may hang or kill the process.
         write(out, f"\n{token} {codes}\n".encode())
     write(err, failure.encode("utf-8", "backslashreplace"))
     write(out, f"\n{token} {codes}\n".encode())

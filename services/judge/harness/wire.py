@@ -1,9 +1,17 @@
-"""What goes to the harness of cases and what comes back (see ``cases.py`` for the two formats)."""
+"""Wire format of the harness, and its files: what a sandbox call sends and gets back.
 
+``cases.py``, which runs in the sandbox, documents the two formats.
+"""
+
+import base64
 import hmac
+import marshal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
+from importlib.resources import files
+from importlib.util import MAGIC_NUMBER
 from typing import Literal, cast
 
 RESULTS = "results"
@@ -16,20 +24,35 @@ End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
 
 
+@cache
+def source(name: str) -> str:
+    """Return the source text of one of this package's modules."""
+    return files(__package__).joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+@cache
+def harness_files() -> dict[str, str]:
+    """Return the harness as ``boot.py`` loads it: its text, and bytecode of our own version."""
+    text = source("cases")
+    code = compile(text, "harness.py", "exec", dont_inherit=True, optimize=0)
+    parts = {"harness.py": text.encode(), "harness.bin": MAGIC_NUMBER + marshal.dumps(code)}
+    return {name: base64.b64encode(part).decode() for name, part in parts.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class CaseLimits:
     """Limits of one case, and of the call.
 
     Attributes:
         cpu: CPU seconds after which a case is killed.
-        wall: Wall-clock seconds after which it is killed, without those in which it wanted a
-            processor and got none; with them ``STRETCH`` times as many at most.
+        wall: Wall-clock seconds after which it is killed. Time in which it waited for a processor
+            is not counted, but in all it gets no more than ``STRETCH`` times as many.
         compile: Seconds that the compiler may take.
-        budget: Seconds after which no further case is begun.
+        budget: Seconds after which no further case is started.
         memory: Bytes of address space.
         output: Bytes of standard output.
-        processes: Processes and threads beside the first.
-        timeouts: Cases killed for their time after which no further case is begun; 0 is no limit.
+        processes: Processes and threads in addition to the first.
+        timeouts: Number of time-outs after which no further case is started; 0 is no limit.
     """
 
     cpu: float
@@ -43,7 +66,7 @@ class CaseLimits:
 
     @property
     def call(self) -> float:
-        """Seconds that a call can take at most."""
+        """Longest time of a call in seconds."""
         return self.compile + self.budget + STRETCH * self.wall + 10
 
 
@@ -66,10 +89,10 @@ class CaseRun:
 
 @dataclass(slots=True)
 class CallResult:
-    """What one call brought back.
+    """Results of one call.
 
-    ``cases`` are by their place in the order. ``end`` is None where the records break off: the
-    harness was killed, or somebody else wrote into its file.
+    ``cases`` are by their place among the inputs. ``end`` is None where the records break off: the
+    harness was killed, or something else wrote into its file.
     """
 
     compiled: str | None = None
@@ -78,8 +101,8 @@ class CallResult:
     end: End | None = None
 
 
-def encode_order(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:
-    """The standard input of the harness."""
+def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:
+    """Encode the standard input of the harness, the specification of a run."""
     words = [
         key.hex(),
         language,
@@ -91,7 +114,7 @@ def encode_order(key: bytes, language: str, limits: CaseLimits, inputs: Sequence
 
 
 def decode_results(data: bytes, key: bytes) -> CallResult:
-    """Read the records as far as they are the harness's own."""
+    """Decode the records up to the first one that the harness did not write."""
     result = CallResult()
     mac, position = b"", 0
     while record := _next_record(data, position, key, mac):

@@ -1,23 +1,27 @@
-"""What a method is given, and what it is."""
+"""Interface of the judging methods: run some cases of an answer, return their outcomes."""
 
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.judge.outcome import Judgement
 from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.verdict import Outcomes
 from shared.config import JudgeConfig, SandboxConfig
+from shared.extraction import Extraction
 from shared.schemas import Problem
+from shared.statuses import JudgeMethod
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One completion to be judged.
+    """One completion to judge.
 
     Attributes:
-        settings: How answers of this data set are judged.
-        limits: Where programs run, and the limits of one test case.
-        alone: Whether each call waits until the sandbox does nothing else.
+        settings: Judge settings of the data set.
+        limits: Sandbox, and the limits of one test case.
+        alone: Whether each call waits until nothing else runs in the sandbox.
+        max_call_input: Bytes of input in one call, except where a single case has more.
     """
 
     problem: Problem
@@ -27,15 +31,43 @@ class Task:
     sandbox: SandboxClient
     attempts: Attempts
     alone: bool = False
+    max_call_input: int = 16 * 1024 * 1024
 
-    def by_itself(self) -> Self:
-        """The same with the sandbox to itself: a time-out there is not the machine's load."""
-        return replace(self, alone=True)
+    def confirming(self, max_timeouts: int | None) -> Self:
+        """Return the task with the sandbox to itself: load cannot cause a time-out there."""
+        settings = self.settings.model_copy(update={"max_timeouts": max_timeouts})
+        return replace(self, alone=True, settings=settings)
 
     def in_python(self) -> Self:
-        """The same for function tests: Python, in whatever language other answers are."""
+        """Return the task for function tests, which are always in Python."""
         return replace(self, settings=self.settings.model_copy(update={"language": "python"}))
 
 
-# Raises SandboxUnavailableError where the sandbox gave no usable answer.
-Method = Callable[[Task], Awaitable[Judgement]]
+class Method(ABC):
+    """Runs the cases of one answer. It decides nothing: ``services.judge.verdict`` has the rules.
+
+    Attributes:
+        name: Method that the verdict is signed with.
+        checker: Name of the checker.
+        extraction: The code of the answer; None where SandboxFusion extracts it.
+    """
+
+    name: JudgeMethod
+    checker: str
+    extraction: Extraction | None = None
+
+    @abstractmethod
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        """Run at least these cases; returns the outcomes of all that ran.
+
+        Raises:
+            SandboxUnavailableError: The sandbox gave no usable response.
+        """
+
+    async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
+        """Apply the problem's own checker, if it has one, to the cases that ended well.
+
+        Raises:
+            SandboxUnavailableError: The checker failed, or the sandbox.
+        """
+        return outcomes

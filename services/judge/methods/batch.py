@@ -1,93 +1,70 @@
-"""All cases of an answer in one ``/run_code``: the default.
+"""Batch method, the default: all cases of an answer in one ``/run_code``, run by the harness.
 
-Limits are CPU seconds; what the machine's load could have decided (a case stopped by the wall
-guard, or that ended just beyond its CPU limit) runs a second time with the sandbox to itself.
-Expected outputs stay here.
+Limits are CPU seconds. Expected outputs stay in the judge.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from services.judge import calls
-from services.judge.harness.wire import CaseRun
-from services.judge.methods import function_tests
-from services.judge.methods.base import Task
-from services.judge.methods.call_wrapper import wrap_call
-from services.judge.methods.cases import CaseChecker, failure_detail, single_outcome
-from services.judge.outcome import CaseOutcome, Judgement
+from services.judge.harness.wire import CaseRun, source
+from services.judge.methods.base import Method, Task
+from services.judge.programs import failure_detail, wrap_call
+from services.judge.sandbox import RunCode, SandboxUnavailableError
+from services.judge.verdict import (
+    CaseOutcome,
+    Lateness,
+    Outcomes,
+    lateness,
+    wall_clock_lateness,
+)
+from shared.checkers import Checker, get_checker
 from shared.extraction import extract
-from shared.schemas import StdioTests
-from shared.statuses import CaseCode, FinalStatus
-
-NAME = "batch"
-_COMPILE_TIMEOUT = "compile_timeout"
-_NOT_RUN = "not_run"
+from shared.schemas import InfraFailure, StdioTests, sha256
+from shared.statuses import CaseCode, FailureKind, JudgeMethod, VerdictDetail
 
 
-async def judge(task: Task) -> Judgement:
-    tests = task.problem.tests
-    if not isinstance(tests, StdioTests):
-        return await function_tests.judge(task, tests)
-    checker = CaseChecker.of(task, tests)
-    settings = task.settings
-    found = extract(task.completion, language=settings.language, policy=settings.extraction)
-    if not found.found:
-        return Judgement(
-            NAME, checker.name, tests.cases, status=FinalStatus.SYNTAX_ERROR, detail=found.reason
+class BatchMethod(Method):
+    name = JudgeMethod.BATCH
+
+    def __init__(self, task: Task, tests: StdioTests) -> None:
+        settings = task.settings
+        self._checker = CaseChecker.of(task, tests)
+        self.checker = self._checker.name
+        self.extraction = extract(
+            task.completion, language=settings.language, policy=settings.extraction
         )
-    program = wrap_call(found.code, tests.fn_name) if tests.fn_name else found.code
-    return await _Answer(program, tests, checker).judge(task)
-
-
-class _Answer:
-    def __init__(self, program: str, tests: StdioTests, checker: CaseChecker) -> None:
-        self._program = program
         self._tests = tests
-        self._checker = checker
+        code = self.extraction.code
+        self._program = wrap_call(code, tests.fn_name) if tests.fn_name else code
 
-    async def judge(self, task: Task) -> Judgement:
-        places = list(range(self._tests.cases))
-        outcomes = await self._run(task, places)
-        doubtful = [place for place in places if outcomes[place].doubtful]
-        if not task.settings.confirm_timeouts:
-            doubtful = []
-        again: dict[int, CaseOutcome] = {}
-        if doubtful:
-            again = await self._run(_confirming(task, outcomes.values()), doubtful)
-        ran = [place for place in doubtful if outcomes[place].detail != _NOT_RUN]
-        outcomes |= again
-        await self._checker.check(task, outcomes)
-        return Judgement(
-            NAME,
-            self._checker.name,
-            self._tests.cases,
-            [outcomes[place] for place in places],
-            confirmed=len(ran),
-            flipped=sum(not _late(again[place]) for place in ran),
-        )
-
-    async def _run(self, task: Task, places: list[int]) -> dict[int, CaseOutcome]:
-        inputs = [self._tests.inputs[place] for place in places]
-        run = await calls.run_cases(task, self._program, inputs)
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        inputs = [self._tests.inputs[place] for place in cases]
+        run = await calls.run_harness(task, self._program, inputs)
         if run.compile_error is not None:
-            return self._not_compiled(run, places)
-        outcomes = {places[i]: self._outcome(task, places[i], run.cases[i]) for i in run.cases}
-        # What the harness could not tell is judged by a call of its own per case.
+            return self._not_compiled(run, cases, alone=task.alone)
+        outcomes = {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases}
+        # Cases that the harness lost have a call of their own each.
         singles = await calls.run_singles(task, self._program, inputs, run.lost)
         for i, response in singles.items():
-            stdin, expected = inputs[i], self._tests.outputs[places[i]]
-            outcome = single_outcome(response, stdin, expected, self._checker.passes)
-            outcomes[places[i]] = replace(outcome, doubtful=outcome.code is CaseCode.TIMEOUT)
-        if run.late:
-            # As doubtful as the time-outs that kept them from running.
-            doubtful = any(outcome.doubtful for outcome in outcomes.values())
-            for place in places:
-                left_out = self._case(place, CaseCode.TIMEOUT, _NOT_RUN)
-                outcomes.setdefault(place, replace(left_out, doubtful=doubtful))
+            expected = self._tests.outputs[cases[i]]
+            outcomes[cases[i]] = calls.single_outcome(
+                response, inputs[i], expected, self._checker.passes, alone=task.alone
+            )
+        if run.cut_short:
+            for place in cases:
+                outcomes.setdefault(place, self._not_run(place))
         return outcomes
 
+    async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
+        return await self._checker.check(task, outcomes)
+
     def _outcome(self, task: Task, place: int, run: CaseRun) -> CaseOutcome:
-        code, detail, doubtful = self._code(task, place, run)
+        allowed = calls.case_limits(task).cpu
+        late = lateness(run, task.limits.timeout, allowed, alone=task.alone)
+        code, detail = self._code(place, run, late)
         return CaseOutcome(
             code=code,
             duration=run.wall,
@@ -98,47 +75,94 @@ class _Answer:
             stderr=run.stderr,
             cpu_time=run.cpu,
             memory=run.memory,
-            doubtful=doubtful,
+            lateness=late,
         )
 
-    def _code(self, task: Task, place: int, run: CaseRun) -> tuple[CaseCode, str | None, bool]:
-        late, doubtful = calls.lateness(task, run)
-        if late:
-            return CaseCode.TIMEOUT, "wall_guard" if run.limit == "wall" else None, doubtful
+    def _code(
+        self, place: int, run: CaseRun, late: Lateness
+    ) -> tuple[CaseCode, VerdictDetail | str | None]:
+        if late is not Lateness.IN_TIME:
+            return CaseCode.TIMEOUT, VerdictDetail.WALL_GUARD if run.limit == "wall" else None
         if run.limit == "output":
-            return CaseCode.RUNTIME_ERROR, "output_limit", False
+            return CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
         if run.exit_code != 0:
-            return CaseCode.RUNTIME_ERROR, failure_detail(run.exit_code, run.stderr), False
+            return CaseCode.RUNTIME_ERROR, failure_detail(run.exit_code, run.stderr)
         try:
             passed = self._checker.passes(run.stdout.decode(), self._tests.outputs[place])
         except UnicodeDecodeError:
-            return CaseCode.WRONG_ANSWER, "not_utf8", False
-        return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None, False
+            return CaseCode.WRONG_ANSWER, VerdictDetail.NOT_UTF8
+        return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None
 
-    def _not_compiled(self, run: "calls.BatchRun", places: list[int]) -> dict[int, CaseOutcome]:
-        detail = _COMPILE_TIMEOUT if run.compile_timeout else None
-        # The compiler's limit is one of wall-clock time.
-        late = run.compile_timeout
+    def _not_compiled(
+        self, run: calls.HarnessRun, cases: Sequence[int], *, alone: bool
+    ) -> Outcomes:
+        detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
+        late = wall_clock_lateness(run.compile_timeout, alone=alone)
         outcomes = {
-            p: replace(self._case(p, CaseCode.COMPILE_ERROR, detail), doubtful=late) for p in places
+            place: replace(self._case(place, CaseCode.COMPILE_ERROR, detail), lateness=late)
+            for place in cases
         }
-        outcomes[places[0]] = replace(outcomes[places[0]], stderr=run.compile_error)
+        outcomes[cases[0]] = replace(outcomes[cases[0]], stderr=run.compile_error)
         return outcomes
 
-    def _case(self, place: int, code: CaseCode, detail: str | None) -> CaseOutcome:
+    def _not_run(self, place: int) -> CaseOutcome:
+        case = self._case(place, CaseCode.TIMEOUT, VerdictDetail.NOT_RUN)
+        return replace(case, lateness=Lateness.LATE)
+
+    def _case(self, place: int, code: CaseCode, detail: VerdictDetail | None) -> CaseOutcome:
         stdin, expected = self._tests.inputs[place], self._tests.outputs[place]
         return CaseOutcome(code, detail=detail, input=stdin, expected=expected)
 
 
-def _late(case: CaseOutcome) -> bool:
-    return case.code is CaseCode.TIMEOUT or case.detail == _COMPILE_TIMEOUT
+@dataclass(frozen=True)
+class CaseChecker:
+    """Checker of a problem: one of ours, or the problem's own program (special judge).
 
+    The latter, Python source that defines ``check(input, output, expected)``, runs in the sandbox
+    once all outputs are there; until then every case that ended well counts as passed.
+    """
 
-def _confirming(task: Task, outcomes: Iterable[CaseOutcome]) -> Task:
-    """By itself, and with as many time-outs left to it as the sure ones among the cases leave."""
-    task = task.by_itself()
-    if (allowed := task.settings.max_timeouts) is None:
-        return task
-    sure = sum(case.code is CaseCode.TIMEOUT and not case.doubtful for case in outcomes)
-    left = {"max_timeouts": max(1, allowed - sure)}
-    return replace(task, settings=task.settings.model_copy(update=left))
+    name: str
+    source: str | None
+    passes: Checker
+
+    @classmethod
+    def of(cls, task: Task, tests: StdioTests) -> Self:
+        if tests.checker_source is not None:
+            name = f"python:{sha256(tests.checker_source)[:8]}"
+            return cls(name, tests.checker_source, lambda actual, expected: True)
+        name = tests.checker or task.settings.checker or "tokens"
+        return cls(name, None, get_checker(name))
+
+    async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
+        """Let the problem's own checker decide on the cases that ended well.
+
+        Raises:
+            SandboxUnavailableError: It gave no verdicts, which is not the answer's fault.
+        """
+        places = sorted(p for p, case in outcomes.items() if case.code is CaseCode.PASSED)
+        if self.source is None or not places:
+            return outcomes
+        passed = await self._verdicts(task, [outcomes[place] for place in places])
+        wrong = [place for place, good in zip(places, passed, strict=True) if not good]
+        checked = {p: replace(outcomes[p], code=CaseCode.WRONG_ANSWER) for p in wrong}
+        return {**outcomes, **checked}
+
+    async def _verdicts(self, task: Task, cases: Sequence[CaseOutcome]) -> list[bool]:
+        fields = [{"input": c.input, "output": c.actual, "expected": c.expected} for c in cases]
+        request = RunCode(
+            code=f"{self.source}\n\n{source('checking')}",
+            language="python",
+            stdin=json.dumps(fields),
+            compile_timeout=10,
+            run_timeout=task.limits.timeout * max(4, len(cases)),
+            memory_limit_mb=-1,
+            fetch_files=("verdicts",),
+        )
+        response = await task.sandbox.run_code(request, task.attempts, alone=task.alone)
+        marks = response.file("verdicts").decode("ascii", "replace")
+        if len(marks) != len(cases):
+            stderr = (response.run_result.stderr if response.run_result else None) or ""
+            failure = InfraFailure(kind=FailureKind.CHECKER, text=stderr[-300:])
+            raise SandboxUnavailableError([failure])
+        return [mark == "1" for mark in marks]

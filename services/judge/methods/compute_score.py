@@ -1,80 +1,151 @@
-"""Standard input and output, one ``/run_code`` per test case, by verl's rules.
+"""verl's reward scoring: one ``/run_code`` per test case by verl's rules, or by verl itself.
 
 The rules are those of ``verl.utils.reward_score.sandbox_fusion`` 0.9.1: which code is taken from
 the completion, how output is compared (equal but for trailing newlines), the result codes, and that
 a compile error in one case holds for all later ones. The number of passing cases is what a GRPO
-reward would be computed from. Beyond verl's rules, which know no syntax error in Python (there it
-is a runtime error), the sample's final status says ``syntax_error`` where the interpreter could not
-compile the program; the cases keep verl's code. And a time-out, which is a matter of wall-clock
-time here, counts only if it happens again with the sandbox to itself.
+reward would be computed from. verl knows no syntax error in Python (there it is a runtime error);
+the cases keep its code, and the sample's final status is ``syntax_error`` where the interpreter
+could not compile the program. Limits are wall-clock seconds.
 """
 
+import asyncio
+import importlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
+
 from services.judge import calls
-from services.judge.methods import function_tests, verl_native
-from services.judge.methods.base import Task
-from services.judge.methods.call_wrapper import wrap_call
-from services.judge.methods.cases import is_syntax_error, single_outcome
-from services.judge.outcome import CaseOutcome, Judgement
+from services.judge.methods.base import Method, Task
+from services.judge.programs import wrap_call
+from services.judge.sandbox import SandboxUnavailableError
+from services.judge.verdict import CaseOutcome, Outcomes
 from shared.checkers import exact
+from shared.errors import ConfigError
 from shared.extraction import extract_verl
-from shared.schemas import StdioTests
-from shared.statuses import CaseCode, FinalStatus
+from shared.schemas import InfraFailure, StdioTests
+from shared.statuses import CaseCode, FailureKind, JudgeMethod, VerdictDetail
 
-NAME = "compute_score"
-CHECKER = "exact"
+_SCORER = "verl.utils.reward_score.sandbox_fusion"
+# A status that is not listed is a failure of the sandbox, or of verl with its response.
+_VERL_CODES = {
+    "success": CaseCode.PASSED,
+    "wrong_answer": CaseCode.WRONG_ANSWER,
+    "runtime_error": CaseCode.RUNTIME_ERROR,
+    "timeout": CaseCode.TIMEOUT,
+    "compile_error": CaseCode.COMPILE_ERROR,
+    "compile_timeout": CaseCode.COMPILE_ERROR,
+    "compile_error_skipped": CaseCode.COMPILE_ERROR,
+}
+_Metadata = Mapping[str, Any]  # of a case, as verl reports it
 
 
-async def judge(task: Task) -> Judgement:
-    tests = task.problem.tests
-    if not isinstance(tests, StdioTests):
-        return await function_tests.judge_by_itself(task, tests)
-    if task.settings.verl_native:
+class ComputeScoreMethod(Method):
+    name = JudgeMethod.COMPUTE_SCORE
+    checker = "exact"
+
+    def __init__(self, task: Task, tests: StdioTests) -> None:
+        self.extraction = extract_verl(task.completion)
+        self._tests = tests
+        # verl puts two newlines between the program and an (absent) assert statement.
+        program = self.extraction.code + "\n\n"
+        self._program = wrap_call(program, tests.fn_name) if tests.fn_name else program
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        tests = self._tests
+        responses = await calls.run_singles(task, self._program, tests.inputs, cases)
+        return {
+            place: calls.single_outcome(
+                response, tests.inputs[place], tests.outputs[place], exact, alone=task.alone
+            )
+            for place, response in responses.items()
+        }
+
+
+class VerlNativeMethod(Method):
+    """verl's own scorer (``judge.verl_native=true``), in a thread, case after case.
+
+    verl counts a case without a response of its sandbox as failed; here it is ``api_error``, and
+    its sample too. verl cannot be interrupted: a cancelled call still runs to its end in its
+    thread. It retries nothing but a 504, and its time-outs are not confirmed.
+    """
+
+    name = JudgeMethod.VERL_NATIVE
+    checker = "exact"
+
+    def __init__(self, task: Task, tests: StdioTests) -> None:
+        """Import verl.
+
+        Raises:
+            ConfigError: verl is not installed.
+        """
+        self._compute_score = _import_scorer()
+        self.extraction = extract_verl(task.completion)
+        self._tests = tests
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        tests = self._tests
         async with task.sandbox.pool.permit(exclusive=task.alone) as permit:
-            return await verl_native.judge(permit.url, task, tests)
-    extraction = extract_verl(task.completion)
-    if not extraction.found:
-        return Judgement(
-            NAME, CHECKER, tests.cases, status=FinalStatus.SYNTAX_ERROR, detail=extraction.reason
-        )
-    # verl puts two newlines between the program and an (absent) assert statement.
-    program = extraction.code + "\n\n"
-    if tests.fn_name:
-        program = wrap_call(program, tests.fn_name)
-    return await _judge(task, program, tests)
+            _, found = await asyncio.to_thread(
+                self._compute_score,
+                f"{permit.url}/run_code",
+                threading.Semaphore(1),
+                task.limits.memory_limit_mb,
+                task.completion,
+                tests.model_dump(include={"inputs", "outputs", "fn_name"}, exclude_none=True),
+                timeout=task.limits.timeout,
+            )
+        if len(found) != tests.cases or not all("status" in case for case in found):
+            reason = str(found[0].get("error")) if found else "no result"
+            raise SandboxUnavailableError([InfraFailure(kind=FailureKind.VERL, text=reason)])
+        outcomes = {place: _outcome(case, tests, place) for place, case in enumerate(found)}
+        task.attempts.requests += len(outcomes)
+        task.attempts.failures += [
+            InfraFailure.parse(case.detail or "")
+            for case in outcomes.values()
+            if case.code is CaseCode.API_ERROR
+        ]
+        return outcomes
 
 
-async def _judge(task: Task, program: str, tests: StdioTests) -> Judgement:
-    cases = await _run(task, program, tests, list(range(tests.cases)))
-    late = [place for place, case in cases.items() if case.code is CaseCode.TIMEOUT]
-    if not task.settings.confirm_timeouts:
-        late = []
-    again = await _run(task.by_itself(), program, tests, late)
-    flipped = sum(case.code is not CaseCode.TIMEOUT for case in again.values())
-    cases |= again
-    ordered = _spread_compile_error([cases[place] for place in range(tests.cases)])
-    status = FinalStatus.SYNTAX_ERROR if all(map(is_syntax_error, ordered)) else None
-    return Judgement(
-        NAME, CHECKER, tests.cases, ordered, status, confirmed=len(late), flipped=flipped
+class _ComputeScore(Protocol):
+    def __call__(
+        self,
+        sandbox_fusion_url: str,
+        concurrent_semaphore: threading.Semaphore,
+        memory_limit_mb: int,
+        completion: str,
+        test_cases: Mapping[str, Any],
+        *,
+        timeout: float,
+    ) -> tuple[float, list[dict[str, Any]]]: ...
+
+
+def _import_scorer() -> _ComputeScore:
+    try:
+        return cast(_ComputeScore, importlib.import_module(_SCORER).compute_score)
+    except ImportError as error:
+        raise ConfigError(
+            f"judge.verl_native needs verl, which cannot be imported ({error}); "
+            "install verl for the judge workers, or leave judge.verl_native off"
+        ) from None
+
+
+def _outcome(case: _Metadata, tests: StdioTests, place: int) -> CaseOutcome:
+    code = _VERL_CODES.get(case["status"], CaseCode.API_ERROR)
+    compiling = code is CaseCode.COMPILE_ERROR
+    return CaseOutcome(
+        code=code,
+        duration=sum(case.get(key) or 0.0 for key in ("compile_duration", "duration")),
+        detail=_detail(case, code),
+        input=tests.inputs[place],
+        expected=tests.outputs[place],
+        actual=case.get("stdout"),
+        stderr=case.get("compile_stderr" if compiling else "stderr"),
     )
 
 
-async def _run(
-    task: Task, program: str, tests: StdioTests, places: list[int]
-) -> dict[int, CaseOutcome]:
-    responses = await calls.run_singles(task, program, tests.inputs, places)
-    return {
-        place: single_outcome(response, tests.inputs[place], tests.outputs[place], exact)
-        for place, response in responses.items()
-    }
-
-
-def _spread_compile_error(cases: list[CaseOutcome]) -> list[CaseOutcome]:
-    codes = [case.code for case in cases]
-    if CaseCode.COMPILE_ERROR not in codes:
-        return cases
-    first = codes.index(CaseCode.COMPILE_ERROR)
-    rest = [
-        CaseOutcome(CaseCode.COMPILE_ERROR, c.duration, c.detail, c.input, c.expected)
-        for c in cases[first + 1 :]
-    ]
-    return [*cases[: first + 1], *rest]
+def _detail(case: _Metadata, code: CaseCode) -> VerdictDetail | str | None:
+    if code is CaseCode.API_ERROR:
+        return str(case.get("api_request_error") or case["status"])
+    late = case["status"] == "compile_timeout"
+    return VerdictDetail.COMPILE_TIMEOUT if late else None

@@ -1,89 +1,104 @@
-"""HumanEval and MBPP: the answer and its tests in one program, one ``/run_code`` per completion.
+"""Function tests (HumanEval, MBPP): the answer and its tests in one program, one run for all.
 
-Accepted is what runs its tests to the end: the program reports with a random token after the last
-test, so leaving early passes nothing.
+Accepted is only an answer that runs its tests to the end: the program reports with a random token
+after each test, so an early exit passes nothing.
 """
 
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.judge import calls
 from services.judge.harness.wire import CaseRun
-from services.judge.methods.base import Task
-from services.judge.outcome import CaseOutcome, Judgement
+from services.judge.methods.base import Method, Task
 from services.judge.programs import classify, humaneval_program, mbpp_program
-from shared.extraction import Extraction, extract
+from services.judge.sandbox import CommandResult
+from services.judge.verdict import (
+    CaseOutcome,
+    Lateness,
+    Outcomes,
+    lateness,
+    wall_clock_lateness,
+)
+from shared.extraction import extract
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode, FinalStatus
-
-NAME = "function"
-CHECKER = "asserts"
+from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 
 
-async def judge(task: Task, tests: HumanEvalTests | MbppTests) -> Judgement:
-    """Run the tests in the harness of cases: limits are CPU seconds.
+class FunctionMethod(Method):
+    name = JudgeMethod.FUNCTION
+    checker = "asserts"
 
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable answer.
-    """
-    task, answer = task.in_python(), _Answer.of(task, tests)
-    if not answer.extraction.found:
-        return answer.judgement([], FinalStatus.SYNTAX_ERROR, answer.extraction.reason)
-    run = await calls.run_cases(task, answer.program, [answer.token])
-    if not run.cases:
-        return await _by_itself(task, answer)
-    case, confirmed, flipped = run.cases[0], 0, 0
-    late, doubtful = calls.lateness(task, case)
-    if doubtful and late and task.settings.confirm_timeouts:
-        again = await calls.run_cases(task.by_itself(), answer.program, [answer.token])
-        if not again.cases:
-            return await _by_itself(task, answer)
-        case, confirmed = again.cases[0], 1
-        late, _ = calls.lateness(task, case)
-        flipped = int(not late)
-    outcomes = answer.outcomes(_Ended.of(case, late))
-    return answer.judgement(outcomes, confirmed=confirmed, flipped=flipped)
+    def __init__(
+        self, task: Task, tests: HumanEvalTests | MbppTests, *, harness: bool = True
+    ) -> None:
+        """Build the program.
 
+        Args:
+            task: The completion, and the extraction policy.
+            tests: The problem's tests.
+            harness: Whether to run it by the harness, with limits in CPU seconds; otherwise as a
+                program by itself, with limits in wall-clock seconds.
+        """
+        policy = task.settings.extraction
+        self._harness = harness
+        self._token = secrets.token_hex(16)
+        if isinstance(tests, HumanEvalTests):
+            point = tests.entry_point
+            self.extraction = extract(task.completion, entry_point=point, policy=policy)
+            self._program = humaneval_program(self.extraction, tests)
+            self._shown = [tests.test]
+        else:
+            self.extraction = extract(task.completion, policy=policy)
+            self._program = mbpp_program(self.extraction, tests)
+            self._shown = tests.test_list
 
-async def judge_by_itself(task: Task, tests: HumanEvalTests | MbppTests) -> Judgement:
-    """Run the tests as a program of their own: limits are wall-clock seconds.
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        task = task.in_python()
+        if self._harness:
+            run = await calls.run_harness(task, self._program, [self._token])
+            if run.cases:
+                return self._outcomes(_Ended.in_harness(run.cases[0], task))
+            self._harness = False  # it was lost with this program
+        response = await calls.run_single(task, self._program, self._token)
+        if response.run_result is None:
+            lost = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
+            return dict.fromkeys(range(len(self._shown)), lost)
+        return self._outcomes(_Ended.by_itself(response.run_result, alone=task.alone))
 
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable answer.
-    """
-    task, answer = task.in_python(), _Answer.of(task, tests)
-    if not answer.extraction.found:
-        return answer.judgement([], FinalStatus.SYNTAX_ERROR, answer.extraction.reason)
-    return await _by_itself(task, answer)
-
-
-async def _by_itself(task: Task, answer: "_Answer") -> Judgement:
-    response = await calls.run_single(task, answer.program, answer.token)
-    confirmed = flipped = 0
-    if response.timed_out and task.settings.confirm_timeouts:
-        response = await calls.run_single(task.by_itself(), answer.program, answer.token)
-        confirmed, flipped = 1, int(not response.timed_out)
-    run = response.run_result
-    if run is None:
-        lost = [CaseOutcome(CaseCode.API_ERROR, detail="no run result")] * len(answer.shown)
-        return answer.judgement(lost)
-    ended = _Ended(
-        exit_code=run.return_code,
-        late=response.timed_out,
-        stdout=run.stdout or "",
-        stderr=run.stderr or "",
-        wall=run.execution_time or 0.0,
-    )
-    return answer.judgement(answer.outcomes(ended), confirmed=confirmed, flipped=flipped)
+    def _outcomes(self, ended: "_Ended") -> Outcomes:
+        codes, detail = classify(
+            ended.exit_code,
+            ended.stdout,
+            ended.stderr,
+            self._token,
+            ended.lateness is not Lateness.IN_TIME,
+            len(self._shown),
+        )
+        # One run for all cases: its time is attributed to the first.
+        return {
+            place: CaseOutcome(
+                code=code,
+                duration=0.0 if place else ended.wall,
+                detail=None if code is CaseCode.PASSED else detail,
+                expected=test,
+                actual=re.sub(rf"\n{self._token} \[.*\]\n", "", ended.stdout),
+                stderr=ended.stderr,
+                cpu_time=0.0 if place and ended.cpu is not None else ended.cpu,
+                memory=ended.memory,
+                lateness=Lateness.IN_TIME if place else ended.lateness,
+            )
+            for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How the program ended; seconds and bytes."""
+    """End of the program; times in seconds, memory in bytes."""
 
     exit_code: int | None
-    late: bool
+    lateness: Lateness
     stdout: str
     stderr: str
     wall: float
@@ -91,62 +106,14 @@ class _Ended:
     memory: int | None = None
 
     @classmethod
-    def of(cls, run: CaseRun, late: bool) -> "_Ended":
+    def in_harness(cls, run: CaseRun, task: Task) -> "_Ended":
+        killed_at = calls.case_limits(task).cpu
+        late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
         stdout = run.stdout.decode("utf-8", "replace")
         return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory)
 
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    extraction: Extraction
-    program: str
-    shown: list[str]
-    token: str
-
     @classmethod
-    def of(cls, task: Task, tests: HumanEvalTests | MbppTests) -> "_Answer":
-        policy, token = task.settings.extraction, secrets.token_hex(16)
-        if isinstance(tests, HumanEvalTests):
-            found = extract(task.completion, entry_point=tests.entry_point, policy=policy)
-            return cls(found, humaneval_program(found, tests), [tests.test], token)
-        found = extract(task.completion, policy=policy)
-        return cls(found, mbpp_program(found, tests), tests.test_list, token)
-
-    def outcomes(self, ended: _Ended) -> list[CaseOutcome]:
-        count = len(self.shown)
-        codes, detail = classify(
-            ended.exit_code, ended.stdout, ended.stderr, self.token, ended.late, count
-        )
-        # One run for all cases: its time is put down to the first.
-        return [
-            CaseOutcome(
-                code=code,
-                duration=0.0 if place else ended.wall,
-                detail=None if code is CaseCode.PASSED else detail,
-                expected=test,
-                actual=re.sub(rf"\n{self.token} \[.*\]\n", "", ended.stdout),
-                stderr=ended.stderr,
-                cpu_time=0.0 if place and ended.cpu is not None else ended.cpu,
-                memory=ended.memory,
-            )
-            for place, (code, test) in enumerate(zip(codes, self.shown, strict=True))
-        ]
-
-    def judgement(
-        self,
-        outcomes: list[CaseOutcome],
-        status: FinalStatus | None = None,
-        detail: str | None = None,
-        confirmed: int = 0,
-        flipped: int = 0,
-    ) -> Judgement:
-        return Judgement(
-            method=NAME,
-            checker=CHECKER,
-            cases_total=len(self.shown),
-            cases=outcomes,
-            status=status,
-            detail=detail,
-            confirmed=confirmed,
-            flipped=flipped,
-        )
+    def by_itself(cls, run: CommandResult, *, alone: bool) -> "_Ended":
+        late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=alone)
+        stdout, stderr = run.stdout or "", run.stderr or ""
+        return cls(run.return_code, late, stdout, stderr, run.execution_time or 0.0)

@@ -1,41 +1,32 @@
-"""SandboxFusion's data-set API, one ``/submit`` per completion with the record inline.
+"""SandboxFusion's data-set API: one ``/submit`` per completion with the record inline.
 
-Extraction, comparison and acceptance are SandboxFusion's; what Plumbline does better (early exits,
-CPU-time limits, a search for the right block) does not apply. These are SandboxFusion's numbers.
+Extraction, comparison and acceptance are SandboxFusion's, so these are its numbers. Early exits are
+not detected, limits are wall-clock seconds, and there is no search for the right block.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.judge.methods.base import Task
-from services.judge.methods.cases import is_syntax_error, single_outcome
-from services.judge.outcome import CaseOutcome, Judgement
+from services.judge.calls import single_outcome
+from services.judge.methods.base import Method, Task
+from services.judge.programs import last_line
 from services.judge.sandbox import Submit, SubmitResponse, SubmittedTest
+from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.schemas import GroundTruth, HumanEvalTests, StdioTests
-from shared.statuses import CaseCode, FinalStatus
-
-NAME = "submit"
-CHECKER = "lines"
+from shared.statuses import CaseCode, JudgeMethod
 
 
-async def judge(task: Task) -> Judgement:
-    tests = task.problem.tests
-    answer = await _submit(task, tests)
-    late = [test for test in answer.tests if test.exec_info.timed_out]
-    confirmed = flipped = 0
-    if late and task.settings.confirm_timeouts:
-        answer = await _submit(task.by_itself(), tests)
-        confirmed = len(late)
-        flipped = max(0, confirmed - sum(test.exec_info.timed_out for test in answer.tests))
-    outcomes = _outcomes(answer.tests, tests)
-    status = detail = None
-    if len(outcomes) < tests.cases and all(case.code is CaseCode.PASSED for case in outcomes):
-        status, detail = FinalStatus.API_ERROR, "cases without a result"
-    elif is_syntax_error(outcomes[0]):
-        status = FinalStatus.SYNTAX_ERROR
-    checker = CHECKER if isinstance(tests, StdioTests) else "exit_code"
-    return Judgement(NAME, checker, tests.cases, outcomes, status, detail, confirmed, flipped)
+class SubmitMethod(Method):
+    name = JudgeMethod.SUBMIT
+
+    def __init__(self, tests: GroundTruth) -> None:
+        self.checker = "lines" if isinstance(tests, StdioTests) else "exit_code"
+        self._tests = tests
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        response = await _submit(task, self._tests)
+        return dict(enumerate(_outcomes(response.tests, self._tests, alone=task.alone)))
 
 
 async def _submit(task: Task, tests: GroundTruth) -> SubmitResponse:
@@ -56,7 +47,7 @@ async def _submit(task: Task, tests: GroundTruth) -> SubmitResponse:
 
 
 def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The name that picks SandboxFusion's class, the record as it reads it, the config."""
+    """Return the name that selects SandboxFusion's class, the record as it reads it, the config."""
     problem = task.problem
     if isinstance(tests, StdioTests):
         cases = zip(tests.inputs, tests.outputs, strict=True)
@@ -87,21 +78,25 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[s
     return "mbpp", record, {}
 
 
-def _outcomes(results: Sequence[SubmittedTest], tests: GroundTruth) -> list[CaseOutcome]:
+def _outcomes(
+    results: Sequence[SubmittedTest], tests: GroundTruth, *, alone: bool
+) -> list[CaseOutcome]:
     if isinstance(tests, StdioTests):
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
-        return [_outcome(result, stdin, expected) for result, stdin, expected in cases]
-    # One run for all statements: they pass or fail together, and its time is put down to the first.
-    ran = [_of_assertion(_outcome(result, "", "")) for result in results[:1]]
-    return ran + [replace(case, duration=0.0) for case in ran] * (tests.cases - 1)
+        return [_outcome(result, stdin, expected, alone=alone) for result, stdin, expected in cases]
+    # One run for all statements, which pass or fail together: its time is attributed to the first.
+    ran = [_of_assertion(_outcome(result, "", "", alone=alone)) for result in results[:1]]
+    rest = [replace(case, duration=0.0, lateness=Lateness.IN_TIME) for case in ran]
+    return ran + rest * (tests.cases - 1)
 
 
-def _outcome(result: SubmittedTest, stdin: str, expected: str) -> CaseOutcome:
+def _outcome(result: SubmittedTest, stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
     # SandboxFusion has compared already.
-    return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed)
+    return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed, alone=alone)
 
 
 def _of_assertion(outcome: CaseOutcome) -> CaseOutcome:
-    last = (outcome.stderr or "").rstrip().rsplit("\n", 1)[-1]
-    failed = outcome.code is CaseCode.RUNTIME_ERROR and last.startswith("AssertionError")
-    return replace(outcome, code=CaseCode.WRONG_ANSWER) if failed else outcome
+    failed = last_line(outcome.stderr).startswith("AssertionError")
+    if outcome.code is CaseCode.RUNTIME_ERROR and failed:
+        return replace(outcome, code=CaseCode.WRONG_ANSWER)
+    return outcome

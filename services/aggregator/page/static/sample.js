@@ -82,7 +82,8 @@ function answers({ generation, code, verdict }) {
 function nothing(code, verdict) {
   if (code) return "No code was found in the completion.";
   if (verdict?.method === "submit") return "SandboxFusion took the code out of the completion by rules of its own.";
-  return verdict ? "Nothing was run." : "Not judged yet.";
+  if (!verdict) return "Not judged yet.";
+  return ["guard", "none"].includes(verdict.method) ? "Nothing was run." : "The verdict, of an older version, does not record the code.";
 }
 
 function facts(found) {

@@ -1,4 +1,4 @@
-"""Processes that are killed or paused, and a Redis that goes away."""
+"""Permits of killed and paused processes, and without Redis."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,11 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from services.judge.permits import Outcome, PoolSettings, SandboxPool
 from shared.errors import ServiceError
-from shared.ledger import Outcome, PoolSettings, SandboxPool, connect_async
+from shared.ledger import connect_async
 from tests.conftest import RedisServer
-from tests.shared.ledgers import until
+from tests.judge.pools import until
 
 ONE, TWO = "http://sandbox-1:8080", "http://sandbox-2:8080"
 SHORT = PoolSettings(1, initial=1, lease_ttl=0.6, ask_every=0.1, eject_after=1)
@@ -27,7 +28,8 @@ SOON = SHORT.lease_ttl + 1
 # What a process does: it holds permits for some time, one after the other, and says when.
 PROCESS = """
 import asyncio, sys, time
-from shared.ledger import Outcome, PoolSettings, SandboxPool, connect_async
+from services.judge.permits import Outcome, PoolSettings, SandboxPool
+from shared.ledger import connect_async
 
 async def main(redis_url, urls, settings, permits, seconds):
     client = await connect_async(redis_url)

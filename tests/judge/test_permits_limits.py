@@ -1,4 +1,4 @@
-"""How the limit of a sandbox follows what users report of it."""
+"""Adaptive limit (AIMD) and ejection of a sandbox."""
 
 import asyncio
 import time
@@ -9,9 +9,10 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from shared.ledger import Outcome, Permit, PlaceState, PoolSettings, SandboxPool, connect_async
+from services.judge.permits import Outcome, Permit, PoolSettings, SandboxPool, SandboxState
+from shared.ledger import connect_async
 from tests.conftest import RedisServer
-from tests.shared.ledgers import until
+from tests.judge.pools import until
 
 ONE, TWO = "http://sandbox-1:8080", "http://sandbox-2:8080"
 OK, CONGESTED, REJECTED, BROKEN = Outcome
@@ -33,7 +34,7 @@ def make(client: AsyncRedis, *urls: str, **changes: float) -> SandboxPool:
     return SandboxPool(client, urls or (ONE,), "test", settings=settings(**changes))
 
 
-async def place(pool: SandboxPool, number: int = 0) -> PlaceState:
+async def place(pool: SandboxPool, number: int = 0) -> SandboxState:
     return (await pool.state())[number]
 
 

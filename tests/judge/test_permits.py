@@ -1,4 +1,4 @@
-"""Who gets a permit, when, and for which sandbox."""
+"""Granting of permits: queue, load balancing, exclusive use."""
 
 import asyncio
 import threading
@@ -10,9 +10,10 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from shared.ledger import Outcome, PlaceState, PoolSettings, SandboxPool, connect_async
+from services.judge.permits import Outcome, PoolSettings, SandboxPool, SandboxState
+from shared.ledger import connect_async
 from tests.conftest import RedisServer
-from tests.shared.ledgers import until
+from tests.judge.pools import until
 
 ONE, TWO, THREE = (f"http://sandbox-{n}:8080" for n in (1, 2, 3))
 # Nobody asks by itself in the time of a test: whoever gets something was woken.
@@ -82,8 +83,8 @@ async def in_use(pool: SandboxPool) -> list[int]:
 async def test_an_unknown_pool_is_empty(client: AsyncRedis) -> None:
     pool = make(client, TWO, ONE)
     assert await pool.state() == [
-        PlaceState(ONE, 1.0, 0, 0, 0.0, 0.0),
-        PlaceState(TWO, 1.0, 0, 0, 0.0, 0.0),
+        SandboxState(ONE, 1.0, 0, 0, 0.0, 0.0),
+        SandboxState(TWO, 1.0, 0, 0, 0.0, 0.0),
     ]
 
 

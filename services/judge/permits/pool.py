@@ -1,4 +1,4 @@
-"""Permits as the users of sandboxes see them."""
+"""Pool of sandboxes: permits with leases that are renewed while they are held."""
 
 import asyncio
 import uuid
@@ -8,9 +8,15 @@ from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 
+from services.judge.permits.script import (
+    Answer,
+    Outcome,
+    PermitRequest,
+    PermitScript,
+    PoolSettings,
+    SandboxState,
+)
 from shared.errors import ServiceError
-from shared.ledger.permits.script import Answer, PermitScript, Wish
-from shared.ledger.permits.settings import Outcome, PlaceState, PoolSettings
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -27,11 +33,11 @@ class Permit:
         self.retry_after = 0.0
 
     def report(self, outcome: Outcome, retry_after: float = 0.0) -> None:
-        """Say how the sandbox took the request. A permit without a report changes nothing.
+        """Report the outcome of the request. A permit without a report changes no limit.
 
         Args:
-            outcome: It counts when the permit is given back, if it has not expired by then.
-            retry_after: With ``REJECTED``: for how many seconds the sandbox gets nothing.
+            outcome: It counts when the permit is released, unless that has expired by then.
+            retry_after: With ``REJECTED``: seconds for which the sandbox gets no request.
         """
         if self.outcome is not None:
             raise RuntimeError(f"this permit has been reported {self.outcome} already")
@@ -39,16 +45,16 @@ class Permit:
 
 
 class SandboxPool:
-    """Shares sandboxes out among all processes that use the same Redis and the same URLs.
+    """Shares sandboxes among all processes that use the same Redis and the same URLs.
 
-    Waiters are served in the order in which they came. Of a process that is killed nothing is
-    left after ``settings.lease_ttl``.
+    Waiters are served in order of arrival. The permits of a process that is killed expire after
+    ``settings.lease_ttl``.
 
     Args:
         redis: From ``connect_async``; the caller closes it, after the pool.
-        urls: The sandboxes. Pools count as one if they have the same.
-        holder: Who asks; for people who look into Redis.
-        settings: Where processes differ, those of the one that acts apply.
+        urls: The sandboxes. Pools with the same URLs are one pool.
+        holder: Name of the process, for people who look into Redis.
+        settings: Where processes differ, those of the calling one apply.
     """
 
     def __init__(
@@ -68,33 +74,33 @@ class SandboxPool:
         """Wait for a sandbox and hold it.
 
         Args:
-            exclusive: Be alone on it.
-            avoid: A sandbox that is taken only if no other one is usable.
+            exclusive: Wait until nobody else uses it, and keep others out.
+            avoid: A sandbox that is taken only if no other one is open.
 
         Raises:
-            ServiceError: Redis has been away for longer than commands are repeated.
+            ServiceError: Redis is still unavailable after all retries.
         """
-        permit = await self._acquire(Wish(exclusive, avoid))
+        permit = await self._acquire(PermitRequest(exclusive, avoid))
         try:
             yield permit
         finally:
             await asyncio.shield(self._start(self._release(permit)))
 
-    async def state(self) -> list[PlaceState]:
-        """The sandboxes in the order of their URLs."""
+    async def state(self) -> list[SandboxState]:
+        """Return the state of the sandboxes in the order of their URLs."""
         return await self._script.state()
 
     async def close(self) -> None:
-        """Finish what cancelled users have left to be given back."""
+        """Wait until the permits of cancelled users are released."""
         if self._renewal is not None:
             self._renewal.cancel()
         await asyncio.gather(*self._unfinished, return_exceptions=True)
 
-    async def _acquire(self, wish: Wish) -> Permit:
+    async def _acquire(self, request: PermitRequest) -> Permit:
         name = f"{self._holder}:{uuid.uuid4().hex}"
         ticket = ""
         while True:
-            asking = self._start(self._script.ask(name, ticket, wish))
+            asking = self._start(self._script.ask(name, ticket, request))
             try:
                 answer = await asyncio.shield(asking)
                 if answer.url is not None:
@@ -115,7 +121,7 @@ class SandboxPool:
                 await asyncio.wait([waking], timeout=0.1)
 
     async def _withdraw(self, name: str, asking: asyncio.Task[Answer]) -> None:
-        # A question that arrived after the withdrawal would queue up again.
+        # A request that arrived after the withdrawal would join the queue again.
         await asyncio.wait([asking])
         await self._script.withdraw(name)
 
@@ -124,7 +130,7 @@ class SandboxPool:
         await self._script.release(permit.name, permit.url, permit.outcome, permit.retry_after)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Let ``work`` be done, whatever happens to the one who waits for it."""
+        """Run ``work`` to its end, even if the caller is cancelled."""
         task = asyncio.create_task(work)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
@@ -142,8 +148,8 @@ class SandboxPool:
             try:
                 lost = await self._script.renew(self._held)
             except ServiceError as error:
-                log.error("permits are not renewed", reason=str(error))
+                log.error("cannot renew permits", reason=str(error))
                 lost = set()
             for name in lost & self._held.keys():
-                log.warning("a permit expired in use", sandbox=self._held[name])
+                log.warning("permit expired in use", sandbox=self._held[name])
             await asyncio.sleep(self._renew_every)

@@ -1,0 +1,181 @@
+-- FIFO queue of waiters, and the commands of the script.
+
+local function lease(n, permit, seconds)
+  redis.call('ZADD', held_key(n), LEASE_CLOCK + seconds, permit)
+  keep(held_key(n))
+end
+
+-- A short lease at first; the waiter extends it when it collects the permit.
+local function grant(sandbox, permit, request)
+  lease(sandbox.n, permit, SETTINGS.waiter_ttl)
+  sandbox.in_use = sandbox.in_use + 1
+  if request.exclusive then
+    redis.call('HSET', state_key(sandbox.n), 'exclusive', permit)
+    sandbox.exclusive = true
+  end
+  if sandbox.half_open then
+    redis.call('HSET', state_key(sandbox.n), 'probe', permit)
+    sandbox.probing = true
+  end
+  return sandbox
+end
+
+-- Only the first exclusive waiter reserves a sandbox: one is drained at a time.
+local function serve_exclusive(permit, request)
+  local sandbox = emptiest(request)
+  if sandbox and sandbox.in_use == 0 then return grant(sandbox, permit, request) end
+  if sandbox and not reservation then
+    reservation, sandbox.reserved = true, true
+  end
+end
+
+local function serve(permit, request)
+  if request.exclusive then return serve_exclusive(permit, request) end
+  local sandbox = freest(request)
+  return sandbox and grant(sandbox, permit, request)
+end
+
+-- The queue
+
+local function parse_request(text)
+  return { exclusive = text:sub(1, 1) == 'x', avoid = tonumber(text:sub(2)) }
+end
+
+-- A waiter that was dropped as dead gets its old position back.
+local function join(waiter, ticket, request)
+  redis.call('ZADD', QUEUE, 'NX', ticket == '' and NOW or ticket, waiter)
+  redis.call('HSET', WISHES, waiter, request)
+  redis.call('ZADD', HEARD, LEASE_CLOCK, waiter)
+  for _, key in ipairs({ QUEUE, WISHES, HEARD }) do keep(key) end
+end
+
+local function leave(waiter)
+  redis.call('ZREM', QUEUE, waiter)
+  redis.call('HDEL', WISHES, waiter)
+  redis.call('ZREM', HEARD, waiter)
+end
+
+local function wake(waiter)
+  redis.call('LPUSH', WAKE .. waiter, 1)
+  redis.call('EXPIRE', WAKE .. waiter, math.ceil(SETTINGS.lease_ttl))
+end
+
+local function expire()
+  for n = 1, COUNT do redis.call('ZREMRANGEBYSCORE', held_key(n), '-inf', LEASE_CLOCK) end
+  local last_sign = LEASE_CLOCK - SETTINGS.waiter_ttl
+  local dead = redis.call('ZRANGEBYSCORE', HEARD, '-inf', last_sign)
+  for _, waiter in ipairs(dead) do leave(waiter) end
+end
+
+-- In order of arrival each waiter is offered what those before it left.
+local function hand_out()
+  if nobody_waits() then return end
+  expire()
+  survey()
+  local passed = 0
+  while room_left() do
+    local waiter = redis.call('ZRANGE', QUEUE, passed, passed)[1]
+    if not waiter then return end
+    if serve(waiter, parse_request(redis.call('HGET', WISHES, waiter))) then
+      leave(waiter)
+      wake(waiter)
+    else
+      passed = passed + 1
+    end
+  end
+end
+
+-- Nothing announces the end of a pause or an ejection: the first in the queue polls for it.
+local function ask_again_in(waiter)
+  local seconds = SETTINGS.ask_every
+  if redis.call('ZRANK', QUEUE, waiter) ~= 0 then return seconds end
+  for n = 1, COUNT do
+    local opens_in = read_sandbox(n).opens_at - NOW
+    if opens_in > 0 then seconds = math.min(seconds, opens_in) end
+  end
+  return math.max(seconds, SOONEST)
+end
+
+-- Commands
+
+local commands = {}
+
+local function granted_sandbox(permit)
+  for n = 1, COUNT do
+    if holds(n, permit) then return n end
+  end
+end
+
+local function take(permit, n)
+  lease(n, permit, SETTINGS.lease_ttl)
+  redis.call('DEL', WAKE .. permit)
+  return { n }
+end
+
+-- ask NAME TICKET REQUEST -> {sandbox}, or {0, ticket, seconds after which to ask again}. It is
+-- idempotent, and also the waiter's heartbeat and its way to collect a granted permit.
+function commands.ask(name, ticket, request)
+  local n = granted_sandbox(name)
+  if n then return take(name, n) end
+  expire()
+  if nobody_waits() then -- the common case: skip the queue
+    survey()
+    local sandbox = serve(name, parse_request(request))
+    if sandbox then return take(name, sandbox.n) end
+  end
+  join(name, ticket, request)
+  hand_out()
+  n = granted_sandbox(name)
+  if n then return take(name, n) end
+  return { 0, redis.call('ZSCORE', QUEUE, name), tostring(ask_again_in(name)) }
+end
+
+-- renew (SANDBOX PERMIT)... -> the permits that have expired and cannot be renewed.
+function commands.renew(...)
+  local held, lost = { ... }, {}
+  for i = 1, #held, 2 do
+    local n, permit = held[i], held[i + 1]
+    if holds(n, permit) then
+      lease(n, permit, SETTINGS.lease_ttl)
+    else
+      table.insert(lost, permit)
+    end
+  end
+  return lost
+end
+
+-- release SANDBOX PERMIT OUTCOME RETRY_AFTER. Idempotent; no effect after the permit expired.
+function commands.release(n, permit, outcome, retry_after)
+  local in_use = redis.call('ZCARD', held_key(n))
+  if redis.call('ZREM', held_key(n), permit) == 1 and reports[outcome] then
+    reports[outcome](n, permit, in_use, tonumber(retry_after))
+    keep(state_key(n))
+  end
+  hand_out()
+end
+
+-- withdraw NAME: a waiter gives up; a permit that it was just granted is released.
+function commands.withdraw(name)
+  leave(name)
+  for n = 1, COUNT do redis.call('ZREM', held_key(n), name) end
+  redis.call('DEL', WAKE .. name)
+  hand_out()
+end
+
+-- state -> per sandbox: limit, in use, waiting, ejected for, paused for.
+function commands.state()
+  local found = {}
+  local waiting = redis.call('ZCOUNT', HEARD, '(' .. LEASE_CLOCK - SETTINGS.waiter_ttl, '+inf')
+  for n = 1, COUNT do
+    local in_use = redis.call('ZCOUNT', held_key(n), '(' .. LEASE_CLOCK, '+inf')
+    local ejected_for = math.max(0, number(n, 'ejected_until') - NOW)
+    local paused_for = math.max(0, number(n, 'paused_until') - NOW)
+    for _, value in ipairs({ read_limit(n), in_use, waiting, ejected_for, paused_for }) do
+      table.insert(found, tostring(value))
+    end
+  end
+  return found
+end
+
+tick()
+return commands[COMMAND](unpack(ARGV, 4))

@@ -1,0 +1,274 @@
+"""Verdict rules: lateness, confirmation of time-outs, and aggregation of cases into a verdict.
+
+Pure functions; nothing here runs a program.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from services.judge.harness.wire import CaseRun
+from shared.schemas import FailedCase, Generation, InfraFailure, JudgedCode, Verdict
+from shared.statuses import (
+    CASE_STATUS,
+    CaseCode,
+    FinalStatus,
+    JudgeMethod,
+    VerdictDetail,
+    aggregate_cases,
+)
+
+_SHOWN_CHARS = 2000
+# Where more than this share of a case's CPU time was the kernel's, the machine's load may be why it
+# took so long: a page of memory costs several times as much while others want memory, too.
+_KERNEL_SHARE = 0.1
+# verl's rule: a compile error in one case holds for all later ones.
+_COMPILE_ERROR_SPREADS = frozenset({JudgeMethod.COMPUTE_SCORE})
+# Methods whose cases keep verl's codes, where Python's syntax errors are runtime errors.
+_VERL_CODES = frozenset({JudgeMethod.COMPUTE_SCORE, JudgeMethod.SUBMIT})
+
+
+class Lateness(Enum):
+    """Whether a case exceeded its time limit; ``DOUBTFUL`` if the machine's load may be why."""
+
+    IN_TIME = "in_time"
+    DOUBTFUL = "doubtful"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """Outcome of one test case.
+
+    Attributes:
+        duration: Wall-clock seconds in the sandbox.
+        cpu_time: CPU seconds of the program, where the method measures it.
+        memory: Bytes of its peak resident set, where the method measures it.
+        lateness: Of the run, which in function tests is that of the first case.
+    """
+
+    code: CaseCode
+    duration: float = 0.0
+    detail: VerdictDetail | str | None = None
+    input: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+    stderr: str | None = None
+    cpu_time: float | None = None
+    memory: int | None = None
+    lateness: Lateness = Lateness.IN_TIME
+
+
+Outcomes = dict[int, CaseOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Outcomes of one answer's cases, before they are aggregated.
+
+    ``status`` is set where the cases do not decide it. ``cases_total`` is the number of tests of
+    the problem. ``confirmed`` counts the cases that ran a second time because their time-out was
+    doubtful, ``flipped`` those of them that were in time then.
+    """
+
+    method: JudgeMethod
+    checker: str
+    cases_total: int
+    cases: Sequence[CaseOutcome] = ()
+    status: FinalStatus | None = None
+    detail: VerdictDetail | str | None = None
+    confirmed: int = 0
+    flipped: int = 0
+    code: JudgedCode | None = None
+
+
+# Lateness and confirmation
+
+
+def lateness(run: CaseRun, timeout: float, killed_at: float, *, alone: bool) -> Lateness:
+    """Assess a case's CPU time.
+
+    Args:
+        run: The case as measured.
+        timeout: The limit in CPU seconds.
+        killed_at: CPU seconds at which the harness kills a case.
+        alone: Whether it ran with the sandbox to itself.
+    """
+    killed = run.limit in ("cpu", "wall") or run.cpu >= killed_at
+    if alone:
+        # The kernel's time for a case varies even on an idle machine.
+        return Lateness.LATE if killed or run.user > timeout else Lateness.IN_TIME
+    if killed and run.user >= (1 - _KERNEL_SHARE) * killed_at:
+        return Lateness.LATE
+    return Lateness.DOUBTFUL if killed or run.cpu > timeout else Lateness.IN_TIME
+
+
+def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
+    """Assess a run that has a wall-clock limit: without the sandbox to itself it is doubtful."""
+    if not timed_out:
+        return Lateness.IN_TIME
+    return Lateness.LATE if alone else Lateness.DOUBTFUL
+
+
+def doubtful_cases(outcomes: Mapping[int, CaseOutcome]) -> list[int]:
+    """Return the cases to run again.
+
+    Cases that were left out after too many time-outs are as doubtful as those.
+    """
+    if not any(case.lateness is Lateness.DOUBTFUL for case in outcomes.values()):
+        return []
+    return sorted(
+        place
+        for place, case in outcomes.items()
+        if case.lateness is Lateness.DOUBTFUL or case.detail is VerdictDetail.NOT_RUN
+    )
+
+
+def timeouts_left(allowed: int | None, outcomes: Mapping[int, CaseOutcome]) -> int | None:
+    """Return how many of the allowed time-outs a second run has left, at least 1."""
+    if allowed is None:
+        return None
+    certain = sum(
+        case.code is CaseCode.TIMEOUT
+        and case.lateness is not Lateness.DOUBTFUL
+        and case.detail is not VerdictDetail.NOT_RUN
+        for case in outcomes.values()
+    )
+    return max(1, allowed - certain)
+
+
+def count_confirmed(
+    doubtful: Iterable[int], first: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]
+) -> tuple[int, int]:
+    """Count the cases that ran a second time, and those of them that were in time then."""
+    ran = [place for place in doubtful if first[place].detail is not VerdictDetail.NOT_RUN]
+    in_time = [p for p in ran if p in again and again[p].lateness is Lateness.IN_TIME]
+    return len(ran), len(in_time)
+
+
+# Aggregation
+
+
+def spread_compile_error(cases: Sequence[CaseOutcome]) -> list[CaseOutcome]:
+    """Apply verl's rule that a compile error in one case holds for all later ones."""
+    codes = [case.code for case in cases]
+    if CaseCode.COMPILE_ERROR not in codes:
+        return list(cases)
+    first = codes.index(CaseCode.COMPILE_ERROR)
+    rest = [
+        CaseOutcome(CaseCode.COMPILE_ERROR, c.duration, c.detail, c.input, c.expected)
+        for c in cases[first + 1 :]
+    ]
+    return [*cases[: first + 1], *rest]
+
+
+def is_syntax_error(case: CaseOutcome) -> bool:
+    """Whether the Python interpreter could not compile the program at all.
+
+    Its message has no traceback header then, unlike that of a SyntaxError raised at run time (by
+    exec, or an import).
+    """
+    stderr = case.stderr or ""
+    last = stderr.rstrip().rsplit("\n", 1)[-1]
+    return (
+        case.code is CaseCode.RUNTIME_ERROR
+        and not case.actual
+        and last.startswith(("SyntaxError: ", "IndentationError: ", "TabError: "))
+        and "Traceback (most recent call last)" not in stderr
+    )
+
+
+def conclude(
+    method: JudgeMethod, checker: str, total: int, outcomes: Mapping[int, CaseOutcome]
+) -> Judgement:
+    """Apply the method's rules about all cases of an answer together."""
+    cases = [outcomes[place] for place in sorted(outcomes)]
+    if method in _COMPILE_ERROR_SPREADS:
+        cases = spread_compile_error(cases)
+    if len(cases) < total and all(case.code is CaseCode.PASSED for case in cases):
+        missing = VerdictDetail.MISSING_RESULTS
+        return Judgement(method, checker, total, cases, FinalStatus.API_ERROR, missing)
+    rejected = method in _VERL_CODES and all(map(is_syntax_error, cases))
+    return Judgement(method, checker, total, cases, FinalStatus.SYNTAX_ERROR if rejected else None)
+
+
+def to_verdict(
+    generation: Generation,
+    judgement: Judgement,
+    requests: int,
+    failures: Sequence[InfraFailure],
+    worker: str,
+) -> Verdict:
+    """Aggregate a judgement into the record that is kept."""
+    codes = [case.code for case in judgement.cases]
+    status = judgement.status or aggregate_cases(codes)
+    passed = sum(code is CaseCode.PASSED for code in codes)
+    failed = next((i for i, code in enumerate(codes) if code is not CaseCode.PASSED), None)
+    return Verdict(
+        dataset=generation.dataset,
+        problem_id=generation.problem_id,
+        sample_index=generation.sample_index,
+        completion_sha256=generation.completion_sha256,
+        final_status=status,
+        detail=judgement.detail or _detail(judgement.cases, status),
+        accepted=status is FinalStatus.SUCCESS,
+        pass_ratio=passed / judgement.cases_total if judgement.cases_total else 0.0,
+        cases_passed=passed,
+        cases_total=judgement.cases_total,
+        case_codes=[int(code) for code in codes],
+        total_judge_time=sum(case.duration for case in judgement.cases),
+        cpu_time=_sum(case.cpu_time for case in judgement.cases),
+        peak_memory=max((case.memory for case in judgement.cases if case.memory), default=None),
+        error_breakdown=_breakdown(codes),
+        first_failed_case=None if failed is None else _failed_case(failed, judgement.cases[failed]),
+        method=judgement.method,
+        checker=judgement.checker,
+        attempts=requests,
+        infra_failures=list(failures),
+        confirmed=judgement.confirmed,
+        flipped=judgement.flipped,
+        worker=worker,
+        judged_at=time.time(),
+        code=judgement.code,
+    )
+
+
+def shorten(text: str | None, limit: int = _SHOWN_CHARS) -> str | None:
+    """Cut the middle out of a long text, and name the number of characters cut."""
+    if text is None or len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _detail(cases: Sequence[CaseOutcome], status: FinalStatus) -> VerdictDetail | str | None:
+    return next((c.detail for c in cases if CASE_STATUS[c.code] is status and c.detail), None)
+
+
+def _breakdown(codes: Sequence[CaseCode]) -> dict[str, int]:
+    counts = Counter(CASE_STATUS[code] for code in codes)
+    names = {FinalStatus.SUCCESS: "passed"}
+    shown = [s for s in FinalStatus if s is not FinalStatus.EMPTY_OUTPUT]
+    return {
+        names.get(status, status.value): counts[status]
+        for status in shown
+        if counts[status] or status is not FinalStatus.API_ERROR
+    }
+
+
+def _failed_case(index: int, case: CaseOutcome) -> FailedCase:
+    return FailedCase(
+        case_index=index,
+        status=CASE_STATUS[case.code],
+        input=shorten(case.input),
+        expected=shorten(case.expected),
+        actual=shorten(case.actual),
+        stderr=shorten(case.stderr),
+    )

@@ -1,0 +1,131 @@
+"""A verdict records the code that its method took out of the completion."""
+
+import json
+
+import pytest
+
+from services.aggregator.api.answers import extracted
+from services.aggregator.api.models import ExtractedCode
+from services.judge.judging import judge_answer
+from services.judge.sandbox import Attempts, RunCode, RunCodeResponse
+from shared.extraction import Extraction, extract, extract_verl
+from shared.schemas import JudgedCode, Problem, Verdict, sha256
+from shared.statuses import ExtractionPolicy, ExtractionReason
+from tests.judge.stand_ins import Scripted
+from tests.judge.tasks import as_verdict, make_task, stdio
+from tests.judge.test_submit import Scripted as ScriptedSubmit
+from tests.judge.test_submit import result
+from tests.shared.ledgers import generation, problem, verdict
+
+COMPLETION = (
+    "First:\n```python\ndef g(): ...\n```\nor\n```python\nprint(1)\n```\n```cpp\nint main;\n```\n"
+)
+CPP = "```cpp\n#include <cstdio>\nint main() {}\n```\n```python\nprint(1)\n```"
+COMPLETIONS = [
+    *(COMPLETION, CPP, "print(2)", "no code", "    return 1\n"),
+    "<think>\n```python\nprint(0)\n```\n</think>\n```python\nprint(1)\n```",
+    "Windows:\r\n```python\r\nx = 1\r\nprint(x)\r\n```\r\n",
+    "1. Indented:\n   ```python\n   def g():\n       return 1\n   ```",
+]
+STDIO = stdio(("1\n", "1\n"))
+HUMANEVAL = problem(
+    ground_truth=json.dumps({"test": "def check(f): ...", "entry_point": "g", "prompt": "def g():"})
+)
+MBPP = problem(ground_truth=json.dumps({"test_list": ["assert g() is None"]}))
+
+
+class Failing:
+    """Gives every program an outcome, and none of the harness's records."""
+
+    async def run_code(
+        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse:
+        if request.usage_of:
+            request.usage_of(RunCodeResponse(status="Failed"))
+        return RunCodeResponse(status="Failed")
+
+
+async def recorded(given: Problem, completion: str, *options: str) -> Verdict:
+    task = make_task(Failing(), given, completion, *options)  # type: ignore[arg-type]
+    return as_verdict(await judge_answer(task), completion, task.attempts)
+
+
+@pytest.mark.parametrize("completion", COMPLETIONS)
+@pytest.mark.parametrize(
+    "options", [[], ["judge.extraction=first"], ["judge.extraction=substance"]]
+)
+@pytest.mark.parametrize("language", ["python", "cpp"])
+@pytest.mark.parametrize(
+    ("method", "given", "signs"),
+    [
+        ("batch", STDIO, "batch"),
+        ("batch", HUMANEVAL, "function"),
+        ("batch", MBPP, "function"),
+        ("compute_score", STDIO, "compute_score"),
+        ("compute_score", HUMANEVAL, "function"),
+    ],
+)
+async def test_it_is_what_the_method_takes(
+    method: str, given: Problem, signs: str, language: str, options: list[str], completion: str
+) -> None:
+    options = [*options, f"judge.method={method}", f"judge.language={language}"]
+    found = await recorded(given, completion, *options)
+    policy = ExtractionPolicy(options[0].partition("=")[2] if len(options) > 2 else "last")
+    expected: Extraction
+    if signs == "function":
+        point = "g" if given is HUMANEVAL else None
+        expected = extract(completion, entry_point=point, policy=policy)
+    elif signs == "batch":
+        expected = extract(completion, language=language, policy=policy)
+    else:
+        expected = extract_verl(completion)
+    assert (found.method, found.code and found.code.reason) == (signs, expected.reason)
+    assert found.code is not None
+    assert found.code.sha256 == sha256(expected.code)
+    assert found.code.read(completion) == expected.code
+    made = generation(completion=completion)
+    shown = ExtractedCode(text=expected.code, found=expected.reason)
+    assert extracted(made, found) == shown
+    assert extracted(made, Verdict.model_validate_json(found.model_dump_json())) == shown
+
+
+async def test_a_contiguous_range_is_recorded_instead_of_the_text() -> None:
+    code = (await recorded(STDIO, COMPLETION)).code
+    assert code == JudgedCode(
+        sha256=sha256("print(1)"), reason=ExtractionReason.FENCED, start=47, end=55
+    )
+    assert COMPLETION[47:55] == "print(1)"
+
+
+async def test_what_is_put_around_the_code_is_not_part_of_it() -> None:
+    given = stdio(("1", "1"), fn_name="f")
+    completion = "```python\ndef f(x):\n    return x\n```"
+    for method in ("batch", "compute_score"):
+        code = (await recorded(given, completion, f"judge.method={method}")).code
+        assert code is not None
+        assert code.read(completion).strip() == "def f(x):\n    return x"
+
+
+async def test_where_nothing_was_taken() -> None:
+    """SandboxFusion extracts by itself; the guard extracts nothing; older records have none."""
+    sandbox = ScriptedSubmit([[result()]])
+    task = make_task(sandbox, STDIO, COMPLETION, "judge.method=submit")  # type: ignore[arg-type]
+    submitted = as_verdict(await judge_answer(task), COMPLETION, task.attempts)
+    assert submitted.accepted
+    made = generation(completion=COMPLETION)
+    for one in (submitted, verdict(made, method="guard"), verdict(made, method="none")):
+        assert one.code is None
+        assert extracted(made, one) is None
+
+
+async def test_a_verdict_of_what_has_run() -> None:
+    ran = [
+        ("compile", "ok", b"", b""),
+        ("case", 0, 0, 1, 1, 1, 1, "-", b"1\n", b""),
+        ("end", "done"),
+    ]
+    task = make_task(Scripted([ran]), STDIO, COMPLETION)  # type: ignore[arg-type]
+    found = as_verdict(await judge_answer(task), COMPLETION, task.attempts)
+    assert found.accepted
+    assert found.code is not None
+    assert found.code.read(COMPLETION) == "print(1)"

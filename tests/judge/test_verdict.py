@@ -1,0 +1,173 @@
+"""Verdict rules: lateness, confirmation, aggregation."""
+
+import pytest
+
+from services.judge.harness.wire import CaseRun, Limit
+from services.judge.sandbox import Attempts
+from services.judge.verdict import (
+    CaseOutcome,
+    Lateness,
+    conclude,
+    count_confirmed,
+    doubtful_cases,
+    is_syntax_error,
+    lateness,
+    spread_compile_error,
+    timeouts_left,
+    wall_clock_lateness,
+)
+from shared.schemas import InfraFailure
+from shared.statuses import CaseCode, FinalStatus, JudgeMethod, VerdictDetail
+from tests.judge.tasks import as_verdict
+
+IN_TIME, DOUBTFUL, LATE = Lateness
+PASSED = CaseOutcome(CaseCode.PASSED)
+WRONG = CaseOutcome(CaseCode.WRONG_ANSWER)
+TIMEOUT = CaseOutcome(CaseCode.TIMEOUT, lateness=LATE)
+MAYBE = CaseOutcome(CaseCode.TIMEOUT, lateness=DOUBTFUL)
+NOT_RUN = CaseOutcome(CaseCode.TIMEOUT, detail=VerdictDetail.NOT_RUN, lateness=LATE)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "user", "limit", "first", "alone"),
+    [
+        (0.9, 0.9, None, IN_TIME, IN_TIME),
+        (1.0, 1.0, None, IN_TIME, IN_TIME),
+        (1.1, 1.1, None, DOUBTFUL, LATE),
+        (1.1, 0.9, None, DOUBTFUL, IN_TIME),  # the kernel took the rest
+        (1.25, 1.25, "cpu", LATE, LATE),
+        (1.25, 1.0, "cpu", DOUBTFUL, LATE),
+        (0.1, 0.1, "wall", DOUBTFUL, LATE),
+        (0.5, 0.5, "output", IN_TIME, IN_TIME),
+    ],
+)
+def test_lateness(
+    cpu: float, user: float, limit: Limit | None, first: Lateness, alone: Lateness
+) -> None:
+    """Of 1 CPU second, killed at 1.25."""
+    run = CaseRun(0, cpu, user, 1.0, 0, limit, b"", "")
+    assert lateness(run, 1.0, 1.25, alone=False) is first
+    assert lateness(run, 1.0, 1.25, alone=True) is alone
+
+
+def test_a_wall_clock_time_out_is_doubtful_unless_alone() -> None:
+    assert wall_clock_lateness(False, alone=False) is IN_TIME
+    assert wall_clock_lateness(True, alone=False) is DOUBTFUL
+    assert wall_clock_lateness(True, alone=True) is LATE
+
+
+@pytest.mark.parametrize(
+    ("cases", "doubtful"),
+    [
+        ([PASSED, TIMEOUT, WRONG], []),
+        ([PASSED, MAYBE, TIMEOUT, MAYBE], [1, 3]),
+        ([TIMEOUT, NOT_RUN, NOT_RUN], []),
+        ([TIMEOUT, MAYBE, NOT_RUN], [1, 2]),
+    ],
+)
+def test_cases_that_did_not_run_are_as_doubtful_as_the_time_outs_before_them(
+    cases: list[CaseOutcome], doubtful: list[int]
+) -> None:
+    assert doubtful_cases(dict(enumerate(cases))) == doubtful
+
+
+@pytest.mark.parametrize(("allowed", "left"), [(None, None), (1, 1), (2, 1), (3, 2), (5, 4)])
+def test_a_second_run_has_what_the_certain_time_outs_leave(
+    allowed: int | None, left: int | None
+) -> None:
+    cases = dict(enumerate([TIMEOUT, MAYBE, PASSED, NOT_RUN]))
+    assert timeouts_left(allowed, cases) == left
+
+
+def test_confirmed_are_cases_that_ran_twice() -> None:
+    first = dict(enumerate([MAYBE, MAYBE, NOT_RUN, PASSED]))
+    again = {0: WRONG, 1: TIMEOUT, 2: PASSED}
+    assert count_confirmed([0, 1, 2], first, again) == (2, 1)
+    assert count_confirmed([0, 1, 2], first, {**again, 1: NOT_RUN}) == (2, 1)
+    assert count_confirmed([], first, {}) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("cases", "status", "detail"),
+    [
+        ([PASSED, PASSED], None, None),
+        ([PASSED], FinalStatus.API_ERROR, VerdictDetail.MISSING_RESULTS),
+        ([], FinalStatus.API_ERROR, VerdictDetail.MISSING_RESULTS),
+        ([WRONG], None, None),
+    ],
+)
+def test_cases_without_a_result_have_not_passed(
+    cases: list[CaseOutcome], status: FinalStatus | None, detail: VerdictDetail | None
+) -> None:
+    found = conclude(JudgeMethod.SUBMIT, "lines", 2, dict(enumerate(cases)))
+    assert (found.status, found.detail) == (status, detail)
+
+
+@pytest.mark.parametrize(
+    ("method", "status"),
+    [
+        (JudgeMethod.COMPUTE_SCORE, FinalStatus.SYNTAX_ERROR),
+        (JudgeMethod.SUBMIT, FinalStatus.SYNTAX_ERROR),
+        (JudgeMethod.BATCH, None),  # there the harness compiles
+    ],
+)
+def test_what_does_not_compile_is_a_syntax_error(
+    method: JudgeMethod, status: FinalStatus | None
+) -> None:
+    case = CaseOutcome(CaseCode.RUNTIME_ERROR, stderr="SyntaxError: invalid syntax")
+    assert conclude(method, "c", 2, {0: case, 1: case}).status is status
+    assert conclude(method, "c", 2, {0: case, 1: PASSED}).status is None
+
+
+def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
+    cases = [CaseOutcome(CaseCode.PASSED), CaseOutcome(CaseCode.API_ERROR, detail="no run result")]
+    judgement = conclude(JudgeMethod.BATCH, "c", 2, dict(enumerate(cases)))
+    verdict = as_verdict(judgement, "x", Attempts(2, [InfraFailure(kind="x")]))
+    assert verdict.final_status is FinalStatus.API_ERROR
+    assert verdict.detail == "no run result"
+    assert not verdict.judged
+    assert verdict.error_breakdown["api_error"] == 1
+    assert verdict.infra_failures == [InfraFailure(kind="x")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([1, 0, -2], [1, 0, -2]),
+        ([-4, 1, 0], [-4, -4, -4]),
+        ([1, -4, -3, 1], [1, -4, -4, -4]),
+        ([1, -1, -4, -1], [1, -1, -4, -4]),
+        ([-4], [-4]),
+        ([], []),
+    ],
+)
+def test_a_compile_error_holds_for_the_cases_behind_it(before: list[int], after: list[int]) -> None:
+    cases = [CaseOutcome(CaseCode(code), duration=1.0) for code in before]
+    spread = spread_compile_error(cases)
+    assert [int(case.code) for case in spread] == after
+    assert sum(case.duration for case in spread) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "verdict"),
+    [
+        ('  File "main.py", line 1\n    a = = 1\n        ^\nSyntaxError: invalid syntax\n', True),
+        ('File "x", line 1\n  x\nIndentationError: unexpected indent\n', True),
+        ('  File "x", line 2\n    x\nTabError: inconsistent use\n', True),
+        ('Traceback (most recent call last):\n  File "x"\nSyntaxError: invalid\n', False),
+        ('  File "x", line 1\nValueError: x\n', False),
+        ("SyntaxError: invalid syntax", True),
+        ("", False),
+        ('  File "x", line 1\nSyntaxError: a\nmore\n', False),
+    ],
+)
+def test_what_python_says_of_a_program_it_cannot_compile(stderr: str, verdict: bool) -> None:
+    outcome = CaseOutcome(CaseCode.RUNTIME_ERROR, actual="", stderr=stderr)
+    assert is_syntax_error(outcome) is verdict
+    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, actual="1", stderr=stderr))
+    assert not is_syntax_error(CaseOutcome(CaseCode.WRONG_ANSWER, actual="", stderr=stderr))
+
+
+def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
+    stderr = 'File "x"\n' + "y\n" * 9_000
+    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, stderr=stderr))
