@@ -8,8 +8,8 @@ from services.cli.analysis_pairs import Pair, PairedSamples, accepted, pair_up, 
 from services.cli.analysis_protocol import Mismatch, mismatches
 from services.cli.analysis_runs import ComparedRun, Judged, common_datasets
 from shared.errors import DataError
-from shared.metrics import PairedDifference
-from shared.metrics.statistics import ratio, wilson_interval
+from shared.analysis.paired import PairedDifference
+from shared.analysis.statistics import ratio, wilson_interval
 
 _SHOWN = 5
 

@@ -10,7 +10,7 @@ from services.cli.analysis_comparison import Comparison, DatasetComparison, own_
 from services.cli.analysis_pairs import Pair
 from services.cli.analysis_rules import Finding, Outcome
 from services.cli.analysis_runs import ComparedRun, Judged
-from shared.metrics import PairedDifference
+from shared.analysis.paired import PairedDifference
 
 _BAR = 50
 _RARELY = 0.05

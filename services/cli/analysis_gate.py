@@ -15,7 +15,7 @@ from services.cli.analysis_rules import (
 )
 from services.cli.analysis_runs import ComparedRun, Judged
 from shared.errors import ConfigError
-from shared.metrics.statistics import ratio
+from shared.analysis.statistics import ratio
 from shared.statuses import FinalStatus
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from services.cli.analysis_runs import ComparedRun, Judged
-from shared.metrics import PairedDifference, paired_difference
-from shared.metrics.statistics import mean
+from shared.analysis.paired import PairedDifference, paired_difference
+from shared.analysis.statistics import mean
 from shared.schemas import SampleId
 
 

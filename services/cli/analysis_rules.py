@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from services.cli.analysis_policy import Confidence
-from shared.metrics import PairedDifference
+from shared.analysis.paired import PairedDifference
 
 # Room for the rounding of sums, so that a limit that is met exactly is kept.
 _TOLERANCE = 1e-9

@@ -12,8 +12,8 @@ from typing import Any
 
 from services.exports.names import file_part, moment, task_name
 from services.exports.samples import RunSamples, Sample
+from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
-from shared.metrics.flat import flat_metrics
 
 _SCORER = "plumbline"
 # Inspect lists a log with its first metric.

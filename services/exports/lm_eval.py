@@ -10,8 +10,8 @@ from typing import Any
 
 from services.exports.names import folder_name, moment, task_names
 from services.exports.samples import RunSamples, Sample, by_problem
+from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
-from shared.metrics.flat import flat_metrics
 from shared.schemas import sha256
 
 # Of a document, and with the same name of the whole task.

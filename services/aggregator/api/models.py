@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from services.aggregator.index import SampleRow
 from services.aggregator.index.pages import Order, Sort
+from shared.analysis.statistics import MetricValue
 from shared.extraction import Reason
-from shared.metrics import MetricValue
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 

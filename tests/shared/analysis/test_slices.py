@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.metrics import ProblemTraits, SampleResult, slice_summaries
-from shared.metrics.statistics import wilson_interval
+from shared.analysis.metrics import SampleResult
+from shared.analysis.slices import ProblemTraits, slice_summaries
+from shared.analysis.statistics import wilson_interval
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import problem
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.metrics import SampleResult, summarize
+from shared.analysis.metrics import SampleResult, summarize
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 

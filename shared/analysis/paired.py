@@ -1,4 +1,4 @@
-"""Two runs over the same problems: the difference, how sure it is, and what could have been seen.
+"""Paired difference of two runs: McNemar's test, sign-flip permutation test, statistical power.
 
 Values are between 0 and 1, one per problem and run: accepted, a share of samples, a pass ratio.
 """
@@ -10,8 +10,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from shared.metrics.bootstrap import ClusteredMean, Floats, bootstrap_intervals, fold
-from shared.metrics.statistics import Z95, enclosing, mean
+from shared.analysis.bootstrap import ClusteredMean, Floats, bootstrap_intervals, group_rows
+from shared.analysis.statistics import Z95, enclosing, mean
 
 Z_POWER = NormalDist().inv_cdf(0.8)
 FLIPS = 9999
@@ -21,16 +21,16 @@ _CELLS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The second run against the first, over the problems that both have.
+    """The second run minus the first, over the problems of both.
 
     Attributes:
-        problems: Their number; without any, all else is None.
+        problems: The number of problems; if 0, everything else is None.
         first: Mean of the first run.
-        second: Mean of the second.
+        second: Mean of the second run.
         difference: second - first.
-        ci95: Interval of the difference at 95 %.
-        p_value: Two-sided, that runs which are equally good differ by as much.
-        detectable: The smallest difference that had a chance of 80 % to be found.
+        ci95: 95 % confidence interval of the difference.
+        p_value: Two-sided, under the hypothesis that both runs are equally good.
+        detectable: The smallest difference that is detected with a power of 80 %.
     """
 
     problems: int
@@ -45,24 +45,26 @@ class PairedDifference:
 def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> PairedDifference:
     """Compare two runs by the value of each problem.
 
-    Where all values are 0 or 1, p is McNemar's and the interval that of ``discordant_interval``;
-    else p is ``sign_flip_p`` and the interval a bootstrap over problems. Where no problem differs,
-    resampling has nothing to show, and the formulas for 0 and 1, which are wider, hold.
+    If all values are 0 or 1, p is McNemar's and the interval comes from ``discordant_interval``;
+    otherwise p is ``sign_flip_p`` and the interval a bootstrap over problems. If no problem
+    differs, resampling shows no spread, and the wider formulas for 0 and 1 are used.
 
     Args:
         first: Problem id to value.
         second: The same problems.
 
     Raises:
-        ValueError: The problems are not the same.
+        ValueError: The runs have different problems.
     """
     if first.keys() != second.keys():
-        raise ValueError("paired runs have the same problems")
+        raise ValueError("paired runs must have the same problems")
     names = sorted(first)
     if not names:
         return PairedDifference(0)
     differences = [second[name] - first[name] for name in names]
-    ci95, p_value, spread = _judge(differences, {*first.values(), *second.values()} <= {0, 1})
+    ci95, p_value, spread = _interval_and_p(
+        differences, {*first.values(), *second.values()} <= {0, 1}
+    )
     return PairedDifference(
         problems=len(names),
         first=mean([first[name] for name in names]),
@@ -75,7 +77,7 @@ def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -
 
 
 def mcnemar_exact(lost: int, gained: int) -> float:
-    """Two-sided exact p of McNemar's test: a discordant pair falls either way with chance 1/2.
+    """Two-sided exact p of McNemar's test: discordant pairs go either way with probability 1/2.
 
     min(1, 2 * Σ_{i ≤ min(lost, gained)} C(n, i) / 2^n with n = lost + gained). Source: McNemar
     1947, "Note on the sampling error of the difference between correlated proportions".
@@ -89,12 +91,12 @@ def mcnemar_exact(lost: int, gained: int) -> float:
 
 
 def discordant_interval(lost: int, gained: int, pairs: int) -> list[float]:
-    """Interval at 95 % for the difference of two paired shares, from the discordant pairs.
+    """95 % confidence interval of the difference of two paired shares, from the discordant pairs.
 
     With p = (gained + 1) / (n + 2), q = (lost + 1) / (n + 2) and n pairs it is
     p - q ± 1.96 * √((p + q - (p - q)²) / (n + 2)). Source: Bonett & Price 2012, "Adjusted Wald
     confidence interval for a difference of binomial proportions based on paired data". Unlike
-    a bootstrap it has a width where no pair is discordant.
+    a bootstrap, its width is positive when no pair is discordant.
     """
     p, q = (gained + 1) / (pairs + 2), (lost + 1) / (pairs + 2)
     half = Z95 * math.sqrt((p + q - (p - q) ** 2) / (pairs + 2))
@@ -103,36 +105,36 @@ def discordant_interval(lost: int, gained: int, pairs: int) -> list[float]:
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """Two-sided p that which run is which does not matter: signs are flipped per problem.
+    """Two-sided p of the paired permutation test: the sign of each problem is flipped at random.
 
     (1 + number of flips with |mean| at least as large) / (1 + ``FLIPS``). For values of 0 and 1 it
-    is McNemar's test, found by chance. Source: Fisher 1935, "The design of experiments",
-    section 21; the 1 for the data as they are: Phipson & Smyth 2010.
+    approximates McNemar's test. Source: Fisher 1935, "The design of experiments", section 21; the
+    added 1 for the observed data: Phipson & Smyth 2010.
     """
-    column = fold(np.array([differences]).T)[:, 0]
+    column = group_rows(np.array([differences]).T)[:, 0]
     found = abs(float(column.sum()))
     tolerance = 1e-9 * float(np.abs(column).sum())
     return (1 + _at_least(column, found - tolerance)) / (1 + FLIPS)
 
 
 def detectable_difference(spread: float, problems: int) -> float:
-    """The difference that a test at 5 % finds with a chance (power) of 80 %, at most 1.
+    """Minimum detectable difference of a test at 5 % with a power of 80 %, at most 1.
 
     (1.96 + 0.84) * spread / √n. Source: Miller 2024, "Adding error bars to evals", section on
     power; for shares it is the first term of Connor 1987, "Sample size for testing differences
     in proportions for the paired-sample design".
 
     Args:
-        spread: Standard deviation of a problem's difference, if there is none in truth.
+        spread: Standard deviation of a problem's difference if the true difference is 0.
         problems: n.
     """
     return min(1.0, (Z95 + Z_POWER) * spread / math.sqrt(problems))
 
 
-def _judge(
+def _interval_and_p(
     differences: Sequence[float], binary: bool
 ) -> tuple[list[float] | None, float | None, float]:
-    """Interval, p and spread."""
+    """Confidence interval, p and standard deviation of the differences."""
     n = len(differences)
     if binary or not any(differences):
         lost, gained = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
@@ -147,7 +149,7 @@ def _judge(
 
 
 def _at_least(column: Floats, threshold: float) -> int:
-    """How many of ``FLIPS`` sums with random signs are as far from 0 as ``threshold``."""
+    """Count of the ``FLIPS`` random-sign sums that are at least ``threshold`` away from 0."""
     words = -(-len(column) // 64)
     stream = np.random.PCG64(_SEED)
     block = max(1, _CELLS // (words * 64))

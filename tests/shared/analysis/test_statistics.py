@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.metrics.pass_at_k import pass_at_k, sample_sizes
-from shared.metrics.statistics import percentile, wilson_interval
+from shared.analysis.statistics import pass_at_k, percentile, sample_sizes, wilson_interval
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -1,18 +1,23 @@
-"""Metrics of parts of a data set: by difficulty, tag, number of tests, length of the prompt."""
+"""Metrics per slice of a data set: difficulty, tag, number of tests, length of the prompt."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from shared.metrics.quality import accepted_at_1, pass_ratio_mean
-from shared.metrics.samples import SampleResult, by_problem, judged_only
-from shared.metrics.statistics import wilson_interval
+from shared.analysis.metrics import (
+    SampleResult,
+    accepted_at_1,
+    by_problem,
+    judged_only,
+    pass_ratio_mean,
+)
+from shared.analysis.statistics import wilson_interval
 from shared.schemas import Problem
 
 UNKNOWN = "unknown"
 UNTAGGED = "untagged"
-# The largest number in each bucket but the last.
+# The largest number in each bucket except the last.
 _TESTS = (1, 5, 20, 100)
 _TEST_BUCKETS = ("1", "2-5", "6-20", "21-100", ">100")
 _CHARACTERS = (499, 999, 1999, 3999)
@@ -26,7 +31,7 @@ SliceMetrics = dict[str, float | int | list[float] | None]
 
 @dataclass(frozen=True, slots=True)
 class ProblemTraits:
-    """What problems are sliced by. ``prompt_length`` is in characters."""
+    """The properties that problems are sliced by. ``prompt_length`` is in characters."""
 
     difficulty: str
     tags: tuple[str, ...]
@@ -43,7 +48,7 @@ class ProblemTraits:
         )
 
 
-# The buckets that a problem is in; a tag's are several.
+# The buckets of a problem in each dimension; with several tags it is in several.
 _DIMENSIONS: dict[str, Callable[[ProblemTraits], Sequence[str]]] = {
     "difficulty": lambda traits: [traits.difficulty or UNKNOWN],
     "tag": lambda traits: sorted(set(traits.tags)) or [UNTAGGED],
@@ -55,24 +60,25 @@ _DIMENSIONS: dict[str, Callable[[ProblemTraits], Sequence[str]]] = {
 
 
 def slice_summaries(
-    results: Sequence[SampleResult], infos: Mapping[str, ProblemTraits]
+    results: Sequence[SampleResult], traits: Mapping[str, ProblemTraits]
 ) -> dict[str, dict[str, SliceMetrics]]:
     """Compute ``{dimension: {bucket: {metric: value}}}`` of one data set.
 
-    Every problem is in one bucket of a dimension, but in one for each of its tags; one that
-    ``infos`` lacks is in ``unknown``. A bucket without problems is left out.
+    A problem is in one bucket per dimension, and in one bucket for each of its tags; problems
+    missing from ``traits`` are in ``unknown``. Empty buckets are left out.
 
-    ``n`` counts the judged samples, over which the metrics are, ``problems`` their problems (the n
-    of the interval) and ``api_errors`` the samples without a verdict.
+    ``n`` is the number of judged samples, over which the metrics are computed, ``problems`` the
+    number of their problems (the n of the interval), ``api_errors`` that of samples without a
+    verdict.
 
     Args:
         results: The samples of one data set.
-        infos: Problem id to what is known of it.
+        traits: Problem id to the problem's properties.
     """
     return {
         dimension: {
             bucket: _metrics(samples)
-            for bucket, samples in _buckets(results, infos, buckets_of).items()
+            for bucket, samples in _buckets(results, traits, buckets_of).items()
         }
         for dimension, buckets_of in _DIMENSIONS.items()
     }
@@ -80,19 +86,19 @@ def slice_summaries(
 
 def _buckets(
     results: Sequence[SampleResult],
-    infos: Mapping[str, ProblemTraits],
+    traits: Mapping[str, ProblemTraits],
     buckets_of: Callable[[ProblemTraits], Sequence[str]],
 ) -> dict[str, list[SampleResult]]:
     found: dict[str, list[SampleResult]] = {}
     for problem_id, samples in by_problem(results).items():
-        traits = infos.get(problem_id)
-        for bucket in buckets_of(traits) if traits else [UNKNOWN]:
+        known = traits.get(problem_id)
+        for bucket in buckets_of(known) if known else [UNKNOWN]:
             found.setdefault(bucket, []).extend(samples)
-    return {bucket: found[bucket] for bucket in sorted(found, key=_place)}
+    return {bucket: found[bucket] for bucket in sorted(found, key=_sort_key)}
 
 
-def _place(bucket: str) -> tuple[int, int, str]:
-    """Known buckets in their own order, then others by name, then what is not known."""
+def _sort_key(bucket: str) -> tuple[int, int, str]:
+    """Known buckets in their natural order, then others by name, then untagged and unknown."""
     if bucket in _LAST:
         return 2, _LAST.index(bucket), bucket
     lower = bucket.lower()

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.metrics import SampleResult, summarize
-from shared.metrics.bootstrap import (
-    MOST_CLUSTERS,
-    ClusteredMean,
-    bootstrap_intervals,
-    clustered,
-    clusters,
-)
-from shared.metrics.statistics import wilson_interval
+from shared.analysis.bootstrap import MOST_CLUSTERS, ClusteredMean, bootstrap_intervals
+from shared.analysis.metrics import SampleResult, clustered, clusters, summarize
+from shared.analysis.statistics import wilson_interval
 from shared.statuses import FinalStatus
 
 stats = pytest.importorskip("scipy.stats")

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.metrics import PairedDifference, paired_difference
-from shared.metrics.paired import (
+from shared.analysis.paired import (
+    PairedDifference,
     detectable_difference,
     discordant_interval,
     mcnemar_exact,
+    paired_difference,
     sign_flip_p,
 )
 

@@ -1,33 +1,33 @@
-"""Intervals of means by resampling problems: samples of one problem are not independent."""
+"""Cluster bootstrap: confidence intervals of means by resampling problems.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Problems are the clusters because samples of one problem are not independent.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.metrics.samples import SampleResult, by_problem
-from shared.metrics.statistics import enclosing, percentile, wilson_interval
+from shared.analysis.statistics import enclosing, percentile, wilson_interval
 
 RESAMPLES = 2000
-# Above this many problems, random groups of problems are what is resampled.
+# Above this many problems, random groups of problems are resampled instead.
 MOST_CLUSTERS = 4096
 _SEED = 20210707
-_CELLS = 1_000_000  # of a block of resamples, which bounds the memory
+_CELLS = 1_000_000  # per block of resamples: bounds the memory
 _DIGITS = 6
 
 Floats = npt.NDArray[np.float64]
-# From the samples of one problem to its part of a mean: what it adds above and below the line.
-Part = Callable[[Sequence[SampleResult]], tuple[float, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusteredMean:
-    """A mean, Σ totals / Σ counts, with the parts of each problem.
+    """A mean, Σ totals / Σ counts, with the share of each problem in it.
 
     Attributes:
-        totals: A sum per problem, all problems of a data set in one order.
-        counts: Of how many values each sum is; 0 where the problem has none.
+        totals: One sum per problem; all means of a data set have the problems in the same order.
+        counts: The number of values in each sum; 0 where the problem has none.
         bounded: Whether all values lie between 0 and 1.
     """
 
@@ -36,37 +36,24 @@ class ClusteredMean:
     bounded: bool = False
 
 
-def clusters(results: Iterable[SampleResult]) -> list[list[SampleResult]]:
-    """The samples of each problem, in an order that does not depend on that of the samples."""
-    return [samples for _, samples in sorted(by_problem(results).items())]
-
-
-def clustered(
-    problems: Sequence[Sequence[SampleResult]], part: Part, *, bounded: bool = False
-) -> ClusteredMean:
-    """Collect a mean's parts of each problem."""
-    parts = [part(samples) for samples in problems]
-    return ClusteredMean([total for total, _ in parts], [count for _, count in parts], bounded)
-
-
 def bootstrap_intervals(
     means: Sequence[ClusteredMean], values: Sequence[float | None]
 ) -> list[list[float] | None]:
     """Percentile bootstrap at 95 %, clustered by problem, for means over the same problems.
 
-    Problems are drawn with replacement ``RESAMPLES`` times; the interval is from the 2.5th to the
-    97.5th percentile of the means so found, rounded to six significant digits, which hides the
-    order in which a machine adds, and widened where rounding put the value itself outside. Source:
-    Efron & Tibshirani 1993, "An introduction to the bootstrap", chapters 8 and 13. Of more than
-    ``MOST_CLUSTERS`` problems, random groups take the place of problems (Wolter 2007,
+    Problems are drawn with replacement ``RESAMPLES`` times. The interval runs from the 2.5th to
+    the 97.5th percentile of the resampled means, rounded to six significant digits (which hides
+    the machine's order of addition) and widened where rounding excluded the value itself. Source:
+    Efron & Tibshirani 1993, "An introduction to the bootstrap", chapters 8 and 13. With more than
+    ``MOST_CLUSTERS`` problems, random groups of problems are resampled (Wolter 2007,
     "Introduction to variance estimation", chapter 2).
 
-    Where only one problem has values, or all have the same, resampling shows no spread. A bounded
-    mean then has the Wilson interval of a share, which varies no less; another has none (one
-    problem) or no width.
+    Where only one problem has values, or all values are equal, resampling shows no spread. A
+    bounded mean then gets the Wilson interval of a share, whose variance is at least as large;
+    any other mean gets None (one problem) or an interval of width zero.
 
     Args:
-        means: All of the same number of problems.
+        means: All over the same number of problems.
         values: The means themselves, in the same order.
     """
     drawn = _resample(means) if means and means[0].totals else [[] for _ in means]
@@ -80,8 +67,8 @@ def rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def fold(columns: Floats) -> Floats:
-    """Add rows up in ``MOST_CLUSTERS`` random groups, where there are more rows than that."""
+def group_rows(columns: Floats) -> Floats:
+    """Sum rows into ``MOST_CLUSTERS`` random groups; unchanged if there are no more rows."""
     if len(columns) <= MOST_CLUSTERS:
         return columns
     order = np.argsort(np.random.PCG64(_SEED).random_raw(len(columns)), kind="stable")
@@ -93,8 +80,8 @@ def fold(columns: Floats) -> Floats:
 def _draws(columns: Floats) -> Iterator[Floats]:
     """Sums of each column over rows drawn with replacement, a block of resamples at a time.
 
-    Only the raw stream of PCG64, which numpy keeps as it is, and integer arithmetic choose the
-    rows: they are the same with every version of numpy on every machine.
+    Rows are chosen by the raw stream of PCG64, which numpy keeps stable, and integer arithmetic,
+    so they are the same with every numpy version on every machine.
     """
     rows = len(columns)
     stream = np.random.PCG64(_SEED)
@@ -109,9 +96,9 @@ def _draws(columns: Floats) -> Iterator[Floats]:
 
 
 def _resample(means: Sequence[ClusteredMean]) -> list[list[float]]:
-    """For each mean its resampled values; a resample without any value of it is left out."""
+    """The resampled values of each mean; resamples without any value of it are skipped."""
     columns = [column for mean in means for column in (mean.totals, mean.counts)]
-    sums = np.concatenate(list(_draws(fold(np.array(columns, dtype=np.float64).T))))
+    sums = np.concatenate(list(_draws(group_rows(np.array(columns, dtype=np.float64).T))))
     totals, counts = sums[:, 0::2], sums[:, 1::2]
     return [
         (totals[:, i][counts[:, i] > 0] / counts[:, i][counts[:, i] > 0]).tolist()
