@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from services.cli.analysis_comparison import compare_runs, refuse
-from services.cli.analysis_runs import read_runs
+from shared.analysis.compare import compare_runs, require_same_protocol
+from shared.analysis.runs import read_runs
 from shared.errors import DataError
 from tests.cli.commands import plumb
 from tests.cli.finished_runs import write_run
@@ -77,7 +77,7 @@ def test_a_run_against_itself(pair):
             assert each[metric]["p_value"] == 1
             assert each[metric]["ci95"][0] < 0 < each[metric]["ci95"][1]
         assert (each["gained"], each["lost"]) == ([], [])
-    assert "no sample is accepted in one run alone" in compare(
+    assert "no sample is accepted in only one run" in compare(
         pair, "a", "a", "--show-flips"
     ).stdout  # fmt: skip
 
@@ -98,11 +98,11 @@ def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
         "datasets": [{"dataset": "one", "sha256": "hash-one"}]})  # fmt: skip
     done = compare(tmp_path, "a", "b", "--json", "found.json")
     assert done.code == 0, done.stderr
-    (said,) = [line for line in done.stdout.splitlines() if "in no pair" in line]
+    (said,) = [line for line in done.stdout.splitlines() if "unpaired" in line]
     # p003 and p005 are only in a, p006 only in b, p004 has no verdict in a.
-    assert said == "one: 4 samples in no pair (in A alone 2, in B alone 1, api_error 1)"
-    assert "mine: in A alone, not compared" in done.stdout
-    assert "theirs: in B alone, not compared" in done.stdout
+    assert said == "one: 4 samples unpaired (only in A 2, only in B 1, api_error 1)"
+    assert "mine: only in A, not compared" in done.stdout
+    assert "theirs: only in B, not compared" in done.stdout
     assert "A is incomplete: 1 samples without a verdict" in done.stdout
     one = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"]["one"]
     assert one["samples"] == 3
@@ -133,7 +133,7 @@ def test_a_difference_that_is_not_the_models_is_found(tmp_path, key, value, said
     comparison = compare_runs(*read_runs([first, second]))
     assert said in comparison.warnings[0]
     with pytest.raises(DataError) as caught:
-        refuse(comparison)
+        require_same_protocol(comparison)
     assert said in str(caught.value)
 
 
@@ -164,7 +164,7 @@ def test_what_differs_is_refused_in_one_line(tmp_path):
         "plumb: a (A) and b (B) cannot be compared: "
         "actor_rollout_ref.rollout.temperature is 0.0 in A and not recorded in B; "
     )
-    assert "differences more; run one of them again" in done.line
+    assert "more differences; repeat one of the runs" in done.line
 
 
 def test_the_model_and_where_parts_run_may_differ(tmp_path):
@@ -213,7 +213,7 @@ def test_three_runs_are_a_table_and_a_chart(pair):
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (["a"], "one run has nothing to be compared with"),
+        (["a"], "one run cannot be compared"),
         (["a", "nowhere"], "nowhere: no run in this folder (no run.json)"),
         (["a", "other"], "A and B have no data set in common: one, two in A, three in B"),
         (["a", "torn"], "verdicts.jsonl:1: not a verdict (dataset: Field required)"),

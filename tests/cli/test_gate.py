@@ -5,16 +5,15 @@ import json
 import pytest
 import yaml
 
-from services.cli.analysis_comparison import compare_runs
-from services.cli.analysis_gate import decide, evaluate
-from services.cli.analysis_policy import Policy, read_policy
-from services.cli.analysis_rules import Outcome
-from services.cli.analysis_runs import read_runs
+from shared.analysis.compare import compare_runs
+from shared.analysis.gate import Outcome, evaluate
+from shared.analysis.gate_policy import Policy, read_policy
+from shared.analysis.runs import read_runs
 from shared.errors import ConfigError
 from tests.cli.commands import ROOT, plumb
 from tests.cli.finished_runs import write_run
 
-GO, NO_GO, CANNOT_SAY = 0, 1, 2
+GO, NO_GO, INCONCLUSIVE = 0, 1, 2
 HALF = "+-" * 100
 
 
@@ -43,7 +42,7 @@ TEN_LOST = "--" * 10 + "+-" * 90
     [
         (accepted(-0.1), GO, "whole interval within"),
         (accepted(-0.01), NO_GO, "whole interval beyond"),
-        (accepted(-0.05), CANNOT_SAY, "too few problems to say"),
+        (accepted(-0.05), INCONCLUSIVE, "too few problems to decide"),
         (accepted(-0.05, "point"), GO, "difference within"),
         (accepted(-0.049, "point"), NO_GO, "difference beyond"),
     ],
@@ -86,10 +85,10 @@ def rule(name, **limits):
 def test_each_rule(tmp_path, policy, outcome):
     runs(tmp_path, HALF, TEN_LOST, summary={"avg_total_gen_tokens": 150.0})
     compared = compare_runs(*read_runs([str(tmp_path / name) for name in "ab"]))
-    findings = evaluate(Policy.model_validate(policy), compared)
-    assert decide(findings) is outcome
-    assert [each.rule for each in findings if each.outcome is not Outcome.PASS] == (
-        [] if outcome is Outcome.PASS else [findings[-1].rule]
+    report = evaluate(Policy.model_validate(policy), compared)
+    assert report.outcome is outcome
+    assert [each.rule for each in report.findings if each.outcome is not Outcome.PASS] == (
+        [] if outcome is Outcome.PASS else [report.findings[-1].rule]
     )
 
 
@@ -112,28 +111,28 @@ def test_a_rule_that_fails_decides_over_one_that_cannot_be_decided(tmp_path):
 def test_go_is_said(tmp_path):
     done = gate(runs(tmp_path, HALF, HALF), accepted(-0.02))
     assert (done.code, done.stderr) == (GO, "")
-    assert done.stdout.splitlines()[-1] == "go: all 3 rules are kept"
+    assert done.stdout.splitlines()[-1] == "go: all 3 rules hold"
 
 
 def test_too_few_problems_say_nothing_even_where_nothing_differs(tmp_path):
     done = gate(runs(tmp_path, "+-" * 5, "+-" * 5), accepted(-0.02))
-    assert done.code == CANNOT_SAY
-    assert done.line == "plumb: cannot say: one accepted_at_1 (of 3 rules)"
+    assert done.code == INCONCLUSIVE
+    assert done.line == "plumb: inconclusive: one accepted_at_1 (of 3 rules)"
 
 
 def test_an_incomplete_run_cannot_be_judged_even_where_rules_fail(tmp_path):
     folder = runs(tmp_path, HALF, "!" + TEN_LOST[1:])
     policy = {"default": {"max_new_failures": 3}}
     done = gate(folder, policy)
-    assert done.code == CANNOT_SAY
-    assert done.line == "plumb: cannot say: one coverage (of 3 rules)"
+    assert done.code == INCONCLUSIVE
+    assert done.line == "plumb: inconclusive: one coverage (of 3 rules)"
     assert "A 100.00%, B 99.50%" in done.stdout
     assert gate(folder, {"default": {"max_new_failures": 3, "min_coverage": 0.99}}).code == NO_GO
 
 
 def test_samples_that_were_planned_and_have_no_verdict_are_not_covered(tmp_path):
     done = gate(runs(tmp_path, HALF, HALF[:-1] + " "), {"default": {"max_new_failures": 3}})
-    assert done.code == CANNOT_SAY
+    assert done.code == INCONCLUSIVE
     assert "B 99.50%" in done.stdout
 
 
@@ -147,7 +146,7 @@ def test_samples_that_were_planned_and_have_no_verdict_are_not_covered(tmp_path)
 def test_runs_that_cannot_be_compared(tmp_path, change, said):
     folder = runs(tmp_path, HALF, TEN_LOST, change=change)
     done = gate(folder, {"default": {"max_new_failures": 0}})
-    assert done.code == CANNOT_SAY
+    assert done.code == INCONCLUSIVE
     assert said in done.stdout
     assert "new failures" not in done.stdout
 
@@ -156,8 +155,8 @@ def test_a_data_set_that_only_one_run_has(tmp_path):
     write_run(tmp_path / "a", {"one": HALF, "two": "+"})
     write_run(tmp_path / "b", {"one": HALF})
     done = gate(tmp_path, {"default": {"max_new_failures": 0}})
-    assert done.code == CANNOT_SAY
-    assert "in A alone" in done.stdout
+    assert done.code == INCONCLUSIVE
+    assert "only in A" in done.stdout
 
 
 def test_a_data_set_has_rules_of_its_own():
@@ -200,14 +199,14 @@ def test_a_policy_that_cannot_be_used(tmp_path, policy, said):
 
 def test_rules_for_a_data_set_that_is_not_there(tmp_path):
     done = gate(runs(tmp_path, "+", "+"), "datasets: {three: {min_problems: 3}}")
-    assert done.code == CANNOT_SAY
+    assert done.code == INCONCLUSIVE
     assert done.line == (
-        "plumb: the policy has rules for 'three', which neither run has; there are one"
+        "plumb: the policy has rules for 'three', which neither run has; the runs have one"
     )
 
 
 def test_no_policy_file(tmp_path):
     runs(tmp_path, "+", "+")
     done = plumb("gate", "a", "b", "--policy", "none.yaml", folder=tmp_path)
-    assert done.code == CANNOT_SAY
+    assert done.code == INCONCLUSIVE
     assert done.line == "plumb: cannot read the config none.yaml: No such file or directory"

@@ -1,4 +1,4 @@
-"""Comparisons for the terminal: differences, flips, and a chart of several runs."""
+"""Terminal tables of comparisons and gate findings, and a bar chart of several runs."""
 
 from collections.abc import Sequence
 
@@ -6,20 +6,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.analysis_comparison import Comparison, DatasetComparison, own_value
-from services.cli.analysis_pairs import Pair
-from services.cli.analysis_rules import Finding, Outcome
-from services.cli.analysis_runs import ComparedRun, Judged
+from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
+from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
+from shared.analysis.runs import ComparedRun, SampleVerdict
 
 _BAR = 50
-_RARELY = 0.05
+_SIGNIFICANT = 0.05
 _ABSENT = "–"
 _OUTCOMES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow"}
 
 
 def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
-    """Which letter is which run, and what speaks against its numbers."""
+    """Legend of the runs' letters, and caveats about their numbers."""
     for run in runs:
         model = run.run.run.get("model")
         named = f"{run.run.name}, model {model}" if model else run.run.name
@@ -42,16 +41,16 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     console.print(table)
 
 
-def print_left_out(console: Console, comparison: Comparison) -> None:
-    """The data sets and samples that are in no pair."""
-    for run, name in comparison.unshared:
-        _line(console, f"{name}: in {run} alone, not compared", "yellow")
+def print_unpaired(console: Console, comparison: Comparison) -> None:
+    """The data sets and samples that are not compared."""
+    for unshared in comparison.unshared:
+        _line(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
     for one in comparison.datasets:
         _print_unpaired(console, comparison, one)
 
 
 def print_flips(console: Console, comparison: Comparison) -> None:
-    """Every sample that one run has accepted and the other has not, with both verdicts."""
+    """Every sample that is accepted in only one run, with both verdicts."""
     table = _table(
         console, "data set", "problem", "sample", "", comparison.first.label,
         comparison.second.label, left=6,
@@ -63,7 +62,7 @@ def print_flips(console: Console, comparison: Comparison) -> None:
     if table.row_count:
         console.print(table)
     else:
-        console.print("no sample is accepted in one run alone")
+        console.print("no sample is accepted in only one run")
 
 
 def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
@@ -85,7 +84,7 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """Each rule of a policy with what was found and why it passes or fails."""
+    """Each rule of a policy, the observed value, and why it passes or fails."""
     table = _table(console, "data set", "rule", "limit", "found", "outcome", "why", left=6)
     for one in findings:
         cells = (one.dataset, one.rule, one.limit, one.found)
@@ -116,8 +115,8 @@ def _cells(found: PairedDifference) -> list[str | Text]:
 
 
 def _style(found: PairedDifference) -> str:
-    """Coloured where chance alone would rarely do it."""
-    if not found.difference or found.p_value is None or found.p_value > _RARELY:
+    """Green or red if the difference is significant."""
+    if not found.difference or found.p_value is None or found.p_value > _SIGNIFICANT:
         return ""
     return "green" if found.difference > 0 else "red"
 
@@ -125,7 +124,7 @@ def _style(found: PairedDifference) -> str:
 def _overview_row(
     run: ComparedRun, dataset: str, found: PairedDifference | None
 ) -> list[str | Text]:
-    own = own_value(run, dataset)
+    own = dataset_score(run, dataset)
     interval = f"{own.ci95[0]:.1%}–{own.ci95[1]:.1%}" if own.ci95 else _ABSENT
     row: list[str | Text] = [run.label, percent(own.accepted_at_1), interval]
     if found is None:
@@ -137,7 +136,7 @@ def _overview_row(
 def _print_chart(console: Console, dataset: str, runs: Sequence[ComparedRun]) -> None:
     _line(console, f"\n{dataset}: accepted@1 with its 95 % interval, 0 to 100 %")
     for run in runs:
-        own = own_value(run, dataset)
+        own = dataset_score(run, dataset)
         if own.accepted_at_1 is None or own.ci95 is None:
             _line(console, f"  {run.label}  no verdicts")
         else:
@@ -152,14 +151,14 @@ def _bar(value: float, interval: Sequence[float]) -> str:
 
 
 def _print_unpaired(console: Console, comparison: Comparison, one: DatasetComparison) -> None:
-    left_out = one.paired.left_out
-    if left_out.total:
+    unpaired = one.paired.unpaired
+    if unpaired.total:
         _line(
             console,
-            f"{one.paired.dataset}: {left_out.total} samples in no pair "
-            f"(in {comparison.first.label} alone {left_out.only_first}, in "
-            f"{comparison.second.label} alone {left_out.only_second}, api_error "
-            f"{left_out.api_error})",
+            f"{one.paired.dataset}: {unpaired.total} samples unpaired "
+            f"(only in {comparison.first.label} {unpaired.only_first}, only in "
+            f"{comparison.second.label} {unpaired.only_second}, api_error "
+            f"{unpaired.api_error})",
             "yellow",
         )
 
@@ -171,14 +170,14 @@ def _flip(pair: Pair, word: str) -> list[Text]:
         _text(sample.problem_id),
         _text(str(sample.sample_index)),
         Text(word, style="green" if word == "gained" else "red"),
-        _text(_said(pair.first)),
-        _text(_said(pair.second)),
+        _text(_verdict(pair.first)),
+        _text(_verdict(pair.second)),
     ]
 
 
-def _said(judged: Judged) -> str:
-    detail = f" ({judged.detail})" if judged.detail else ""
-    return f"{judged.final_status}{detail} {judged.cases_passed}/{judged.cases_total}"
+def _verdict(verdict: SampleVerdict) -> str:
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    return f"{verdict.final_status}{detail} {verdict.cases_passed}/{verdict.cases_total}"
 
 
 def _table(console: Console, *headings: str, left: int = 2) -> Table:
@@ -194,6 +193,6 @@ def _line(console: Console, line: str, style: str = "") -> None:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text of files is only text: without markup, and without what a terminal would obey."""
+    """Text from files, without markup or control characters for the terminal."""
     shown = (letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
     return Text("".join(shown), style=style)

@@ -1,4 +1,4 @@
-"""Runs read back for comparing: of each verdict only what a comparison looks at."""
+"""Finished runs loaded for comparison: of each verdict, only the fields that a comparison uses."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from shared.statuses import FinalStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What was said of a sample."""
+class SampleVerdict:
+    """The verdict on one sample."""
 
     final_status: FinalStatus
     accepted: bool
@@ -26,7 +26,7 @@ class Judged:
 
     @property
     def judged(self) -> bool:
-        """Whether the verdict says something about the answer."""
+        """Whether the status describes the answer rather than an infrastructure failure."""
         return self.final_status is not FinalStatus.API_ERROR
 
     @classmethod
@@ -45,15 +45,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A finished run under the letter by which tables and messages call it."""
+    """A finished run and the letter that tables and messages call it by."""
 
     label: str
     run: FinishedRun
-    verdicts: Mapping[str, Mapping[SampleId, Judged]]
+    verdicts: Mapping[str, Mapping[SampleId, SampleVerdict]]
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known of the run before its numbers are believed."""
+        """Caveats about the run's numbers: incomplete, or with a torn last line."""
         notes = [f"{self.label}: {torn}" for torn in self.run.skipped]
         if not self.run.run.get("complete"):
             state = self.run.run.get("state", "unknown")
@@ -63,10 +63,10 @@ class ComparedRun:
 
 
 def read_runs(folders: Sequence[str]) -> list[ComparedRun]:
-    """Read the runs, called A, B, C … in this order.
+    """Load finished runs, labelled A, B, C … in this order.
 
     Raises:
-        OutputError: A folder holds no finished run, or a line of its verdicts is none.
+        OutputError: A folder has no finished run, or a line of its verdicts is invalid.
     """
     return [_read(label(place), open_run(folder)) for place, folder in enumerate(folders)]
 
@@ -77,10 +77,10 @@ def label(place: int) -> str:
 
 
 def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
-    """The data sets that both have, in the first one's order.
+    """The data sets of both runs, in the first one's order.
 
     Raises:
-        DataError: There is none.
+        DataError: They have none in common.
     """
     common = [name for name in first.verdicts if name in second.verdicts]
     if not common:
@@ -93,9 +93,9 @@ def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
 
 
 def _read(name: str, run: FinishedRun) -> ComparedRun:
-    verdicts: dict[str, dict[SampleId, Judged]] = {}
+    verdicts: dict[str, dict[SampleId, SampleVerdict]] = {}
     for verdict in run.verdicts():
-        verdicts.setdefault(verdict.dataset, {})[verdict.sample] = Judged.of(verdict)
+        verdicts.setdefault(verdict.dataset, {})[verdict.sample] = SampleVerdict.of(verdict)
     return ComparedRun(name, run, verdicts)
 
 

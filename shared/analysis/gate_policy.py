@@ -1,4 +1,4 @@
-"""What `plumb gate` asks of a run: a YAML file of rules."""
+"""Policy of the release gate: the rules of `plumb gate`, read from a YAML file."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -31,12 +31,12 @@ ErrorRate = Literal[
 
 
 class Confidence(StrEnum):
-    """What has to keep the limit."""
+    """The value that has to keep the limit."""
 
     INTERVAL = "interval"
-    """The whole interval at 95 %. Where only part of it does, the data cannot say."""
+    """The whole 95 % interval; if only part of it does, the rule is undecided."""
     POINT = "point"
-    """The difference as it was found."""
+    """The observed difference."""
 
 
 class _Rules(BaseModel):
@@ -44,32 +44,32 @@ class _Rules(BaseModel):
 
 
 class DifferenceRule(_Rules):
-    """second - first is to be at least this; shares, so that -0.01 is one percentage point."""
+    """Lower limit of second - first, as a share: -0.01 is one percentage point."""
 
     min_difference: float = Field(ge=-1, le=1)
     confidence: Confidence = Confidence.INTERVAL
 
 
 class IncreaseRule(_Rules):
-    """second - first of an error rate is to be at most this."""
+    """Upper limit of second - first of an error rate."""
 
     max_increase: float = Field(ge=-1, le=1)
     confidence: Confidence = Confidence.INTERVAL
 
 
 class CostRule(_Rules):
-    """second / first is to be at most ``max_ratio``; the second itself at most ``max_value``."""
+    """Upper limits: ``max_ratio`` of second / first, ``max_value`` of the second itself."""
 
     max_ratio: float | None = Field(default=None, gt=0)
     max_value: float | None = Field(default=None, ge=0)
 
 
 class DatasetRules(_Rules):
-    """The rules for one data set; what is not given is not asked.
+    """The rules for one data set; a rule that is not given is not checked.
 
     ``min_coverage``: judged samples / samples, in both runs. ``min_problems``: problems in pairs.
-    Below either the data cannot say. ``max_new_failures``: samples that the first run alone has
-    accepted.
+    Below either, the gate is inconclusive. ``max_new_failures``: samples accepted only in the
+    first run.
     """
 
     min_coverage: float = Field(default=1.0, ge=0, le=1)
@@ -82,7 +82,7 @@ class DatasetRules(_Rules):
 
 
 class Policy(_Rules):
-    """``default`` holds for every data set; ``datasets`` has rules that replace some of it."""
+    """``default`` applies to every data set; ``datasets`` overrides single rules of it."""
 
     default: DatasetRules = DatasetRules()
     datasets: dict[str, DatasetRules] = Field(default_factory=dict)
@@ -99,7 +99,7 @@ def read_policy(path: Path) -> Policy:
     """Read and validate a policy.
 
     Raises:
-        ConfigError: It cannot be read, a key or value is not valid, or nothing is asked.
+        ConfigError: The file cannot be read, a key or value is invalid, or there are no rules.
     """
     document = load_document(path)
     try:
@@ -107,5 +107,5 @@ def read_policy(path: Path) -> Policy:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     if policy == Policy():
-        raise ConfigError(f"{path}: no rules; ask for something under 'default' or 'datasets'")
+        raise ConfigError(f"{path}: no rules; add some under 'default' or 'datasets'")
     return policy

@@ -1,11 +1,10 @@
-"""May two runs be compared? Only the model may differ: not the data, prompts, sampling, judging."""
+"""Protocol differences of two runs: only the model may differ, not data, prompts or judging."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.cli.analysis_pairs import PairedSamples
-from services.cli.analysis_runs import ComparedRun
+from shared.analysis.runs import ComparedRun
 
 _SAMPLING = (
     *(
@@ -15,42 +14,38 @@ _SAMPLING = (
     "generation.stop",
 )
 _LIMITS = ("sandbox.timeout", "sandbox.memory_limit_mb")
-# What a data set may have of its own, method and checker apart: verdicts name those.
+# Settings that a data set may override; method and checker are in the verdicts.
 _JUDGING = (
     "language", "extraction", "verl_native", "confirm_timeouts", "max_timeouts", "cpu_grace",
     "wall_factor", "compile_timeout", "max_output_mb", "max_processes", "max_completion_chars",
 )  # fmt: skip
-# The method in verdicts on answers that none looked at: empty, too long, no text.
-_GUARD = "guard"
 _NOT_RECORDED = "not recorded"
 _SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that has to be the same and is not; the values are as messages show them."""
+    """A setting that has to be equal and is not; values as messages show them."""
 
     what: str
     first: str
     second: str
 
-    def said(self, first: str, second: str) -> str:
+    def describe(self, first: str, second: str) -> str:
         return f"{self.what} is {self.first} in {first} and {self.second} in {second}"
 
 
-def mismatches(
-    first: ComparedRun, second: ComparedRun, paired: Sequence[PairedSamples]
+def protocol_mismatches(
+    first: ComparedRun, second: ComparedRun, datasets: Sequence[str]
 ) -> list[Mismatch]:
-    """All that differs beside the model; what one run alone has recorded differs, too."""
-    datasets = [one.dataset for one in paired]
+    """All recorded settings that differ, except the model; a missing record differs, too."""
     ours = dict(_facts(first.run.run, datasets))
     theirs = dict(_facts(second.run.run, datasets))
-    differing = [
+    return [
         Mismatch(what, _shown(one), _shown(other))
         for what in dict.fromkeys([*ours, *theirs])
         if (one := ours.get(what, _NOT_RECORDED)) != (other := theirs.get(what, _NOT_RECORDED))
     ]
-    return [*differing, *(found for one in paired for found in _judged_otherwise(one))]
 
 
 def _facts(run: Mapping[str, Any], datasets: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -70,21 +65,10 @@ def _facts(run: Mapping[str, Any], datasets: Sequence[str]) -> Iterator[tuple[st
 
 
 def _prompts(prompts: Mapping[str, Any], dataset: str) -> Iterator[tuple[str, Any]]:
-    """A data set has one template, or one for each kind of its tests: ``name (kind)``."""
+    """A data set has one template, or one per kind of test: ``name (kind)``."""
     for name, prompt in prompts.items():
         if name == dataset or name.startswith(f"{dataset} ("):
             yield f"the prompt template's SHA-256 of {name}", _hash(prompt)
-
-
-def _judged_otherwise(paired: PairedSamples) -> Iterator[Mismatch]:
-    """The first sample that was judged by two methods or checkers."""
-    for pair in paired.pairs:
-        ours = (pair.first.method, pair.first.checker)
-        theirs = (pair.second.method, pair.second.checker)
-        if ours != theirs and _GUARD not in (*ours, *theirs):
-            what = f"method and checker of {paired.dataset} {pair.sample.problem_id}"
-            yield Mismatch(what, " and ".join(ours), " and ".join(theirs))
-            return
 
 
 def _at(document: object, path: str) -> Any:  # noqa: ANN401 - whatever the file holds
