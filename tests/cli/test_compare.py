@@ -5,11 +5,10 @@ import re
 
 import pytest
 
-from shared.analysis.compare import compare_runs, require_same_protocol
-from shared.analysis.runs import read_runs
-from shared.errors import DataError
 from tests.cli.commands import plumb
-from tests.cli.finished_runs import write_run
+from tests.shared.finished_runs import write_run
+
+ROLLOUT = "config.actor_rollout_ref.rollout"
 
 
 def compare(folder, *arguments):
@@ -106,53 +105,6 @@ def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
     assert "A is incomplete: 1 samples without a verdict" in done.stdout
     one = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"]["one"]
     assert one["samples"] == 3
-
-
-ROLLOUT = "config.actor_rollout_ref.rollout"
-CHANGES = [
-    (f"{ROLLOUT}.temperature", 0.8, "temperature is 0.0 in A and 0.8 in B"),
-    (f"{ROLLOUT}.n", 4, "rollout.n is 1 in A and 4 in B"),
-    (f"{ROLLOUT}.top_p", 0.9, "top_p is 1.0 in A and 0.9 in B"),
-    (f"{ROLLOUT}.response_length", 512, "response_length is 2048 in A and 512 in B"),
-    ("config.generation.stop", ["END"], "generation.stop is [] in A and ['END'] in B"),
-    ("system_prompt", {"text": "Hi", "sha256": "5e"}, "SHA-256 is none in A and 5e in B"),
-    ("prompts.one.sha256", "bb", "the prompt template's SHA-256 of one is aa in A and bb in B"),
-    ("config.sandbox.timeout", 3.0, "sandbox.timeout is 10.0 in A and 3.0 in B"),
-    ("config.sandbox.memory_limit_mb", 9, "sandbox.memory_limit_mb is 1024 in A and 9 in B"),
-    ("config.judge.extraction", "first", "judge.extraction of one is last in A and first in B"),
-    ("config.judge.datasets", {"one": {"max_timeouts": 3}}, "one is none in A and 3 in B"),
-    ("datasets", [{"dataset": "one", "sha256": "zz"}], "of one is hash-one in A and zz in B"),
-    ("config", {}, "temperature is 0.0 in A and not recorded in B"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "said"), CHANGES)
-def test_a_difference_that_is_not_the_models_is_found(tmp_path, key, value, said):
-    first = write_run(tmp_path / "a", {"one": "+-"})
-    second = write_run(tmp_path / "b", {"one": "+-"}, change={key: value})
-    comparison = compare_runs(*read_runs([first, second]))
-    assert said in comparison.warnings[0]
-    with pytest.raises(DataError) as caught:
-        require_same_protocol(comparison)
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [({"checker": "lines"}, "is compute_score and exact in A and compute_score and lines in B"),
-     ({"method": "batch"}, "is compute_score and exact in A and batch and exact in B")],
-)  # fmt: skip
-def test_another_method_or_checker_is_found(tmp_path, fields, said):
-    first = write_run(tmp_path / "a", {"one": "+-"})
-    second = write_run(tmp_path / "b", {"one": "+-"}, **fields)
-    (warning,) = compare_runs(*read_runs([first, second])).warnings
-    assert warning == f"method and checker of one p000 {said}"
-
-
-def test_an_empty_answer_is_judged_by_no_method(tmp_path):
-    first = write_run(tmp_path / "a", {"one": "+e"})
-    second = write_run(tmp_path / "b", {"one": "e+"})
-    assert compare_runs(*read_runs([first, second])).warnings == []
 
 
 def test_what_differs_is_refused_in_one_line(tmp_path):

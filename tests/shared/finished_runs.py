@@ -1,4 +1,4 @@
-"""Folders of finished runs, small enough to say by hand what comparing them must find."""
+"""Folders of finished runs, small enough to work out the comparison by hand."""
 
 import copy
 import json
