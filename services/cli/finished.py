@@ -1,6 +1,8 @@
-"""`plumb runs` and `plumb show`: what there is of finished runs."""
+"""Commands on finished runs: `plumb runs`, `show`, `report` and `export`."""
 
 import datetime
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,15 +10,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.display import printable, stdout_console
-from services.cli.summary import print_summary
+from services.cli.display import print_summary, printable, stdout_console
+from services.exports import ExportFormat, export_samples
 from shared import artifacts
+from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_run
 
+Run = Annotated[str, typer.Argument(help="Folder of a finished run.")]
+
 
 def runs(
-    folder: Annotated[str, typer.Argument(help="Folder in which the runs' folders are.")] = (
+    folder: Annotated[str, typer.Argument(help="Folder that contains the runs' folders.")] = (
         "outputs"
     ),
 ) -> None:
@@ -35,8 +40,8 @@ def runs(
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def show(run: Annotated[str, typer.Argument(help="Folder of a finished run.")]) -> None:
-    """Print what a run found, and what it was made with."""
+def show(run: Run) -> None:
+    """Print a run's results and settings."""
     console = stdout_console()
     finished = open_run(run)
     print_summary(console, finished.summary, {**finished.run, "name": finished.name})
@@ -48,7 +53,58 @@ def show(run: Annotated[str, typer.Argument(help="Folder of a finished run.")]) 
         line = f"{dataset['dataset']}: {dataset['problems']} problems, SHA-256 {dataset['sha256']}"
         console.print(Text(printable(line)), soft_wrap=True)
     if not finished.run.get("complete"):
-        console.print(Text("incomplete: the same command tries the rest again", style="yellow"))
+        console.print(Text("incomplete: repeat the command to judge the rest", style="yellow"))
+
+
+def report(
+    run: Run,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="File to write; by default report.html in the run's folder."),
+    ] = None,
+) -> None:
+    """Write a run's page as one self-contained file, from its folder alone."""
+    # Imported here because it is not in the runner's image and slows down other commands.
+    from services.aggregator.report import write_report
+
+    finished = open_run(run)
+    folder, name = (finished.folder, artifacts.REPORT) if out is None else _place(out)
+    _print_files(folder, [name], notes=write_report(finished, folder, name))
+
+
+def export(
+    run: Run,
+    kind: Annotated[ExportFormat, typer.Option("--format", help="Format of the files.")],
+    output: Annotated[str, typer.Option("--output", help="Folder for the files.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="The run's data sets, if they have moved."),
+    ] = None,
+) -> None:
+    """Write a run's results in another project's format."""
+    # Imported here because pyarrow slows down the start of every other command.
+    from services.exports.samples import load_samples
+
+    samples = load_samples(open_run(run), data or [])
+    folder = OutputFolder(output)
+    names = export_samples(kind, samples, folder)
+    _print_files(folder, names, samples.notes)
+
+
+def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    for name in names:
+        print(f"{folder.url.rstrip('/')}/{name}")
+
+
+def _place(out: str) -> tuple[OutputFolder, str]:
+    parent, slash, name = out.rpartition("/")
+    if not name or Path(out).is_dir():
+        raise OutputError(
+            f"{out}: a folder; name the file to write, such as {out.rstrip('/')}/report.html"
+        )
+    return OutputFolder(parent or ("/" if slash else ".")), name
 
 
 def _runs_in(folder: Path) -> tuple[list[FinishedRun], list[str]]:
@@ -90,5 +146,5 @@ def _facts(run: Any) -> dict[str, Any]:  # noqa: ANN401 - run.json
         "seed": run.get("seed"),
         "commit": run.get("git_commit"),
         "confirmed, flipped": f"{run.get('timeouts_confirmed')}, {run.get('timeouts_flipped')}",
-        "failures of ours": run.get("infra_failures") or "none",
+        "infrastructure failures": run.get("infra_failures") or "none",
     }

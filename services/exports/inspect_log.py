@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from services.exports.names import file_part, moment, task_name
-from services.exports.samples import RunSamples, Sample
+from services.exports.samples import RunSamples, Sample, file_part, start_time, task_name
 from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
 
@@ -28,7 +27,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     """Write ``<time>_<data set>_<id>.json`` for each data set; yields the names."""
     for dataset, members in samples.datasets.items():
         log = _log(samples, dataset, members)
-        name = f"{moment(samples)}_{file_part(dataset)}_{log['eval']['task_id']}.json"
+        name = f"{start_time(samples)}_{file_part(dataset)}_{log['eval']['task_id']}.json"
         with folder.replacing(name) as file:
             json.dump(log, file, ensure_ascii=False, allow_nan=False)
         yield name

@@ -8,8 +8,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from services.exports.names import folder_name, moment, task_names
-from services.exports.samples import RunSamples, Sample, by_problem
+from services.exports.samples import (
+    RunSamples,
+    Sample,
+    by_problem,
+    folder_name,
+    start_time,
+    task_names,
+)
 from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
 from shared.schemas import sha256
@@ -23,7 +29,7 @@ Document = dict[str, Any]
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     """Write ``results_<time>.json`` and ``samples_<task>_<time>.jsonl``; yields the names."""
-    place, when = folder_name(samples.model) or "model", moment(samples)
+    place, when = folder_name(samples.model) or "model", start_time(samples)
     tasks, hashes = task_names(samples.datasets), {}
     for dataset, members in samples.datasets.items():
         name = f"{place}/samples_{tasks[dataset]}_{when}.jsonl"

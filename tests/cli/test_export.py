@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from services.cli.export import export
+from services.cli.finished import export
 from shared.errors import OutputError
 from tests.exports.conftest import Exported, finished
 

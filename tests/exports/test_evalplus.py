@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from services.exports import ExportFormat, export_samples
 from services.exports.evalplus import task_id
-from services.exports.formats import ExportFormat, export_samples
 from services.exports.samples import RunSamples
 from shared.artifacts import OutputFolder
 from shared.errors import DataError
