@@ -29,7 +29,7 @@ def compare(
     json_file: JsonFile = None,
 ) -> None:
     """Compare runs with the first one: differences, confidence intervals, detectable effects."""
-    # Imported here because numpy slows down the start of every other command.
+    # Imported here because the runner's image has no numpy; other commands do not need it.
     from services.cli import comparison_tables as tables
     from services.cli.display import stdout_console
     from shared.analysis.compare import compare_runs, comparison_document, require_same_protocol

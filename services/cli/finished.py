@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import print_summary, printable, stdout_console
-from services.exports import ExportFormat, export_samples
+from services.exports import ExportFormat, export_samples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
@@ -64,7 +64,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a run's page as one self-contained file, from its folder alone."""
-    # Imported here because it is not in the runner's image and slows down other commands.
+    # Imported here because the runner's image has no services/aggregator.
     from services.aggregator.report import write_report
 
     finished = open_run(run)
@@ -82,9 +82,6 @@ def export(
     ] = None,
 ) -> None:
     """Write a run's results in another project's format."""
-    # Imported here because pyarrow slows down the start of every other command.
-    from services.exports.samples import load_samples
-
     samples = load_samples(open_run(run), data or [])
     folder = OutputFolder(output)
     names = export_samples(kind, samples, folder)

@@ -16,7 +16,7 @@ def gate(
     json_file: JsonFile = None,
 ) -> None:
     """Check a run against rules; exit code 0: go, 1: no-go, 2: inconclusive."""
-    # Imported here because numpy slows down the start of every other command.
+    # Imported here because the runner's image has no numpy; other commands do not need it.
     from services.cli.comparison_tables import print_findings, print_runs
     from services.cli.display import stdout_console
     from shared.analysis.compare import compare_runs

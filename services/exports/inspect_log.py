@@ -1,7 +1,7 @@
-"""Inspect's evaluation log (``inspect view``, ``inspect_ai.log``), in its JSON form, version 2.
+"""Inspect export: evaluation logs (``inspect view``, ``inspect_ai.log``) as JSON, version 2.
 
-A log has one task; each data set becomes one. A problem is a sample, its answers are epochs. A
-sample that nobody could judge has an error and no score.
+One log per data set, which is its task. A problem is a sample, its answers are epochs. A sample
+without a verdict has an error and no score.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from shared.artifacts import OutputFolder
 _SCORER = "plumbline"
 # Inspect lists a log with its first metric.
 _HEADLINE = "accepted_at_1"
-# What Inspect calls an answer that was cut off.
+# Inspect's names of finish reasons.
 _STOP_REASONS = {"length": "max_tokens", "stop": "stop"}
 
 Document = dict[str, Any]
@@ -36,7 +36,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
 def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
     unjudged = sum(not member.verdict.judged for member in members)
     message = f"{unjudged} of {len(members)} samples have no verdict"
-    # Whoever reads headers alone does not take null for an error, and stops at the samples.
+    # Readers of headers reject null as an error, and stop reading at "samples", which is last.
     return {
         "version": 2,
         "status": "error" if unjudged else "success",
@@ -127,7 +127,7 @@ def _sample(samples: RunSamples, member: Sample) -> Document:
 
 
 def _score(member: Sample) -> Document:
-    """``C`` or ``I``, as Inspect marks what is correct and what is not; the verdict beside it."""
+    """Inspect's ``C`` (correct) or ``I`` (incorrect), with the verdict as metadata."""
     verdict = member.verdict
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f"{verdict.cases_passed} of {verdict.cases_total} cases passed"
@@ -154,5 +154,5 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _id(*parts: object) -> str:
-    """22 letters and digits, as Inspect's own ids; of the same parts always the same."""
+    """A deterministic id of 22 letters and digits, the length of Inspect's own ids."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:22]

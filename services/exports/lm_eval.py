@@ -1,7 +1,7 @@
-"""The files of lm-evaluation-harness: results and, with ``--log_samples``, samples of each task.
+"""lm-evaluation-harness export: results, and samples of each task as with ``--log_samples``.
 
-They lie in a folder of the model's name. A problem is a document, all of its answers are its
-responses, and its metrics are means over those that were judged (null where none was).
+The files are in a folder named after the model. A problem is a document, its answers are the
+responses, and its metrics are means over the judged answers (null if there are none).
 """
 
 import json
@@ -20,7 +20,7 @@ from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
 from shared.schemas import sha256
 
-# Of a document, and with the same name of the whole task.
+# Metrics of a document, by the name that the task's metric has; values are fields of a verdict.
 _METRICS = {"accepted_at_1": "accepted", "pass_ratio_mean": "pass_ratio"}
 _FILTER = "none"
 

@@ -14,7 +14,6 @@ from shared.statuses import FinalStatus
 
 # Tolerance for the rounding of sums, so that a value equal to the limit passes.
 _TOLERANCE = 1e-9
-_UNDECIDED = "too few problems to decide"
 
 
 class Outcome(StrEnum):
@@ -225,12 +224,12 @@ def _decide(
     """Pass if all of low … high is at least ``least``, fail if none of it is."""
     whole = "difference" if confidence is Confidence.POINT else "whole interval"
     if low is None or high is None:
-        return Outcome.UNDECIDED, _UNDECIDED
+        return Outcome.UNDECIDED, "too few problems"
     if low >= least - _TOLERANCE:
         return Outcome.PASS, f"{whole} within"
     if high < least - _TOLERANCE:
         return Outcome.FAIL, f"{whole} beyond"
-    return Outcome.UNDECIDED, _UNDECIDED
+    return Outcome.UNDECIDED, "interval too wide"
 
 
 def _range(found: PairedDifference, confidence: Confidence) -> tuple[float | None, float | None]:

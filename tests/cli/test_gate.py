@@ -37,7 +37,7 @@ TEN_LOST = "--" * 10 + "+-" * 90
     [
         (accepted(-0.1), GO, "whole interval within"),
         (accepted(-0.01), NO_GO, "whole interval beyond"),
-        (accepted(-0.05), INCONCLUSIVE, "too few problems to decide"),
+        (accepted(-0.05), INCONCLUSIVE, "interval too wide"),
         (accepted(-0.05, "point"), GO, "difference within"),
         (accepted(-0.049, "point"), NO_GO, "difference beyond"),
     ],

@@ -29,7 +29,7 @@ def test_solutions(finished: Exported) -> None:
 def test_other_data_sets_are_named(finished: Exported) -> None:
     samples = finished.load()
     export_samples(ExportFormat.EVALPLUS, samples, OutputFolder("memory://evalplus"))
-    assert samples.notes == ["left out, since EvalPlus has no tests for them: code-contests test"]
+    assert samples.notes == ["skipped, because EvalPlus has no tests for them: code-contests test"]
 
 
 def test_a_run_without_any_that_it_knows(finished: Exported) -> None:
