@@ -46,6 +46,8 @@ def compare(
             print(f"plumb: {line}", file=sys.stderr)
     console = stdout_console()
     tables.print_runs(console, [first, *others])
+    for one in comparisons:
+        tables.print_notes(console, one)
     if len(comparisons) > 1:
         tables.print_overview(console, comparisons)
     else:

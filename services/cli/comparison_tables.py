@@ -20,11 +20,17 @@ _OUTCOMES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yel
 def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
     """Legend of the runs' letters, and caveats about their numbers."""
     for run in runs:
-        model = run.run.run.get("model")
+        model = run.record.model
         named = f"{run.run.name}, model {model}" if model else run.run.name
         _line(console, f"{run.label}  {run.run.folder.url} ({named})")
     for note in (note for run in runs for note in run.notes):
         _line(console, note, "yellow")
+
+
+def print_notes(console: Console, comparison: Comparison) -> None:
+    """The settings that differ and may differ: model, seed, engine."""
+    for note in comparison.notes:
+        _line(console, note)
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:

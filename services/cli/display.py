@@ -2,10 +2,9 @@
 
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -13,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
@@ -154,21 +154,22 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
-def print_summary(
-    console: Console, summary: Mapping[str, Mapping[str, Any]], run: Mapping[str, Any]
-) -> None:
+def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
     table = Table(box=None, pad_edge=False)
-    table.add_column(str(run["name"]), no_wrap=True, style="bold")
-    for dataset in summary:
+    table.add_column(run.name, no_wrap=True, style="bold")
+    for dataset in run.summary:
         table.add_column(dataset, justify="right", overflow="fold")
     for heading, name, form in _ROWS:
-        table.add_row(heading, *(_cell(metrics.get(name), form) for metrics in summary.values()))
+        table.add_row(
+            heading, *(_cell(metrics.get(name), form) for metrics in run.summary.values())
+        )
     console.print()
     console.print(table)
+    record = run.record
     console.print(
-        f"\n{run['samples_judged']} of {run['samples']} samples judged "
-        f"in {run.get('active_seconds', 0.0):.1f} s; artifacts in {run['output']}",
+        f"\n{record.samples_judged} of {record.samples} samples judged "
+        f"in {record.active_seconds:.1f} s; artifacts in {record.output}",
         highlight=False,
         soft_wrap=True,
     )

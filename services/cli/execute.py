@@ -102,7 +102,7 @@ def execute(request: RunRequest) -> None:
                 with suppress(RedisError):
                     session.leave()
     finished = open_run(folder.url)
-    print_summary(console, finished.summary, finished.run)
+    print_summary(console, finished)
     if not finished.record.complete:
         raise IncompleteRunError(_missing_verdicts(finished.record))
 

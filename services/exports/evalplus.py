@@ -34,7 +34,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
         samples.notes.append(f"skipped, because EvalPlus has no tests for them: {others}")
     for dataset, members in known.items():
         name = f"{quote(dataset, safe='')}.jsonl"
-        judge = samples.config.judge.for_dataset(dataset)
+        judge = samples.record.config.judge.for_dataset(dataset)
         with folder.replacing(name) as file:
             for member in members:
                 file.write(json.dumps(_line(member, judge), ensure_ascii=False) + "\n")

@@ -45,8 +45,8 @@ def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docume
         "plan": {"name": "plan", "steps": [{"solver": "generate", "params": {}}]},
         "results": _results(samples, dataset, members),
         "stats": {
-            "started_at": _time(samples.run.run.get("started_at")) or "",
-            "completed_at": _time(samples.run.run.get("finished_at")) or "",
+            "started_at": _time(samples.record.started_at) or "",
+            "completed_at": _time(samples.record.finished_at) or "",
             "model_usage": {samples.model: _usage(members)},
         },
         "samples": [_sample(samples, member) for member in members],
@@ -54,15 +54,16 @@ def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docume
 
 
 def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
-    run, rollout = samples.run.run, samples.config.actor_rollout_ref.rollout
-    facts = {d["dataset"]: d for d in samples.run.datasets}.get(dataset, {})
+    run = samples.record
+    rollout = run.config.actor_rollout_ref.rollout
+    hashes = {one.dataset: one.sha256 for one in run.datasets}
     ids = list(dict.fromkeys(member.generation.problem_id for member in members))
     return {
-        "eval_id": _id(run.get("run"), dataset, "eval"),
-        "run_id": _id(run.get("run")),
-        "created": _time(run.get("started_at")) or _time(0),
+        "eval_id": _id(run.run, dataset, "eval"),
+        "run_id": _id(run.run),
+        "created": _time(run.started_at) or _time(0),
         "task": task_name(dataset),
-        "task_id": _id(run.get("run"), dataset),
+        "task_id": _id(run.run, dataset),
         "task_version": 0,
         "dataset": {"name": dataset, "samples": len(ids), "sample_ids": ids, "shuffled": False},
         "model": samples.model,
@@ -72,13 +73,13 @@ def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docum
             "max_tokens": rollout.response_length,
         },
         "config": {"epochs": max(m.generation.sample_index for m in members) + 1},
-        "packages": {"plumbline": (run.get("versions") or {}).get("plumbline", "")},
+        "packages": {"plumbline": (run.versions or {}).get("plumbline", "")},
         "scorers": [{"name": _SCORER}],
         "metadata": {
-            "run": run.get("run"),
-            "fingerprint": run.get("fingerprint"),
-            "git_commit": run.get("git_commit"),
-            "dataset_sha256": facts.get("sha256"),
+            "run": run.run,
+            "fingerprint": run.fingerprint or None,
+            "git_commit": run.git_commit,
+            "dataset_sha256": hashes.get(dataset),
         },
     }
 
@@ -122,7 +123,7 @@ def _sample(samples: RunSamples, member: Sample) -> Document:
         "model_usage": {samples.model: usage},
         "total_time": (generation.gen_time or 0) + verdict.total_judge_time,
         "metadata": {"completion_sha256": generation.completion_sha256},
-        "uuid": _id(verdict.sample.key, samples.run.run.get("run")),
+        "uuid": _id(verdict.sample.key, samples.record.run),
     }
 
 

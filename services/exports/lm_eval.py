@@ -74,9 +74,9 @@ def _mean(answers: Sequence[Sample], field: str) -> float | None:
 
 
 def _results(samples: RunSamples, names: Mapping[str, str]) -> Document:
-    run = samples.run.run
+    run = samples.record
     tasks = {task: dataset for dataset, task in names.items()}
-    started, finished = run.get("started_at"), run.get("finished_at")
+    started, finished = run.started_at, run.finished_at
     took = finished - started if started and finished else None
     return {
         "results": {task: _metrics(samples, dataset) for task, dataset in tasks.items()},
@@ -90,14 +90,14 @@ def _results(samples: RunSamples, names: Mapping[str, str]) -> Document:
             "model": "plumbline",
             "model_args": {"model": samples.model},
             "gen_kwargs": _sampling(samples),
-            "random_seed": run.get("seed"),
+            "random_seed": run.seed,
         },
-        "git_hash": run.get("git_commit"),
+        "git_hash": run.git_commit,
         "date": started,
         "model_source": "plumbline",
         "model_name": samples.model,
         "model_name_sanitized": folder_name(samples.model),
-        "system_instruction": (run.get("system_prompt") or {}).get("text"),
+        "system_instruction": run.system_prompt.text if run.system_prompt else None,
         "start_time": started,
         "end_time": finished,
         "total_evaluation_time_seconds": None if took is None else str(took),
@@ -116,7 +116,7 @@ def _task(samples: RunSamples, task: str, dataset: str) -> Document:
         "dataset_name": dataset,
         "output_type": "generate_until",
         "metric_list": metrics,
-        "repeats": samples.config.actor_rollout_ref.rollout.n,
+        "repeats": samples.record.config.actor_rollout_ref.rollout.n,
         "generation_kwargs": _sampling(samples),
         "num_fewshot": 0,
     }
@@ -129,11 +129,11 @@ def _counts(samples: RunSamples, dataset: str) -> dict[str, int]:
 
 
 def _sampling(samples: RunSamples) -> Document:
-    rollout = samples.config.actor_rollout_ref.rollout
+    rollout = samples.record.config.actor_rollout_ref.rollout
     return {
         "do_sample": rollout.temperature > 0,
         "temperature": rollout.temperature,
         "top_p": rollout.top_p,
         "max_gen_toks": rollout.response_length,
-        "until": samples.config.generation.stop,
+        "until": samples.record.config.generation.stop,
     }

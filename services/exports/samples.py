@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from shared.config import Config, validate_config
 from shared.datasets import read_datasets
-from shared.errors import ConfigError, DataError
+from shared.errors import DataError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
+from shared.run_record import RunRecord
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
 _SLOT = "{prompt}"
@@ -41,33 +41,31 @@ class RunSamples:
     """A finished run for export.
 
     Attributes:
-        run: The run's folder and ``run.json``.
-        config: The run's configuration.
+        run: The run's folder and record.
         datasets: The samples by data set, in the run's order.
         notes: Warnings for the user, such as missing prompts.
     """
 
     run: FinishedRun
-    config: Config
     datasets: Mapping[str, Sequence[Sample]]
     notes: list[str] = field(default_factory=list)
 
     @property
-    def model(self) -> str:
-        return str(self.run.run.get("model") or self.config.actor_rollout_ref.model.path)
+    def record(self) -> RunRecord:
+        return self.run.record
 
     @property
-    def complete(self) -> bool:
-        return bool(self.run.run.get("complete"))
+    def model(self) -> str:
+        return self.record.served_model or ""
 
     def messages(self, sample: Sample) -> list[dict[str, str]]:
-        """The chat messages that were sent, if ``run.json`` has the template."""
-        prompts = self.run.run.get("prompts") or {}
-        template = prompts.get(sample.generation.dataset, {}).get("template", _SLOT)
-        system = (self.run.run.get("system_prompt") or {}).get("text")
+        """The chat messages that were sent, if the record has the template."""
+        prompt = (self.record.prompts or {}).get(sample.generation.dataset)
+        template = prompt.template if prompt else _SLOT
         content = template.replace(_SLOT, sample.prompt) if sample.question else ""
         user = {"role": "user", "content": content}
-        return [{"role": "system", "content": system}, user] if system else [user]
+        system = self.record.system_prompt
+        return [{"role": "system", "content": system.text}, user] if system else [user]
 
 
 def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
@@ -83,13 +81,13 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
             verdicts.
         OutputError: The run's files cannot be read.
     """
-    config = _config(run)
+    record = run.record
     generations = {generation.sample: generation for generation in run.generations()}
     verdicts = run.verdicts_by_sample()
     notes: list[str] = []
-    paths = data or run.run.get("data_files") or config.data.eval_files
+    paths = data or record.data_files or record.config.data.eval_files
     try:
-        questions = _questions(run, config, paths, set(verdicts))
+        questions = _questions(record, paths, set(verdicts))
     except DataError as error:
         if data:
             raise
@@ -104,28 +102,20 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
         datasets.setdefault(sample.dataset, []).append(Sample(generation, verdict, question))
     if not datasets:
         raise DataError(f"{run.folder.url}: the run has no verdicts; there is nothing to export")
-    return RunSamples(run, config, datasets, [*notes, *run.skipped])
-
-
-def _config(run: FinishedRun) -> Config:
-    try:
-        return validate_config(run.run.get("config", {}))
-    except ConfigError as error:
-        cause = f"invalid config ({error}); was the run made by another version?"
-        raise DataError(f"{run.folder.url}/run.json: {cause}") from None
+    return RunSamples(run, datasets, [*notes, *run.skipped])
 
 
 def _questions(
-    run: FinishedRun, config: Config, paths: Sequence[str], samples: set[SampleId]
+    run: RunRecord, paths: Sequence[str], samples: set[SampleId]
 ) -> dict[tuple[str, str], Question]:
     """Prompts by data set and problem, from data with the same hashes as the run's."""
     ids = {(sample.dataset, sample.problem_id) for sample in samples}
-    problems = read_datasets(paths, config.data.prompt_key)
+    problems = read_datasets(paths, run.config.data.prompt_key)
     known = [problem for problem in problems if (problem.dataset, problem.problem_id) in ids]
     found = {dataset.name: dataset.sha256 for dataset in make_plan(known, lambda _p: ()).datasets}
     for dataset in run.datasets:
-        if found.get(dataset["dataset"]) != dataset["sha256"]:
-            cause = f"{dataset['dataset']} is not the data set that the run was made with"
+        if found.get(dataset.dataset) != dataset.sha256:
+            cause = f"{dataset.dataset} is not the data set that the run was made with"
             raise DataError(f"{', '.join(paths)}: {cause}; name that one")
     return {(problem.dataset, problem.problem_id): _question(problem) for problem in known}
 
@@ -147,7 +137,7 @@ def by_problem(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
 
 def start_time(samples: RunSamples) -> str:
     """The run's start in UTC as part of a file name: ``2026-01-31T12-00-00``."""
-    started = float(samples.run.run.get("started_at") or 0)
+    started = samples.record.started_at or 0.0
     return datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%dT%H-%M-%S")
 
 

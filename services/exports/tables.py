@@ -71,7 +71,7 @@ def _row(samples: RunSamples, sample: Sample) -> dict[str, Any]:
     judged = verdict.judged
     return {
         **{name: values.get(name) for name in _SCHEMA.names},
-        "run": samples.run.run.get("run"),
+        "run": samples.record.run,
         "model": samples.model,
         "prompt": sample.question and sample.prompt,
         "accepted": verdict.accepted if judged else None,

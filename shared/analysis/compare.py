@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.paired import PairedDifference, paired_difference
-from shared.analysis.protocol import Mismatch, protocol_mismatches
 from shared.analysis.runs import ComparedRun, SampleVerdict, common_datasets
 from shared.analysis.statistics import mean, ratio, wilson_interval
 from shared.errors import DataError
@@ -88,19 +88,26 @@ class UnsharedDataset:
 class Comparison:
     """The second run against the first.
 
-    ``mismatches``: differences in protocol, which make it no comparison of models.
+    ``mismatches``: differences in protocol, which make it no comparison of models. ``noted``:
+    settings that a comparison may vary.
     """
 
     first: ComparedRun
     second: ComparedRun
     datasets: list[DatasetComparison]
     mismatches: list[Mismatch]
+    noted: list[Mismatch]
     unshared: list[UnsharedDataset]
 
     @property
     def warnings(self) -> list[str]:
         """One line per mismatch."""
         return [one.describe(self.first.label, self.second.label) for one in self.mismatches]
+
+    @property
+    def notes(self) -> list[str]:
+        """One line per noted setting."""
+        return [one.describe(self.first.label, self.second.label) for one in self.noted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +127,16 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """
     names = common_datasets(first, second)
     paired = [pair_up(name, first, second) for name in names]
+    settings = run_differences(first.record, second.record, names)
+    # Problems have checkers of their own, so verdicts can differ where the configurations do not.
+    configured = any(one.what.endswith((".method", ".checker")) for one in settings.protocol)
+    judged = [] if configured else [found for one in paired for found in _method_mismatch(one)]
     return Comparison(
         first=first,
         second=second,
         datasets=[_compared(one) for one in paired],
-        mismatches=[
-            *protocol_mismatches(first, second, names),
-            *(found for one in paired for found in _method_mismatch(one)),
-        ],
+        mismatches=[*settings.protocol, *judged],
+        noted=settings.noted,
         unshared=[
             UnsharedDataset(run.label, name)
             for run in (first, second)
@@ -246,6 +255,7 @@ class PairDocument:
     first: str
     second: str
     mismatches: list[Mismatch]
+    noted: list[Mismatch]
     unshared: list[UnsharedDataset]
     datasets: dict[str, DatasetDocument]
 
@@ -267,6 +277,7 @@ def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument
                 first=one.first.label,
                 second=one.second.label,
                 mismatches=one.mismatches,
+                noted=one.noted,
                 unshared=one.unshared,
                 datasets={each.paired.dataset: _dataset_document(each) for each in one.datasets},
             )
@@ -280,7 +291,7 @@ def _run_document(run: ComparedRun) -> RunDocument:
         label=run.label,
         folder=run.run.folder.url,
         name=run.run.name,
-        model=run.run.run.get("model"),
+        model=run.record.model,
         notes=run.notes,
         datasets={name: dataset_score(run, name) for name in run.verdicts},
     )

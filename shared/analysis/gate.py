@@ -103,8 +103,8 @@ def _incomparable(comparison: Comparison) -> Iterator[Finding]:
             one.dataset, "comparable", "in both", found, holds=False, why="nothing to pair"
         )
     for run in (comparison.first, comparison.second):
-        if (state := run.run.run.get("state")) not in ("complete", "incomplete"):
-            found = f"{run.label} is {state or 'of unknown state'}"
+        if not run.record.state.published:
+            found = f"{run.label} is {run.record.state}"
             yield _premise("", "finished", "both", found, holds=False, why="numbers may change")
 
 
@@ -140,7 +140,7 @@ def _premise(dataset: str, rule: str, limit: str, found: str, *, holds: bool, wh
 def _coverage(run: ComparedRun, dataset: str) -> float:
     """Judged samples / planned samples."""
     verdicts = run.verdicts[dataset]
-    planned = {one.get("dataset"): one.get("samples") for one in run.run.datasets}.get(dataset)
+    planned = {one.dataset: one.samples for one in run.record.datasets}.get(dataset)
     judged = sum(verdict.judged for verdict in verdicts.values())
     return ratio(judged, planned or len(verdicts)) or 0.0
 

@@ -7,6 +7,7 @@ from typing import Self
 
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
+from shared.run_record import RunRecord
 from shared.schemas import SampleId, Verdict
 from shared.statuses import FinalStatus
 
@@ -52,13 +53,17 @@ class ComparedRun:
     verdicts: Mapping[str, Mapping[SampleId, SampleVerdict]]
 
     @property
+    def record(self) -> RunRecord:
+        return self.run.record
+
+    @property
     def notes(self) -> list[str]:
         """Caveats about the run's numbers: incomplete, or with a torn last line."""
         notes = [f"{self.label}: {torn}" for torn in self.run.skipped]
-        if not self.run.run.get("complete"):
-            state = self.run.run.get("state", "unknown")
-            unjudged = self.run.run.get("samples_unjudged", "?")
-            notes.append(f"{self.label} is {state}: {unjudged} samples without a verdict")
+        record = self.record
+        if not record.complete:
+            unjudged = f"{record.samples_unjudged} samples without a verdict"
+            notes.append(f"{self.label} is {record.state}: {unjudged}")
         return notes
 
 

@@ -93,8 +93,9 @@ def test_the_samples_of_a_problem_are_averaged(tmp_path):
 
 def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
     write_run(tmp_path / "a", {"one": "++-+!-", "mine": "+"})
-    write_run(tmp_path / "b", {"one": "+++ + +"[:6] + "+", "theirs": "+"}, change={
-        "datasets": [{"dataset": "one", "sha256": "hash-one"}]})  # fmt: skip
+    answers = {"one": "+++ + +"[:6] + "+", "theirs": "+"}
+    planned = {"dataset": "one", "sha256": "hash-one", "problems": 7, "samples": 7}
+    write_run(tmp_path / "b", answers, change={"datasets": [planned]})
     done = compare(tmp_path, "a", "b", "--json", "found.json")
     assert done.code == 0, done.stderr
     (said,) = [line for line in done.stdout.splitlines() if "unpaired" in line]
@@ -109,14 +110,27 @@ def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
 
 def test_what_differs_is_refused_in_one_line(tmp_path):
     write_run(tmp_path / "a", {"one": "+-"})
-    write_run(tmp_path / "b", {"one": "+-"}, change={"config": {}})
+    rollout = {"temperature": 0.8, "top_p": 0.9, "top_k": 5, "n": 2, "response_length": 9}
+    changes = {f"{ROLLOUT}.{name}": value for name, value in rollout.items()}
+    write_run(tmp_path / "b", {"one": "+-"}, change={**changes, "config.sandbox.timeout": 3.0})
     done = compare(tmp_path, "a", "b")
     assert (done.code, done.stdout) == (2, "")
     assert done.line.startswith(
         "plumb: a (A) and b (B) cannot be compared: "
-        "actor_rollout_ref.rollout.temperature is 0.0 in A and not recorded in B; "
+        "actor_rollout_ref.rollout.temperature is 0.0 in A and 0.8 in B; "
     )
-    assert "more differences; repeat one of the runs" in done.line
+    assert "; and 1 more differences; repeat one of the runs" in done.line
+
+
+def test_a_run_without_its_configuration_is_refused(tmp_path):
+    write_run(tmp_path / "a", {"one": "+-"})
+    path = tmp_path / "a" / "run.json"
+    document = json.loads(path.read_text())
+    del document["config"]
+    path.write_text(json.dumps(document))
+    done = compare(tmp_path, "a", "a")
+    assert done.code == 2
+    assert "a/run.json: not a run record (config: field required)" in done.line
 
 
 def test_the_model_and_where_parts_run_may_differ(tmp_path):
@@ -128,7 +142,12 @@ def test_the_model_and_where_parts_run_may_differ(tmp_path):
         "config.run.seed": 3,
     }
     write_run(tmp_path / "b", {"one": "++"}, change=changes)
-    assert compare(tmp_path, "a", "b").code == 0
+    done = compare(tmp_path, "a", "b")
+    assert (done.code, done.stderr) == (0, "")
+    assert [line for line in done.stdout.splitlines() if " in A and " in line] == [
+        'actor_rollout_ref.model.path is "" in A and "other" in B',
+        "run.seed is 0 in A and 3 in B",
+    ]
 
 
 def test_forced_it_warns_and_goes_on(tmp_path):

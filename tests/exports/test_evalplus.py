@@ -35,7 +35,7 @@ def test_other_data_sets_are_named(finished: Exported) -> None:
 def test_a_run_without_any_that_it_knows(finished: Exported) -> None:
     samples = finished.load()
     others = {"code-contests test": samples.datasets["code-contests test"]}
-    one = RunSamples(samples.run, samples.config, others)
+    one = RunSamples(samples.run, others)
     with pytest.raises(DataError, match="not code-contests test; choose another format"):
         export_samples(ExportFormat.EVALPLUS, one, OutputFolder("memory://evalplus-none"))
 

@@ -70,6 +70,7 @@ def _document(
 ) -> dict[str, Any]:
     unjudged = letters.count("!")
     return {
+        "run": f"{folder.name}-0123",
         "name": folder.name,
         "model": f"model-{folder.name}",
         "state": "incomplete" if unjudged else "complete",
@@ -79,7 +80,12 @@ def _document(
         "prompts": {name: {"template": "{prompt}", "sha256": "aa"} for name in answers},
         "system_prompt": None,
         "datasets": [
-            {"dataset": name, "sha256": f"hash-{name}", "samples": sum(map(len, texts))}
+            {
+                "dataset": name,
+                "sha256": f"hash-{name}",
+                "problems": len(texts),
+                "samples": sum(map(len, texts)),
+            }
             for name, texts in answers.items()
         ],
     }
