@@ -65,7 +65,7 @@ def judge(
     ] = None,
     allow_unlocked: AllowUnlocked = False,
 ) -> None:
-    """Judge completions that exist already; the artifacts are those of a run."""
+    """Judge recorded completions; the artifacts are those of a run."""
     flags = ["run.name=judge"] if config is None else []
     resolved = load_config(config, [*flags, *(overrides or [])])
     resolved = with_method(resolved, method, use_submit_api, use_compute_score)
@@ -116,10 +116,10 @@ def _request(
 
 
 def _other(config: Config, name: str) -> Config:
-    """The run to compare with: by another method, into a folder below."""
+    """The config of the run to compare with: another method, and a subfolder for its artifacts."""
     method = method_named(name)
     if method == config.judge.method:
-        raise ConfigError(f"--compare-with {name}: that is the method itself; name another one")
+        raise ConfigError(f"--compare-with {name}: that is the run's own method; name another one")
     changed = config.model_copy(update={"judge": config.judge.with_method(method)})
     return _into(changed, f"{config.output_dir}/{method}")
 
