@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from services.aggregator.index import Database
 from services.aggregator.index.counting import BUCKETS, MOST_DATASETS, MOST_REASONS, OTHER, admit
 from services.aggregator.index.overview import IndexedRun, all_runs
-from shared.metrics.statistics import ratio
+from shared.analysis.statistics import ratio
 from shared.run_record import RunState
 from shared.service.logs import get_logger
 from shared.statuses import FinalStatus

@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.aggregator.index.rows import ProblemFacts
 from shared import artifacts
+from shared.analysis.slices import ProblemTraits
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.json_lines import read_json_lines
 from shared.ledger import Ledger
-from shared.metrics import ProblemTraits
 from shared.plan import PlannedDataset
 from shared.schemas import HumanEvalTests, Problem, describe, without_surrogates
 

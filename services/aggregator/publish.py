@@ -9,12 +9,13 @@ from services.aggregator.qa_logs import write_qa_logs
 from services.aggregator.report import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
+from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.slices import ProblemTraits, slice_summaries
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import open_run
 from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
-from shared.metrics import ProblemTraits, SampleResult, slice_summaries, summarize
 from shared.plan import PlannedDataset, RunPlan
 from shared.run_record import (
     PublishedResults,

@@ -17,10 +17,9 @@ from pydantic import ValidationError
 
 from services.aggregator.wandb_job import WandbDone, WandbJob
 from shared import artifacts
+from shared.analysis.statistics import MetricValue, flat_metrics
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
-from shared.metrics import MetricValue
-from shared.metrics.flat import flat_metrics
 from shared.result_config import WandbConfig
 from shared.service.logs import get_logger
 

@@ -6,12 +6,10 @@ import typer
 
 from services.cli.compare import compare
 from services.cli.data import app as data
-from services.cli.export import export
-from services.cli.finished import runs, show
+from services.cli.finished import export, report, runs, show
 from services.cli.gate import gate
 from services.cli.judge import judge
 from services.cli.rejudge import rejudge
-from services.cli.report import report
 from services.cli.run import run
 from shared.errors import PlumblineError
 from shared.service.logs import configure_logging
@@ -36,7 +34,7 @@ app.add_typer(data, name="data")
 
 
 def main() -> None:
-    """Run a command; trouble with a known cause is one line on stderr and an exit code."""
+    """Run a command; an error with a known cause is one line on stderr and an exit code."""
     configure_logging("plumb", "WARNING", sys.stderr)
     try:
         app()
@@ -44,10 +42,10 @@ def main() -> None:
         print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except ModuleNotFoundError as error:
-        # An image has what its service needs, not what every command does.
+        # A service's image installs only what that service needs.
         print(
-            f"plumb: this installation has no {error.name!r}, which the command needs; take one "
-            "that was made with `pip install plumbline[cli]` or `make install`",
+            f"plumb: the command needs {error.name!r}, which is not installed here; use an "
+            "installation made with `pip install plumbline[cli]` or `make install`",
             file=sys.stderr,
         )
         raise SystemExit(2) from None

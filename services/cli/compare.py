@@ -1,72 +1,74 @@
-"""`plumb compare`: finished runs over the same problems, sample by sample."""
+"""`plumb compare`: compare finished runs over the same problems, sample by sample."""
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shared.errors import ConfigError, OutputError
 from shared.files import write_text
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="File for all that was found.")]
+if TYPE_CHECKING:
+    from shared.analysis.compare import ComparisonDocument
+    from shared.analysis.gate import GateReport
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="File for the results as JSON.")]
 
 
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Folders of two or more finished runs.")],
     show_flips: Annotated[
-        bool, typer.Option("--show-flips", help="List what one run alone has accepted.")
+        bool, typer.Option("--show-flips", help="List the samples accepted in only one run.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Warn where the protocol differs, and go on.")
+        bool, typer.Option("--force", help="Warn if the protocols differ, and compare anyway.")
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare runs with the first: differences, how sure they are, what could have been seen."""
-    # What computes is imported for this command alone; the others start sooner without it.
-    from services.cli.analysis_comparison import compare_runs, comparison_document, refuse
-    from services.cli.analysis_display import (
-        print_comparison,
-        print_flips,
-        print_left_out,
-        print_overview,
-        print_runs,
-    )
-    from services.cli.analysis_runs import read_runs
+    """Compare runs with the first one: differences, confidence intervals, detectable effects."""
+    # Imported here because the runner's image has no numpy; other commands do not need it.
+    from services.cli import comparison_tables as tables
     from services.cli.display import stdout_console
+    from shared.analysis.compare import compare_runs, comparison_document, require_same_protocol
+    from shared.analysis.runs import read_runs
 
     if len(runs) < 2:
-        raise ConfigError("one run has nothing to be compared with; name two folders or more")
+        raise ConfigError("one run cannot be compared; name two folders or more")
     first, *others = read_runs(runs)
     comparisons = [compare_runs(first, other) for other in others]
     for one in comparisons:
         if not force:
-            refuse(one)
+            require_same_protocol(one)
         for line in one.warnings:
             print(f"plumb: {line}", file=sys.stderr)
     console = stdout_console()
-    print_runs(console, [first, *others])
-    if len(comparisons) > 1:
-        print_overview(console, comparisons)
-    else:
-        print_comparison(console, comparisons[0])
+    tables.print_runs(console, [first, *others])
     for one in comparisons:
-        print_left_out(console, one)
+        tables.print_notes(console, one)
+    if len(comparisons) > 1:
+        tables.print_overview(console, comparisons)
+    else:
+        tables.print_comparison(console, comparisons[0])
+    for one in comparisons:
+        tables.print_unpaired(console, one)
         if show_flips:
-            print_flips(console, one)
+            tables.print_flips(console, one)
     if json_file:
         write_json(json_file, comparison_document(comparisons))
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write what was found.
+def write_json(path: Path, document: "ComparisonDocument | GateReport") -> None:
+    """Write the results as JSON.
 
     Raises:
         OutputError: The file cannot be written.
     """
+    text = json.dumps(asdict(document), ensure_ascii=False, indent=2, allow_nan=False)
     try:
-        write_text(path, json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+        write_text(path, text + "\n")
     except OSError as error:
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}; name a file in a folder that exists"

@@ -1,4 +1,4 @@
-"""Live progress: a table in a terminal, plain lines elsewhere."""
+"""Terminal output: live progress of a run (plain lines without a terminal), summary table."""
 
 import sys
 import time
@@ -12,11 +12,28 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 
 _LINE_EVERY = 5.0
+_ROWS = (
+    ("problems", "total_problems", "{:d}"),
+    ("accepted@1", "accepted_at_1", "{:.1%}"),
+    ("  95 % interval", "accepted_at_1_ci95", "{0[0]:.0%}–{0[1]:.0%}"),
+    ("pass ratio, mean", "pass_ratio_mean", "{:.3f}"),
+    ("executed", "exec_success_rate", "{:.1%}"),
+    ("wrong answer", "wrong_answer_rate", "{:.1%}"),
+    ("runtime error", "runtime_error_rate", "{:.1%}"),
+    ("time-out", "timeout_rate", "{:.1%}"),
+    ("syntax error", "syntax_error_rate", "{:.1%}"),
+    ("empty output", "empty_output_rate", "{:.1%}"),
+    ("not judged", "api_errors", "{:d}"),
+    ("tokens per problem", "avg_total_gen_tokens", "{:.0f}"),
+    ("judge time per problem", "avg_total_judge_time", "{:.2f} s"),
+    ("tokens per solved", "cost_per_solved_tokens", "{:.0f}"),
+)
 
 
 @dataclass
@@ -69,7 +86,7 @@ class ProgressDisplay:
         self._tallies = {d.name: _Tally(total=len(d.owed)) for d in plan.datasets}
 
     def started(self) -> None:
-        """What is there by now was done before; the rate counts from here."""
+        """Start the clock: verdicts of earlier sessions do not count for the rate."""
         self._began = time.monotonic()
         self._begun_with = self._judged()
 
@@ -128,13 +145,38 @@ class ProgressDisplay:
 
 def stdout_console() -> Console:
     console = Console(file=sys.stdout)
-    # What goes into a file is not cut to the width of a terminal that is not there.
+    # Output into a file or pipe is not cut to the default width of a terminal.
     return console if console.is_terminal else Console(file=sys.stdout, width=120)
 
 
 def printable(text: str) -> str:
-    """Text of data without what a terminal would obey."""
+    """Text from data without control characters for the terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def print_summary(console: Console, run: FinishedRun) -> None:
+    """Print the main metrics, one column per data set, and the folder of the artifacts."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column(run.name, no_wrap=True, style="bold")
+    for dataset in run.summary:
+        table.add_column(dataset, justify="right", overflow="fold")
+    for heading, name, form in _ROWS:
+        table.add_row(
+            heading, *(_cell(metrics.get(name), form) for metrics in run.summary.values())
+        )
+    console.print()
+    console.print(table)
+    record = run.record
+    console.print(
+        f"\n{record.samples_judged} of {record.samples} samples judged "
+        f"in {record.active_seconds:.1f} s; artifacts in {record.output}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _cell(value: object, form: str) -> str:
+    return "–" if value is None else form.format(value)
 
 
 def _accepted(tally: _Tally) -> str:

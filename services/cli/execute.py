@@ -1,20 +1,19 @@
-"""Execution of a run request: start or reach the stack, enter a session, report the outcome."""
+"""Execution of a run for `plumb run`, `judge` and `rejudge`: stack, session, exit code."""
 
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from services.cli.display import ProgressDisplay, stdout_console
+from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.cli.summary import print_summary
-from services.cli.waiting import Patience
 from services.runner.client import GeneratorClient
 from services.runner.preflight import check_judges, check_sandboxes
 from services.runner.prompts import prompt_facts
@@ -23,7 +22,13 @@ from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.errors import ConfigError, IncompleteRunError, InterruptedRunError, ServiceError
+from shared.errors import (
+    ConfigError,
+    IncompleteRunError,
+    InterruptedRunError,
+    ServiceError,
+    UnavailableError,
+)
 from shared.finished_run import open_run
 from shared.ledger import connect
 from shared.plan import RunPlan
@@ -31,16 +36,18 @@ from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
 from shared.service.settings import RedisSettings, load_settings
 
-# There are networks in which only judges reach a sandbox, and none of them until there is work.
+WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
+# In some networks only judges can reach a sandbox, and with KEDA no judge runs until there is work.
 _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run as the user asked for it.
+    """A run as requested by a command.
 
-    ``completions`` is where completions come from if not from a generator; ``source`` names in
-    the run's identity what the config does not.
+    ``completions`` replaces the generator as the source of completions; ``source`` is the part of
+    the run's identity that is not in the config.
     """
 
     config: Config
@@ -55,17 +62,17 @@ class RunRequest:
 
     @property
     def own_generator(self) -> bool:
-        """Whether the run starts its generator itself, instead of asking the one at base_urls."""
+        """Whether the run starts its own generator instead of using the one at base_urls."""
         backend = self.config.generation.backend
         return self.completions is None and self.embedded and backend != "openai"
 
 
 def execute(request: RunRequest) -> None:
-    """Carry out a run and print what came of it.
+    """Execute a run and print its results.
 
     Raises:
-        PlumblineError: It cannot be begun or finished; :class:`IncompleteRunError` where it was
-            finished but samples are left without a verdict.
+        PlumblineError: The run cannot start or finish; :class:`IncompleteRunError` if it finished
+            but some samples have no verdict.
     """
     config = request.config
     folder = OutputFolder(config.output_dir)
@@ -82,24 +89,67 @@ def execute(request: RunRequest) -> None:
                 asyncio.run(_complete(request, folder, session, stack, progress))
             except OutOfMemoryError as error:
                 raise ServiceError(
-                    f"Redis has no memory left ({error}); give it more (maxmemory), and the same "
-                    "command goes on from here"
+                    f"Redis is out of memory ({error}); raise its maxmemory and repeat the command "
+                    "to resume"
                 ) from None
             except RedisError as error:
                 raise ServiceError(
-                    f"Redis went away: {error}; when it is back, the same command goes on from here"
+                    f"lost the connection to Redis: {error}; repeat the command to resume"
                 ) from None
             except KeyboardInterrupt:
-                raise InterruptedRunError(
-                    "interrupted; the same command goes on from here"
-                ) from None
+                raise InterruptedRunError("interrupted; repeat the command to resume") from None
             finally:
                 with suppress(RedisError):
                     session.leave()
     finished = open_run(folder.url)
-    print_summary(console, finished.summary, finished.run)
+    print_summary(console, finished)
     if not finished.record.complete:
         raise IncompleteRunError(_missing_verdicts(finished.record))
+
+
+class DependencyWait:
+    """Retries of dependencies that are still starting, with one deadline for all of them.
+
+    The time comes from ``PLUMBLINE_WAIT_SECONDS``; by default nothing is retried.
+    """
+
+    def __init__(self, progress: ProgressDisplay, poll_seconds: float = 2.0) -> None:
+        """Read the environment.
+
+        Raises:
+            ConfigError: The variable is not a number of seconds.
+        """
+        self._progress = progress
+        self._poll = poll_seconds
+        self._end = time.monotonic() + _seconds(os.environ.get(WAIT_VARIABLE) or "0")
+
+    def wait(self, check: Callable[[], T]) -> T:
+        """Retry ``check`` until it succeeds; each new reason is shown as a note.
+
+        Raises:
+            UnavailableError: The deadline has passed.
+        """
+        reason = ""
+        while True:
+            try:
+                return check()
+            except UnavailableError as error:
+                if time.monotonic() >= self._end:
+                    raise
+                if str(error) != reason:
+                    reason = str(error)
+                    self._progress.note(f"waiting: {reason}")
+            time.sleep(self._poll)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{WAIT_VARIABLE} is {text!r}; give a number of seconds")
+    return seconds
 
 
 @contextmanager
@@ -107,25 +157,25 @@ def _services(
     request: RunRequest, folder: OutputFolder, progress: ProgressDisplay
 ) -> Iterator[tuple[Redis, EmbeddedStack | None]]:
     config = request.config
-    patience = Patience(progress)
+    dependencies = DependencyWait(progress)
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
-        patience.wait(lambda: asyncio.run(_check_generator(config, urls)))
+        dependencies.wait(lambda: asyncio.run(_check_generator(config, urls)))
     if not request.embedded:
-        yield _external(config, patience), None
+        yield _external(config, dependencies), None
         return
     if given := os.environ.get("SANDBOX_URLS"):
         asyncio.run(check_sandboxes(given.split(",")))
     if request.own_generator and config.generation.backend == "verl":
-        progress.note("starting verl's replicas, which takes minutes with a large model")
+        progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(config, folder, force=request.force, generator=request.own_generator) as stack:
         if warning := stack.sandbox.get("warning"):
             progress.note(f"warning: {warning}")
         yield connect(stack.redis_url), stack
 
 
-def _external(config: Config, patience: Patience) -> Redis:
-    """Redis of a stack that is there, once all of it is."""
+def _external(config: Config, dependencies: DependencyWait) -> Redis:
+    """Connect to Redis of an external stack, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
         one_of = ", ".join(_SANDBOX_CHECKS)
@@ -133,11 +183,11 @@ def _external(config: Config, patience: Patience) -> Redis:
     if check == "sandboxes":
         given = os.environ.get("SANDBOX_URLS")
         urls = given.split(",") if given else config.sandbox_urls
-        patience.wait(lambda: asyncio.run(check_sandboxes(urls)))
+        dependencies.wait(lambda: asyncio.run(check_sandboxes(urls)))
     url = load_settings(RedisSettings).redis_url
-    redis = patience.wait(lambda: connect(url))
+    redis = dependencies.wait(lambda: connect(url))
     if check == "judges":
-        patience.wait(lambda: check_judges(redis))
+        dependencies.wait(lambda: check_judges(redis))
     return redis
 
 
@@ -178,11 +228,11 @@ async def _complete(
         )
         progress.started()
         run = Run(config, request.plan, session, source, progress, hashes)
-        await _beside(run.complete, stack.watch if stack else None)
+        await _with_watch(run.complete, stack.watch if stack else None)
 
 
-async def _beside(work: Callable[[], Any], watch: Callable[[], Any] | None) -> None:
-    """Run ``work`` to its end; an error of ``watch`` ends it early."""
+async def _with_watch(work: Callable[[], Any], watch: Callable[[], Any] | None) -> None:
+    """Run ``work`` until it ends or ``watch`` fails."""
     main = asyncio.ensure_future(work())
     side = asyncio.ensure_future(watch()) if watch else None
     waiting = {main, side} if side else {main}
@@ -190,15 +240,15 @@ async def _beside(work: Callable[[], Any], watch: Callable[[], Any] | None) -> N
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if side and side.done():
             side.result()
-        await _without_group(main)
+        await _unwrapped(main)
     finally:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def _without_group(task: "asyncio.Future[None]") -> None:
-    """Await a task group's work; of the errors that it ended with, the first one is raised."""
+async def _unwrapped(task: "asyncio.Future[None]") -> None:
+    """Await a task; of an exception group, only the first error is raised."""
     try:
         await task
     except BaseExceptionGroup as group:
@@ -231,7 +281,7 @@ def _missing_verdicts(run: RunRecord) -> str:
     shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
     return (
         f"incomplete: {run.samples_unjudged} of {run.samples} samples have no verdict "
-        f"({shown}); the same command tries them again"
+        f"({shown}); repeat the command to retry them"
     )
 
 

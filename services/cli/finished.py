@@ -1,22 +1,28 @@
-"""`plumb runs` and `plumb show`: what there is of finished runs."""
+"""Commands on finished runs: `plumb runs`, `show`, `report` and `export`."""
 
 import datetime
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.display import printable, stdout_console
-from services.cli.summary import print_summary
+from services.cli.display import print_summary, printable, stdout_console
+from services.exports import ExportFormat, export_samples, load_samples
 from shared import artifacts
+from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_run
+from shared.run_record import RunRecord
+
+Run = Annotated[str, typer.Argument(help="Folder of a finished run.")]
 
 
 def runs(
-    folder: Annotated[str, typer.Argument(help="Folder in which the runs' folders are.")] = (
+    folder: Annotated[str, typer.Argument(help="Folder that contains the runs' folders.")] = (
         "outputs"
     ),
 ) -> None:
@@ -35,60 +41,110 @@ def runs(
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def show(run: Annotated[str, typer.Argument(help="Folder of a finished run.")]) -> None:
-    """Print what a run found, and what it was made with."""
+def show(run: Run) -> None:
+    """Print a run's results and settings."""
     console = stdout_console()
     finished = open_run(run)
-    print_summary(console, finished.summary, {**finished.run, "name": finished.name})
+    print_summary(console, finished)
     table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in _facts(finished.run).items():
+    for name, value in _facts(finished.record).items():
         table.add_row(name, Text(printable(str(value))))
     console.print(table)
-    for dataset in finished.datasets:
-        line = f"{dataset['dataset']}: {dataset['problems']} problems, SHA-256 {dataset['sha256']}"
+    for dataset in finished.record.datasets:
+        line = f"{dataset.dataset}: {dataset.problems} problems, SHA-256 {dataset.sha256}"
         console.print(Text(printable(line)), soft_wrap=True)
-    if not finished.run.get("complete"):
-        console.print(Text("incomplete: the same command tries the rest again", style="yellow"))
+    if not finished.record.complete:
+        text = "incomplete: repeat the command to judge the rest"
+        console.print(Text(text, style="yellow"))
+
+
+def report(
+    run: Run,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="File to write; by default report.html in the run's folder."),
+    ] = None,
+) -> None:
+    """Write a run's page as one self-contained file, from its folder alone."""
+    # Imported here because the runner's image has no services/aggregator.
+    from services.aggregator.report import write_report
+
+    finished = open_run(run)
+    folder, name = (finished.folder, artifacts.REPORT) if out is None else _place(out)
+    _print_files(folder, [name], notes=write_report(finished, folder, name))
+
+
+def export(
+    run: Run,
+    kind: Annotated[ExportFormat, typer.Option("--format", help="Format of the files.")],
+    output: Annotated[str, typer.Option("--output", help="Folder for the files.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="The run's data sets, if they have moved."),
+    ] = None,
+) -> None:
+    """Write a run's results in another project's format."""
+    samples = load_samples(open_run(run), data or [])
+    folder = OutputFolder(output)
+    names = export_samples(kind, samples, folder)
+    _print_files(folder, names, samples.notes)
+
+
+def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    for name in names:
+        print(f"{folder.url.rstrip('/')}/{name}")
+
+
+def _place(out: str) -> tuple[OutputFolder, str]:
+    parent, slash, name = out.rpartition("/")
+    if not name or Path(out).is_dir():
+        raise OutputError(
+            f"{out}: a folder; name the file to write, such as {out.rstrip('/')}/report.html"
+        )
+    return OutputFolder(parent or ("/" if slash else ".")), name
 
 
 def _runs_in(folder: Path) -> tuple[list[FinishedRun], list[str]]:
+    """The runs below a folder, and the reasons why others cannot be read."""
     found, broken = [], []
     for path in sorted(folder.glob(f"**/{artifacts.RUN}")):
         try:
-            found.append(open_run(str(path.parent)))
+            run = open_run(str(path.parent))
+            _ = run.record
+            found.append(run)
         except OutputError as error:
             broken.append(str(error))
     return found, broken
 
 
 def _finished_at(run: FinishedRun) -> float:
-    return float(run.run.get("finished_at") or 0.0)
+    return run.record.finished_at or 0.0
 
 
 def _row(run: FinishedRun) -> tuple[Text, ...]:
-    document = run.run
+    record = run.record
     when = datetime.datetime.fromtimestamp(_finished_at(run), datetime.UTC)
-    judged, samples = document.get("samples_judged"), document.get("samples")
     accepted = ", ".join(
         f"{name} {metrics['accepted_at_1']:.1%}"
         for name, metrics in run.summary.items()
         if metrics.get("accepted_at_1") is not None
     )
-    model = str(document.get("model") or "")
-    cells = (run.name, f"{when:%Y-%m-%d %H:%M}", model, f"{judged}/{samples}", accepted)
+    samples = f"{record.samples_judged}/{record.samples}"
+    cells = (run.name, f"{when:%Y-%m-%d %H:%M}", record.model or "", samples, accepted)
     return tuple(Text(printable(cell)) for cell in (*cells, run.folder.url))
 
 
-def _facts(run: Any) -> dict[str, Any]:  # noqa: ANN401 - run.json
-    judge = run["config"]["judge"]
-    rollout = run["config"]["actor_rollout_ref"]["rollout"]
+def _facts(run: RunRecord) -> dict[str, object]:
+    rollout = run.config.actor_rollout_ref.rollout
     return {
-        "model": run.get("model"),
-        "method": judge["method"],
-        "temperature, n": f"{rollout['temperature']}, {rollout['n']}",
-        "response length": rollout["response_length"],
-        "seed": run.get("seed"),
-        "commit": run.get("git_commit"),
-        "confirmed, flipped": f"{run.get('timeouts_confirmed')}, {run.get('timeouts_flipped')}",
-        "failures of ours": run.get("infra_failures") or "none",
+        "model": run.model,
+        "method": run.config.judge.method,
+        "temperature, n": f"{rollout.temperature}, {rollout.n}",
+        "response length": rollout.response_length,
+        "seed": run.seed,
+        "commit": run.git_commit,
+        "confirmed, flipped": f"{run.timeouts_confirmed}, {run.timeouts_flipped}",
+        "infrastructure failures": run.infra_failures or "none",
     }

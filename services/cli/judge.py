@@ -1,10 +1,13 @@
-"""`plumb judge`: judge completions that exist already, by one method or by two to compare."""
+"""`plumb judge`: judge recorded completions, with one method or with two to compare."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from services.cli.comparison import print_comparison
+from services.cli.display import printable, stdout_console
 from services.cli.execute import RunRequest, execute
 from services.cli.options import (
     AllowUnlocked,
@@ -19,16 +22,26 @@ from services.cli.options import (
     method_named,
     with_method,
 )
-from services.runner.comparison import compare_folders
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.recorded import MatchedCompletions, match_completions
 from services.runner.sources import RecordedSource
+from shared.analysis.agreement import (
+    Disagreement,
+    MethodComparison,
+    MethodVerdict,
+    compare_methods,
+)
+from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import ConfigError
+from shared.finished_run import open_run
 from shared.plan import make_plan
 
+_COMPARISON = "comparison.json"
 _SHOWN = 5
+_SHOWN_DISAGREEMENTS = 30
+_SHOWN_CASES = 8
 
 
 def judge(
@@ -52,7 +65,7 @@ def judge(
     ] = None,
     allow_unlocked: AllowUnlocked = False,
 ) -> None:
-    """Judge completions that exist already; the artifacts are those of a run."""
+    """Judge recorded completions; the artifacts are those of a run."""
     flags = ["run.name=judge"] if config is None else []
     resolved = load_config(config, [*flags, *(overrides or [])])
     resolved = with_method(resolved, method, use_submit_api, use_compute_score)
@@ -69,7 +82,7 @@ def judge(
     for wanted in (resolved, other) if other else (resolved,):
         execute(_request(wanted, loaded, matched, completions, embedded, force))
     if other:
-        print_comparison(compare_folders(resolved, other))
+        _compare(resolved, other)
 
 
 def _request(
@@ -103,10 +116,10 @@ def _request(
 
 
 def _other(config: Config, name: str) -> Config:
-    """The run to compare with: by another method, into a folder below."""
+    """The config of the run to compare with: another method, and a subfolder for its artifacts."""
     method = method_named(name)
     if method == config.judge.method:
-        raise ConfigError(f"--compare-with {name}: that is the method itself; name another one")
+        raise ConfigError(f"--compare-with {name}: that is the run's own method; name another one")
     changed = config.model_copy(update={"judge": config.judge.with_method(method)})
     return _into(changed, f"{config.output_dir}/{method}")
 
@@ -130,3 +143,79 @@ def _notes(matched: MatchedCompletions) -> list[str]:
 
 def _few(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+# Comparison of two methods
+
+
+def _compare(first: Config, second: Config) -> None:
+    """Compare the verdicts of two runs, write ``comparison.json`` and print the disagreements.
+
+    Raises:
+        OutputError: Verdicts cannot be read, or the file cannot be written.
+    """
+    verdicts = [list(open_run(one.output_dir).verdicts()) for one in (first, second)]
+    comparison = compare_methods((first.judge.method, second.judge.method), *verdicts)
+    folder = OutputFolder(first.output_dir)
+    folder.write_json(
+        _COMPARISON,
+        {
+            "methods": comparison.methods,
+            "samples": comparison.samples,
+            "agreeing": comparison.agreeing,
+            "disagreements": [_document(comparison, one) for one in comparison.disagreements],
+        },
+    )
+    _print_comparison(comparison, f"{folder.url}/{_COMPARISON}")
+
+
+def _document(comparison: MethodComparison, found: Disagreement) -> dict[str, object]:
+    first, second = comparison.methods
+    cases = [{"case": one.case, first: one.first, second: one.second} for one in found.cases]
+    return {**asdict(found), "cases": cases}
+
+
+def _print_comparison(comparison: MethodComparison, file: str) -> None:
+    """Print the disagreements, those on acceptance first, and the file with all of them."""
+    console = stdout_console()
+    first, second = comparison.methods
+    differing = sorted(comparison.disagreements, key=lambda found: not found.on_acceptance)
+    console.print(
+        f"\n{first} and {second} agree on {comparison.agreeing} of {comparison.samples} samples",
+        highlight=False,
+    )
+    if differing:
+        console.print(_table(comparison, differing[:_SHOWN_DISAGREEMENTS]))
+    if len(differing) > _SHOWN_DISAGREEMENTS:
+        console.print(f"… and {len(differing) - _SHOWN_DISAGREEMENTS} more", highlight=False)
+    console.print(f"full comparison in {file}", highlight=False, soft_wrap=True)
+
+
+def _table(comparison: MethodComparison, shown: list[Disagreement]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("sample", *comparison.methods, "cases that differ"):
+        table.add_column(heading, overflow="fold")
+    for found in shown:
+        name = f"{found.dataset} {found.problem_id} #{found.sample_index}"
+        table.add_row(
+            escape(printable(name)), _verdict(found.first), _verdict(found.second), _cases(found)
+        )
+    return table
+
+
+def _verdict(verdict: MethodVerdict) -> str:
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    passed = f"{verdict.cases_passed}/{verdict.cases_total}"
+    return escape(printable(f"{verdict.final_status}{detail} {passed}"))
+
+
+def _cases(found: Disagreement) -> str:
+    listed = [
+        f"{one.case}: {_code(one.first)}/{_code(one.second)}" for one in found.cases[:_SHOWN_CASES]
+    ]
+    more = len(found.cases) - len(listed)
+    return ", ".join(listed) + (f", … {more} more" if more > 0 else "")
+
+
+def _code(code: int | None) -> str:
+    return "–" if code is None else str(code)

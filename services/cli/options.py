@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Command-line options shared by several commands."""
 
 from typing import Annotated, cast, get_args
 
@@ -12,7 +12,7 @@ Embedded = Annotated[
     typer.Option("--embedded", help="Start Redis, sandbox, judges and aggregator for this run."),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Throw away what the output folder holds and start anew.")
+    bool, typer.Option("--force", help="Discard the contents of the output folder and start over.")
 ]
 Output = Annotated[str | None, typer.Option("--output", help="Folder of the run's artifacts.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]
@@ -30,7 +30,7 @@ UseComputeScore = Annotated[
 ]
 AllowUnlocked = Annotated[
     bool,
-    typer.Option("--allow-unlocked", help="Record data that differs from data.lock, and go on."),
+    typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
 ]
 
 
@@ -38,12 +38,12 @@ def with_method(config: Config, name: str | None, submit: bool, compute_score: b
     """Apply the flags that choose a method.
 
     Raises:
-        ConfigError: No such method, or more than one.
+        ConfigError: Unknown method, or more than one.
     """
     flags = {"submit": submit, "compute_score": compute_score}
     chosen = {*([name] if name else []), *(method for method, given in flags.items() if given)}
     if len(chosen) > 1:
-        raise ConfigError(f"one method, please, not {' and '.join(sorted(chosen))}")
+        raise ConfigError(f"give one method, not {' and '.join(sorted(chosen))}")
     if not chosen:
         return config
     judge = config.judge.with_method(method_named(chosen.pop()))
@@ -54,9 +54,9 @@ def method_named(name: str) -> Method:
     """Check the name of a method.
 
     Raises:
-        ConfigError: There is none of that name.
+        ConfigError: Unknown method.
     """
     methods = get_args(Method)
     if name not in methods:
-        raise ConfigError(f"no method {name!r}; there are {', '.join(methods)}")
+        raise ConfigError(f"unknown method {name!r}; choose one of {', '.join(methods)}")
     return cast(Method, name)

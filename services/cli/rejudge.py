@@ -1,4 +1,4 @@
-"""`plumb rejudge`: new verdicts for a run's completions, as a new run that names its parent."""
+"""`plumb rejudge`: judge a run's completions again, as a new run that names its parent."""
 
 from typing import Annotated
 
@@ -50,7 +50,7 @@ def rejudge(
     use_compute_score: UseComputeScore = False,
     allow_unlocked: AllowUnlocked = False,
 ) -> None:
-    """Judge the completions of a run again, by another method or with other limits."""
+    """Judge the completions of a run again, with another method or other limits."""
     parent = open_run(run)
     config = _config(parent, overrides or [], output or f"{run.rstrip('/')}_rejudged")
     config = with_method(config, method, use_submit_api, use_compute_score)
@@ -60,7 +60,7 @@ def rejudge(
 
 
 def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
-    """The parent's config with what is to be otherwise."""
+    """The parent's config with the overrides."""
     name = f"run.name={parent.name}_rejudged"
     own = {**parent.record.config.model_dump(mode="json"), "output": {"dir": output}}
     return validate_config(override_document(own, [name, *overrides]))
@@ -97,10 +97,10 @@ def _recorded(generation: Generation) -> RecordedCompletion:
 
 
 def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:
-    """The problems that the parent had, which may be a part of the data, have to be as they were.
+    """Check that the parent's problems, which may be a part of the data, have not changed.
 
     Raises:
-        DataError: One is not there any more, or prompts or tests have changed.
+        DataError: A problem is missing, or prompts or tests have changed.
     """
     there = {(problem.dataset, problem.problem_id): problem for problem in loaded.problems}
     for dataset, problem_id in sorted(names - there.keys()):

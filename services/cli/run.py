@@ -1,4 +1,4 @@
-"""`plumb run`: generate an answer per problem, judge it, write the artifacts."""
+"""`plumb run`: generate completions, judge them, write the artifacts."""
 
 import hashlib
 import os
@@ -48,7 +48,7 @@ def run(
     use_compute_score: UseComputeScore = False,
     allow_unlocked: AllowUnlocked = False,
 ) -> None:
-    """Generate an answer per problem, have it judged, write the numbers."""
+    """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
         base_url = [url for url in os.environ.get("GENERATOR_URLS", "").split(",") if url] or None
     resolved = load_config(config, [*_flags(base_url, model, data, output), *(overrides or [])])

@@ -1,4 +1,4 @@
-"""Reference solutions judged as a run's completions are, in an embedded stack."""
+"""Verification of reference solutions: judged like a run's completions, in an embedded stack."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +15,10 @@ from shared.schemas import Problem, SampleId, Verdict, sha256
 
 
 class SolutionJudge:
-    """Judges reference solutions, each language in a run of its own.
+    """Judges reference solutions, with one run per language.
 
     Args:
-        folder: For the runs; what was judged there is not judged again.
+        folder: Parent folder of the runs; solutions that were judged there are not judged again.
         overrides: ``key=value`` of the runs' config, for instance ``sandbox.timeout=20``.
     """
 
@@ -27,10 +27,10 @@ class SolutionJudge:
         self._overrides = overrides
 
     def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
-        """Judge them all.
+        """Judge all solutions and return those that are not accepted.
 
         Raises:
-            IncompleteRunError: Some have no verdict; the same again goes on from there.
+            IncompleteRunError: Some have no verdict; calling it again resumes.
         """
         languages = sorted({one.solution.language for one in solutions})
         rejected: list[Rejected] = []

@@ -1,8 +1,8 @@
-"""Samples for EvalPlus: ``task_id`` and ``solution``, a JSON line each.
+"""EvalPlus export: ``task_id`` and ``solution`` of each sample as a JSON line.
 
-EvalPlus knows HumanEval and MBPP alone, by ids of its own: ``HumanEval/0`` and ``Mbpp/11``. The
-code is what Plumbline's extraction finds in the answer; a mere function body is a ``completion``,
-which EvalPlus puts behind its prompt.
+EvalPlus has only HumanEval and MBPP, with ids of its own: ``HumanEval/0`` and ``Mbpp/11``. The
+code is the result of Plumbline's extraction; a bare function body is a ``completion``, which
+EvalPlus appends to its prompt.
 """
 
 import json
@@ -21,21 +21,21 @@ _MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
 
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write ``<dataset>.jsonl`` for each data set that EvalPlus knows; yields the names.
+    """Write ``<dataset>.jsonl`` for each data set that EvalPlus has; yields the names.
 
     Raises:
-        DataError: It knows none of them.
+        DataError: EvalPlus has none of them.
     """
     known = {name: members for name, members in samples.datasets.items() if _known(members)}
     others = ", ".join(name for name in samples.datasets if name not in known)
     if not known:
-        cause = f"EvalPlus knows HumanEval and MBPP alone, not {others}; choose another format"
+        cause = f"EvalPlus has only HumanEval and MBPP, not {others}; choose another format"
         raise DataError(f"{samples.run.folder.url}: {cause}")
     if others:
-        samples.notes.append(f"left out, since EvalPlus has no tests for them: {others}")
+        samples.notes.append(f"skipped, because EvalPlus has no tests for them: {others}")
     for dataset, members in known.items():
         name = f"{quote(dataset, safe='')}.jsonl"
-        judge = samples.config.judge.for_dataset(dataset)
+        judge = samples.record.config.judge.for_dataset(dataset)
         with folder.replacing(name) as file:
             for member in members:
                 file.write(json.dumps(_line(member, judge), ensure_ascii=False) + "\n")
@@ -43,7 +43,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
 
 
 def task_id(problem_id: str) -> str | None:
-    """EvalPlus's id of a problem; None where it can have none."""
+    """EvalPlus's id of a problem, or None."""
     if problem_id.startswith("HumanEval/"):
         return problem_id
     match = _MBPP.fullmatch(problem_id)

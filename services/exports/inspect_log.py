@@ -1,7 +1,7 @@
-"""Inspect's evaluation log (``inspect view``, ``inspect_ai.log``), in its JSON form, version 2.
+"""Inspect export: evaluation logs (``inspect view``, ``inspect_ai.log``) as JSON, version 2.
 
-A log has one task; each data set becomes one. A problem is a sample, its answers are epochs. A
-sample that nobody could judge has an error and no score.
+One log per data set, which is its task. A problem is a sample, its answers are epochs. A sample
+without a verdict has an error and no score.
 """
 
 import hashlib
@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from services.exports.names import file_part, moment, task_name
-from services.exports.samples import RunSamples, Sample
+from services.exports.samples import RunSamples, Sample, file_part, start_time, task_name
+from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
-from shared.metrics.flat import flat_metrics
 
 _SCORER = "plumbline"
 # Inspect lists a log with its first metric.
 _HEADLINE = "accepted_at_1"
-# What Inspect calls an answer that was cut off.
+# Inspect's names of finish reasons.
 _STOP_REASONS = {"length": "max_tokens", "stop": "stop"}
 
 Document = dict[str, Any]
@@ -28,7 +27,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     """Write ``<time>_<data set>_<id>.json`` for each data set; yields the names."""
     for dataset, members in samples.datasets.items():
         log = _log(samples, dataset, members)
-        name = f"{moment(samples)}_{file_part(dataset)}_{log['eval']['task_id']}.json"
+        name = f"{start_time(samples)}_{file_part(dataset)}_{log['eval']['task_id']}.json"
         with folder.replacing(name) as file:
             json.dump(log, file, ensure_ascii=False, allow_nan=False)
         yield name
@@ -37,7 +36,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
 def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
     unjudged = sum(not member.verdict.judged for member in members)
     message = f"{unjudged} of {len(members)} samples have no verdict"
-    # Whoever reads headers alone does not take null for an error, and stops at the samples.
+    # Readers of headers reject null as an error, and stop reading at "samples", which is last.
     return {
         "version": 2,
         "status": "error" if unjudged else "success",
@@ -46,8 +45,8 @@ def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docume
         "plan": {"name": "plan", "steps": [{"solver": "generate", "params": {}}]},
         "results": _results(samples, dataset, members),
         "stats": {
-            "started_at": _time(samples.run.run.get("started_at")) or "",
-            "completed_at": _time(samples.run.run.get("finished_at")) or "",
+            "started_at": _time(samples.record.started_at) or "",
+            "completed_at": _time(samples.record.finished_at) or "",
             "model_usage": {samples.model: _usage(members)},
         },
         "samples": [_sample(samples, member) for member in members],
@@ -55,15 +54,16 @@ def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docume
 
 
 def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
-    run, rollout = samples.run.run, samples.config.actor_rollout_ref.rollout
-    facts = {d["dataset"]: d for d in samples.run.datasets}.get(dataset, {})
+    run = samples.record
+    rollout = run.config.actor_rollout_ref.rollout
+    hashes = {one.dataset: one.sha256 for one in run.datasets}
     ids = list(dict.fromkeys(member.generation.problem_id for member in members))
     return {
-        "eval_id": _id(run.get("run"), dataset, "eval"),
-        "run_id": _id(run.get("run")),
-        "created": _time(run.get("started_at")) or _time(0),
+        "eval_id": _id(run.run, dataset, "eval"),
+        "run_id": _id(run.run),
+        "created": _time(run.started_at) or _time(0),
         "task": task_name(dataset),
-        "task_id": _id(run.get("run"), dataset),
+        "task_id": _id(run.run, dataset),
         "task_version": 0,
         "dataset": {"name": dataset, "samples": len(ids), "sample_ids": ids, "shuffled": False},
         "model": samples.model,
@@ -73,13 +73,13 @@ def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docum
             "max_tokens": rollout.response_length,
         },
         "config": {"epochs": max(m.generation.sample_index for m in members) + 1},
-        "packages": {"plumbline": (run.get("versions") or {}).get("plumbline", "")},
+        "packages": {"plumbline": (run.versions or {}).get("plumbline", "")},
         "scorers": [{"name": _SCORER}],
         "metadata": {
-            "run": run.get("run"),
-            "fingerprint": run.get("fingerprint"),
-            "git_commit": run.get("git_commit"),
-            "dataset_sha256": facts.get("sha256"),
+            "run": run.run,
+            "fingerprint": run.fingerprint or None,
+            "git_commit": run.git_commit,
+            "dataset_sha256": hashes.get(dataset),
         },
     }
 
@@ -123,12 +123,12 @@ def _sample(samples: RunSamples, member: Sample) -> Document:
         "model_usage": {samples.model: usage},
         "total_time": (generation.gen_time or 0) + verdict.total_judge_time,
         "metadata": {"completion_sha256": generation.completion_sha256},
-        "uuid": _id(verdict.sample.key, samples.run.run.get("run")),
+        "uuid": _id(verdict.sample.key, samples.record.run),
     }
 
 
 def _score(member: Sample) -> Document:
-    """``C`` or ``I``, as Inspect marks what is correct and what is not; the verdict beside it."""
+    """Inspect's ``C`` (correct) or ``I`` (incorrect), with the verdict as metadata."""
     verdict = member.verdict
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f"{verdict.cases_passed} of {verdict.cases_total} cases passed"
@@ -155,5 +155,5 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _id(*parts: object) -> str:
-    """22 letters and digits, as Inspect's own ids; of the same parts always the same."""
+    """A deterministic id of 22 letters and digits, the length of Inspect's own ids."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:22]

@@ -1,20 +1,26 @@
-"""The files of lm-evaluation-harness: results and, with ``--log_samples``, samples of each task.
+"""lm-evaluation-harness export: results, and samples of each task as with ``--log_samples``.
 
-They lie in a folder of the model's name. A problem is a document, all of its answers are its
-responses, and its metrics are means over those that were judged (null where none was).
+The files are in a folder named after the model. A problem is a document, its answers are the
+responses, and its metrics are means over the judged answers (null if there are none).
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from services.exports.names import folder_name, moment, task_names
-from services.exports.samples import RunSamples, Sample, by_problem
+from services.exports.samples import (
+    RunSamples,
+    Sample,
+    by_problem,
+    folder_name,
+    start_time,
+    task_names,
+)
+from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
-from shared.metrics.flat import flat_metrics
 from shared.schemas import sha256
 
-# Of a document, and with the same name of the whole task.
+# Metrics of a document, by the name that the task's metric has; values are fields of a verdict.
 _METRICS = {"accepted_at_1": "accepted", "pass_ratio_mean": "pass_ratio"}
 _FILTER = "none"
 
@@ -23,7 +29,7 @@ Document = dict[str, Any]
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     """Write ``results_<time>.json`` and ``samples_<task>_<time>.jsonl``; yields the names."""
-    place, when = folder_name(samples.model) or "model", moment(samples)
+    place, when = folder_name(samples.model) or "model", start_time(samples)
     tasks, hashes = task_names(samples.datasets), {}
     for dataset, members in samples.datasets.items():
         name = f"{place}/samples_{tasks[dataset]}_{when}.jsonl"
@@ -68,9 +74,9 @@ def _mean(answers: Sequence[Sample], field: str) -> float | None:
 
 
 def _results(samples: RunSamples, names: Mapping[str, str]) -> Document:
-    run = samples.run.run
+    run = samples.record
     tasks = {task: dataset for dataset, task in names.items()}
-    started, finished = run.get("started_at"), run.get("finished_at")
+    started, finished = run.started_at, run.finished_at
     took = finished - started if started and finished else None
     return {
         "results": {task: _metrics(samples, dataset) for task, dataset in tasks.items()},
@@ -84,14 +90,14 @@ def _results(samples: RunSamples, names: Mapping[str, str]) -> Document:
             "model": "plumbline",
             "model_args": {"model": samples.model},
             "gen_kwargs": _sampling(samples),
-            "random_seed": run.get("seed"),
+            "random_seed": run.seed,
         },
-        "git_hash": run.get("git_commit"),
+        "git_hash": run.git_commit,
         "date": started,
         "model_source": "plumbline",
         "model_name": samples.model,
         "model_name_sanitized": folder_name(samples.model),
-        "system_instruction": (run.get("system_prompt") or {}).get("text"),
+        "system_instruction": run.system_prompt.text if run.system_prompt else None,
         "start_time": started,
         "end_time": finished,
         "total_evaluation_time_seconds": None if took is None else str(took),
@@ -110,7 +116,7 @@ def _task(samples: RunSamples, task: str, dataset: str) -> Document:
         "dataset_name": dataset,
         "output_type": "generate_until",
         "metric_list": metrics,
-        "repeats": samples.config.actor_rollout_ref.rollout.n,
+        "repeats": samples.record.config.actor_rollout_ref.rollout.n,
         "generation_kwargs": _sampling(samples),
         "num_fewshot": 0,
     }
@@ -123,11 +129,11 @@ def _counts(samples: RunSamples, dataset: str) -> dict[str, int]:
 
 
 def _sampling(samples: RunSamples) -> Document:
-    rollout = samples.config.actor_rollout_ref.rollout
+    rollout = samples.record.config.actor_rollout_ref.rollout
     return {
         "do_sample": rollout.temperature > 0,
         "temperature": rollout.temperature,
         "top_p": rollout.top_p,
         "max_gen_toks": rollout.response_length,
-        "until": samples.config.generation.stop,
+        "until": samples.record.config.generation.stop,
     }

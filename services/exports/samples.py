@@ -1,21 +1,23 @@
-"""The samples of a finished run as every export takes them: answer, verdict, question."""
+"""Samples of a finished run for export: answer, verdict, prompt; and the names of the files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from shared.config import Config, validate_config
 from shared.datasets import read_datasets
-from shared.errors import ConfigError, DataError
+from shared.errors import DataError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
-from shared.schemas import Generation, Problem, SampleId, Verdict
+from shared.run_record import RunRecord
+from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
 _SLOT = "{prompt}"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is needed of a problem, without its tests, which may be large."""
+    """The prompt of a problem, without its tests, which may be large."""
 
     prompt: str
     entry_point: str | None = None
@@ -23,7 +25,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample; ``question`` is None where the run's data sets are not at hand."""
+    """One sample; ``question`` is None if the run's data sets are not available."""
 
     generation: Generation
     verdict: Verdict
@@ -39,55 +41,53 @@ class RunSamples:
     """A finished run for export.
 
     Attributes:
-        run: Where it is, and its ``run.json``.
-        config: Its configuration.
-        datasets: Its samples by data set, in the run's order.
-        notes: What whoever exports ought to know.
+        run: The run's folder and record.
+        datasets: The samples by data set, in the run's order.
+        notes: Warnings for the user, such as missing prompts.
     """
 
     run: FinishedRun
-    config: Config
     datasets: Mapping[str, Sequence[Sample]]
     notes: list[str] = field(default_factory=list)
 
     @property
-    def model(self) -> str:
-        return str(self.run.run.get("model") or self.config.actor_rollout_ref.model.path)
+    def record(self) -> RunRecord:
+        return self.run.record
 
     @property
-    def complete(self) -> bool:
-        return bool(self.run.run.get("complete"))
+    def model(self) -> str:
+        return self.record.served_model or ""
 
     def messages(self, sample: Sample) -> list[dict[str, str]]:
-        """The chat messages that were sent, as far as ``run.json`` knows the template."""
-        prompts = self.run.run.get("prompts") or {}
-        template = prompts.get(sample.generation.dataset, {}).get("template", _SLOT)
-        system = (self.run.run.get("system_prompt") or {}).get("text")
+        """The chat messages that were sent, if the record has the template."""
+        prompt = (self.record.prompts or {}).get(sample.generation.dataset)
+        template = prompt.template if prompt else _SLOT
         content = template.replace(_SLOT, sample.prompt) if sample.question else ""
         user = {"role": "user", "content": content}
-        return [{"role": "system", "content": system}, user] if system else [user]
+        system = self.record.system_prompt
+        return [{"role": "system", "content": system.text}, user] if system else [user]
 
 
 def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
-    """Bring together a run's answers and verdicts, and the prompts from its data sets.
+    """Join a run's answers, verdicts, and the prompts from its data sets.
 
     Args:
         run: The run.
-        data: Parquet files or folders of the data sets; none for those that the run names, which
-            need not be there any more: the export has no prompts then, and a note says so.
+        data: Parquet files or folders of the data sets. If empty, the paths in ``run.json`` are
+            used; if those no longer exist, the export has no prompts and a note says so.
 
     Raises:
-        DataError: ``data`` cannot be read or is not what the run was made with, or an answer has no
-            verdict.
+        DataError: ``data`` cannot be read or differs from the run's data, or the run has no
+            verdicts.
         OutputError: The run's files cannot be read.
     """
-    config = _config(run)
+    record = run.record
     generations = {generation.sample: generation for generation in run.generations()}
     verdicts = run.verdicts_by_sample()
     notes: list[str] = []
-    paths = data or run.run.get("data_files") or config.data.eval_files
+    paths = data or record.data_files or record.config.data.eval_files
     try:
-        questions = _questions(run, config, paths, set(verdicts))
+        questions = _questions(record, paths, set(verdicts))
     except DataError as error:
         if data:
             raise
@@ -101,29 +101,21 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
         )
         datasets.setdefault(sample.dataset, []).append(Sample(generation, verdict, question))
     if not datasets:
-        raise DataError(f"{run.folder.url}: a run without verdicts; there is nothing to export")
-    return RunSamples(run, config, datasets, [*notes, *run.skipped])
-
-
-def _config(run: FinishedRun) -> Config:
-    try:
-        return validate_config(run.run.get("config", {}))
-    except ConfigError as error:
-        cause = f"its config cannot be used ({error}); was it made by another version?"
-        raise DataError(f"{run.folder.url}/run.json: {cause}") from None
+        raise DataError(f"{run.folder.url}: the run has no verdicts; there is nothing to export")
+    return RunSamples(run, datasets, [*notes, *run.skipped])
 
 
 def _questions(
-    run: FinishedRun, config: Config, paths: Sequence[str], samples: set[SampleId]
+    run: RunRecord, paths: Sequence[str], samples: set[SampleId]
 ) -> dict[tuple[str, str], Question]:
-    """By data set and problem; the data has to have the hashes that the run had."""
+    """Prompts by data set and problem, from data with the same hashes as the run's."""
     ids = {(sample.dataset, sample.problem_id) for sample in samples}
-    problems = read_datasets(paths, config.data.prompt_key)
+    problems = read_datasets(paths, run.config.data.prompt_key)
     known = [problem for problem in problems if (problem.dataset, problem.problem_id) in ids]
     found = {dataset.name: dataset.sha256 for dataset in make_plan(known, lambda _p: ()).datasets}
     for dataset in run.datasets:
-        if found.get(dataset["dataset"]) != dataset["sha256"]:
-            cause = f"{dataset['dataset']} is not the data set that the run was made with"
+        if found.get(dataset.dataset) != dataset.sha256:
+            cause = f"{dataset.dataset} is not the data set that the run was made with"
             raise DataError(f"{', '.join(paths)}: {cause}; name that one")
     return {(problem.dataset, problem.problem_id): _question(problem) for problem in known}
 
@@ -133,8 +125,41 @@ def _question(problem: Problem) -> Question:
 
 
 def by_problem(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
-    """Yield the samples of one problem after the other, in the order in which they come first."""
+    """Yield the samples of each problem, in the order of first occurrence."""
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.generation.problem_id, []).append(sample)
     yield from groups.values()
+
+
+# Names of files and tasks that other projects' readers parse
+
+
+def start_time(samples: RunSamples) -> str:
+    """The run's start in UTC as part of a file name: ``2026-01-31T12-00-00``."""
+    started = samples.record.started_at or 0.0
+    return datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def task_name(dataset: str) -> str:
+    """The data set's name in letters, digits and ``_`` only."""
+    return re.sub(r"\W", "_", dataset, flags=re.ASCII)
+
+
+def task_names(datasets: Iterable[str]) -> dict[str, str]:
+    """``task_name`` of each data set; duplicates get a hash as suffix."""
+    names: dict[str, str] = {}
+    for dataset in datasets:
+        name = task_name(dataset)
+        names[dataset] = f"{name}_{sha256(dataset)[:8]}" if name in names.values() else name
+    return names
+
+
+def file_part(dataset: str) -> str:
+    """``task_name`` with ``-`` for ``_``, which separates the parts of a file name."""
+    return task_name(dataset).replace("_", "-")
+
+
+def folder_name(model: str) -> str:
+    """The model's name as a folder of lm-evaluation-harness."""
+    return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)

@@ -18,8 +18,8 @@ from services.aggregator.api.models import (
 )
 from services.aggregator.app import make_app
 from services.aggregator.fold import Runs
+from shared.analysis.metrics import SampleResult, summarize
 from shared.ledger import Ledger
-from shared.metrics import SampleResult, summarize
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus

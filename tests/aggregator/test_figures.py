@@ -8,9 +8,9 @@ from services.aggregator.index.figures import PERCENTS, Figures, dataset_figures
 from services.aggregator.index.overview import IndexedRun, find_run, timeline
 from services.aggregator.index.rows import ProblemFacts, SampleRow
 from services.aggregator.index.writer import Batch, IndexWriter
+from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.statistics import percentile
 from shared.ledger import RunProgress, StreamEntry, VerdictEvent
-from shared.metrics import SampleResult, summarize
-from shared.metrics.statistics import percentile
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict

@@ -5,11 +5,10 @@ import re
 
 import pytest
 
-from services.cli.analysis_comparison import compare_runs, refuse
-from services.cli.analysis_runs import read_runs
-from shared.errors import DataError
 from tests.cli.commands import plumb
-from tests.cli.finished_runs import write_run
+from tests.shared.finished_runs import write_run
+
+ROLLOUT = "config.actor_rollout_ref.rollout"
 
 
 def compare(folder, *arguments):
@@ -77,7 +76,7 @@ def test_a_run_against_itself(pair):
             assert each[metric]["p_value"] == 1
             assert each[metric]["ci95"][0] < 0 < each[metric]["ci95"][1]
         assert (each["gained"], each["lost"]) == ([], [])
-    assert "no sample is accepted in one run alone" in compare(
+    assert "no sample is accepted in only one run" in compare(
         pair, "a", "a", "--show-flips"
     ).stdout  # fmt: skip
 
@@ -94,77 +93,44 @@ def test_the_samples_of_a_problem_are_averaged(tmp_path):
 
 def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
     write_run(tmp_path / "a", {"one": "++-+!-", "mine": "+"})
-    write_run(tmp_path / "b", {"one": "+++ + +"[:6] + "+", "theirs": "+"}, change={
-        "datasets": [{"dataset": "one", "sha256": "hash-one"}]})  # fmt: skip
+    answers = {"one": "+++ + +"[:6] + "+", "theirs": "+"}
+    planned = {"dataset": "one", "sha256": "hash-one", "problems": 7, "samples": 7}
+    write_run(tmp_path / "b", answers, change={"datasets": [planned]})
     done = compare(tmp_path, "a", "b", "--json", "found.json")
     assert done.code == 0, done.stderr
-    (said,) = [line for line in done.stdout.splitlines() if "in no pair" in line]
+    (said,) = [line for line in done.stdout.splitlines() if "unpaired" in line]
     # p003 and p005 are only in a, p006 only in b, p004 has no verdict in a.
-    assert said == "one: 4 samples in no pair (in A alone 2, in B alone 1, api_error 1)"
-    assert "mine: in A alone, not compared" in done.stdout
-    assert "theirs: in B alone, not compared" in done.stdout
+    assert said == "one: 4 samples unpaired (only in A 2, only in B 1, api_error 1)"
+    assert "mine: only in A, not compared" in done.stdout
+    assert "theirs: only in B, not compared" in done.stdout
     assert "A is incomplete: 1 samples without a verdict" in done.stdout
     one = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"]["one"]
     assert one["samples"] == 3
 
 
-ROLLOUT = "config.actor_rollout_ref.rollout"
-CHANGES = [
-    (f"{ROLLOUT}.temperature", 0.8, "temperature is 0.0 in A and 0.8 in B"),
-    (f"{ROLLOUT}.n", 4, "rollout.n is 1 in A and 4 in B"),
-    (f"{ROLLOUT}.top_p", 0.9, "top_p is 1.0 in A and 0.9 in B"),
-    (f"{ROLLOUT}.response_length", 512, "response_length is 2048 in A and 512 in B"),
-    ("config.generation.stop", ["END"], "generation.stop is [] in A and ['END'] in B"),
-    ("system_prompt", {"text": "Hi", "sha256": "5e"}, "SHA-256 is none in A and 5e in B"),
-    ("prompts.one.sha256", "bb", "the prompt template's SHA-256 of one is aa in A and bb in B"),
-    ("config.sandbox.timeout", 3.0, "sandbox.timeout is 10.0 in A and 3.0 in B"),
-    ("config.sandbox.memory_limit_mb", 9, "sandbox.memory_limit_mb is 1024 in A and 9 in B"),
-    ("config.judge.extraction", "first", "judge.extraction of one is last in A and first in B"),
-    ("config.judge.datasets", {"one": {"max_timeouts": 3}}, "one is none in A and 3 in B"),
-    ("datasets", [{"dataset": "one", "sha256": "zz"}], "of one is hash-one in A and zz in B"),
-    ("config", {}, "temperature is 0.0 in A and not recorded in B"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "said"), CHANGES)
-def test_a_difference_that_is_not_the_models_is_found(tmp_path, key, value, said):
-    first = write_run(tmp_path / "a", {"one": "+-"})
-    second = write_run(tmp_path / "b", {"one": "+-"}, change={key: value})
-    comparison = compare_runs(*read_runs([first, second]))
-    assert said in comparison.warnings[0]
-    with pytest.raises(DataError) as caught:
-        refuse(comparison)
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [({"checker": "lines"}, "is compute_score and exact in A and compute_score and lines in B"),
-     ({"method": "batch"}, "is compute_score and exact in A and batch and exact in B")],
-)  # fmt: skip
-def test_another_method_or_checker_is_found(tmp_path, fields, said):
-    first = write_run(tmp_path / "a", {"one": "+-"})
-    second = write_run(tmp_path / "b", {"one": "+-"}, **fields)
-    (warning,) = compare_runs(*read_runs([first, second])).warnings
-    assert warning == f"method and checker of one p000 {said}"
-
-
-def test_an_empty_answer_is_judged_by_no_method(tmp_path):
-    first = write_run(tmp_path / "a", {"one": "+e"})
-    second = write_run(tmp_path / "b", {"one": "e+"})
-    assert compare_runs(*read_runs([first, second])).warnings == []
-
-
 def test_what_differs_is_refused_in_one_line(tmp_path):
     write_run(tmp_path / "a", {"one": "+-"})
-    write_run(tmp_path / "b", {"one": "+-"}, change={"config": {}})
+    rollout = {"temperature": 0.8, "top_p": 0.9, "top_k": 5, "n": 2, "response_length": 9}
+    changes = {f"{ROLLOUT}.{name}": value for name, value in rollout.items()}
+    write_run(tmp_path / "b", {"one": "+-"}, change={**changes, "config.sandbox.timeout": 3.0})
     done = compare(tmp_path, "a", "b")
     assert (done.code, done.stdout) == (2, "")
     assert done.line.startswith(
         "plumb: a (A) and b (B) cannot be compared: "
-        "actor_rollout_ref.rollout.temperature is 0.0 in A and not recorded in B; "
+        "actor_rollout_ref.rollout.temperature is 0.0 in A and 0.8 in B; "
     )
-    assert "differences more; run one of them again" in done.line
+    assert "; and 1 more differences; repeat one of the runs" in done.line
+
+
+def test_a_run_without_its_configuration_is_refused(tmp_path):
+    write_run(tmp_path / "a", {"one": "+-"})
+    path = tmp_path / "a" / "run.json"
+    document = json.loads(path.read_text())
+    del document["config"]
+    path.write_text(json.dumps(document))
+    done = compare(tmp_path, "a", "a")
+    assert done.code == 2
+    assert "a/run.json: not a run record (config: field required)" in done.line
 
 
 def test_the_model_and_where_parts_run_may_differ(tmp_path):
@@ -176,7 +142,12 @@ def test_the_model_and_where_parts_run_may_differ(tmp_path):
         "config.run.seed": 3,
     }
     write_run(tmp_path / "b", {"one": "++"}, change=changes)
-    assert compare(tmp_path, "a", "b").code == 0
+    done = compare(tmp_path, "a", "b")
+    assert (done.code, done.stderr) == (0, "")
+    assert [line for line in done.stdout.splitlines() if " in A and " in line] == [
+        'actor_rollout_ref.model.path is "" in A and "other" in B',
+        "run.seed is 0 in A and 3 in B",
+    ]
 
 
 def test_forced_it_warns_and_goes_on(tmp_path):
@@ -213,7 +184,7 @@ def test_three_runs_are_a_table_and_a_chart(pair):
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (["a"], "one run has nothing to be compared with"),
+        (["a"], "one run cannot be compared"),
         (["a", "nowhere"], "nowhere: no run in this folder (no run.json)"),
         (["a", "other"], "A and B have no data set in common: one, two in A, three in B"),
         (["a", "torn"], "verdicts.jsonl:1: not a verdict (dataset: Field required)"),

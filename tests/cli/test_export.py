@@ -1,13 +1,16 @@
 """`plumb export`, without the process around it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from services.cli.export import export
+from services.cli.finished import export
 from shared.errors import OutputError
+from tests.cli.commands import ROOT
 from tests.exports.conftest import Exported, finished
 
 __all__ = ["finished"]  # a fixture
@@ -66,3 +69,13 @@ def test_an_output_that_cannot_be_written(finished: Exported, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     result = run_export(finished.run, "--format", "csv", "--output", str(tmp_path / "file" / "out"))
     assert isinstance(result.exception, OutputError)
+
+
+@pytest.mark.parametrize("kind", ["inspect", "lm-eval", "evalplus", "hf-parquet", "csv"])
+def test_no_format_needs_numpy(finished: Exported, tmp_path: Path, kind: str) -> None:
+    """The runner's image has ``plumb export`` and no numpy."""
+    blocked = "import sys; sys.modules['numpy'] = None; from services.cli.__main__ import main; "
+    command = ["export", str(finished.run), "--format", kind, "--output", str(tmp_path / "out")]
+    program = f"{blocked}sys.argv = ['plumb', *{command!r}]; main()"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ def write_run(folder, name="mine", finished_at=0, accepted=0.5, **fields):
     judge, rollout = {"method": "batch"}, {"temperature": 0.0, "n": 1, "response_length": 9}
     config = {"judge": judge, "actor_rollout_ref": {"rollout": rollout}}
     run = {
+        "run": f"{folder.name}-0123",
         "name": name,
         "model": "m",
         "config": config,

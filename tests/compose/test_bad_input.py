@@ -108,7 +108,7 @@ def test_too_little_memory_for_the_ledger(stack: Stack) -> None:
         )  # fmt: skip
     finally:
         stack.redis("config set maxmemory 256mb")
-    assert "Redis has no memory left" in said
+    assert "Redis is out of memory" in said
 
 
 def test_a_port_that_is_taken(stack: Stack, settings: dict[str, str], tmp_path: Path) -> None:

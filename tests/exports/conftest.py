@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.data.records import write_dataset
-from services.exports.formats import ExportFormat, export_samples
+from services.exports import ExportFormat, export_samples
 from services.exports.samples import RunSamples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder

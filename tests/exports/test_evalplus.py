@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from services.exports import ExportFormat, export_samples
 from services.exports.evalplus import task_id
-from services.exports.formats import ExportFormat, export_samples
 from services.exports.samples import RunSamples
 from shared.artifacts import OutputFolder
 from shared.errors import DataError
@@ -29,13 +29,13 @@ def test_solutions(finished: Exported) -> None:
 def test_other_data_sets_are_named(finished: Exported) -> None:
     samples = finished.load()
     export_samples(ExportFormat.EVALPLUS, samples, OutputFolder("memory://evalplus"))
-    assert samples.notes == ["left out, since EvalPlus has no tests for them: code-contests test"]
+    assert samples.notes == ["skipped, because EvalPlus has no tests for them: code-contests test"]
 
 
 def test_a_run_without_any_that_it_knows(finished: Exported) -> None:
     samples = finished.load()
     others = {"code-contests test": samples.datasets["code-contests test"]}
-    one = RunSamples(samples.run, samples.config, others)
+    one = RunSamples(samples.run, others)
     with pytest.raises(DataError, match="not code-contests test; choose another format"):
         export_samples(ExportFormat.EVALPLUS, one, OutputFolder("memory://evalplus-none"))
 

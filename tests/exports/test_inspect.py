@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.exports.formats import ExportFormat
+from services.exports import ExportFormat
 from tests.exports.conftest import FENCED, Exported
 
 

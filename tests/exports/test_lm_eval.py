@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.exports.formats import ExportFormat
-from services.exports.names import task_names
+from services.exports import ExportFormat
+from services.exports.samples import task_names
 from tests.exports.conftest import FENCED, Exported
 
 TIME = "2025-06-15T15-06-40"

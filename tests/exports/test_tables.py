@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from services.exports.formats import ExportFormat
+from services.exports import ExportFormat
 from tests.exports.conftest import ODD, Exported
 
 

@@ -18,8 +18,8 @@ from services.aggregator.api.models import (
 from services.aggregator.index.figures import PERCENTS, DatasetFigures, Figures
 from services.aggregator.index.overview import IndexedRun, Timeline, rate, results
 from services.aggregator.outlines import ProblemOutline
+from shared.analysis.statistics import ratio
 from shared.ledger import Ledger
-from shared.metrics.statistics import ratio
 from shared.schemas import Generation, SampleId, Verdict
 
 _SHOWN = ("config", "versions", "state")

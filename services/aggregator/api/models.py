@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from services.aggregator.index import SampleRow
 from services.aggregator.index.pages import Order, Sort
-from shared.metrics import MetricValue
+from shared.analysis.statistics import MetricValue
 from shared.schemas import Generation, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from services.aggregator.index.overview import IndexedRun
-from shared.metrics.statistics import percentile, ratio, wilson_interval
+from shared.analysis.statistics import percentile, ratio, wilson_interval
 from shared.statuses import FinalStatus
 
 PERCENTS = (50, 90, 95, 99)
@@ -33,7 +33,7 @@ class PassRatios:
 class DatasetFigures:
     """Over judged samples; percentiles by ``PERCENTS``, each None where nothing is known.
 
-    ``accepted_at_1_ci95`` is what ``shared.metrics.summary`` publishes: Wilson, n the problems.
+    ``accepted_at_1_ci95`` is what ``shared.analysis.metrics`` publishes: Wilson, n the problems.
     """
 
     judged: int

@@ -1,0 +1,204 @@
+"""Terminal tables of comparisons and gate findings, and a bar chart of several runs."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
+from shared.analysis.gate import Finding, Outcome
+from shared.analysis.paired import PairedDifference
+from shared.analysis.runs import ComparedRun, SampleVerdict
+
+_BAR = 50
+_SIGNIFICANT = 0.05
+_ABSENT = "–"
+_OUTCOMES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow"}
+
+
+def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
+    """Legend of the runs' letters, and caveats about their numbers."""
+    for run in runs:
+        model = run.record.model
+        named = f"{run.run.name}, model {model}" if model else run.run.name
+        _line(console, f"{run.label}  {run.run.folder.url} ({named})")
+    for note in (note for run in runs for note in run.notes):
+        _line(console, note, "yellow")
+
+
+def print_notes(console: Console, comparison: Comparison) -> None:
+    """The settings that differ and may differ: model, seed, engine."""
+    for note in comparison.notes:
+        _line(console, note)
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """The differences of two runs."""
+    table = _table(console, "data set", "metric", "problems", comparison.first.label,
+                   comparison.second.label, "difference", "95 % interval", "p", "detectable",
+                   "gained/lost")  # fmt: skip
+    for one in comparison.datasets:
+        flips = f"{len(one.paired.gained)}/{len(one.paired.lost)}"
+        problems = str(one.accepted_at_1.problems)
+        dataset = _text(one.paired.dataset)
+        table.add_row(dataset, "accepted@1", problems, *_cells(one.accepted_at_1), flips)
+        table.add_row("", "pass ratio", "", *_cells(one.pass_ratio_mean), "")
+    console.print(table)
+
+
+def print_unpaired(console: Console, comparison: Comparison) -> None:
+    """The data sets and samples that are not compared."""
+    for unshared in comparison.unshared:
+        _line(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
+    for one in comparison.datasets:
+        _print_unpaired(console, comparison, one)
+
+
+def print_flips(console: Console, comparison: Comparison) -> None:
+    """Every sample that is accepted in only one run, with both verdicts."""
+    table = _table(
+        console, "data set", "problem", "sample", "", comparison.first.label,
+        comparison.second.label, left=6,
+    )  # fmt: skip
+    for one in comparison.datasets:
+        for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost)):
+            for pair in pairs:
+                table.add_row(*_flip(pair, word))
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("no sample is accepted in only one run")
+
+
+def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
+    """A table and a chart of accepted@1 of all runs, each against the first."""
+    runs = [comparisons[0].first, *(one.second for one in comparisons)]
+    found = {
+        (one.second.label, each.paired.dataset): each.accepted_at_1
+        for one in comparisons
+        for each in one.datasets
+    }
+    table = _table(console, "data set", "run", "accepted@1", "95 % interval", "to A",
+                   "95 % interval", "p")  # fmt: skip
+    for name in comparisons[0].first.verdicts:
+        for run in runs:
+            table.add_row(_text(name), *_overview_row(run, name, found.get((run.label, name))))
+    console.print(table)
+    for name in comparisons[0].first.verdicts:
+        _print_chart(console, name, runs)
+
+
+def print_findings(console: Console, findings: Sequence[Finding]) -> None:
+    """Each rule of a policy, the observed value, and why it passes or fails."""
+    table = _table(console, "data set", "rule", "limit", "found", "outcome", "why", left=6)
+    for one in findings:
+        cells = (one.dataset, one.rule, one.limit, one.found)
+        outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
+        table.add_row(*(_text(cell) for cell in cells), outcome, one.why)
+    console.print(table)
+
+
+def percent(value: float | None) -> str:
+    return _ABSENT if value is None else f"{value:.1%}"
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return _ABSENT if value is None else f"{100 * value:+.1f}"
+
+
+def interval_points(interval: Sequence[float] | None) -> str:
+    return _ABSENT if interval is None else f"{points(interval[0])} … {points(interval[1])}"
+
+
+def _cells(found: PairedDifference) -> list[str | Text]:
+    shown = Text(points(found.difference), style=_style(found))
+    p_value = _ABSENT if found.p_value is None else f"{found.p_value:.3g}"
+    detectable = _ABSENT if found.detectable is None else f"{100 * found.detectable:.1f}"
+    return [percent(found.first), percent(found.second), shown, interval_points(found.ci95),
+            p_value, detectable]  # fmt: skip
+
+
+def _style(found: PairedDifference) -> str:
+    """Green or red if the difference is significant."""
+    if not found.difference or found.p_value is None or found.p_value > _SIGNIFICANT:
+        return ""
+    return "green" if found.difference > 0 else "red"
+
+
+def _overview_row(
+    run: ComparedRun, dataset: str, found: PairedDifference | None
+) -> list[str | Text]:
+    own = dataset_score(run, dataset)
+    interval = f"{own.ci95[0]:.1%}–{own.ci95[1]:.1%}" if own.ci95 else _ABSENT
+    row: list[str | Text] = [run.label, percent(own.accepted_at_1), interval]
+    if found is None:
+        return [*row, "", "", ""]
+    _, _, difference, its_interval, p_value, _ = _cells(found)
+    return [*row, difference, its_interval, p_value]
+
+
+def _print_chart(console: Console, dataset: str, runs: Sequence[ComparedRun]) -> None:
+    _line(console, f"\n{dataset}: accepted@1 with its 95 % interval, 0 to 100 %")
+    for run in runs:
+        own = dataset_score(run, dataset)
+        if own.accepted_at_1 is None or own.ci95 is None:
+            _line(console, f"  {run.label}  no verdicts")
+        else:
+            bar = _bar(own.accepted_at_1, own.ci95)
+            _line(console, f"  {run.label}  {bar}  {percent(own.accepted_at_1)}")
+
+
+def _bar(value: float, interval: Sequence[float]) -> str:
+    """Solid up to the interval, shaded within it: dark below the value, light above."""
+    low, middle, high = (round(_BAR * each) for each in (interval[0], value, interval[1]))
+    return ("█" * low + "▓" * (middle - low) + "░" * (high - middle)).ljust(_BAR, "·")
+
+
+def _print_unpaired(console: Console, comparison: Comparison, one: DatasetComparison) -> None:
+    unpaired = one.paired.unpaired
+    if unpaired.total:
+        _line(
+            console,
+            f"{one.paired.dataset}: {unpaired.total} samples unpaired "
+            f"(only in {comparison.first.label} {unpaired.only_first}, only in "
+            f"{comparison.second.label} {unpaired.only_second}, api_error "
+            f"{unpaired.api_error})",
+            "yellow",
+        )
+
+
+def _flip(pair: Pair, word: str) -> list[Text]:
+    sample = pair.sample
+    return [
+        _text(sample.dataset),
+        _text(sample.problem_id),
+        _text(str(sample.sample_index)),
+        Text(word, style="green" if word == "gained" else "red"),
+        _text(_verdict(pair.first)),
+        _text(_verdict(pair.second)),
+    ]
+
+
+def _verdict(verdict: SampleVerdict) -> str:
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    return f"{verdict.final_status}{detail} {verdict.cases_passed}/{verdict.cases_total}"
+
+
+def _table(console: Console, *headings: str, left: int = 2) -> Table:
+    console.print()
+    table = Table(box=None, pad_edge=False)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < left else "right", overflow="fold")
+    return table
+
+
+def _line(console: Console, line: str, style: str = "") -> None:
+    console.print(_text(line, style), soft_wrap=True)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Text from files, without markup or control characters for the terminal."""
+    shown = (letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
+    return Text("".join(shown), style=style)

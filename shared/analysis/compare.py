@@ -1,0 +1,314 @@
+"""Comparison of two runs: paired samples, differences, gained and lost answers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.analysis.differences import Mismatch, run_differences
+from shared.analysis.paired import PairedDifference, paired_difference
+from shared.analysis.runs import ComparedRun, SampleVerdict, common_datasets
+from shared.analysis.statistics import mean, ratio, wilson_interval
+from shared.errors import DataError
+from shared.schemas import SampleId
+
+_SHOWN = 5
+# The method in verdicts on answers that were rejected before judging: empty, too long, no text.
+_GUARD = "guard"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sample with a verdict in both runs."""
+
+    sample: SampleId
+    first: SampleVerdict
+    second: SampleVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """The number of samples in no pair.
+
+    ``only_first`` and ``only_second``: missing from the other run. ``api_error``: in both runs,
+    without a verdict in at least one.
+    """
+
+    only_first: int
+    only_second: int
+    api_error: int
+
+    @property
+    def total(self) -> int:
+        return self.only_first + self.only_second + self.api_error
+
+
+@dataclass(frozen=True, slots=True)
+class PairedSamples:
+    """The samples of one data set in two runs, side by side."""
+
+    dataset: str
+    pairs: list[Pair]
+    unpaired: Unpaired
+
+    @property
+    def gained(self) -> list[Pair]:
+        """Accepted only in the second run."""
+        return [pair for pair in self.pairs if pair.second.accepted and not pair.first.accepted]
+
+    @property
+    def lost(self) -> list[Pair]:
+        """Accepted only in the first run."""
+        return [pair for pair in self.pairs if pair.first.accepted and not pair.second.accepted]
+
+    def difference(self, value: Callable[[SampleVerdict], float]) -> PairedDifference:
+        """Compare a value of the samples, averaged per problem."""
+        return paired_difference(
+            _problem_means(self.pairs, lambda pair: value(pair.first)),
+            _problem_means(self.pairs, lambda pair: value(pair.second)),
+        )
+
+
+@dataclass(frozen=True)
+class DatasetComparison:
+    """One data set of two runs."""
+
+    paired: PairedSamples
+    accepted_at_1: PairedDifference
+    pass_ratio_mean: PairedDifference
+
+
+@dataclass(frozen=True, slots=True)
+class UnsharedDataset:
+    """A data set of only one run; ``run`` is that run's letter."""
+
+    run: str
+    dataset: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second run against the first.
+
+    ``mismatches``: differences in protocol, which make it no comparison of models. ``noted``:
+    settings that a comparison may vary.
+    """
+
+    first: ComparedRun
+    second: ComparedRun
+    datasets: list[DatasetComparison]
+    mismatches: list[Mismatch]
+    noted: list[Mismatch]
+    unshared: list[UnsharedDataset]
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line per mismatch."""
+        return [one.describe(self.first.label, self.second.label) for one in self.mismatches]
+
+    @property
+    def notes(self) -> list[str]:
+        """One line per noted setting."""
+        return [one.describe(self.first.label, self.second.label) for one in self.noted]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetScore:
+    """One run's accepted@1 over all its judged samples, with its 95 % interval."""
+
+    samples: int
+    accepted_at_1: float | None
+    ci95: list[float] | None
+
+
+def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
+    """Compare two runs over the data sets that both have.
+
+    Raises:
+        DataError: They have none in common.
+    """
+    names = common_datasets(first, second)
+    paired = [pair_up(name, first, second) for name in names]
+    settings = run_differences(first.record, second.record, names)
+    # Problems have checkers of their own, so verdicts can differ where the configurations do not.
+    configured = any(one.what.endswith((".method", ".checker")) for one in settings.protocol)
+    judged = [] if configured else [found for one in paired for found in _method_mismatch(one)]
+    return Comparison(
+        first=first,
+        second=second,
+        datasets=[_compared(one) for one in paired],
+        mismatches=[*settings.protocol, *judged],
+        noted=settings.noted,
+        unshared=[
+            UnsharedDataset(run.label, name)
+            for run in (first, second)
+            for name in run.verdicts
+            if name not in names
+        ],
+    )
+
+
+def require_same_protocol(comparison: Comparison) -> None:
+    """Refuse to compare runs that differ in more than the model.
+
+    Raises:
+        DataError: The protocols differ; one line with each difference and both values.
+    """
+    if warnings := comparison.warnings:
+        first, second = comparison.first, comparison.second
+        hidden = len(warnings) - _SHOWN
+        more = f"; and {hidden} more differences" if hidden > 0 else ""
+        raise DataError(
+            f"{first.run.folder.url} ({first.label}) and {second.run.folder.url} "
+            f"({second.label}) cannot be compared: {'; '.join(warnings[:_SHOWN])}{more}; repeat "
+            "one of the runs with the other's settings (plumb compare --force compares anyway)"
+        )
+
+
+def dataset_score(run: ComparedRun, dataset: str) -> DatasetScore:
+    verdicts = run.verdicts.get(dataset, {})
+    judged = {sample: verdict for sample, verdict in verdicts.items() if verdict.judged}
+    share = ratio(sum(verdict.accepted for verdict in judged.values()), len(judged))
+    problems = len({sample.problem_id for sample in judged})
+    return DatasetScore(len(judged), share, wilson_interval(share, problems))
+
+
+# Pairing
+
+
+def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> PairedSamples:
+    """Pair the samples of a data set by problem and index."""
+    ours, theirs = first.verdicts[dataset], second.verdicts[dataset]
+    both = sorted(ours.keys() & theirs.keys())
+    pairs = list(_judged_pairs(both, ours, theirs))
+    unpaired = Unpaired(len(ours) - len(both), len(theirs) - len(both), len(both) - len(pairs))
+    return PairedSamples(dataset, pairs, unpaired)
+
+
+def _judged_pairs(
+    samples: list[SampleId],
+    ours: Mapping[SampleId, SampleVerdict],
+    theirs: Mapping[SampleId, SampleVerdict],
+) -> Iterator[Pair]:
+    for sample in samples:
+        if ours[sample].judged and theirs[sample].judged:
+            yield Pair(sample, ours[sample], theirs[sample])
+
+
+def _problem_means(pairs: list[Pair], value: Callable[[Pair], float]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for pair in pairs:
+        values.setdefault(pair.sample.problem_id, []).append(value(pair))
+    return {problem: mean(each) or 0.0 for problem, each in values.items()}
+
+
+def _compared(paired: PairedSamples) -> DatasetComparison:
+    return DatasetComparison(
+        paired,
+        accepted_at_1=paired.difference(lambda verdict: float(verdict.accepted)),
+        pass_ratio_mean=paired.difference(lambda verdict: verdict.pass_ratio),
+    )
+
+
+def _method_mismatch(paired: PairedSamples) -> Iterator[Mismatch]:
+    """The first sample that the runs judged with different methods or checkers."""
+    for pair in paired.pairs:
+        ours = (pair.first.method, pair.first.checker)
+        theirs = (pair.second.method, pair.second.checker)
+        if ours != theirs and _GUARD not in (*ours, *theirs):
+            what = f"method and checker of {paired.dataset} {pair.sample.problem_id}"
+            yield Mismatch(what, " and ".join(ours), " and ".join(theirs))
+            return
+
+
+# The JSON document
+
+
+@dataclass(frozen=True, slots=True)
+class RunDocument:
+    label: str
+    folder: str
+    name: str
+    model: str | None
+    notes: list[str]
+    datasets: dict[str, DatasetScore]
+
+
+@dataclass(frozen=True, slots=True)
+class FlipDocument:
+    problem_id: str
+    sample_index: int
+    first: SampleVerdict
+    second: SampleVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetDocument:
+    samples: int
+    left_out: Unpaired
+    accepted_at_1: PairedDifference
+    pass_ratio_mean: PairedDifference
+    gained: list[FlipDocument]
+    lost: list[FlipDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class PairDocument:
+    first: str
+    second: str
+    mismatches: list[Mismatch]
+    noted: list[Mismatch]
+    unshared: list[UnsharedDataset]
+    datasets: dict[str, DatasetDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonDocument:
+    """Everything that was computed; the first run is the same in all comparisons."""
+
+    runs: list[RunDocument]
+    comparisons: list[PairDocument]
+
+
+def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
+    runs = [comparisons[0].first, *(one.second for one in comparisons)]
+    return ComparisonDocument(
+        runs=[_run_document(run) for run in runs],
+        comparisons=[
+            PairDocument(
+                first=one.first.label,
+                second=one.second.label,
+                mismatches=one.mismatches,
+                noted=one.noted,
+                unshared=one.unshared,
+                datasets={each.paired.dataset: _dataset_document(each) for each in one.datasets},
+            )
+            for one in comparisons
+        ],
+    )
+
+
+def _run_document(run: ComparedRun) -> RunDocument:
+    return RunDocument(
+        label=run.label,
+        folder=run.run.folder.url,
+        name=run.run.name,
+        model=run.record.model,
+        notes=run.notes,
+        datasets={name: dataset_score(run, name) for name in run.verdicts},
+    )
+
+
+def _dataset_document(compared: DatasetComparison) -> DatasetDocument:
+    paired = compared.paired
+    return DatasetDocument(
+        samples=len(paired.pairs),
+        left_out=paired.unpaired,
+        accepted_at_1=compared.accepted_at_1,
+        pass_ratio_mean=compared.pass_ratio_mean,
+        gained=[_flip_document(pair) for pair in paired.gained],
+        lost=[_flip_document(pair) for pair in paired.lost],
+    )
+
+
+def _flip_document(pair: Pair) -> FlipDocument:
+    sample = pair.sample
+    return FlipDocument(sample.problem_id, sample.sample_index, pair.first, pair.second)

@@ -1,0 +1,252 @@
+"""Release gate: checks a policy's rules against the comparison of two runs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.analysis.compare import Comparison, DatasetComparison
+from shared.analysis.gate_policy import Confidence, CostRule, DatasetRules, Policy
+from shared.analysis.paired import PairedDifference
+from shared.analysis.runs import ComparedRun, SampleVerdict
+from shared.analysis.statistics import ratio
+from shared.errors import ConfigError
+from shared.statuses import FinalStatus
+
+# Tolerance for the rounding of sums, so that a value equal to the limit passes.
+_TOLERANCE = 1e-9
+
+
+class Outcome(StrEnum):
+    """The outcome of one rule, or of the whole gate."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule, the observed value, and why it passes or fails.
+
+    ``premise``: if it does not hold, the other rules mean nothing and the gate is undecided.
+    """
+
+    dataset: str
+    rule: str
+    limit: str
+    found: str
+    outcome: Outcome
+    why: str
+    premise: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    outcome: Outcome
+    findings: list[Finding]
+
+    def deciding_rules(self) -> list[str]:
+        """The rules with the gate's own outcome, each with its data set."""
+        return [
+            " ".join(filter(None, (one.dataset, one.rule)))
+            for one in self.findings
+            if one.outcome is self.outcome
+        ]
+
+
+def evaluate(policy: Policy, comparison: Comparison) -> GateReport:
+    """Check all rules; if the runs are not comparable, only those findings are reported.
+
+    Raises:
+        ConfigError: The policy names a data set that neither run has.
+    """
+    _check_names(policy, comparison)
+    findings = list(_incomparable(comparison)) or [
+        finding
+        for one in comparison.datasets
+        for finding in _of_dataset(policy.rules(one.paired.dataset), comparison, one)
+    ]
+    return GateReport(_overall(findings), findings)
+
+
+def _overall(findings: Sequence[Finding]) -> Outcome:
+    """In this order: a premise that does not hold, a failed rule, an undecided rule."""
+    if any(one.premise and one.outcome is not Outcome.PASS for one in findings):
+        return Outcome.UNDECIDED
+    outcomes = {finding.outcome for finding in findings}
+    for outcome in (Outcome.FAIL, Outcome.UNDECIDED):
+        if outcome in outcomes:
+            return outcome
+    return Outcome.PASS
+
+
+# Premises
+
+
+def _check_names(policy: Policy, comparison: Comparison) -> None:
+    known = {*comparison.first.verdicts, *comparison.second.verdicts}
+    if unknown := [name for name in policy.datasets if name not in known]:
+        raise ConfigError(
+            f"the policy has rules for {unknown[0]!r}, which neither run has; "
+            f"the runs have {', '.join(sorted(known))}"
+        )
+
+
+def _incomparable(comparison: Comparison) -> Iterator[Finding]:
+    for line in comparison.warnings:
+        yield _premise(
+            "", "comparable", "same protocol", line, holds=False, why="not only the model differs"
+        )
+    for one in comparison.unshared:
+        found = f"only in {one.run}"
+        yield _premise(
+            one.dataset, "comparable", "in both", found, holds=False, why="nothing to pair"
+        )
+    for run in (comparison.first, comparison.second):
+        if not run.record.state.published:
+            found = f"{run.label} is {run.record.state}"
+            yield _premise("", "finished", "both", found, holds=False, why="numbers may change")
+
+
+def _enough(
+    rules: DatasetRules, comparison: Comparison, one: DatasetComparison
+) -> Iterator[Finding]:
+    name, least, problems = one.paired.dataset, rules.min_coverage, one.accepted_at_1.problems
+    covered = {run.label: _coverage(run, name) for run in (comparison.first, comparison.second)}
+    yield _premise(
+        name,
+        "coverage",
+        f"≥ {least:.2%}",
+        ", ".join(f"{label} {share:.2%}" for label, share in covered.items()),
+        holds=min(covered.values()) >= least,
+        why="incomplete: finish the run",
+    )
+    yield _premise(
+        name,
+        "problems",
+        f"≥ {rules.min_problems}",
+        str(problems),
+        holds=problems >= rules.min_problems,
+        why="too few problems",
+    )
+
+
+def _premise(dataset: str, rule: str, limit: str, found: str, *, holds: bool, why: str) -> Finding:
+    """A condition for every other rule; ``why`` is the reason if it does not hold."""
+    outcome = Outcome.PASS if holds else Outcome.UNDECIDED
+    return Finding(dataset, rule, limit, found, outcome, "" if holds else why, premise=True)
+
+
+def _coverage(run: ComparedRun, dataset: str) -> float:
+    """Judged samples / planned samples."""
+    verdicts = run.verdicts[dataset]
+    planned = {one.dataset: one.samples for one in run.record.datasets}.get(dataset)
+    judged = sum(verdict.judged for verdict in verdicts.values())
+    return ratio(judged, planned or len(verdicts)) or 0.0
+
+
+# Rules
+
+
+def _of_dataset(
+    rules: DatasetRules, comparison: Comparison, one: DatasetComparison
+) -> Iterator[Finding]:
+    name = one.paired.dataset
+    yield from _enough(rules, comparison, one)
+    if rules.max_new_failures is not None:
+        lost = len(one.paired.lost)
+        yield _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
+    for metric, rule, found in (
+        ("accepted_at_1", rules.accepted_at_1, one.accepted_at_1),
+        ("pass_ratio_mean", rules.pass_ratio_mean, one.pass_ratio_mean),
+    ):
+        if rule:
+            yield _min_difference(name, metric, rule.min_difference, rule.confidence, found)
+    for rate, limit in rules.error_rates.items():
+        found = one.paired.difference(_has_status(FinalStatus(rate.removesuffix("_rate"))))
+        yield _max_increase(name, rate, limit.max_increase, limit.confidence, found)
+    for cost, limits in rules.costs.items():
+        yield from _cost(name, cost, limits, comparison)
+
+
+def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -> Iterator[Finding]:
+    first = _number(comparison.first.run.summary.get(dataset), metric)
+    second = _number(comparison.second.run.summary.get(dataset), metric)
+    if limits.max_value is not None:
+        yield _at_most(dataset, metric, second, limits.max_value)
+    if limits.max_ratio is not None:
+        times = None if first is None or second is None else ratio(second, first)
+        yield _at_most(dataset, metric, times, limits.max_ratio, of="B / A")
+
+
+def _has_status(status: FinalStatus) -> Callable[[SampleVerdict], float]:
+    return lambda verdict: float(verdict.final_status is status)
+
+
+def _number(metrics: Mapping[str, object] | None, name: str) -> float | None:
+    value = (metrics or {}).get(name)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _at_most(
+    dataset: str, rule: str, found: float | None, most: float, *, of: str = "B"
+) -> Finding:
+    """An upper limit of a number; ``of`` names the number in the table."""
+    limit = f"{of} ≤ {most:g}"
+    if found is None:
+        return Finding(dataset, rule, limit, "unknown", Outcome.UNDECIDED, "not in the summary")
+    if found <= most + _TOLERANCE * abs(most):
+        return Finding(dataset, rule, limit, f"{found:.4g}", Outcome.PASS, "within")
+    return Finding(dataset, rule, limit, f"{found:.4g}", Outcome.FAIL, "beyond")
+
+
+def _min_difference(
+    dataset: str, metric: str, least: float, confidence: Confidence, found: PairedDifference
+) -> Finding:
+    """A lower limit of a difference of shares; shown in percentage points."""
+    low, high = _range(found, confidence)
+    outcome, why = _decide(low, high, least, confidence)
+    return Finding(dataset, metric, f"B - A ≥ {100 * least:+.2f}", _shown(found), outcome, why)
+
+
+def _max_increase(
+    dataset: str, metric: str, most: float, confidence: Confidence, found: PairedDifference
+) -> Finding:
+    """An upper limit of a difference."""
+    low, high = _range(found, confidence)
+    outcome, why = _decide(_negative(high), _negative(low), -most, confidence)
+    return Finding(dataset, metric, f"B - A ≤ {100 * most:+.2f}", _shown(found), outcome, why)
+
+
+def _decide(
+    low: float | None, high: float | None, least: float, confidence: Confidence
+) -> tuple[Outcome, str]:
+    """Pass if all of low … high is at least ``least``, fail if none of it is."""
+    whole = "difference" if confidence is Confidence.POINT else "whole interval"
+    if low is None or high is None:
+        return Outcome.UNDECIDED, "too few problems"
+    if low >= least - _TOLERANCE:
+        return Outcome.PASS, f"{whole} within"
+    if high < least - _TOLERANCE:
+        return Outcome.FAIL, f"{whole} beyond"
+    return Outcome.UNDECIDED, "interval too wide"
+
+
+def _range(found: PairedDifference, confidence: Confidence) -> tuple[float | None, float | None]:
+    """The ends of the values that have to keep the limit."""
+    if confidence is Confidence.POINT:
+        return found.difference, found.difference
+    return (None, None) if found.ci95 is None else (found.ci95[0], found.ci95[1])
+
+
+def _shown(found: PairedDifference) -> str:
+    if found.difference is None:
+        return "no pairs"
+    difference = f"{100 * found.difference:+.2f}"
+    if found.ci95 is None:
+        return difference
+    return f"{difference} ({100 * found.ci95[0]:+.2f} … {100 * found.ci95[1]:+.2f})"
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value

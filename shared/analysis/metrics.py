@@ -1,0 +1,268 @@
+"""Metrics of a data set: accepted@1, pass@k, pass ratio, error rates, cost per solved, coverage."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
+from shared.analysis.statistics import (
+    MetricValue,
+    mean,
+    pass_at_k,
+    percentile,
+    ratio,
+    sample_sizes,
+    wilson_interval,
+)
+from shared.schemas import Generation, Verdict
+from shared.statuses import FinalStatus
+
+ERROR_STATUSES = (
+    FinalStatus.SYNTAX_ERROR,
+    FinalStatus.RUNTIME_ERROR,
+    FinalStatus.TIMEOUT,
+    FinalStatus.WRONG_ANSWER,
+    FinalStatus.EMPTY_OUTPUT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """One sample of one data set. Times are in seconds; None means unknown."""
+
+    problem_id: str
+    sample_index: int
+    final_status: FinalStatus
+    accepted: bool
+    pass_ratio: float
+    output_tokens: int | None
+    gen_time: float | None
+    total_judge_time: float
+
+    @property
+    def judged(self) -> bool:
+        """Whether the status describes the answer rather than an infrastructure failure."""
+        return self.final_status is not FinalStatus.API_ERROR
+
+    @property
+    def total_time(self) -> float | None:
+        """Seconds of generation and judging together."""
+        return None if self.gen_time is None else self.gen_time + self.total_judge_time
+
+    @classmethod
+    def of(cls, verdict: Verdict, generation: Generation) -> Self:
+        return cls(
+            problem_id=verdict.problem_id,
+            sample_index=verdict.sample_index,
+            final_status=verdict.final_status,
+            accepted=verdict.accepted,
+            pass_ratio=verdict.pass_ratio,
+            output_tokens=generation.output_tokens,
+            gen_time=generation.gen_time,
+            total_judge_time=verdict.total_judge_time,
+        )
+
+
+Samples = Sequence[SampleResult]
+Quantity = Callable[[SampleResult], float | None]
+# From the samples of one problem to its terms of a clustered mean: total and count.
+Terms = Callable[[Samples], tuple[float, int]]
+
+_COSTS: dict[str, Quantity] = {
+    "tokens": lambda sample: sample.output_tokens,
+    "judge_time": lambda sample: sample.total_judge_time,
+    "time": lambda sample: sample.total_time,
+}
+_AVERAGES: dict[str, Quantity] = {
+    "avg_total_gen_tokens": lambda sample: sample.output_tokens,
+    "avg_gen_time": lambda sample: sample.gen_time,
+    "avg_total_judge_time": lambda sample: sample.total_judge_time,
+}
+
+
+def summarize(results: Samples, wall_seconds: float | None) -> dict[str, MetricValue]:
+    """Compute every metric of one data set.
+
+    Metrics are over judged samples; ``coverage``, ``accepted_at_1_bounds`` and ``api_errors``
+    describe the samples without a verdict. Shares are 0 to 1, times seconds. An undefined metric
+    (no samples, none solved, tokens unknown) is None, never NaN.
+
+    ``<rate>_ci95`` is a Wilson interval whose n is the number of problems, not of samples: samples
+    of one problem are not independent. A mean of values between 0 and 1 over problems varies no
+    more than a share does, so the interval is never too narrow for several samples per problem.
+    ``<mean>_ci95``, pass@k included, is a bootstrap over problems. With several samples per
+    problem ``pass_at_1`` is the mean over problems of the share accepted.
+
+    Args:
+        results: The samples of one data set; at most one result per sample.
+        wall_seconds: Wall-clock time of the run, from the first request to the last verdict.
+    """
+    judged = judged_only(results)
+    problems = clusters(judged)
+    planned = by_problem(results)
+    most_samples = max(map(len, planned.values()), default=0)
+    # With one sample per problem pass@1 is accepted_at_1.
+    ks = sample_sizes(most_samples) if most_samples > 1 else []
+    metrics: dict[str, MetricValue] = {
+        "total_problems": len(planned),
+        "total_samples": len(results),
+        **_rates(judged, len(problems)),
+        "pass_ratio_mean": pass_ratio_mean(judged),
+        "pass_ratio_p50": percentile([sample.pass_ratio for sample in judged], 50),
+        "pass_ratio_p90": percentile([sample.pass_ratio for sample in judged], 90),
+        **{f"pass_at_{k}": _mean_pass_at_k(problems, k) for k in ks},
+        **{name: mean(_problem_totals(problems, q)) for name, q in _AVERAGES.items()},
+        "p95_total_judge_time": percentile(
+            _problem_totals(problems, lambda sample: sample.total_judge_time), 95
+        ),
+        "throughput": _throughput(len(problems), wall_seconds),
+        **{f"cost_per_solved_{name}": _cost_per_solved(judged, q) for name, q in _COSTS.items()},
+        **{
+            f"total_spend_per_solved_{name}": _total_spend_per_solved(judged, q)
+            for name, q in _COSTS.items()
+        },
+        "coverage": ratio(len(judged), len(results)),
+        "accepted_at_1_bounds": _accepted_bounds(results),
+        "api_errors": len(results) - len(judged),
+    }
+    return {**metrics, **_intervals_of_means(metrics, problems, ks)}
+
+
+# Samples by problem
+
+
+def judged_only(results: Iterable[SampleResult]) -> list[SampleResult]:
+    return [result for result in results if result.judged]
+
+
+def by_problem(results: Iterable[SampleResult]) -> dict[str, list[SampleResult]]:
+    groups: defaultdict[str, list[SampleResult]] = defaultdict(list)
+    for result in results:
+        groups[result.problem_id].append(result)
+    return dict(groups)
+
+
+def clusters(results: Iterable[SampleResult]) -> list[list[SampleResult]]:
+    """The samples of each problem, sorted by problem id whatever the order of the samples."""
+    return [samples for _, samples in sorted(by_problem(results).items())]
+
+
+def clustered(problems: Sequence[Samples], terms: Terms, *, bounded: bool = False) -> ClusteredMean:
+    """Collect each problem's terms of a mean."""
+    found = [terms(samples) for samples in problems]
+    return ClusteredMean([total for total, _ in found], [count for _, count in found], bounded)
+
+
+# Quality: shares (0 to 1) of judged samples, and pass ratios
+
+
+def accepted_at_1(judged: Samples) -> float | None:
+    """Accepted samples (pass ratio 1.0) / samples."""
+    return ratio(sum(sample.accepted for sample in judged), len(judged))
+
+
+def pass_ratio_mean(judged: Samples) -> float | None:
+    """Mean over samples of (cases passed / cases)."""
+    return mean([sample.pass_ratio for sample in judged])
+
+
+def _rates(judged: Samples, problems: int) -> dict[str, MetricValue]:
+    """accepted@1, the share that executed, and the share of each error status, with intervals.
+
+    A program executed if it ran to its end: (success + wrong_answer) / samples.
+    """
+    statuses = [sample.final_status for sample in judged]
+    rates = {
+        "accepted_at_1": accepted_at_1(judged),
+        "exec_success_rate": ratio(sum(status.executed for status in statuses), len(judged)),
+        **{f"{error}_rate": ratio(statuses.count(error), len(judged)) for error in ERROR_STATUSES},
+    }
+    intervals = {f"{name}_ci95": wilson_interval(rate, problems) for name, rate in rates.items()}
+    return {**rates, **intervals}
+
+
+def _pass_ratio_terms(samples: Samples) -> tuple[float, int]:
+    return math.fsum(sample.pass_ratio for sample in samples), len(samples)
+
+
+def _pass_at_k_terms(k: int) -> Terms:
+    """One problem's pass@k and 1; zeros if it has fewer than k samples."""
+
+    def terms(samples: Samples) -> tuple[float, int]:
+        if len(samples) < k:
+            return 0.0, 0
+        return pass_at_k(len(samples), sum(sample.accepted for sample in samples), k), 1
+
+    return terms
+
+
+def _mean_pass_at_k(problems: Sequence[Samples], k: int) -> float | None:
+    """Mean of pass@k over the problems with at least k judged samples."""
+    found = map(_pass_at_k_terms(k), problems)
+    return mean([estimate for estimate, count in found if count])
+
+
+# Cost: averages are over the problems for which the quantity is known, a problem's samples summed
+
+
+def _problem_totals(problems: Iterable[Samples], quantity: Quantity) -> list[float]:
+    """Sum of a quantity over each problem's samples, for the problems with a known value."""
+    terms = map(_total_terms(quantity), problems)
+    return [total for total, known in terms if known]
+
+
+def _total_terms(quantity: Quantity) -> Terms:
+    """One problem's sum and 1; zeros if no value is known."""
+
+    def terms(samples: Samples) -> tuple[float, int]:
+        known = [value for sample in samples if (value := quantity(sample)) is not None]
+        return math.fsum(known), int(bool(known))
+
+    return terms
+
+
+def _cost_per_solved(judged: Samples, quantity: Quantity) -> float | None:
+    """Sum of the quantity over accepted samples / number accepted."""
+    accepted = [sample for sample in judged if sample.accepted]
+    return _total_spend_per_solved(accepted, quantity)
+
+
+def _total_spend_per_solved(judged: Samples, quantity: Quantity) -> float | None:
+    """Sum of the quantity over all judged samples / number accepted; None if a value is unknown."""
+    known = [value for sample in judged if (value := quantity(sample)) is not None]
+    if len(known) < len(judged):
+        return None
+    return ratio(math.fsum(known), sum(sample.accepted for sample in judged))
+
+
+def _throughput(problems: int, wall_seconds: float | None) -> float | None:
+    """Problems / wall-clock seconds in which the run was active; None below a microsecond."""
+    return ratio(problems, wall_seconds) if wall_seconds and wall_seconds > 1e-6 else None
+
+
+# Completeness and intervals
+
+
+def _accepted_bounds(results: Samples) -> list[float] | None:
+    """accepted_at_1 if all samples without a verdict failed, and if all of them passed."""
+    if not results:
+        return None
+    judged = judged_only(results)
+    accepted = sum(sample.accepted for sample in judged)
+    unjudged = len(results) - len(judged)
+    return [accepted / len(results), (accepted + unjudged) / len(results)]
+
+
+def _intervals_of_means(
+    metrics: Mapping[str, MetricValue], problems: Sequence[Samples], ks: Sequence[int]
+) -> dict[str, MetricValue]:
+    means = {
+        "pass_ratio_mean": clustered(problems, _pass_ratio_terms, bounded=True),
+        **{f"pass_at_{k}": clustered(problems, _pass_at_k_terms(k), bounded=True) for k in ks},
+        **{name: clustered(problems, _total_terms(q)) for name, q in _AVERAGES.items()},
+    }
+    values = [value for name in means if not isinstance(value := metrics[name], list)]
+    intervals = bootstrap_intervals(list(means.values()), values)
+    return {f"{name}_ci95": found for name, found in zip(means, intervals, strict=True)}

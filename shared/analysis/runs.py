@@ -1,0 +1,108 @@
+"""Finished runs loaded for comparison: of each verdict, only the fields that a comparison uses."""
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from shared.errors import DataError
+from shared.finished_run import FinishedRun, open_run
+from shared.run_record import RunRecord
+from shared.schemas import SampleId, Verdict
+from shared.statuses import FinalStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SampleVerdict:
+    """The verdict on one sample."""
+
+    final_status: FinalStatus
+    accepted: bool
+    pass_ratio: float
+    cases_passed: int
+    cases_total: int
+    detail: str | None
+    method: str
+    checker: str
+
+    @property
+    def judged(self) -> bool:
+        """Whether the status describes the answer rather than an infrastructure failure."""
+        return self.final_status is not FinalStatus.API_ERROR
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        return cls(
+            final_status=verdict.final_status,
+            accepted=verdict.accepted,
+            pass_ratio=verdict.pass_ratio,
+            cases_passed=verdict.cases_passed,
+            cases_total=verdict.cases_total,
+            detail=verdict.detail,
+            method=verdict.method,
+            checker=verdict.checker,
+        )
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A finished run and the letter that tables and messages call it by."""
+
+    label: str
+    run: FinishedRun
+    verdicts: Mapping[str, Mapping[SampleId, SampleVerdict]]
+
+    @property
+    def record(self) -> RunRecord:
+        return self.run.record
+
+    @property
+    def notes(self) -> list[str]:
+        """Caveats about the run's numbers: incomplete, or with a torn last line."""
+        notes = [f"{self.label}: {torn}" for torn in self.run.skipped]
+        record = self.record
+        if not record.complete:
+            unjudged = f"{record.samples_unjudged} samples without a verdict"
+            notes.append(f"{self.label} is {record.state}: {unjudged}")
+        return notes
+
+
+def read_runs(folders: Sequence[str]) -> list[ComparedRun]:
+    """Load finished runs, labelled A, B, C … in this order.
+
+    Raises:
+        OutputError: A folder has no finished run, or a line of its verdicts is invalid.
+    """
+    return [_read(label(place), open_run(folder)) for place, folder in enumerate(folders)]
+
+
+def label(place: int) -> str:
+    letters = string.ascii_uppercase
+    return letters[place] if place < len(letters) else f"run {place + 1}"
+
+
+def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
+    """The data sets of both runs, in the first one's order.
+
+    Raises:
+        DataError: They have none in common.
+    """
+    common = [name for name in first.verdicts if name in second.verdicts]
+    if not common:
+        raise DataError(
+            f"{first.label} and {second.label} have no data set in common: "
+            f"{_listed(first)} in {first.label}, {_listed(second)} in {second.label}; "
+            "compare runs over the same data"
+        )
+    return common
+
+
+def _read(name: str, run: FinishedRun) -> ComparedRun:
+    verdicts: dict[str, dict[SampleId, SampleVerdict]] = {}
+    for verdict in run.verdicts():
+        verdicts.setdefault(verdict.dataset, {})[verdict.sample] = SampleVerdict.of(verdict)
+    return ComparedRun(name, run, verdicts)
+
+
+def _listed(run: ComparedRun) -> str:
+    return ", ".join(run.verdicts) or "none"

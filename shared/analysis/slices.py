@@ -1,0 +1,119 @@
+"""Metrics per slice of a data set: difficulty, tag, number of tests, length of the prompt."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from shared.analysis.metrics import (
+    SampleResult,
+    accepted_at_1,
+    by_problem,
+    judged_only,
+    pass_ratio_mean,
+)
+from shared.analysis.statistics import wilson_interval
+from shared.schemas import Problem
+
+UNKNOWN = "unknown"
+UNTAGGED = "untagged"
+# The largest number in each bucket except the last.
+_TESTS = (1, 5, 20, 100)
+_TEST_BUCKETS = ("1", "2-5", "6-20", "21-100", ">100")
+_CHARACTERS = (499, 999, 1999, 3999)
+_CHARACTER_BUCKETS = ("<500", "500-999", "1000-1999", "2000-3999", ">=4000")
+_DIFFICULTIES = ("easy", "medium", "hard")
+_FIRST = (*_DIFFICULTIES, *_TEST_BUCKETS, *_CHARACTER_BUCKETS)
+_LAST = (UNTAGGED, UNKNOWN)
+
+SliceMetrics = dict[str, float | int | list[float] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemTraits:
+    """The properties that problems are sliced by. ``prompt_length`` is in characters."""
+
+    difficulty: str
+    tags: tuple[str, ...]
+    tests: int
+    prompt_length: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        return cls(
+            difficulty=problem.difficulty,
+            tags=problem.info.tags,
+            tests=problem.tests.cases,
+            prompt_length=len(problem.prompt),
+        )
+
+
+# The buckets of a problem in each dimension; with several tags it is in several.
+_DIMENSIONS: dict[str, Callable[[ProblemTraits], Sequence[str]]] = {
+    "difficulty": lambda traits: [traits.difficulty or UNKNOWN],
+    "tag": lambda traits: sorted(set(traits.tags)) or [UNTAGGED],
+    "tests": lambda traits: [_TEST_BUCKETS[bisect_left(_TESTS, traits.tests)]],
+    "prompt_length": lambda traits: [
+        _CHARACTER_BUCKETS[bisect_left(_CHARACTERS, traits.prompt_length)]
+    ],
+}
+
+
+def slice_summaries(
+    results: Sequence[SampleResult], traits: Mapping[str, ProblemTraits]
+) -> dict[str, dict[str, SliceMetrics]]:
+    """Compute ``{dimension: {bucket: {metric: value}}}`` of one data set.
+
+    A problem is in one bucket per dimension, and in one bucket for each of its tags; problems
+    missing from ``traits`` are in ``unknown``. Empty buckets are left out.
+
+    ``n`` is the number of judged samples, over which the metrics are computed, ``problems`` the
+    number of their problems (the n of the interval), ``api_errors`` that of samples without a
+    verdict.
+
+    Args:
+        results: The samples of one data set.
+        traits: Problem id to the problem's properties.
+    """
+    return {
+        dimension: {
+            bucket: _metrics(samples)
+            for bucket, samples in _buckets(results, traits, buckets_of).items()
+        }
+        for dimension, buckets_of in _DIMENSIONS.items()
+    }
+
+
+def _buckets(
+    results: Sequence[SampleResult],
+    traits: Mapping[str, ProblemTraits],
+    buckets_of: Callable[[ProblemTraits], Sequence[str]],
+) -> dict[str, list[SampleResult]]:
+    found: dict[str, list[SampleResult]] = {}
+    for problem_id, samples in by_problem(results).items():
+        known = traits.get(problem_id)
+        for bucket in buckets_of(known) if known else [UNKNOWN]:
+            found.setdefault(bucket, []).extend(samples)
+    return {bucket: found[bucket] for bucket in sorted(found, key=_sort_key)}
+
+
+def _sort_key(bucket: str) -> tuple[int, int, str]:
+    """Known buckets in their natural order, then others by name, then untagged and unknown."""
+    if bucket in _LAST:
+        return 2, _LAST.index(bucket), bucket
+    lower = bucket.lower()
+    return (0, _FIRST.index(lower), bucket) if lower in _FIRST else (1, 0, bucket)
+
+
+def _metrics(samples: Sequence[SampleResult]) -> SliceMetrics:
+    judged = judged_only(samples)
+    problems = len(by_problem(judged))
+    accepted = accepted_at_1(judged)
+    return {
+        "n": len(judged),
+        "problems": problems,
+        "accepted_at_1": accepted,
+        "accepted_at_1_ci95": wilson_interval(accepted, problems),
+        "pass_ratio_mean": pass_ratio_mean(judged),
+        "api_errors": len(samples) - len(judged),
+    }

@@ -1,0 +1,63 @@
+"""Waiting of a command for dependencies that are starting."""
+
+from collections.abc import Callable
+
+import pytest
+
+from services.cli.display import ProgressDisplay
+from services.cli.execute import WAIT_VARIABLE, DependencyWait
+from shared.errors import ConfigError, ServiceError, UnavailableError
+
+
+class Notes(ProgressDisplay):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture(autouse=True)
+def _waits_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WAIT_VARIABLE, "60")
+
+
+def failing(*errors: ServiceError) -> Callable[[], str]:
+    waiting = list(errors)
+
+    def check() -> str:
+        if waiting:
+            raise waiting.pop(0)
+        return "there"
+
+    return check
+
+
+def test_each_reason_is_said_once() -> None:
+    notes = Notes()
+    check = failing(*(UnavailableError(text) for text in ("cold", "cold", "warm", "warm")))
+    assert DependencyWait(notes, poll_seconds=0.01).wait(check) == "there"
+    assert notes.said == ["waiting: cold", "waiting: warm"]
+
+
+def test_what_will_not_get_better_is_not_waited_for() -> None:
+    with pytest.raises(ServiceError, match="another key"):
+        DependencyWait(Notes(), poll_seconds=0.01).wait(failing(ServiceError("another key")))
+
+
+@pytest.mark.parametrize("seconds", [None, "", "0"])
+def test_by_default_nobody_waits(monkeypatch: pytest.MonkeyPatch, seconds: str | None) -> None:
+    monkeypatch.delenv(WAIT_VARIABLE)
+    if seconds is not None:
+        monkeypatch.setenv(WAIT_VARIABLE, seconds)
+    notes = Notes()
+    with pytest.raises(UnavailableError):
+        DependencyWait(notes, poll_seconds=0.01).wait(failing(UnavailableError("cold")))
+    assert notes.said == []
+
+
+@pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
+def test_no_time(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
+    monkeypatch.setenv(WAIT_VARIABLE, seconds)
+    with pytest.raises(ConfigError, match=WAIT_VARIABLE):
+        DependencyWait(Notes(), poll_seconds=0.01)

@@ -1,0 +1,135 @@
+"""Intervals by resampling, against what is known of them otherwise."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.analysis.bootstrap import MOST_CLUSTERS, ClusteredMean, bootstrap_intervals
+from shared.analysis.metrics import SampleResult, clustered, clusters, summarize
+from shared.analysis.statistics import wilson_interval
+from shared.statuses import FinalStatus
+
+stats = pytest.importorskip("scipy.stats")
+
+
+def interval(values, *, bounded=False):
+    mean = ClusteredMean(values, [1] * len(values), bounded)
+    (found,) = bootstrap_intervals([mean], [math.fsum(values) / len(values)])
+    return found
+
+
+def normal(count, seed=1):
+    source = random.Random(seed)
+    return [source.gauss(10, 2) for _ in range(count)]
+
+
+def sample(problem, index, accepted):
+    status = FinalStatus.SUCCESS if accepted else FinalStatus.WRONG_ANSWER
+    return SampleResult(problem, index, status, accepted, float(accepted), 100, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("count", [100, 2000, 3 * MOST_CLUSTERS])
+def test_of_a_mean_of_many_it_is_the_normal_interval(count):
+    values = normal(count)
+    low, high = interval(values)
+    half = 1.96 * np.std(values) / math.sqrt(count)
+    assert low == pytest.approx(np.mean(values) - half, abs=half / 8)
+    assert high == pytest.approx(np.mean(values) + half, abs=half / 8)
+
+
+def test_it_is_scipys_percentile_bootstrap():
+    values = [source**3 for source in normal(60)]
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(3)
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert interval(values) == pytest.approx([theirs.low, theirs.high], abs=width / 15)
+
+
+def test_two_problems_with_0_and_1_are_drawn_as_a_coin_is():
+    # Means 0, 1/2 and 1 have chances 1/4, 1/2, 1/4: both tails reach the ends.
+    assert interval([0.0, 1.0]) == [0.0, 1.0]
+
+
+def test_samples_of_a_problem_stay_together():
+    apart = [sample(str(i), 0, i % 2) for i in range(100)]
+    together = [sample(str(i // 10), i % 10, (i // 10) % 2) for i in range(100)]
+    low, high = summarize(apart, None)["pass_ratio_mean_ci95"]
+    wide_low, wide_high = summarize(together, None)["pass_ratio_mean_ci95"]
+    # Ten times fewer independent values: √10 times the width.
+    assert (wide_high - wide_low) / (high - low) == pytest.approx(math.sqrt(10), rel=0.12)
+
+
+def test_the_numbers_are_the_same_everywhere():
+    assert interval([0.1, 0.2, 0.4, 0.8, 1.6]) == [0.2195, 1.14]
+    assert interval(normal(2 * MOST_CLUSTERS)) == [9.95744, 10.0437]
+
+
+def test_problems_of_different_sizes_weigh_by_their_samples():
+    mean = ClusteredMean([9.0, 0.0], [9, 1])
+    assert bootstrap_intervals([mean], [0.9]) == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0, 1.0], [0.0, 0.0], [0.25, 0.25]])
+def test_without_spread_a_bounded_mean_has_wilsons_interval(values):
+    assert interval(values, bounded=True) == wilson_interval(values[0], len(values))
+
+
+def test_without_spread_other_means_have_no_width_or_no_interval():
+    assert interval([7.0, 7.0]) == [7.0, 7.0]
+    assert interval([7.0]) is None
+    assert bootstrap_intervals([ClusteredMean([], [])], [None]) == [None]
+    assert bootstrap_intervals([ClusteredMean([0.0], [0])], [None]) == [None]
+
+
+def test_a_problem_without_values_takes_no_part():
+    mean = ClusteredMean([1.0, 0.0, 2.0], [1, 0, 1])
+    (found,) = bootstrap_intervals([mean], [1.5])
+    assert found == [1.0, 2.0]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.randoms())
+def test_it_holds_the_mean_lies_within_the_values_and_knows_no_order(values, source):
+    results = [
+        SampleResult(str(i), 0, FinalStatus.WRONG_ANSWER, False, value, 1, 1.0, 1.0)
+        for i, value in enumerate(values)
+    ]
+
+    def found(ordered):
+        mean = clustered(clusters(ordered), lambda samples: (samples[0].pass_ratio, 1))
+        return bootstrap_intervals([mean], [math.fsum(values) / len(values)])[0]
+
+    ours = found(results)
+    assert found(source.sample(results, len(results))) == ours
+    if ours is not None:
+        low, high = ours
+        assert low <= math.fsum(values) / len(values) <= high
+        assert min(values) <= low + 1e-5
+        assert high - 1e-5 <= max(values)
+
+
+def test_pass_at_k_has_an_interval_over_problems():
+    results = [sample(f"p{i}", j, j < i % 5) for i in range(40) for j in range(4)]
+    summary = summarize(results, None)
+    for k in (1, 2, 4):
+        estimates = [1 - math.comb(4 - i % 5, k) / math.comb(4, k) for i in range(40)]
+        half = 1.96 * np.std(estimates) / math.sqrt(40)
+        low, high = summary[f"pass_at_{k}_ci95"]
+        assert summary[f"pass_at_{k}"] == pytest.approx(np.mean(estimates))
+        assert (high - low) / 2 == pytest.approx(half, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [[sample("a", 0, True)], [sample("a", 0, False)], [sample("a", i, i) for i in range(2)]],
+)
+def test_one_problem(results):
+    summary = summarize(results, None)
+    low, high = summary["pass_ratio_mean_ci95"]
+    assert 0 <= low < high <= 1
+    assert summary["avg_total_gen_tokens_ci95"] is None

@@ -1,0 +1,93 @@
+"""Rules of the release gate, and the policies that have them."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.analysis.compare import compare_runs
+from shared.analysis.gate import Outcome, evaluate
+from shared.analysis.gate_policy import Policy, read_policy
+from shared.analysis.runs import read_runs
+from shared.errors import ConfigError
+from tests.shared.finished_runs import write_run
+
+ROOT = Path(__file__).resolve().parents[3]
+HALF = "+-" * 100
+# Of 200 problems ten are lost (5 points): the interval is -9.0 … -1.9.
+TEN_LOST = "--" * 10 + "+-" * 90
+
+
+def rule(name, **limits):
+    return {"default": {name: limits}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome"),
+    [
+        (rule("error_rates", wrong_answer_rate={"max_increase": 0.1}), Outcome.PASS),
+        (rule("error_rates", wrong_answer_rate={"max_increase": 0.01}), Outcome.FAIL),
+        (rule("error_rates", wrong_answer_rate={"max_increase": 0.05}), Outcome.UNDECIDED),
+        (
+            rule("error_rates", timeout_rate={"max_increase": 0, "confidence": "point"}),
+            Outcome.PASS,
+        ),
+        (rule("pass_ratio_mean", min_difference=-0.03, confidence="point"), Outcome.PASS),
+        (rule("pass_ratio_mean", min_difference=-0.02, confidence="point"), Outcome.FAIL),
+        ({"default": {"max_new_failures": 10}}, Outcome.PASS),
+        ({"default": {"max_new_failures": 9}}, Outcome.FAIL),
+        ({"default": {"min_problems": 200}}, Outcome.PASS),
+        ({"default": {"min_problems": 201}}, Outcome.UNDECIDED),
+        (rule("costs", avg_total_gen_tokens={"max_ratio": 1.5}), Outcome.PASS),
+        (rule("costs", avg_total_gen_tokens={"max_ratio": 1.4}), Outcome.FAIL),
+        (rule("costs", avg_total_gen_tokens={"max_value": 150}), Outcome.PASS),
+        (rule("costs", avg_total_gen_tokens={"max_value": 149}), Outcome.FAIL),
+        (rule("costs", avg_gen_time={"max_value": 149}), Outcome.UNDECIDED),
+    ],
+)
+def test_each_rule(tmp_path, policy, outcome):
+    first = write_run(tmp_path / "a", {"one": HALF}, summary={"avg_total_gen_tokens": 100.0})
+    second = write_run(tmp_path / "b", {"one": TEN_LOST}, summary={"avg_total_gen_tokens": 150.0})
+    compared = compare_runs(*read_runs([first, second]))
+    report = evaluate(Policy.model_validate(policy), compared)
+    assert report.outcome is outcome
+    assert [each.rule for each in report.findings if each.outcome is not Outcome.PASS] == (
+        [] if outcome is Outcome.PASS else [report.findings[-1].rule]
+    )
+
+
+def test_a_data_set_has_rules_of_its_own():
+    policy = Policy.model_validate(
+        {
+            "default": {"max_new_failures": 3, "accepted_at_1": {"min_difference": -0.01}},
+            "datasets": {"one": {"max_new_failures": None, "min_problems": 5}},
+        }
+    )
+    assert policy.rules("two") == policy.default
+    one = policy.rules("one")
+    assert (one.max_new_failures, one.min_problems) == (None, 5)
+    assert one.accepted_at_1 == policy.default.accepted_at_1
+
+
+def test_the_example_is_a_policy():
+    policy = read_policy(ROOT / "configs" / "gate.yaml")
+    assert policy.rules("humaneval") != policy.default
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("", "policy.yaml: no rules"),
+        ("default: {}", "policy.yaml: no rules"),
+        ("- x", "policy.yaml: the top level must be a mapping"),
+        ("default: {max_new_failure: 3}", "did you mean 'default.max_new_failures'?"),
+        ("default: {max_new_failures: -1}", "'default.max_new_failures'"),
+        ("default: {accepted_at_1: {min_difference: .nan}}", "min_difference"),
+        ("default: {accepted_at_1: {min_difference: 0, confidence: 9}}", "confidence"),
+        ("default: {costs: {tokens: {max_ratio: 2}}}", "default.costs.tokens"),
+    ],
+)
+def test_a_policy_that_cannot_be_used(tmp_path, policy, said):
+    (tmp_path / "policy.yaml").write_text(policy)
+    with pytest.raises(ConfigError) as caught:
+        read_policy(tmp_path / "policy.yaml")
+    assert said in str(caught.value)

@@ -1,0 +1,170 @@
+"""The summary against numbers worked out by hand, and what must hold for all of them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.analysis.metrics import SampleResult, summarize
+from shared.schemas import Generation, Verdict
+from shared.statuses import FinalStatus
+
+S = FinalStatus
+BASE = SampleResult("p", 0, S.SUCCESS, True, 1.0, 100, 2.0, 1.0)
+
+
+def sample(problem, status, ratio=0.0, tokens=100, gen=2.0, judge=1.0, index=0):
+    return SampleResult(
+        problem, index, status, status is S.SUCCESS, ratio, tokens, gen, judge
+    )  # fmt: skip
+
+
+FOUR = [
+    sample("a", S.SUCCESS, 1.0, tokens=100, gen=2.0, judge=1.0),
+    sample("b", S.WRONG_ANSWER, 0.5, tokens=200, gen=4.0, judge=2.0),
+    sample("c", S.TIMEOUT, 0.25, tokens=300, gen=6.0, judge=10.0),
+    sample("d", S.SYNTAX_ERROR, 0.0, tokens=400, gen=8.0, judge=0.0),
+]
+
+
+def test_one_sample_a_problem():
+    summary = summarize(FOUR, wall_seconds=8.0)
+    expected = {
+        "total_problems": 4,
+        "total_samples": 4,
+        "accepted_at_1": 0.25,
+        "pass_ratio_mean": 0.4375,
+        "pass_ratio_p50": 0.375,
+        "pass_ratio_p90": 0.85,  # rank 2.7 of 0, 0.25, 0.5, 1
+        "exec_success_rate": 0.5,
+        "syntax_error_rate": 0.25,
+        "runtime_error_rate": 0.0,
+        "timeout_rate": 0.25,
+        "wrong_answer_rate": 0.25,
+        "empty_output_rate": 0.0,
+        "avg_total_gen_tokens": 250.0,
+        "avg_gen_time": 5.0,
+        "avg_total_judge_time": 3.25,
+        "p95_total_judge_time": 8.8,  # rank 2.85 of 0, 1, 2, 10
+        "throughput": 0.5,
+        "cost_per_solved_tokens": 100.0,
+        "cost_per_solved_judge_time": 1.0,
+        "cost_per_solved_time": 3.0,
+        "total_spend_per_solved_tokens": 1000.0,
+        "total_spend_per_solved_judge_time": 13.0,
+        "total_spend_per_solved_time": 33.0,
+        "coverage": 1.0,
+        "api_errors": 0,
+    }
+    assert {name: summary[name] for name in expected} == pytest.approx(expected)
+    assert summary["accepted_at_1_bounds"] == [0.25, 0.25]
+    assert summary["accepted_at_1_ci95"] == pytest.approx([0.045587, 0.699358], abs=1e-6)
+    assert not any(name.startswith("pass_at_") for name in summary)
+
+
+def test_what_was_not_judged_shows_as_coverage_and_bounds():
+    broken = sample("e", S.API_ERROR, tokens=None, gen=None, judge=0.0)
+    summary = summarize([*FOUR, broken], wall_seconds=8.0)
+    judged = summarize(FOUR, wall_seconds=8.0)
+    changed = {name for name in summary if summary[name] != judged[name]}
+    assert changed == {
+        "total_problems", "total_samples", "coverage", "api_errors", "accepted_at_1_bounds"
+    }  # fmt: skip
+    assert (summary["coverage"], summary["api_errors"]) == (0.8, 1)
+    assert summary["accepted_at_1_bounds"] == [0.2, 0.4]
+
+
+def test_several_samples_a_problem():
+    statuses = {"a": [S.SUCCESS, S.SUCCESS, S.TIMEOUT], "b": [S.SUCCESS, S.TIMEOUT, S.TIMEOUT]}
+    results = [sample(p, s, index=i) for p, each in statuses.items() for i, s in enumerate(each)]
+    summary = summarize(results, None)
+    assert summary["pass_at_1"] == pytest.approx(0.5)
+    assert summary["pass_at_2"] == pytest.approx((1 + 2 / 3) / 2)
+    assert summary["pass_at_3"] == 1.0
+    assert summary["total_problems"] == 2
+    assert summary["total_samples"] == 6
+    assert summary["avg_total_gen_tokens"] == 300.0
+    assert summary["accepted_at_1_ci95"] == pytest.approx(summarize(
+        [sample("a", S.SUCCESS), sample("b", S.TIMEOUT)], None)["accepted_at_1_ci95"])  # fmt: skip
+
+
+@pytest.mark.parametrize("results", [[], [sample("a", S.API_ERROR)]])
+def test_without_verdicts_metrics_are_none(results):
+    summary = summarize(results, 10.0)
+    counts = {"total_problems", "total_samples", "api_errors", "coverage", "accepted_at_1_bounds"}
+    assert {v for name, v in summary.items() if name not in counts | {"throughput"}} == {None}
+    assert summary["throughput"] == 0.0
+
+
+def test_what_is_not_known_is_none():
+    unknown = [replace(FOUR[0], output_tokens=None, gen_time=None), *FOUR[1:]]
+    summary = summarize(unknown, None)
+    assert summary["avg_total_gen_tokens"] == 300.0
+    for name in ("cost_per_solved_tokens", "total_spend_per_solved_tokens", "cost_per_solved_time"):
+        assert summary[name] is None
+    assert summary["throughput"] is None
+    assert summarize(FOUR[1:], None)["cost_per_solved_tokens"] is None  # none solved
+
+
+def test_a_result_is_made_of_a_verdict_and_its_generation():
+    names = {"dataset": "d", "problem_id": "p", "sample_index": 0, "completion_sha256": "0"}
+    generation = Generation(**names, completion="x", output_tokens=100, gen_time=2.0)
+    verdict = Verdict(
+        **names, final_status=S.SUCCESS, accepted=True, pass_ratio=1, cases_passed=1, cases_total=1,
+        total_judge_time=1, method="batch", checker="tokens",
+    )  # fmt: skip
+    assert SampleResult.of(verdict, generation) == BASE
+
+
+@st.composite
+def runs(draw, least_samples=1):
+    size = draw(st.integers(least_samples, 5))
+    time = st.floats(0, 1e6)
+    results = []
+    for problem in range(draw(st.integers(0, 12))):
+        for index in range(size):
+            status = draw(st.sampled_from(S))
+            ratio = 1.0 if status is S.SUCCESS else draw(st.floats(0, 0.99))
+            tokens = draw(st.none() | st.integers(0, 10**6))
+            results.append(
+                sample(
+                    str(problem), status, ratio, tokens, draw(st.none() | time), draw(time), index
+                )
+            )
+    return results
+
+
+@settings(max_examples=50, deadline=None)
+@given(runs(), st.none() | st.floats(0, 1e9))
+def test_rates_are_shares_that_add_up_and_lie_in_their_intervals(results, wall_seconds):
+    summary = summarize(results, wall_seconds)
+    for name, interval in summary.items():
+        if name.endswith("_ci95") and interval is not None:
+            low, high = interval
+            assert 0 <= low <= summary[name.removesuffix("_ci95")] <= high
+            assert high <= 1 or name.startswith("avg_")
+    values = [v for each in summary.values() for v in (each if isinstance(each, list) else [each])]
+    assert all(value is None or math.isfinite(value) for value in values)
+    if any(result.judged for result in results):
+        errors = ("syntax_error", "runtime_error", "timeout", "wrong_answer", "empty_output")
+        total = summary["accepted_at_1"] + sum(summary[f"{error}_rate"] for error in errors)
+        assert total == pytest.approx(1)
+        low, high = summary["accepted_at_1_bounds"]
+        assert low <= summary["accepted_at_1"] + 1e-12
+        assert summary["accepted_at_1"] <= high + 1e-12
+
+
+@settings(max_examples=50, deadline=None)
+@given(runs(least_samples=2), st.randoms())
+def test_pass_at_1_is_the_mean_accepted_and_pass_at_k_grows(results, random):
+    judged = [result for result in results if result.judged]
+    complete = [replace(r, final_status=S.TIMEOUT) if not r.judged else r for r in results]
+    summary = summarize(complete, None)
+    if complete:
+        assert summary["pass_at_1"] == pytest.approx(summary["accepted_at_1"])
+        estimates = [v for k, v in summary.items() if k.startswith("pass_at_") and "ci" not in k]
+        assert estimates == sorted(estimates) or estimates == pytest.approx(sorted(estimates))
+    shuffled = random.sample(judged, len(judged))
+    assert summarize(shuffled, None) == summarize(judged, None)

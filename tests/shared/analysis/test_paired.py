@@ -1,0 +1,174 @@
+"""Paired statistics against numbers worked out by hand, scipy, and what must hold for all."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.analysis.paired import (
+    PairedDifference,
+    detectable_difference,
+    discordant_interval,
+    mcnemar_exact,
+    paired_difference,
+    sign_flip_p,
+)
+
+stats = pytest.importorskip("scipy.stats")
+
+
+def numbered(values):
+    return {f"p{i}": value for i, value in enumerate(values)}
+
+
+def binary(both, lost, gained, neither):
+    first = [1.0] * both + [1.0] * lost + [0.0] * gained + [0.0] * neither
+    second = [1.0] * both + [0.0] * lost + [1.0] * gained + [0.0] * neither
+    return numbered(first), numbered(second)
+
+
+@pytest.mark.parametrize(
+    ("lost", "gained", "expected"),
+    [(0, 0, 1.0), (0, 1, 1.0), (0, 5, 2 / 32), (0, 6, 2 / 64), (1, 7, 2 * 9 / 256), (3, 3, 1.0)],
+)
+def test_mcnemar_by_hand(lost, gained, expected):
+    assert mcnemar_exact(lost, gained) == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 400), st.integers(0, 400))
+def test_mcnemar_is_a_binomial_test(lost, gained):
+    theirs = stats.binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
+    assert mcnemar_exact(lost, gained) == pytest.approx(theirs, rel=1e-9, abs=1e-300)
+    assert mcnemar_exact(lost, gained) == mcnemar_exact(gained, lost)
+
+
+def test_mcnemar_of_many_pairs_neither_overflows_nor_takes_long():
+    assert mcnemar_exact(20_000, 20_200) == pytest.approx(
+        stats.binomtest(20_000, 40_200).pvalue, rel=1e-6
+    )
+    assert mcnemar_exact(0, 5000) == 0.0
+
+
+def test_discordant_interval_by_hand():
+    # p = 4/12, q = 2/12: 1/6 ± 1.96 * √((1/2 - 1/36) / 12)
+    half = 1.959964 * math.sqrt((0.5 - 1 / 36) / 12)
+    assert discordant_interval(1, 3, 10) == pytest.approx([1 / 6 - half, 1 / 6 + half], abs=1e-6)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+def test_discordant_interval_holds_the_difference_and_mirrors(lost, gained, rest):
+    pairs = lost + gained + rest
+    if pairs:
+        low, high = discordant_interval(lost, gained, pairs)
+        assert -1 <= low <= (gained - lost) / pairs <= high <= 1
+        assert low < high
+        assert discordant_interval(gained, lost, pairs) == pytest.approx([-high, -low])
+
+
+def test_discordant_interval_covers_the_truth_as_often_as_it_says():
+    source = random.Random(5)
+    covered = 0
+    for _ in range(2000):
+        draws = [source.random() for _ in range(60)]
+        lost, gained = sum(d < 0.1 for d in draws), sum(0.1 <= d < 0.25 for d in draws)
+        low, high = discordant_interval(lost, gained, 60)
+        covered += low <= 0.05 <= high
+    assert covered / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_sign_flips_of_0_and_1_are_mcnemars_test():
+    differences = [1.0] * 12 + [-1.0] * 4 + [0.0] * 30
+    assert sign_flip_p(differences) == pytest.approx(mcnemar_exact(4, 12), abs=0.01)
+
+
+def test_sign_flips_against_scipys_permutation_test():
+    source = random.Random(2)
+    differences = [source.gauss(0.05, 0.2) for _ in range(80)]
+    theirs = stats.permutation_test(
+        (differences,), lambda x: sum(x), permutation_type="samples", n_resamples=9999, rng=7
+    ).pvalue
+    assert sign_flip_p(differences) == pytest.approx(theirs, abs=0.015)
+
+
+def test_sign_flips_reject_a_true_null_as_often_as_they_say():
+    source = random.Random(4)
+    rejected = sum(
+        sign_flip_p([source.gauss(0, 0.3) for _ in range(20)]) <= 0.1 for _ in range(400)
+    )
+    assert rejected / 400 == pytest.approx(0.1, abs=0.04)
+
+
+def test_detectable_difference():
+    # Sample size for sd 0.5 and difference 0.1: (1.96 + 0.8416)² * 0.25 / 0.01 = 196.2
+    assert detectable_difference(0.5, 196) == pytest.approx(0.1, abs=1e-3)
+    assert detectable_difference(1.0, 1) == 1.0
+
+
+def test_the_detectable_difference_is_found_four_times_in_five():
+    source = random.Random(9)
+    size = detectable_difference(0.3, 100)
+    found = sum(
+        stats.ttest_1samp([source.gauss(size, 0.3) for _ in range(100)], 0).pvalue < 0.05
+        for _ in range(1000)
+    )
+    assert found / 1000 == pytest.approx(0.8, abs=0.04)
+
+
+def test_shares_of_0_and_1():
+    found = paired_difference(*binary(both=3, lost=1, gained=3, neither=3))
+    assert (found.problems, found.first, found.second) == (10, 0.4, 0.6)
+    assert found.difference == pytest.approx(0.2)
+    assert found.p_value == mcnemar_exact(1, 3)
+    assert found.ci95 == discordant_interval(1, 3, 10)
+    assert found.detectable == pytest.approx(2.801585 * math.sqrt(6 / 12) / math.sqrt(10))
+
+
+def test_means_of_several_samples():
+    source = random.Random(3)
+    first = numbered([source.random() for _ in range(200)])
+    second = {name: min(1.0, value + source.random() / 5) for name, value in first.items()}
+    found = paired_difference(first, second)
+    differences = [second[name] - first[name] for name in first]
+    half = 1.96 * stats.sem(differences)
+    assert found.difference == pytest.approx(sum(differences) / 200)
+    assert found.ci95 == pytest.approx([found.difference - half, found.difference + half], abs=2e-3)
+    assert found.p_value == pytest.approx(1e-4)
+
+
+def test_no_problems_and_one():
+    assert paired_difference({}, {}) == PairedDifference(0)
+    one = paired_difference({"p": 0.25}, {"p": 0.75})
+    assert (one.difference, one.ci95, one.p_value) == (0.5, None, None)
+    with pytest.raises(ValueError, match="same problems"):
+        paired_difference({"p": 1.0}, {})
+
+
+values = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(values, min_size=1, max_size=40))
+def test_a_run_against_itself(run):
+    found = paired_difference(numbered(run), numbered(run))
+    assert (found.difference, found.p_value) == (0, 1)
+    low, high = found.ci95
+    assert low == pytest.approx(-high)
+    assert high > 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(values, values), min_size=1, max_size=40), st.randoms())
+def test_swapping_the_runs_swaps_the_signs_and_order_does_not_matter(pairs, source):
+    first, second = numbered([a for a, _ in pairs]), numbered([b for _, b in pairs])
+    found, swapped = paired_difference(first, second), paired_difference(second, first)
+    assert swapped.difference == -found.difference
+    assert (swapped.p_value, swapped.detectable) == (found.p_value, found.detectable)
+    if found.ci95 is not None:
+        low, high = found.ci95
+        assert swapped.ci95 == pytest.approx([-high, -low], rel=1e-5, abs=1e-9)
+    names = source.sample(sorted(first), len(first))
+    reordered = ({name: run[name] for name in names} for run in (first, second))
+    assert paired_difference(*reordered) == found
