@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
-from shared.json_lines import read_json_lines
+from shared.json_lines import TornLineError, read_json_lines
 from shared.run_record import RunRecord, read_record
 from shared.schemas import Generation, SampleId, Verdict, describe
 
@@ -71,10 +71,10 @@ class FinishedRun:
         try:
             for number, fields in read_json_lines(path):
                 yield _record(kind, f"{path}:{number}", fields)
-        except DataError as error:
-            if "torn last line" not in str(error):
-                raise OutputError(str(error)) from None
+        except TornLineError as error:
             self.skipped.append(str(error))
+        except DataError as error:
+            raise OutputError(str(error)) from None
 
 
 def open_run(url: str) -> FinishedRun:

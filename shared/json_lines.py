@@ -8,7 +8,11 @@ from typing import BinaryIO, cast
 
 import fsspec
 
-from shared.errors import data_error, reading
+from shared.errors import DataError, data_error, reading
+
+
+class TornLineError(DataError):
+    """The last line of a file is incomplete, because writing it was interrupted."""
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
@@ -46,6 +50,7 @@ def parse_line(place: str, line: bytes) -> dict[str, object]:
     """Parse one line, which ends in a newline unless it is torn.
 
     Raises:
+        TornLineError: The line is not JSON and has no newline at its end.
         DataError: The line is not a JSON object in UTF-8; the message begins with ``place``.
     """
     try:
@@ -56,7 +61,7 @@ def parse_line(place: str, line: bytes) -> dict[str, object]:
     except json.JSONDecodeError as error:
         if not line.endswith(b"\n"):
             cause = "torn last line (not JSON, no newline at the end); remove it or record it again"
-            raise data_error(place, cause) from None
+            raise TornLineError(str(data_error(place, cause))) from None
         raise data_error(place, f"not JSON ({error.msg} at column {error.colno})") from None
     except (ValueError, RecursionError) as error:
         raise data_error(place, f"JSON that cannot be used ({error})") from None
