@@ -1,4 +1,4 @@
-"""Comparing what a program printed with what was expected. Each takes time linear in the texts."""
+"""Checkers: compare a program's output with the expected one, in linear time."""
 
 import math
 import re
@@ -24,7 +24,7 @@ def get_checker(spec: str) -> Checker:
     """Find a checker by its name: ``exact``, ``lines``, ``tokens``, ``float`` or ``float:1e-6``.
 
     Raises:
-        ValueError: No such checker, or a tolerance that is no finite number of at least 0.
+        ValueError: Unknown checker, or a tolerance that is not a finite number of at least 0.
     """
     plain: dict[str, Checker] = {"exact": exact, "lines": lines, "tokens": tokens, "float": floats}
     if spec in plain:

@@ -1,4 +1,4 @@
-"""What the services hand to each other: problems, generations, verdicts."""
+"""Records that the services exchange: problems, generations, verdicts."""
 
 import hashlib
 import re

@@ -21,8 +21,8 @@ from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import open_run
 from shared.run_record import RunState
-from shared.schemas import SampleId
-from shared.statuses import FinalStatus
+from shared.schemas import JudgedCode, SampleId
+from shared.statuses import ExtractionReason, FinalStatus
 from tests.aggregator.reports import ANSWER, allowed, data_of, finished, rows_of
 from tests.aggregator.runs import ask
 from tests.shared.ledgers import generation, put_meta, verdict
@@ -123,7 +123,10 @@ def many(redis: Redis, tmp_path: Path) -> Path:
         sample = SampleId("d1", f"p{number % 12:02}", number // 12)
         made.append(generation(sample, ANSWER + "x" * 1000))
         status = FinalStatus.TIMEOUT if number == 77 else FinalStatus.SUCCESS
-        judged.append(verdict(made[-1], status, method="batch"))
+        code = JudgedCode.of(
+            "print(1 < 2)", ExtractionReason.FENCED, made[-1].completion.index("print")
+        )
+        judged.append(verdict(made[-1], status, method="batch", code=code))
     out = OutputFolder(str(folder))
     out.write_jsonl(artifacts.GENERATIONS, made)
     out.write_jsonl(artifacts.VERDICTS, judged)

@@ -40,7 +40,7 @@ def report(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory)
     done.set_state(RunState.JUDGED)
     plain.judge_some(plain.begin(books, "moving", str(folder / "moving")), 0, 24)
     give_up = time.monotonic() + 30
-    while done.state() != "complete":
+    while not ((state := done.state()) and state.published):
         assert time.monotonic() < give_up
         time.sleep(0.05)
     return (folder / "done" / "report.html").as_uri()

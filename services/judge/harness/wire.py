@@ -20,6 +20,7 @@ ANSWER = "answer"
 STRETCH = 5.0
 
 Limit = Literal["cpu", "wall", "output"]
+Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
 
@@ -95,7 +96,7 @@ class CallResult:
     harness was killed, or something else wrote into its file.
     """
 
-    compiled: str | None = None
+    compiled: Compiled | None = None
     compile_output: str = ""
     cases: dict[int, CaseRun] = field(default_factory=dict)
     end: End | None = None
@@ -149,7 +150,8 @@ def _next_record(data: bytes, start: int, key: bytes, previous: bytes) -> _Recor
 def _take(result: CallResult, words: list[str], out: bytes, err: bytes) -> None:
     kind = words[0]
     if kind == "compile":
-        result.compiled, result.compile_output = words[1], err.decode("utf-8", "replace")
+        result.compiled = cast(Compiled, words[1])
+        result.compile_output = err.decode("utf-8", "replace")
     elif kind == "case":
         index, exit_code, cpu, user, wall, memory = map(int, words[1:7])
         result.cases[index] = CaseRun(
