@@ -196,6 +196,28 @@ class Problem(_Record):
             return ProblemInfo()
 
 
+@dataclass(frozen=True, slots=True)
+class ProblemFacts:
+    """Problem properties that results are listed and sliced by.
+
+    ``num_tests`` is None when the tests cannot be read, ``prompt_length`` (characters) when the
+    problem is unknown.
+    """
+
+    difficulty: str = ""
+    tags: tuple[str, ...] = ()
+    num_tests: int | None = None
+    prompt_length: int | None = None
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        try:
+            cases: int | None = problem.tests.cases
+        except ValueError:
+            cases = None
+        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt))
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class SampleId:
     """Names one completion within a run."""

@@ -1,4 +1,4 @@
-"""``python -m services.aggregator``: index verdicts, publish finished runs, answer questions."""
+"""Entry point of the aggregator: index verdicts, publish finished runs, serve API and page."""
 
 import asyncio
 import sqlite3
@@ -8,8 +8,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
-from services.aggregator.index import open_database
+from services.aggregator.index.database import open_database
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from services.aggregator.settings import AggregatorSettings
 from shared.errors import OutputError, PlumblineError, ServiceError
@@ -38,44 +38,45 @@ def main() -> int:
 
 async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     database = open_database(settings.index_dir)
-    runs = Runs(redis, database)
+    ingester = Ingester(redis, database)
     stop = asyncio.Event()
-    working = [
-        asyncio.create_task(_for_ever(runs.catch_up, settings.interval)),
-        asyncio.create_task(_for_ever(lambda: _publish_all(runs), settings.interval)),
+    tasks = [
+        asyncio.create_task(_repeat(ingester.catch_up, settings.interval)),
+        asyncio.create_task(_repeat(lambda: publish_due(ingester), settings.interval)),
     ]
-    for task in working:
+    for task in tasks:
         task.add_done_callback(lambda _task: stop.set())
     try:
-        await serve(make_app(redis, runs), host=settings.host, port=settings.port, stop=stop)
-        for task in working:
+        await serve(make_app(redis, ingester), host=settings.host, port=settings.port, stop=stop)
+        for task in tasks:
             if task.done():
                 task.result()
     finally:
-        runs.stop()
-        for task in working:
+        ingester.stop()
+        for task in tasks:
             task.cancel()
-    # Not where a bug ends us: a thread may be at work in there, and nothing is lost.
+    # Not closed after a crash of a task: another thread may still use the database.
     database.close()
 
 
-async def _for_ever(work: Callable[[], bool], interval: float) -> None:
+async def _repeat(work: Callable[[], bool], interval: float) -> None:
+    """Run ``work`` in a thread forever; pause for ``interval`` seconds when it found nothing."""
     while True:
         try:
             busy = await asyncio.to_thread(work)
         except RedisError as error:
-            log.error("Redis does not answer, trying again", reason=str(error))
+            log.error("Redis unavailable, retrying", reason=str(error))
             busy = False
         except sqlite3.OperationalError as error:
-            log.error("the index cannot be written, trying again", reason=str(error))
+            log.error("the index cannot be written, retrying", reason=str(error))
             busy = False
         if not busy:
             await asyncio.sleep(interval)
 
 
-def _publish_all(runs: Runs) -> bool:
-    """Publish what is due; returns whether there was anything."""
-    due = list(runs.unpublished())
+def publish_due(ingester: Ingester) -> bool:
+    """Publish all runs that are judged completely; returns whether there were any."""
+    due = list(ingester.unpublished())
     for ledger in due:
         try:
             publish(ledger)

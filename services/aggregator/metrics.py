@@ -1,159 +1,227 @@
-"""What the index says in Prometheus metrics, at scrape time.
+"""Prometheus metrics: counters of ingested verdicts, gauges of index, judging queue and streams."""
 
-Counters and histograms are kept in the index (``services.aggregator.index.counting`` says what
-they count), so they survive a restart and never fall, whatever becomes of runs and verdicts.
-"""
-
+import re
 import sqlite3
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+import threading
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from redis import Redis
+from redis.exceptions import RedisError
 
-from services.aggregator.index import Database
-from services.aggregator.index.counting import BUCKETS, MOST_DATASETS, MOST_REASONS, OTHER, admit
+from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun, all_runs
+from services.aggregator.index.writer import Applied, Change
 from shared.analysis.statistics import ratio
+from shared.ledger import JudgeQueue, fail_fast, runs_progress
 from shared.run_record import RunState
 from shared.service.logs import get_logger
 from shared.statuses import FinalStatus
 
 log = get_logger(__name__)
 
-Counts = dict[str, dict[tuple[str, str], float]]
+_OTHER = "other"
+_MAX_DATASETS = 50
+_MAX_REASONS = 50
+# The usual failures of sandboxes and generators.
+_USUAL_REASONS = (
+    *("http_429", "http_500", "http_502", "http_503", "http_504"),
+    *("read_timeout", _OTHER),
+)
+# A ratio above the last bound but one is 1: all cases passed.
+_RATIO_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99999, 1.0)
+_JUDGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_GENERATION_BUCKETS = (0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600)
+_TOKEN_BUCKETS = tuple(2.0**n for n in range(4, 18))
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
-_COUNTERS = {
-    "verdicts": ("Verdicts written, each judging again counted.", ["dataset", "status"]),
-    "infra_failures": ("Failed requests and other trouble of ours, by class.", ["reason"]),
-    "unreadable_entries": ("Entries of streams that could not be read.", []),
-}
-# What sandboxes and generators usually fail with.
-_USUAL_REASONS = ("http_429", "http_500", "http_502", "http_503", "http_504", "read_timeout", OTHER)
-_HISTOGRAMS = {
-    "pass_ratio": "Cases passed / cases, of each verdict on an answer.",
-    "judge_seconds": "Judging time of each verdict on an answer, its cases added up.",
-    "generation_seconds": "Time of the request that gave each completion.",
-    "output_tokens": "Tokens of each completion.",
-}
+
+class IngestMetrics:
+    """Counters of what this process has ingested. They restart at zero, as PromQL expects.
+
+    ``plumbline_verdicts`` counts entries of the streams, so a sample that is judged again counts
+    again. The others count each verdict and each generation once.
+    """
+
+    def __init__(self) -> None:
+        self._datasets = _LabelValues(_MAX_DATASETS)
+        self._reasons = _LabelValues(_MAX_REASONS)
+        self._verdicts = Counter(
+            "plumbline_verdicts",
+            "Verdicts written; a sample judged again counts again.",
+            ["dataset", "status"],
+            registry=None,
+        )
+        self._infra_failures = Counter(
+            "plumbline_infra_failures",
+            "Failed requests and other infrastructure failures, by class.",
+            ["reason"],
+            registry=None,
+        )
+        self._unreadable = Counter(
+            "plumbline_unreadable_entries", "Stream entries that cannot be parsed.", registry=None
+        )
+        self._tokens = Counter(
+            "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"], registry=None
+        )
+        self._pass_ratio = _histogram(
+            "pass_ratio", "Cases passed / cases, of each verdict on an answer.", _RATIO_BUCKETS
+        )
+        self._judge_seconds = _histogram(
+            "judge_seconds", "Judging time of a verdict, summed over its cases.", _JUDGE_BUCKETS
+        )
+        self._generation_seconds = _histogram(
+            "generation_seconds", "Duration of the request for a completion.", _GENERATION_BUCKETS
+        )
+        self._output_tokens = _histogram(
+            "output_tokens", "Tokens of each completion.", _TOKEN_BUCKETS
+        )
+        for reason in _USUAL_REASONS:
+            self._infra_failures.labels(self._reasons.admit(reason))
+
+    def record(self, applied: Applied) -> None:
+        """Count what a batch added to the index; call once per committed batch."""
+        for entry in applied.entries:
+            if entry.event is None:
+                self._unreadable.inc()
+            else:
+                dataset = self.dataset_label(entry.event.sample.dataset)
+                self._verdicts.labels(dataset, entry.event.status.value).inc()
+        for change in applied.changes:
+            self._record_change(change)
+
+    def start_at_zero(self, datasets: Iterable[str]) -> None:
+        """Create the verdict counters of data sets before their first verdict.
+
+        Prometheus sees no increase in a counter that first appears as 1, so an alert would miss a
+        single ``api_error``.
+        """
+        for dataset in sorted(datasets):
+            for status in FinalStatus:
+                self._verdicts.labels(self.dataset_label(dataset), status.value)
+
+    def dataset_label(self, dataset: str) -> str:
+        """The label of a data set: its name, or ``other`` once there are too many."""
+        return self._datasets.admit(dataset)
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in (
+            *(self._verdicts, self._infra_failures, self._unreadable, self._tokens),
+            *(self._pass_ratio, self._judge_seconds),
+            *(self._generation_seconds, self._output_tokens),
+        ):
+            yield from metric.collect()
+
+    def _record_change(self, change: Change) -> None:
+        row, dataset = change.row, self.dataset_label(change.row.dataset)
+        if change.new_verdict:
+            for kind in change.infra_failures:
+                reason = kind if _KIND.fullmatch(kind) else _OTHER
+                self._infra_failures.labels(self._reasons.admit(reason)).inc()
+            if row.final_status is not FinalStatus.API_ERROR:
+                self._pass_ratio.labels(dataset).observe(row.pass_ratio)
+                self._judge_seconds.labels(dataset).observe(row.total_judge_time)
+        if change.new_generation:
+            if row.gen_time is not None:
+                self._generation_seconds.labels(dataset).observe(row.gen_time)
+            if row.output_tokens is not None:
+                self._output_tokens.labels(dataset).observe(row.output_tokens)
+                self._tokens.labels(dataset).inc(row.output_tokens)
+
+
+class _LabelValues:
+    """Bounded set of label values: beyond ``limit`` of them, new ones share ``other``."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def admit(self, value: str) -> str:
+        with self._lock:
+            if value not in self._known and len(self._known) >= self._limit:
+                return _OTHER
+            if value != _OTHER:
+                self._known.add(value)
+            return value
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+    return Histogram(f"plumbline_{name}", text, ["dataset"], buckets=buckets, registry=None)
 
 
 class IndexCollector(Collector):
-    """What the index says; of runs that are gone only counters are left."""
+    """Ingest counters, and gauges computed from the index at scrape time."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, ingested: IngestMetrics) -> None:
         self._database = database
+        self._ingested = ingested
 
     def collect(self) -> Iterator[Metric]:
         try:
             with self._database.read() as connection:
-                counts, runs = _counts(connection), all_runs(connection)
+                runs = all_runs(connection)
         except sqlite3.OperationalError as error:
-            log.warning("the index does not answer a scrape", reason=str(error))
+            log.warning("index unavailable for a scrape", reason=str(error))
+            yield from self._ingested.collect()
             return
-        yield from _counters(_from_zero(counts, runs))
-        yield from _histograms(counts)
-        yield from _samples(runs, {dataset for dataset, _ in counts.get("verdicts", {})})
-        yield from _progress(runs)
+        self._ingested.start_at_zero({name for run in runs for name in run.datasets})
+        yield from self._ingested.collect()
+        yield from self._samples(runs)
+        yield from _run_progress(runs)
+
+    def _samples(self, runs: list[IndexedRun]) -> Iterator[Metric]:
+        states: Tally[tuple[str, str]] = Tally()
+        accepted: Tally[str] = Tally()
+        for run in runs:
+            for dataset in run.datasets:
+                label = self._ingested.dataset_label(dataset)
+                counts = run.statuses.get(dataset, {})
+                errors, verdicts = counts.get(FinalStatus.API_ERROR, 0), sum(counts.values())
+                planned = run.planned.get(dataset, (0, 0))[1]
+                states[label, "judged"] += verdicts - errors
+                states[label, "api_error"] += errors
+                states[label, "open"] += max(0, planned - verdicts)
+                accepted[label] += run.accepted.get(dataset, 0)
+        samples = GaugeMetricFamily(
+            "plumbline_samples", "Samples of all runs by state.", labels=["dataset", "state"]
+        )
+        share = GaugeMetricFamily(
+            "plumbline_accepted_ratio", "Share of judged samples accepted.", labels=["dataset"]
+        )
+        for (label, state), count in sorted(states.items()):
+            samples.add_metric([label, state], count)
+            if state == "judged" and count:
+                share.add_metric([label], accepted[label] / count)
+        yield samples
+        yield share
 
 
-def _counts(connection: sqlite3.Connection) -> Counts:
-    counts: Counts = defaultdict(dict)
-    for metric, dataset, label, value in connection.execute("SELECT * FROM counters"):
-        counts[metric][dataset, label] = value
-    return counts
+class RedisCollector(Collector):
+    """Gauges of the judging queue, and of how far the index lags behind the streams."""
+
+    def __init__(self, redis: Redis, database: Database) -> None:
+        self._redis = redis
+        self._database = database
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            with closing(fail_fast(self._redis)) as redis:
+                yield from _queue(JudgeQueue(redis))
+                yield from _streams(redis, self._database)
+        except (RedisError, sqlite3.OperationalError) as error:
+            log.warning("queue metrics unavailable for a scrape", reason=str(error))
 
 
-def _from_zero(counts: Counts, runs: list[IndexedRun]) -> Counts:
-    """The same with the zeros before the first ones.
-
-    Prometheus sees no increase in a counter that begins with a one, so a lone sample without a
-    verdict would go by unnoticed.
-    """
-    known = {dataset for dataset, _ in counts.get("verdicts", {})}
-    datasets = {name for run in runs for name in run.datasets}
-    labels = known | {admit(name, known, MOST_DATASETS) for name in sorted(datasets)}
-    verdicts = {(label, status.value): 0.0 for label in labels for status in FinalStatus}
-    reasons = {reason for _, reason in counts.get("infra_failures", {})}
-    failures = {("", admit(name, reasons, MOST_REASONS)): 0.0 for name in _USUAL_REASONS}
-    return {
-        **counts,
-        "verdicts": {**verdicts, **counts.get("verdicts", {})},
-        "infra_failures": {**failures, **counts.get("infra_failures", {})},
-    }
-
-
-def _counters(counts: Counts) -> Iterator[Metric]:
-    for name, (text, labels) in _COUNTERS.items():
-        family = CounterMetricFamily(f"plumbline_{name}", text, labels=labels)
-        found = counts.get(name, {} if labels else {("", ""): 0.0})
-        for (dataset, label), value in sorted(found.items()):
-            family.add_metric([part for part in (dataset, label) if part][: len(labels)], value)
-        yield family
-    tokens = CounterMetricFamily(
-        "plumbline_generated_tokens", "Tokens of all completions.", labels=["dataset"]
-    )
-    for (dataset, _), value in sorted(counts.get("output_tokens_sum", {}).items()):
-        tokens.add_metric([dataset], value)
-    yield tokens
-
-
-def _histograms(counts: Counts) -> Iterator[Metric]:
-    for name, text in _HISTOGRAMS.items():
-        family = HistogramMetricFamily(f"plumbline_{name}", text, labels=["dataset"])
-        found = counts.get(name, {})
-        for dataset in sorted({dataset for dataset, _ in found}):
-            total, buckets = 0.0, []
-            for number, bound in enumerate((*BUCKETS[name], float("inf"))):
-                total += found.get((dataset, str(number)), 0.0)
-                buckets.append((_bound(bound), total))
-            family.add_metric([dataset], buckets, counts[f"{name}_sum"].get((dataset, ""), 0.0))
-        yield family
-
-
-def _bound(bound: float) -> str:
-    return "+Inf" if bound == float("inf") else str(float(bound))
-
-
-def _samples(runs: list[IndexedRun], known: set[str]) -> Iterator[Metric]:
-    """Samples of the runs that there are; a data set has the label that its counters have."""
-    states: Counter[tuple[str, str]] = Counter()
-    accepted: Counter[str] = Counter()
-    for run in runs:
-        for dataset in run.datasets:
-            label = admit(dataset, known, MOST_DATASETS)
-            counts = run.statuses.get(dataset, {})
-            errors = sum(n for status, n in counts.items() if status is FinalStatus.API_ERROR)
-            verdicts = sum(counts.values())
-            planned = run.planned.get(dataset, (0, 0))[1]
-            states[label, "judged"] += verdicts - errors
-            states[label, "api_error"] += errors
-            states[label, "open"] += max(0, planned - verdicts)
-            accepted[label] += run.accepted.get(dataset, 0)
-    samples = GaugeMetricFamily(
-        "plumbline_samples", "Samples of all runs by what they are.", labels=["dataset", "state"]
-    )
-    share = GaugeMetricFamily(
-        "plumbline_accepted_ratio", "Share of judged samples accepted.", labels=["dataset"]
-    )
-    for (label, state), count in sorted(states.items()):
-        samples.add_metric([label, state], count)
-        if state == "judged" and count:
-            share.add_metric([label], accepted[label] / count)
-    yield samples
-    yield share
-
-
-def _progress(runs: list[IndexedRun]) -> Iterator[Metric]:
-    running = [run for run in runs if run.state == RunState.RUNNING]
+def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
+    running = [run for run in runs if run.state is RunState.RUNNING]
     verdicts = sum(run.verdicts for run in running)
     yield GaugeMetricFamily(
-        "plumbline_runs_running", "Runs that a command is at work on.", value=len(running)
+        "plumbline_runs_running", "Runs that a command is working on.", value=len(running)
     )
     share = ratio(verdicts, sum(run.samples_planned for run in running))
     if share is not None:
@@ -161,4 +229,35 @@ def _progress(runs: list[IndexedRun]) -> Iterator[Metric]:
             "plumbline_run_progress_ratio",
             "Share of the planned samples of all running runs that have a verdict.",
             value=min(1.0, share),
+        )
+
+
+def _queue(queue: JudgeQueue) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "plumbline_judge_queue_jobs", "Jobs waiting to be judged.", value=queue.rq.count
+    )
+    yield GaugeMetricFamily(
+        "plumbline_judge_queue_oldest_seconds",
+        "Age of the job at the head of the queue; 0 when it is empty.",
+        value=queue.oldest_wait(),
+    )
+    yield GaugeMetricFamily(
+        "plumbline_judge_workers", "Registered judge workers.", value=queue.workers()
+    )
+
+
+def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
+    ledger = runs_progress(redis)
+    with database.read() as connection:
+        indexed = {run.run: run.events for run in all_runs(connection)}
+    lag = sum(max(0, run.events - indexed.get(run.run, 0)) for run in ledger)
+    yield GaugeMetricFamily(
+        "plumbline_stream_lag", "Stream entries that are not in the index yet.", value=lag
+    )
+    newest = max((int(run.last_event.partition("-")[0]) for run in ledger), default=0)
+    if newest:
+        yield GaugeMetricFamily(
+            "plumbline_last_verdict_timestamp_seconds",
+            "Unix time of the newest verdict.",
+            value=newest / 1000,
         )

@@ -5,7 +5,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.aggregator.index.rows import ProblemFacts
 from shared import artifacts
 from shared.analysis.slices import ProblemTraits
 from shared.artifacts import OutputFolder
@@ -13,7 +12,7 @@ from shared.errors import DataError, OutputError
 from shared.json_lines import read_json_lines
 from shared.ledger import Ledger
 from shared.plan import PlannedDataset
-from shared.schemas import HumanEvalTests, Problem, describe, without_surrogates
+from shared.schemas import HumanEvalTests, Problem, ProblemFacts, describe, without_surrogates
 
 
 class ProblemOutline(BaseModel):

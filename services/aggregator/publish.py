@@ -23,7 +23,6 @@ from shared.run_record import (
     RunRecord,
     RunState,
     UnjudgedSample,
-    WandbRecord,
 )
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
@@ -69,9 +68,7 @@ def publish(ledger: Ledger) -> RunState:
     _write_record(folder, record)
     write_report(open_run(folder.url), folder, artifacts.REPORT)
     if meta.config.wandb.enabled:
-        document = record.model_dump(mode="json")
-        logged = log_results(folder, document, metrics, meta.config.wandb)
-        wandb = WandbRecord.model_validate(logged)
+        wandb = log_results(folder, record, metrics, meta.config.wandb)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
     ledger.publish(record.state, results)
     return record.state
@@ -135,8 +132,8 @@ def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Publi
     """Write completions and verdicts together; few of the completions are in memory at once."""
     found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
     with (
-        folder.replacing(artifacts.GENERATIONS) as generations,
         folder.replacing(artifacts.VERDICTS) as verdicts,
+        folder.replacing(artifacts.GENERATIONS) as generations,  # a full disk stops the larger one
     ):
         for sample, generation, verdict in _samples(ledger, plan.samples()):
             if generation is not None:

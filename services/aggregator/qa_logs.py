@@ -1,17 +1,226 @@
-"""The QA logs of a run: samples of each status with question, answer and outcome."""
+"""QA logs: a stratified sample of questions, answers and outcomes of each data set."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import quote
 
-from services.aggregator.qa_records import QaRecord, RunFacts, qa_record, run_facts
-from services.aggregator.strata import Choice, choose
+from pydantic import BaseModel, ConfigDict
+
 from shared.artifacts import QA_LOGS, OutputFolder
 from shared.ledger import Ledger
 from shared.plan import PlannedDataset, RunPlan
 from shared.result_config import QaLogsConfig
 from shared.run_record import QaLogRecord, RunMeta
-from shared.schemas import SampleId, sha256
+from shared.schemas import (
+    FailedCase,
+    Generation,
+    GroundTruth,
+    HumanEvalTests,
+    Problem,
+    SampleId,
+    StdioTests,
+    Verdict,
+    sha256,
+)
+from shared.statuses import FinalStatus
+from shared.text import shorten_middle
+
+_BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error")
+
+Counts = dict[FinalStatus, int]
+
+
+# Stratified sampling by status: pure functions with the same result on every machine.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen samples, by status and then by id.
+
+    Attributes:
+        samples: The chosen samples.
+        wanted: The quota.
+        chosen: Number of chosen samples by status.
+        filled: How many of them replace samples of a status that had too few.
+    """
+
+    samples: tuple[SampleId, ...]
+    wanted: Counts
+    chosen: Counts
+    filled: Counts
+
+
+def choose(
+    statuses: Mapping[SampleId, FinalStatus], quota: Mapping[FinalStatus, int], seed: int
+) -> Choice:
+    """Choose samples at random, as many of each status as the quota asks for.
+
+    When a status has too few, the others (also those without a quota, but never ``api_error``) fill
+    the gap in proportion to their remaining samples, by the largest remainder method.
+
+    Args:
+        statuses: All samples of one data set.
+        quota: Number of samples wanted of each status.
+        seed: Samples of a status are taken in the order of the SHA-256 of seed and key.
+    """
+    strata = _strata(statuses, seed)
+    met = {status: min(quota.get(status, 0), len(strata[status])) for status in strata}
+    spare = {status: len(strata[status]) - met[status] for status in strata}
+    filled = apportion(sum(quota.values()) - sum(met.values()), spare)
+    chosen = {status: met[status] + filled[status] for status in strata}
+    samples = [s for status in strata for s in sorted(strata[status][: chosen[status]])]
+    return Choice(tuple(samples), dict(quota), _nonzero(chosen), _nonzero(filled))
+
+
+def apportion(number: int, available: Mapping[FinalStatus, int]) -> Counts:
+    """Divide a number in proportion to what is available, by the largest remainder method.
+
+    No share exceeds what is available. Ties are broken by the order of the statuses.
+    """
+    total = sum(available.values())
+    if number >= total:
+        return dict(available)
+    shares = {status: divmod(number * count, total) for status, count in available.items()}
+    counts = {status: whole for status, (whole, _) in shares.items()}
+    by_remainder = sorted(shares, key=lambda status: -shares[status][1])
+    for status in by_remainder[: number - sum(counts.values())]:
+        counts[status] += 1
+    return counts
+
+
+def _strata(
+    statuses: Mapping[SampleId, FinalStatus], seed: int
+) -> dict[FinalStatus, list[SampleId]]:
+    # Infrastructure failures tell nothing about a model.
+    strata: dict[FinalStatus, list[SampleId]] = {
+        status: [] for status in FinalStatus if status is not FinalStatus.API_ERROR
+    }
+    for sample, status in statuses.items():
+        if status in strata:
+            strata[status].append(sample)
+    for samples in strata.values():
+        samples.sort(key=lambda sample: sha256(f"{seed}\n{sample.key}"))
+    return strata
+
+
+def _nonzero(counts: Counts) -> Counts:
+    return {status: count for status, count in counts.items() if count}
+
+
+# Records: lines of a QA log.
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Execution(_Record):
+    """``first_failed_case``: its texts are shortened."""
+
+    first_failed_case: FailedCase | None
+
+
+class RunMetadata(_Record):
+    """``timestamp``: start of the run, ISO 8601 in UTC."""
+
+    model: str
+    temperature: float | None
+    max_new_tokens: int | None
+    timestamp: str | None
+
+
+class QaRecord(_Record):
+    """A sample with question, answer and outcome: one line of a QA log."""
+
+    problem_id: str
+    dataset: str
+    sample_index: int
+    prompt: str
+    response: str
+    ground_truth: dict[str, str | int | list[str]]
+    pass_ratio: float
+    accepted: bool
+    final_status: FinalStatus
+    detail: str | None
+    output_tokens: int | None
+    total_judge_time: float
+    error_breakdown: dict[str, int]
+    execution_output: Execution
+    metadata: RunMetadata
+
+
+def qa_record(
+    problem: Problem,
+    generation: Generation,
+    verdict: Verdict,
+    metadata: RunMetadata,
+    limits: QaLogsConfig,
+) -> QaRecord:
+    """Make the record of one sample; tests and outputs are shortened."""
+    case = verdict.first_failed_case
+    return QaRecord(
+        problem_id=problem.problem_id,
+        dataset=problem.dataset,
+        sample_index=verdict.sample_index,
+        prompt=problem.prompt,
+        response=generation.completion,
+        ground_truth=_shortened_tests(problem.tests, limits),
+        pass_ratio=verdict.pass_ratio,
+        accepted=verdict.accepted,
+        final_status=verdict.final_status,
+        detail=verdict.detail,
+        output_tokens=generation.output_tokens,
+        total_judge_time=verdict.total_judge_time,
+        error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
+        execution_output=Execution(first_failed_case=case and shorten_case(case, limits.max_chars)),
+        metadata=metadata,
+    )
+
+
+def run_metadata(meta: RunMeta) -> RunMetadata:
+    """Model and sampling parameters of a run."""
+    rollout = meta.config.actor_rollout_ref.rollout
+    return RunMetadata(
+        model=meta.model or meta.config.actor_rollout_ref.model.path,
+        temperature=rollout.temperature,
+        max_new_tokens=rollout.response_length,
+        timestamp=None if meta.started_at is None else _iso(meta.started_at),
+    )
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> dict[str, str | int | list[str]]:
+    def texts(values: list[str]) -> list[str]:
+        return [shorten_middle(value, limits.max_chars) for value in values[: limits.max_tests]]
+
+    if isinstance(tests, StdioTests):
+        shown = {"inputs": texts(tests.inputs), "outputs": texts(tests.outputs)}
+        return {**shown, "num_test_cases": tests.cases}
+    if isinstance(tests, HumanEvalTests):
+        test = shorten_middle(tests.test, limits.max_chars)
+        return {"test": test, "entry_point": tests.entry_point, "num_test_cases": tests.cases}
+    setup = shorten_middle(tests.test_setup_code, limits.max_chars)
+    return {
+        "test_list": texts(tests.test_list),
+        "test_setup_code": setup,
+        "num_test_cases": tests.cases,
+    }
+
+
+def shorten_case(case: FailedCase, limit: int) -> FailedCase:
+    """Copy a case with each of its texts shortened to ``limit`` characters."""
+    texts = {name: getattr(case, name) for name in ("input", "expected", "actual", "stderr")}
+    return case.model_copy(
+        update={name: text and shorten_middle(text, limit) for name, text in texts.items()}
+    )
+
+
+# Files.
 
 
 def write_qa_logs(
@@ -22,30 +231,29 @@ def write_qa_logs(
     Logs of earlier quotas are removed.
 
     Returns:
-        For ``run.json``: by data set the file, and how many of which status were wanted, were
-        chosen, and stand in for others.
+        The record of each data set's log, for ``run.json``.
 
     Raises:
         OutputError: The folder cannot be written.
     """
-    config, facts = meta.config.qa_logs, run_facts(meta)
+    config, metadata = meta.config.qa_logs, run_metadata(meta)
     written: dict[str, QaLogRecord] = {}
     for dataset in plan.datasets:
         name = file_name(dataset.name, config.quota(dataset.name).total)
         choice = _choice(ledger, dataset, config, meta.seed)
-        folder.write_jsonl(f"{QA_LOGS}/{name}", _records(ledger, choice.samples, facts, config))
+        folder.write_jsonl(f"{QA_LOGS}/{name}", _records(ledger, choice.samples, metadata, config))
         written[dataset.name] = QaLogRecord(
             file=f"{QA_LOGS}/{name}",
-            wanted=dict(choice.wanted),
-            chosen=dict(choice.chosen),
-            filled=dict(choice.filled),
+            wanted=choice.wanted,
+            chosen=choice.chosen,
+            filled=choice.filled,
         )
     _remove_others(folder, {name: log.file for name, log in written.items()})
     return written
 
 
 def file_name(dataset: str, total: int) -> str:
-    """A data set's name may be longer than a file's, which is 255 bytes."""
+    """Name of a QA log; shortened with a hash, because a file name is at most 255 bytes."""
     return f"{_stem(dataset)}_{total}.jsonl"
 
 
@@ -60,19 +268,19 @@ def _choice(ledger: Ledger, dataset: PlannedDataset, config: QaLogsConfig, seed:
 
 
 def _records(
-    ledger: Ledger, samples: Sequence[SampleId], facts: RunFacts, config: QaLogsConfig
+    ledger: Ledger, samples: Sequence[SampleId], metadata: RunMetadata, config: QaLogsConfig
 ) -> Iterator[QaRecord]:
     """Yield one record at a time: a problem's tests may have many megabytes."""
     for sample in samples:
         problem = ledger.problem(sample.dataset, sample.problem_id)
         generation, verdict = ledger.completion(sample), ledger.verdict(sample)
-        # A runner that goes on with the run meanwhile takes samples back, and publishes it anew.
+        # A runner that resumes the run meanwhile withdraws samples, and publishes again.
         if problem and generation and verdict:
-            yield qa_record(problem, generation, verdict, facts, config)
+            yield qa_record(problem, generation, verdict, metadata, config)
 
 
 def _remove_others(folder: OutputFolder, files: Mapping[str, str]) -> None:
-    """Remove what earlier quotas of these data sets left; whatever else is there stays."""
+    """Remove logs of earlier quotas of these data sets; other files stay."""
     for dataset, current in files.items():
         pattern = re.compile(re.escape(_stem(dataset)) + r"_\d+\.jsonl")
         old = [name for name in folder.names(QA_LOGS) if pattern.fullmatch(name)]

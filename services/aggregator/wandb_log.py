@@ -1,6 +1,8 @@
-"""The results of a run in Weights & Biases: never a reason for the run to fail."""
+"""Logging of results to Weights & Biases, in a child process with a time limit.
 
-import hashlib
+A failure is recorded in ``run.json``; it never fails the run.
+"""
+
 import importlib.util
 import os
 import shutil
@@ -11,16 +13,17 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.aggregator.wandb_job import WandbDone, WandbJob
 from shared import artifacts
 from shared.analysis.statistics import MetricValue, flat_metrics
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
 from shared.result_config import WandbConfig
+from shared.run_record import JsonObject, RunRecord, WandbRecord
+from shared.schemas import sha256
 from shared.service.logs import get_logger
 
 Mode = Literal["online", "offline"]
@@ -31,33 +34,76 @@ _KEY = "WANDB_API_KEY"
 _PROCESS = "services.aggregator.wandb_process"
 
 
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class WandbJob(_Message):
+    """Input of the child process: the results of one run.
+
+    Attributes:
+        mode: Upload, or write files for a later upload.
+        project: W&B project.
+        entity: Owner of the project; None for the owner of the API key.
+        name: Name of the W&B run.
+        run_id: Id of the W&B run; a run that is published again keeps it (idempotent).
+        folder: The run's output folder, in which W&B makes its own.
+        config: The resolved config.
+        metrics: Metrics by key.
+        artifact: Name of the W&B artifact that holds the files.
+        files: Local path of each file by its name in the artifact.
+        qa_logs: Paths of the files that are QA logs.
+    """
+
+    mode: Literal["online", "offline"]
+    project: str
+    entity: str | None
+    name: str
+    run_id: str
+    folder: str
+    config: JsonObject
+    metrics: dict[str, float]
+    artifact: str
+    files: dict[str, str]
+    qa_logs: list[str]
+
+
+class WandbDone(_Message):
+    """Output of the child process: folder of an offline run (``path``), page of an online one."""
+
+    version: str
+    path: str | None
+    url: str | None
+
+
 def log_results(
-    folder: OutputFolder, run: Mapping[str, Any], summary: Summary, config: WandbConfig
-) -> dict[str, Any]:
+    folder: OutputFolder, record: RunRecord, summary: Summary, config: WandbConfig
+) -> WandbRecord:
     """Log metrics, config, QA samples and files of a published run.
 
     Args:
         folder: The run's, with its artifacts.
-        run: The content of ``run.json``.
+        record: The content of ``run.json``.
         summary: ``{dataset: {metric: value}}``.
-        config: Where to, and how.
+        config: Project, mode and time limit.
 
     Returns:
-        For ``run.json``: where the results are, or why they are not there, and what to do.
+        For ``run.json``: where the results are, or the errors and what to do about them.
     """
-    notes: dict[str, Any] = {}
+    errors: dict[str, str] = {}
     for mode in _modes(config):
         try:
-            return {"mode": mode, **_logged(folder, run, summary, config, mode), **notes}
+            logged = _logged(folder, record, summary, config, mode)
+            return logged.model_copy(update=errors)
         except (ServiceError, OutputError, OSError) as error:
             reason = " ".join(str(error).split())
-            log.warning("no results in W&B", run=run["run"], mode=mode, reason=reason)
-            notes[f"{mode}_error"] = reason
-    return {"mode": "none", **notes}
+            log.warning("cannot log results to W&B", run=record.run, mode=mode, reason=reason)
+            errors[f"{mode}_error"] = reason
+    return WandbRecord(mode="none").model_copy(update=errors)
 
 
 def metric_keys(summary: Summary) -> dict[str, float]:
-    """``eval/<dataset>/<metric>``, the plan's keys; an interval is two of them."""
+    """Name metrics ``eval/<dataset>/<metric>``; an interval becomes two of them."""
     return {
         f"eval/{dataset}/{metric}": value
         for dataset, metrics in summary.items()
@@ -66,15 +112,15 @@ def metric_keys(summary: Summary) -> dict[str, float]:
 
 
 def _modes(config: WandbConfig) -> list[Mode]:
-    """What to try: with ``auto``, what cannot be uploaded now is kept for later."""
+    """Modes to try in order: ``auto`` falls back to files that can be uploaded later."""
     if config.mode == "auto":
         return ["online", "offline"] if os.environ.get(_KEY) else ["offline"]
     return [] if config.mode == "disabled" else [config.mode]
 
 
 def _logged(
-    folder: OutputFolder, run: Mapping[str, Any], summary: Summary, config: WandbConfig, mode: Mode
-) -> dict[str, Any]:
+    folder: OutputFolder, record: RunRecord, summary: Summary, config: WandbConfig, mode: Mode
+) -> WandbRecord:
     if importlib.util.find_spec("wandb") is None:
         raise ServiceError("wandb is not installed; pip install wandb, and run the command again")
     if mode == "online" and not os.environ.get(_KEY):
@@ -85,44 +131,46 @@ def _logged(
         )
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(folder.path) if folder.local else Path(scratch) / "run"
-        job = _job(_fetched(folder, run, place), place, run, summary, config, mode)
+        job = _job(_fetched(folder, record, place), place, record, summary, config, mode)
         if folder.local:
-            _forget(place, job.run_id)
-        done = _in_a_process(job, Path(scratch), config.timeout)
-    said = {"run_id": job.run_id, "wandb": done.version}
-    if done.path:
-        return {**said, "path": done.path, "sync": f"wandb sync {done.path}"}
-    return {**said, "url": done.url}
+            _remove_earlier(place, job.run_id)
+        done = _run_process(job, Path(scratch), config.timeout)
+    return WandbRecord(
+        mode=mode,
+        run_id=job.run_id,
+        wandb=done.version,
+        url=done.url,
+        path=done.path,
+        sync=f"wandb sync {done.path}" if done.path else None,
+    )
 
 
 def _job(
     files: dict[str, str],
     place: Path,
-    run: Mapping[str, Any],
+    record: RunRecord,
     summary: Summary,
     config: WandbConfig,
     mode: Mode,
 ) -> WandbJob:
-    name = config.name or str(run.get("name") or run["run"])
     return WandbJob(
         mode=mode,
         project=config.project,
         entity=config.entity,
-        name=name,
-        run_id=hashlib.sha256(str(run["run"]).encode()).hexdigest()[:16],
+        name=config.name or record.name or record.run,
+        run_id=sha256(record.run)[:16],
         folder=str(place),
-        config=dict(run["config"]),
+        config=record.config.model_dump(mode="json"),
         metrics=metric_keys(summary),
-        artifact=_artifact_name(str(run["run"])),
+        artifact=_artifact_name(record.run),
         files=files,
         qa_logs=[path for name, path in files.items() if name.startswith(artifacts.QA_LOGS)],
     )
 
 
-def _fetched(folder: OutputFolder, run: Mapping[str, Any], place: Path) -> dict[str, str]:
-    """Where the run's files are on this machine, where need be after a download."""
-    qa_logs = [entry["file"] for entry in run.get("qa_logs", {}).values()]
-    names = [*artifacts.FILES, *qa_logs]
+def _fetched(folder: OutputFolder, record: RunRecord, place: Path) -> dict[str, str]:
+    """Local paths of the run's files by name; files of a remote folder are downloaded."""
+    names = [*artifacts.FILES, *(log.file for log in record.qa_logs.values())]
     if not folder.local:
         for name in names:
             folder.download(name, place / name)
@@ -130,20 +178,20 @@ def _fetched(folder: OutputFolder, run: Mapping[str, Any], place: Path) -> dict[
 
 
 def _artifact_name(run: str) -> str:
-    """W&B takes letters, digits, ``-``, ``_`` and ``.``, at most 128."""
+    """Replace what W&B does not allow: it takes 128 letters, digits, ``-``, ``_`` and ``.``."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in run)[-128:]
 
 
-def _forget(place: Path, run_id: str) -> None:
-    """Remove the files of an earlier attempt for this run, and the copies they refer to."""
+def _remove_earlier(place: Path, run_id: str) -> None:
+    """Remove files of an earlier attempt to log this run, and the copies they refer to."""
     for earlier in (place / "wandb").glob(f"*run-*-{run_id}"):
         shutil.rmtree(earlier, ignore_errors=True)
     shutil.rmtree(place / "wandb" / "data", ignore_errors=True)
 
 
-def _in_a_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
+def _run_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
     (scratch / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
-    # Files, not pipes, which a server left behind would keep open.
+    # Files, because an orphaned server of the library would keep pipes open.
     stdout, stderr = scratch / "stdout", scratch / "stderr"
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(
@@ -152,7 +200,7 @@ def _in_a_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
             stdout=out,
             stderr=err,
             env=_environment(job, scratch),
-            start_new_session=True,  # to be ended together with the library's server
+            start_new_session=True,  # a process group, to be killed with the library's server
         )
     try:
         code = process.wait(timeout)
@@ -166,7 +214,7 @@ def _in_a_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
         return WandbDone.model_validate_json((_lines(stdout) or [""])[-1])
     except ValidationError:
         reason = (_lines(stderr) or ["no reason given"])[-1][:500]
-        raise ServiceError(f"wandb ended with code {code}: {reason}") from None
+        raise ServiceError(f"wandb exited with code {code}: {reason}") from None
 
 
 def _lines(path: Path) -> list[str]:
@@ -177,7 +225,7 @@ def _lines(path: Path) -> list[str]:
 
 def _environment(job: WandbJob, scratch: Path) -> dict[str, str]:
     hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", "WANDB_DIR"}
-    # What waits to be uploaded stays with the run; the rest of what the library keeps does not.
+    # Data waiting for an upload stays with the run; caches do not.
     data = Path(job.folder) / "wandb" / "data"
     own = {"WANDB_DATA_DIR": str(data), "WANDB_CACHE_DIR": str(scratch / "cache")}
     return {name: value for name, value in os.environ.items() if name not in hidden} | own

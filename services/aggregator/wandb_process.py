@@ -1,7 +1,7 @@
-"""``python -m services.aggregator.wandb_process JOB``: a process of its own for the W&B library.
+"""Child process that runs the Weights & Biases library: one job in, one line of JSON out.
 
-The library starts threads and a server and may wait for a network for long. Its parent, which has a
-time limit for it, reads the only line that it writes to stdout.
+The library starts threads and a server, and may wait long for the network. The parent process
+limits its time. Usage: ``python -m services.aggregator.wandb_process JOB.json``.
 """
 
 import json
@@ -12,12 +12,13 @@ from typing import Any
 
 import wandb  # type: ignore[import-not-found, unused-ignore]
 
-from services.aggregator.wandb_job import WandbDone, WandbJob
+from services.aggregator.qa_logs import QaRecord
+from services.aggregator.wandb_log import WandbDone, WandbJob
 
 _COLUMNS = (
-    "dataset", "problem_id", "sample_index", "final_status", "accepted", "pass_ratio", "prompt",
-    "response", "output_tokens", "total_judge_time", "first_failed_case",
-)  # fmt: skip
+    *("dataset", "problem_id", "sample_index", "final_status", "accepted", "pass_ratio", "prompt"),
+    *("response", "output_tokens", "total_judge_time", "first_failed_case"),
+)
 
 
 def main(path: str) -> None:
@@ -45,7 +46,7 @@ def main(path: str) -> None:
     print(done.model_dump_json())
 
 
-def _artifact(job: WandbJob) -> Any:  # noqa: ANN401 - the library need not be there for mypy
+def _artifact(job: WandbJob) -> Any:  # noqa: ANN401 - the library may be missing where mypy runs
     artifact = wandb.Artifact(job.artifact, type="results")
     for name, path in job.files.items():
         artifact.add_file(path, name=name)
@@ -56,13 +57,15 @@ def _rows(paths: Sequence[str]) -> Iterator[list[object]]:
     for path in paths:
         for line in Path(path).read_text("utf-8").split("\n"):
             if line:
-                yield _row(json.loads(line))
+                yield _row(QaRecord.model_validate_json(line))
 
 
-def _row(record: dict[str, Any]) -> list[object]:
-    failed = record["execution_output"]["first_failed_case"]
-    text = json.dumps(failed, ensure_ascii=False) if failed else None
-    return [*(record[name] for name in _COLUMNS[:-1]), text]
+def _row(record: QaRecord) -> list[object]:
+    failed = record.execution_output.first_failed_case
+    fields = record.model_dump(mode="json", include=set(_COLUMNS))
+    values = [fields[name] for name in _COLUMNS[:-1]]
+    text = json.dumps(failed.model_dump(mode="json"), ensure_ascii=False) if failed else None
+    return [*values, text]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run to be published, and what its page holds."""
+"""Fixture of a run to be published, and parsers of its report."""
 
 import base64
 import hashlib

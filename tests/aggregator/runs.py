@@ -1,4 +1,4 @@
-"""A run to ask about, and a client that asks."""
+"""Helpers to fill a run, query the API, and read counters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient
 from redis import Redis
 
+from services.aggregator.metrics import IngestMetrics
 from shared.extraction import extract
 from shared.ledger import Ledger
 from shared.plan import make_plan
@@ -43,3 +44,13 @@ async def ask(client: TestClient, path: str, status: int = 200) -> Any:
         body = await answer.json()
         assert answer.status == status, body
         return body
+
+
+def counted(metrics: IngestMetrics, name: str) -> dict[tuple[str, ...], float]:
+    """The values of a counter that are not zero, by its labels in the order of their names."""
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in metrics.collect()
+        for sample in family.samples
+        if sample.name == f"plumbline_{name}" and sample.value
+    }

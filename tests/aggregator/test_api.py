@@ -17,7 +17,7 @@ from services.aggregator.api.models import (
     TimelineAnswer,
 )
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.ingest import Ingester
 from shared.analysis.metrics import SampleResult, summarize
 from shared.ledger import Ledger
 from shared.run_record import RunState
@@ -73,9 +73,9 @@ def ledger(redis: Redis) -> Ledger:
 
 @pytest.fixture
 async def client(redis: Redis, ledger: Ledger) -> AsyncIterator[TestClient]:
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         yield client
 
 
@@ -104,9 +104,9 @@ async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis)
     judge(ledger, SampleId("d1", "p1"), judged_at=time.time())
     ledger.finish(NOW)
     ledger.set_state(RunState.COMPLETE)
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         found = await ask(client, "/api/runs")
     assert list(found) == ["run-0", "run-1"]
     run = found["run-0"]
@@ -130,11 +130,11 @@ async def test_what_was_published_is_told_until_the_run_goes_on(
     redis: Redis, ledger: Ledger
 ) -> None:
     results = {"metrics": {"d1": {"pass_at_1": 0.5}}, "slices": {"d1": {"tag": {"dp": {"n": 2}}}}}
-    runs = Runs(redis)
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         for state, told in (("running", None), ("complete", results), ("running", None)):
             put_meta(ledger, state=state, results=results)
-            runs.catch_up()
+            ingester.catch_up()
             run = await ask(client, "/api/runs/run-1")
             assert {"metrics": run["metrics"], "slices": run["slices"]} == (
                 told or {"metrics": None, "slices": None}
@@ -153,9 +153,9 @@ async def test_the_code_that_was_judged(
     redis: Redis, recorded: dict[str, None], code: object
 ) -> None:
     judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), method="batch", **recorded)
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         sample = await ask(client, "/api/runs/run-1/samples/d1/p1/0")
     assert sample["code"] == code
 
@@ -232,10 +232,10 @@ async def test_hostile_names_are_only_names(redis: Redis, name: str) -> None:
     sample = SampleId(name, name, 2)
     ledger = begin(redis, [problem(name, name, difficulty=name)], name)
     judge(ledger, sample, detail=name)
-    runs = Runs(redis)
-    runs.catch_up()
+    ingester = Ingester(redis)
+    ingester.catch_up()
     quoted = quote(name, safe="")
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
 
         async def at(path: str) -> dict:
             return await ask(client, URL(f"/api/runs/{quoted}{path}", encoded=True))
@@ -272,9 +272,9 @@ async def test_dots_as_a_name_arrive_as_such(redis: Redis) -> None:
     """A client must not fold ``..`` away; one that sends it as it is gets its sample."""
     ledger = begin(redis, [problem("..", "..")])
     judge(ledger, SampleId("..", ".."))
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestServer(make_app(redis, runs)) as server:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestServer(make_app(redis, ingester)) as server:
         line = "GET /api/runs/run-1/samples/%2E%2E/%2E%2E/0 HTTP/1.0\r\n\r\n"
 
         def raw() -> bytes:
@@ -303,8 +303,8 @@ async def test_the_timeline(client: TestClient) -> None:
 
 async def test_a_timeline_without_times(client: TestClient, redis: Redis) -> None:
     judge(begin(redis, [problem("p1")], "run-0"), SampleId("d1", "p1"))
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         found = await ask(client, "/api/runs/run-0/timeline")
     assert found == {"start": None, "width": None, "generated": [], "judged": []}

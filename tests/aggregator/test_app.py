@@ -1,22 +1,26 @@
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.app import STATIC, add_page, make_app
+from services.aggregator.ingest import Ingester
 from shared.ledger import Ledger, connect
 from tests.conftest import RedisServer
 from tests.shared.ledgers import enter
 
+FILES = sorted(path.name for path in STATIC.iterdir())
+
 
 @pytest.fixture
 async def client(redis: Redis) -> AsyncIterator[TestClient]:
-    async with TestClient(TestServer(make_app(redis, Runs(redis)))) as client:
+    async with TestClient(TestServer(make_app(redis, Ingester(redis)))) as client:
         yield client
 
 
@@ -29,7 +33,7 @@ async def test_alive_and_ready(client: TestClient) -> None:
 
 async def test_without_redis_it_is_alive_and_not_ready(own_redis_server: RedisServer) -> None:
     redis = Redis.from_url(own_redis_server.url, retry=Retry(NoBackoff(), 0))
-    async with TestClient(TestServer(make_app(redis, Runs(redis)))) as client:
+    async with TestClient(TestServer(make_app(redis, Ingester(redis)))) as client:
         own_redis_server.kill()
         async with client.get("/readyz") as answer:
             body = await answer.json()
@@ -43,7 +47,7 @@ async def test_without_redis_it_is_alive_and_not_ready(own_redis_server: RedisSe
 
 async def test_a_probe_is_told_at_once_that_redis_is_away(own_redis_server: RedisServer) -> None:
     redis = connect(own_redis_server.url)
-    async with TestClient(TestServer(make_app(redis, Runs(redis)))) as client:
+    async with TestClient(TestServer(make_app(redis, Ingester(redis)))) as client:
         own_redis_server.kill()
         try:
             async with asyncio.timeout(3), client.get("/readyz") as answer:
@@ -55,10 +59,10 @@ async def test_a_probe_is_told_at_once_that_redis_is_away(own_redis_server: Redi
 
 async def test_without_redis_the_index_still_answers(own_redis_server: RedisServer) -> None:
     redis = connect(own_redis_server.url)
-    runs = Runs(redis)
+    ingester = Ingester(redis)
     enter(Ledger(redis, "run-1"))
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         own_redis_server.kill()
         async with asyncio.timeout(10):
             async with client.get("/api/runs") as answer:
@@ -69,3 +73,50 @@ async def test_without_redis_the_index_still_answers(own_redis_server: RedisServ
                 assert answer.status == 503
                 assert list(await answer.json()) == ["error"]
     redis.close()
+
+
+# The page's files are served whole, with a policy under which only their scripts run.
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[TestClient]:
+    app = web.Application()
+    add_page(app)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_a_file_is_served_with_the_policy(page: TestClient, name: str) -> None:
+    async with page.get("/" if name == "index.html" else f"/static/{name}") as answer:
+        assert answer.status == 200
+        assert await answer.read() == (STATIC / name).read_bytes()
+        policy = answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["script-src"] == directives["style-src"] == "'self'"
+    assert "unsafe" not in policy
+
+
+async def test_nothing_else_is_served(page: TestClient) -> None:
+    for path in ("/static/", "/static/..%2f__init__.py", "/static/none.js"):
+        async with page.get(path) as answer:
+            assert answer.status == 404
+
+
+def test_files_name_only_files_that_exist() -> None:
+    named = set()
+    for name in FILES:
+        text = (STATIC / name).read_text()
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+        named |= set(re.findall(r'"(?:/static|\.)/([\w.]+)"', text))
+    assert named == set(FILES) - {"index.html"}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
+def test_text_of_data_is_never_parsed_as_markup(name: str) -> None:
+    forbidden = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|srcdoc"
+    )
+    assert not re.search(forbidden, (STATIC / name).read_text())

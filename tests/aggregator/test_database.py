@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from services.aggregator.fold import Runs
-from services.aggregator.index import open_database
+from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
+from services.aggregator.ingest import Ingester
 from shared.errors import OutputError
 from shared.schemas import SampleId
 from tests.aggregator.runs import begin, judge
@@ -73,11 +73,11 @@ def _unfinished(path: Path) -> None:
 def test_an_index_that_cannot_be_used_is_made_anew(redis: Redis, tmp_path: Path, spoil) -> None:
     judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"))
     database = open_database(tmp_path)
-    Runs(redis, database).catch_up()
+    Ingester(redis, database).catch_up()
     database.close()
     spoil(database.path)
     database = open_database(tmp_path)
-    Runs(redis, database).catch_up()
+    Ingester(redis, database).catch_up()
     with database.read() as connection:
         assert [run.verdicts for run in all_runs(connection)] == [1]
     database.close()

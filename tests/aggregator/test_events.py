@@ -7,9 +7,10 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
-from services.aggregator.api import events as module
+from services.aggregator.api import events
+from services.aggregator.api.events import ProgressEvents
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.ingest import Ingester
 from shared.ledger import Ledger
 from shared.run_record import RunState
 from shared.schemas import SampleId
@@ -19,27 +20,22 @@ from tests.shared.ledgers import problem
 PATH = "/api/runs/run-1/events"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_EVERY", 0.05)
-    monkeypatch.setattr(module, "_HEARTBEAT", 0.15)
-
-
 @pytest.fixture
 def ledger(redis: Redis) -> Ledger:
     return begin(redis, [problem(f"p{i}") for i in range(3)])
 
 
 @pytest.fixture
-def runs(redis: Redis, ledger: Ledger) -> Runs:
-    runs = Runs(redis)
-    runs.catch_up()
-    return runs
+def ingester(redis: Redis, ledger: Ledger) -> Ingester:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    return ingester
 
 
 @pytest.fixture
-async def client(redis: Redis, runs: Runs) -> AsyncIterator[TestClient]:
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+async def client(redis: Redis, ingester: Ingester) -> AsyncIterator[TestClient]:
+    quick = ProgressEvents(interval=0.05, heartbeat=0.15)
+    async with TestClient(TestServer(make_app(redis, ingester, quick))) as client:
         yield client
 
 
@@ -59,7 +55,7 @@ async def change(answer: ClientResponse) -> tuple[str, dict]:
 
 
 async def test_progress_until_the_run_is_published(
-    client: TestClient, runs: Runs, ledger: Ledger
+    client: TestClient, ingester: Ingester, ledger: Ledger
 ) -> None:
     async with asyncio.timeout(20), client.get(PATH) as answer:
         assert answer.content_type == "text/event-stream"
@@ -68,29 +64,29 @@ async def test_progress_until_the_run_is_published(
         assert (await part(answer))[0] == ":"
         for number in range(3):
             judge(ledger, SampleId("d1", f"p{number}"))
-        runs.catch_up()
+        ingester.catch_up()
         name, data = await change(answer)
         assert (name, data["verdicts"]) == ("progress", 3)
         ledger.set_state(RunState.COMPLETE)
-        runs.catch_up()
+        ingester.catch_up()
         assert (await change(answer))[1]["state"] == "complete"
         assert (await part(answer))[0] == "end"
         assert await answer.content.read() == b""
 
 
 async def test_a_run_that_is_deleted_is_gone(
-    client: TestClient, runs: Runs, ledger: Ledger
+    client: TestClient, ingester: Ingester, ledger: Ledger
 ) -> None:
     async with asyncio.timeout(20), client.get(PATH) as answer:
         await part(answer)
         ledger.delete()
-        runs.catch_up()
+        ingester.catch_up()
         assert (await change(answer))[0] == "gone"
         assert await answer.content.read() == b""
 
 
-async def test_a_server_that_stops_ends_its_streams(redis: Redis, runs: Runs) -> None:
-    client = TestClient(TestServer(make_app(redis, runs)))
+async def test_a_server_that_stops_ends_its_streams(redis: Redis, ingester: Ingester) -> None:
+    client = TestClient(TestServer(make_app(redis, ingester)))
     await client.start_server()
     async with asyncio.timeout(5), client.get(PATH) as answer:
         await part(answer)
@@ -101,19 +97,18 @@ async def test_a_server_that_stops_ends_its_streams(redis: Redis, runs: Runs) ->
     await client.close()
 
 
-async def test_a_client_that_takes_nothing_is_let_go(
-    monkeypatch: pytest.MonkeyPatch, client: TestClient, runs: Runs, ledger: Ledger
+async def test_a_client_that_reads_nothing_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch, redis: Redis, ingester: Ingester
 ) -> None:
     """Its stream holds one event at a time, and its place is free again."""
-    monkeypatch.setattr(module, "_SLOW", 0.2)
-    monkeypatch.setattr(module, "_MOST", 1)
-    monkeypatch.setattr(module, "_event", lambda *_: b"x" * 50_000_000)
-    async with asyncio.timeout(30):
-        async with client.get(PATH):
-            while True:
-                await asyncio.sleep(0.05)
-                async with client.get(PATH) as second:
-                    if second.status == 200:
-                        break
-                    assert second.status == 503
-                    assert list(await second.json()) == ["error"]
+    monkeypatch.setattr(events, "event", lambda *_: b"x" * 50_000_000)
+    limits = ProgressEvents(interval=0.05, write_timeout=0.2, max_streams=1)
+    app = make_app(redis, ingester, limits)
+    async with asyncio.timeout(30), TestClient(TestServer(app)) as client, client.get(PATH):
+        while True:
+            await asyncio.sleep(0.05)
+            async with client.get(PATH) as second:
+                if second.status == 200:
+                    break
+                assert second.status == 503
+                assert list(await second.json()) == ["error"]

@@ -3,15 +3,21 @@ from pathlib import Path
 
 import pytest
 
-from services.aggregator.index import open_database
-from services.aggregator.index.figures import PERCENTS, Figures, dataset_figures
-from services.aggregator.index.overview import IndexedRun, find_run, timeline
-from services.aggregator.index.rows import ProblemFacts, SampleRow
+from services.aggregator.index.database import open_database
+from services.aggregator.index.overview import (
+    PERCENTS,
+    Figures,
+    IndexedRun,
+    dataset_figures,
+    find_run,
+    timeline,
+)
+from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.writer import Batch, IndexWriter
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.statistics import percentile
 from shared.ledger import RunProgress, StreamEntry, VerdictEvent
-from shared.schemas import Generation, SampleId, Verdict
+from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict
 
@@ -84,12 +90,9 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
     assert sum(counts.bins) + counts.zero + counts.one == len(judged) == found.judged
 
 
-def test_figures_of_a_run_that_moves_are_kept_for_two_seconds(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_of_a_run_that_moves_are_cached_for_two_seconds(index: Index) -> None:
     clock = [100.0]
-    monkeypatch.setattr("services.aggregator.index.figures.time.monotonic", lambda: clock[0])
-    figures, chance = Figures(), random.Random(0)
+    figures, chance = Figures(clock=lambda: clock[0]), random.Random(0)
 
     def judged() -> int:
         with index.database.read() as connection:

@@ -1,4 +1,4 @@
-"""Publishing where there is no room: what was there stays whole, and nothing is lost."""
+"""Publishing to a full disk: old artifacts stay whole, and nothing is lost."""
 
 import json
 import resource
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from services.aggregator.__main__ import _publish_all
-from services.aggregator.fold import Runs
+from services.aggregator.__main__ import publish_due
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import artifacts
 from shared.errors import OutputError
@@ -77,9 +77,9 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(redis: Redis, tmp_path
 def test_a_report_that_cannot_be_written_stands_alone(redis: Redis, tmp_path: Path) -> None:
     """All other artifacts are there; only the page is not, and the next try makes it."""
     ledger = finished(redis, str(tmp_path / "run"))
-    runs = Runs(redis)
+    ingester = Ingester(redis)
     with files_up_to(30_000):
-        _publish_all(runs)
+        publish_due(ingester)
     assert ledger.state() is RunState.FAILED
     assert artifacts.REPORT in ledger.meta().publish_error
     there = contents(tmp_path / "run")
@@ -88,8 +88,8 @@ def test_a_report_that_cannot_be_written_stands_alone(redis: Redis, tmp_path: Pa
     assert json.loads(there[artifacts.RUN])["complete"] is True
     assert {artifacts.SUMMARY, artifacts.SLICES, artifacts.VERDICTS} < there.keys()
     ledger.set_state(RunState.JUDGED)
-    _publish_all(runs)
-    assert ledger.state() is RunState.PUBLISHED
+    publish_due(ingester)
+    assert ledger.state() is RunState.COMPLETE
     assert (tmp_path / "run" / artifacts.REPORT).exists()
 
 
@@ -100,7 +100,7 @@ def test_a_full_disk(redis: Redis, small_disk: Path) -> None:
     free = 300 * 1024 - sum(-(-len(data) // 4096) * 4096 for data in before.values())
     (small_disk / "other").write_bytes(b"x" * (free - 40_000))
     judged_again(ledger, 9_000)
-    _publish_all(Runs(redis))
+    publish_due(Ingester(redis))
     assert ledger.state() is RunState.FAILED
     assert "No space left on device" in ledger.meta().publish_error
     there = contents(small_disk / "run")
@@ -109,6 +109,6 @@ def test_a_full_disk(redis: Redis, small_disk: Path) -> None:
     assert len(there[artifacts.GENERATIONS].splitlines()) == 4
     (small_disk / "other").unlink()
     ledger.set_state(RunState.JUDGED)
-    _publish_all(Runs(redis))
-    assert ledger.state() is RunState.PUBLISHED
+    publish_due(Ingester(redis))
+    assert ledger.state() is RunState.COMPLETE
     assert "x" * 9_000 in json.dumps(data_of(small_disk / "run" / artifacts.REPORT))

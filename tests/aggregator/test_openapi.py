@@ -9,7 +9,7 @@ from redis import Redis
 from services.aggregator.api.models import SamplesQuery
 from services.aggregator.api.openapi import ROUTES, Route
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.ingest import Ingester
 from shared.schemas import SampleId
 from tests.aggregator.runs import ask, begin, judge
 from tests.shared.ledgers import problem
@@ -18,9 +18,9 @@ from tests.shared.ledgers import problem
 @pytest.fixture
 async def client(redis: Redis) -> AsyncIterator[TestClient]:
     judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), judged_at=5.0)
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         yield client
 
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.aggregator.index import Database, SampleRow, open_database
+from services.aggregator.index.database import Database, open_database
 from services.aggregator.index.overview import find_run
-from services.aggregator.index.pages import Question, samples_page
-from services.aggregator.index.rows import ProblemFacts
+from services.aggregator.index.pages import SampleQuery, samples_page
+from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from shared.ledger import RunProgress, StreamEntry, VerdictEvent
-from shared.schemas import SampleId
+from shared.schemas import ProblemFacts, SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict
 
@@ -45,13 +45,13 @@ class Filled:
             entries.append(StreamEntry(event.entry, event))
         self.writer.apply(self.run, Batch(entries, {sample(row): row for row in rows}))
 
-    def pages(self, question: Question) -> Iterator[list[SampleRow]]:
+    def pages(self, query: SampleQuery) -> Iterator[list[SampleRow]]:
         cursor: str | None = None
         while True:
-            asked = {name: getattr(question, name) for name in question.__slots__}
+            asked = {name: getattr(query, name) for name in query.__slots__}
             with self.database.read() as connection:
                 page = samples_page(
-                    connection, self.run.id, Question(**{**asked, "cursor": cursor})
+                    connection, self.run.id, SampleQuery(**{**asked, "cursor": cursor})
                 )
             yield page.rows
             if (cursor := page.next) is None:
@@ -88,7 +88,7 @@ def test_pages_hold_every_sample_once_and_in_order(
 ) -> None:
     filled = Filled(database)
     filled.add(*(row(number, value) for number, value in enumerate(values)))
-    pages = list(filled.pages(Question(sort=sort, order="desc" if down else "asc", limit=limit)))
+    pages = list(filled.pages(SampleQuery(sort=sort, order="desc" if down else "asc", limit=limit)))
     found = [one for page in pages for one in page]
     assert sorted(map(sample, found)) == [SampleId("d1", f"p{n:04}") for n in range(len(values))]
     assert all(len(page) <= limit for page in pages)
@@ -107,7 +107,7 @@ def test_rows_that_arrive_meanwhile_shift_nothing(database: Database, sort, orde
     old, new = numbers[:60], numbers[60:]
     filled.add(*(row(n, chance.choice([None, 0.0, 1.0, 2.0]), n / 120) for n in old))
     found: list[SampleId] = []
-    for page in filled.pages(Question(sort=sort, order=order, limit=7)):
+    for page in filled.pages(SampleQuery(sort=sort, order=order, limit=7)):
         found += map(sample, page)
         filled.add(*(row(new.pop(), chance.choice([None, 0.0, 1.0, 2.0])) for _ in range(3) if new))
     assert len(found) == len(set(found))
@@ -144,7 +144,7 @@ def test_a_page_is_found_by_an_index(database: Database) -> None:
         seen: list[str] = []
         connection.set_trace_callback(seen.append)
         for sort in SORTS:
-            samples_page(connection, filled.run.id, Question(sort=sort))
+            samples_page(connection, filled.run.id, SampleQuery(sort=sort))
         connection.set_trace_callback(None)
         for statement in seen:
             plan = " ".join(

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from services.aggregator.__main__ import _publish_all
-from services.aggregator.fold import Runs
+from services.aggregator.__main__ import publish_due
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import artifacts
 from shared.errors import OutputError
@@ -214,12 +214,12 @@ def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path:
     with pytest.raises(OutputError):
         publish(ledger)
     assert ledger.state() is RunState.JUDGED
-    runs = Runs(redis)
-    runs.catch_up()
-    _publish_all(runs)
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    publish_due(ingester)
     assert ledger.state() is RunState.FAILED
     assert "cannot write" in ledger.meta().publish_error
-    assert list(runs.unpublished()) == []
+    assert list(ingester.unpublished()) == []
 
 
 def test_the_next_run_is_published_all_the_same(
@@ -230,8 +230,8 @@ def test_the_next_run_is_published_all_the_same(
     other = Ledger(redis, "run-0")
     meta = ledger.meta().model_copy(update={"output": str(tmp_path / "file" / "out")})
     other.open(meta, PLAN, [])
-    runs = Runs(redis)
-    runs.catch_up()
-    _publish_all(runs)
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    publish_due(ingester)
     assert other.state() is RunState.FAILED
     assert ledger.state() is RunState.COMPLETE

@@ -1,4 +1,4 @@
-"""``report.html``: what is in the file, and that nothing in it can be anything but text."""
+"""``report.html``: its data, and its escaping of everything that is not text."""
 
 import json
 import re
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from services.aggregator.report import Bounds, write_report
-from services.aggregator.report.bundle import bundle
 from services.aggregator.report.contents import compact
+from services.aggregator.report.page import bundle
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
@@ -47,9 +47,9 @@ def test_from_the_folder_alone_it_is_the_same(published: Path) -> None:
 
 
 async def test_it_says_what_the_api_says(redis: Redis, published: Path) -> None:
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         told = await ask(client, "/api/runs/run-1")
         times = await ask(client, "/api/runs/run-1/timeline")
         sample = await ask(client, "/api/runs/run-1/samples/d1/p1/1")
@@ -138,7 +138,7 @@ def test_the_figures_are_over_all_samples_and_rows_over_some(many: Path) -> None
     data = data_of(page)
     assert data["run"]["datasets"]["d1"]["judged"] == 240
     assert len(rows_of(data)) == 20
-    assert notes[0] == "20 of 240 samples are listed; the figures are over all."
+    assert notes[0] == "20 of 240 samples are listed; the figures cover all of them."
     assert data["notes"] == notes
 
 
@@ -148,7 +148,7 @@ def test_texts_up_to_the_bound_of_each_status_in_turn(many: Path) -> None:
     assert 3 <= len(with_texts) <= 20
     assert FinalStatus.TIMEOUT in {row["final_status"] for row in with_texts.values()}
     assert len(page.read_bytes()) < 40_000 + len(report(many, text_bytes=0)[0].read_bytes())
-    assert f"of {len(with_texts)} samples are in this file" in notes[0]
+    assert f"failed case are included for {len(with_texts)} samples" in notes[0]
 
 
 def test_the_middle_of_a_long_text_is_left_out(many: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_torn_last_line_is_named(published: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [artifacts.VERDICTS, artifacts.PROBLEMS, artifacts.GENERATIONS])
-def test_a_line_that_is_none_leaves_the_old_page(published: Path, name: str) -> None:
+def test_a_line_that_is_invalid_leaves_the_old_page(published: Path, name: str) -> None:
     before = (published / artifacts.REPORT).read_bytes()
     path = published / name
     path.write_text('{"dataset": 3}\n' + path.read_text("utf-8"), "utf-8")
@@ -210,7 +210,7 @@ def test_modules_become_one_script() -> None:
 
 
 @pytest.mark.parametrize(
-    ("modules", "said"),
+    ("modules", "message"),
     [
         ({"a": 'import x from "./b.js";\n', "b": ""}, "a.js: 'import x"),
         ({"a": "export default 1;\n"}, "a.js: 'export default"),
@@ -219,6 +219,6 @@ def test_modules_become_one_script() -> None:
         ({"a": 'const x = "</script>";\n'}, "could end the script"),
     ],
 )
-def test_what_cannot_become_one_script(modules: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_what_cannot_become_one_script(modules: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         bundle(modules, "a")

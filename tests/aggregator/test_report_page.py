@@ -27,7 +27,7 @@ def opened(visit: Visit, path: Path, fragment: str = "", **options: Any) -> tupl
     """The page and what ran amiss, to be looked at in the end."""
     page, watch = visit(**options)
     page.goto(f"{path.as_uri()}{fragment}")
-    return page, watch.trouble
+    return page, watch.errors
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def test_a_run_at_a_glance(visit: Visit, report: Path) -> None:
     page.get_by_text("All metrics").click()
     expect(page.get_by_role("region", name="Metrics")).to_contain_text("pass@2")
     expect(page.locator("tr.row")).to_have_count(4)
-    assert watch.trouble == []
+    assert watch.errors == []
     assert watch.requests == [report.as_uri()]
 
 
 def test_samples_are_filtered_sorted_and_reached_by_keys(visit: Visit, report: Path) -> None:
-    page, trouble = opened(visit, report)
+    page, errors = opened(visit, report)
     page.get_by_label("Status").select_option("wrong_answer")
     expect(page.locator("tr.row")).to_have_count(1)
     page.reload()
@@ -69,11 +69,11 @@ def test_samples_are_filtered_sorted_and_reached_by_keys(visit: Visit, report: P
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("p1 #1")
-    assert trouble == []
+    assert errors == []
 
 
 def test_the_link_of_a_sample_lasts(visit: Visit, report: Path) -> None:
-    page, trouble = opened(visit, report, "#/run/run-1/d1/p1/1")
+    page, errors = opened(visit, report, "#/run/run-1/d1/p1/1")
     for _ in range(2):
         expect(page.locator("h1")).to_have_text("p1 #1")
         expect(page.get_by_role("group", name="Code that was judged")).to_have_text("print(1 < 2)")
@@ -89,19 +89,19 @@ def test_the_link_of_a_sample_lasts(visit: Visit, report: Path) -> None:
     expect(page.locator("main")).to_contain_text("lists no such sample")
     page.goto(f"{report.as_uri()}#/run/other")
     expect(page.locator("main")).to_contain_text("knows no other run")
-    assert trouble == []
+    assert errors == []
 
 
 def test_a_sample_whose_texts_are_elsewhere(visit: Visit, report: Path) -> None:
     folder = OutputFolder(str(report.parent))
     write_report(open_run(folder.url), folder, artifacts.REPORT, Bounds(text_bytes=0))
-    page, trouble = opened(visit, report)
-    expect(page.locator("main")).to_contain_text("failed case of 0 samples are in this file")
+    page, errors = opened(visit, report)
+    expect(page.locator("main")).to_contain_text("failed case are included for 0 samples")
     expect(page.locator("tr.row").first).to_contain_text("figures alone")
     page.locator("tr.row a").first.click()
     expect(page.locator("main")).to_contain_text("generations.jsonl and verdicts.jsonl have its")
     expect(page.locator("dl")).to_contain_text("output tokens")
-    assert trouble == []
+    assert errors == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -109,13 +109,13 @@ def test_a_sample_whose_texts_are_elsewhere(visit: Visit, report: Path) -> None:
 def test_nothing_is_wider_than_the_window(
     visit: Visit, report: Path, width: int, theme: str
 ) -> None:
-    page, trouble = opened(visit, report, width=width, theme=theme)
+    page, errors = opened(visit, report, width=width, theme=theme)
     for fragment in ("", "#/run/run-1/d1/p1/1"):
         page.goto(f"{report.as_uri()}{fragment}")
         expect(page.locator("dl").first).to_be_attached()
         page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert trouble == []
+    assert errors == []
 
 
 def test_hostile_texts_do_nothing(visit: Visit, redis: Redis, tmp_path: Path) -> None:
@@ -138,5 +138,5 @@ def test_hostile_texts_do_nothing(visit: Visit, redis: Redis, tmp_path: Path) ->
         expect(page.locator("dl")).to_be_visible()
         assert page.evaluate("typeof canary") == "undefined"
         assert page.locator(".made").count() == 0
-    assert watch.trouble == []
+    assert watch.errors == []
     assert watch.requests == [path.as_uri()]

@@ -1,4 +1,4 @@
-"""W&B as the aggregator meets it: absent, broken, hanging (stand-ins), and the library itself."""
+"""W&B logging with the library absent, broken, hanging (stand-ins), and with the real one."""
 
 import json
 import re
@@ -99,13 +99,13 @@ def given(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
 def test_what_is_logged(redis: Redis, tmp_path: Path, stand_in) -> None:
     stand_in(RECORDING)
     out = tmp_path / "out"
-    said = published(redis, out, entity="team")
-    assert said["mode"] == "offline"
-    assert said["sync"] == f"wandb sync {said['path']}"
-    assert Path(said["path"]).parent == out / "wandb"
-    init, logged, files = given(said["path"])
+    note = published(redis, out, entity="team")
+    assert note["mode"] == "offline"
+    assert note["sync"] == f"wandb sync {note['path']}"
+    assert Path(note["path"]).parent == out / "wandb"
+    init, logged, files = given(note["path"])
     assert (init["project"], init["entity"], init["name"]) == ("rlvr_coding_model", "team", "n")
-    assert (init["mode"], init["dir"], init["id"]) == ("offline", str(out), said["run_id"])
+    assert (init["mode"], init["dir"], init["id"]) == ("offline", str(out), note["run_id"])
     assert init["config"]["actor_rollout_ref"]["rollout"]["response_length"] == 99
     assert logged["eval/d1/accepted_at_1"] == 0.5
     assert logged["eval/d1/accepted_at_1_bounds_high"] == 0.625
@@ -124,8 +124,8 @@ def test_a_key_makes_it_an_upload(
 ) -> None:
     stand_in(RECORDING)
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
-    said = published(redis, tmp_path / "out")
-    assert (said["mode"], said["url"]) == ("online", "https://wandb.example/run")
+    note = published(redis, tmp_path / "out")
+    assert (note["mode"], note["url"]) == ("online", "https://wandb.example/run")
 
 
 def test_what_cannot_be_uploaded_is_kept(
@@ -133,10 +133,10 @@ def test_what_cannot_be_uploaded_is_kept(
 ) -> None:
     stand_in(ONLINE_FAILS)
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
-    said = published(redis, tmp_path / "out")
-    assert said["mode"] == "offline"
-    assert "no route to host" in said["online_error"]
-    assert Path(said["path"]).is_dir()
+    note = published(redis, tmp_path / "out")
+    assert note["mode"] == "offline"
+    assert "no route to host" in note["online_error"]
+    assert Path(note["path"]).is_dir()
 
 
 def test_publishing_again_replaces_the_offline_files(
@@ -156,20 +156,20 @@ def test_publishing_again_replaces_the_offline_files(
     ("source", "section", "reason"),
     [
         (HANGS, {"timeout": 0.5}, r"not done after 0.5 s \(wandb.timeout\)"),
-        (BREAKS, {}, "wandb ended with code 1: full"),
-        ("", {}, "wandb ended with code 1: AttributeError.*init"),
+        (BREAKS, {}, "wandb exited with code 1: full"),
+        ("", {}, "wandb exited with code 1: AttributeError.*init"),
         (RECORDING, {"mode": "online"}, "WANDB_API_KEY is not set"),
     ],
 )
-def test_trouble_is_a_note(
+def test_a_failure_is_a_note(
     redis: Redis, tmp_path: Path, stand_in, source: str, section: dict[str, Any], reason: str
 ) -> None:
     stand_in(source)
     began = time.monotonic()
-    said = published(redis, tmp_path / "out", **section)
+    note = published(redis, tmp_path / "out", **section)
     assert time.monotonic() - began < 30
-    assert said["mode"] == "none"
-    error = said.get("offline_error") or said["online_error"]
+    assert note["mode"] == "none"
+    error = note.get("offline_error") or note["online_error"]
     assert re.search(reason, error)
     assert "\n" not in error
 
@@ -179,16 +179,16 @@ def test_a_process_that_cannot_be_started(
 ) -> None:
     stand_in(RECORDING)
     monkeypatch.setattr(wandb_log.sys, "executable", str(tmp_path / "no-such-python"))
-    said = published(redis, tmp_path / "out")
-    assert "No such file" in said["offline_error"]
+    note = published(redis, tmp_path / "out")
+    assert "No such file" in note["offline_error"]
 
 
 def test_no_child_of_the_library_is_left(redis: Redis, tmp_path: Path, stand_in) -> None:
     stand_in(LEAVES_A_CHILD)
     began = time.monotonic()
-    said = published(redis, tmp_path / "out")
+    note = published(redis, tmp_path / "out")
     assert time.monotonic() - began < 30
-    _, logged, _ = given(said["path"])
+    _, logged, _ = given(note["path"])
     with suppress(psutil.NoSuchProcess):
         # Where nobody collects orphans, a dead one stays as a zombie.
         psutil.wait_procs([psutil.Process(logged["child"])], timeout=10)
@@ -197,8 +197,8 @@ def test_no_child_of_the_library_is_left(redis: Redis, tmp_path: Path, stand_in)
 
 def test_without_the_library(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wandb_log.importlib.util, "find_spec", lambda _name: None)
-    said = published(redis, tmp_path / "out", mode="offline")
-    assert "pip install wandb" in said["offline_error"]
+    note = published(redis, tmp_path / "out", mode="offline")
+    assert "pip install wandb" in note["offline_error"]
 
 
 def test_a_folder_elsewhere_has_no_offline_files(redis: Redis, stand_in) -> None:
@@ -255,8 +255,8 @@ def test_the_librarys_own_file(
 ) -> None:
     pytest.importorskip("wandb")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    said = published(redis, tmp_path / "out")
-    (file,) = Path(said["path"]).glob("*.wandb")
+    note = published(redis, tmp_path / "out")
+    (file,) = Path(note["path"]).glob("*.wandb")
     found = dict(read_wandb_file(file))
     config = {u.key: json.loads(u.value_json) for u in found["run"].config.update}
     assert config["actor_rollout_ref"]["rollout"]["response_length"] == 99
@@ -266,7 +266,7 @@ def test_the_librarys_own_file(
     assert history["eval/d1/accepted_at_1_ci95_low"] < 0.5
     contents = {entry.path for entry in found["artifact"].manifest.contents}
     assert {artifacts.SUMMARY, artifacts.RUN, "qa_logs/d1_4.jsonl"} <= contents
-    (table,) = Path(said["path"]).glob("files/media/table/*.table.json")
+    (table,) = Path(note["path"]).glob("files/media/table/*.table.json")
     assert len(json.loads(table.read_text())["data"]) == 4
 
 

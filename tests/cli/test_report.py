@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import artifacts
 from tests.aggregator.reports import data_of, finished
@@ -75,9 +75,9 @@ async def test_two_runs_of_one_name(redis: Redis, tmp_path: Path) -> None:
     folders = [tmp_path / "outputs" / name for name in ("one", "two")]
     for folder in folders:
         publish(finished(redis, str(folder), run=f"mine-{folder.name}"))
-    runs = Runs(redis)
-    runs.catch_up()
-    async with TestClient(TestServer(make_app(redis, runs))) as client:
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         told = await ask(client, "/api/runs")
         details = [await ask(client, f"/api/runs/{run}") for run in told]
     assert {run: found["name"] for run, found in told.items()} == {

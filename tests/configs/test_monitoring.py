@@ -12,10 +12,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from services.aggregator.fold import Runs
-from services.aggregator.index import open_database
-from services.aggregator.metrics import IndexCollector
-from services.aggregator.queue_metrics import RedisCollector
+from services.aggregator.index.database import open_database
+from services.aggregator.ingest import Ingester
+from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.generator.router.metrics import RouterMetrics
 from services.judge.health import JudgeMetrics
 from services.sandbox.admission import Admission
@@ -42,10 +41,10 @@ def exposed(redis, tmp_path):
     ledger = begin(redis, [problem("p1"), problem("p2")])
     judge(ledger, "p1", FinalStatus.API_ERROR)
     database = open_database(tmp_path / "index")
-    runs = Runs(redis, database)
-    runs.catch_up()
+    ingester = Ingester(redis, database)
+    ingester.catch_up()
     aggregator = CollectorRegistry()
-    aggregator.register(IndexCollector(database))
+    aggregator.register(IndexCollector(database, ingester.metrics))
     aggregator.register(RedisCollector(redis, database))
     own = (JudgeMetrics(), Metrics(Admission(1, 1)), RouterMetrics(NoGauges()))
     registries = [aggregator, *(metrics.registry for metrics in own)]
@@ -55,7 +54,7 @@ def exposed(redis, tmp_path):
         for family in registry.collect()
         for suffix in _SUFFIXES.get(family.type, [""])
     }
-    runs.stop()
+    ingester.stop()
     database.close()
     return names
 

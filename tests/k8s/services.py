@@ -10,7 +10,7 @@ from aiohttp import web
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.fold import Runs
+from services.aggregator.ingest import Ingester
 from services.aggregator.settings import AggregatorSettings
 from services.generator.backends.replay.app import build_app as build_replay
 from services.generator.router.app import build_app as build_router
@@ -35,7 +35,7 @@ def paths(image: str) -> set[str]:
         case "plumbline/judge":
             return set(re.findall(r'self\.path == "(/\w+)"', Path(health.__file__).read_text()))
         case "plumbline/aggregator":
-            return _routes(make_app(redis, Runs(redis)))
+            return _routes(make_app(redis, Ingester(redis)))
         case "plumbline/sandbox":
             return _routes(create_app(SandboxSettings()))
         case "plumbline/generator-cpu":

@@ -1,4 +1,4 @@
-"""A run in which everything that a model, a program or a user can write is hostile."""
+"""Fixture of a run whose every text from a model, a program or a user is hostile (XSS)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Runs as anybody has them: a finished one, and one in progress."""
+"""Fixtures of ordinary runs: a finished one, and one in progress."""
 
 import json
 

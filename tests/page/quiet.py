@@ -1,4 +1,4 @@
-"""How data must look in a page, and what a page is made of when data did nothing."""
+"""Rendering rules: the DOM that pages may contain when hostile data has had no effect."""
 
 import re
 import unicodedata
@@ -39,7 +39,7 @@ _OURS = re.compile(r"#/|#main$|/static/(style\.css|\w+\.js)$")
 def assert_quiet(page: Page, watch: Watch, home: str) -> None:
     """Nothing ran, nothing but ``home`` was fetched, and only the page itself made elements."""
     found = page.evaluate(_CENSUS)
-    assert watch.trouble == []
+    assert watch.errors == []
     assert [url for url in watch.requests if not url.startswith(home)] == []
     assert set(found["elements"]) <= set(_ELEMENTS.split())
     assert found["handlers"] == []

@@ -48,7 +48,7 @@ def run(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 def _until_published(ledger: Ledger) -> None:
     give_up = time.monotonic() + 60
-    while ledger.state() is not RunState.PUBLISHED:
+    while not ((state := ledger.state()) and state.published):
         assert time.monotonic() < give_up, ledger.meta_document().get("publish_error")
         time.sleep(0.05)
 
@@ -238,13 +238,13 @@ def test_markup_of_data_would_be_noticed(address: str, run: Path, visit: Visit) 
     page.route("**/static/dom.js", _as_markup)
     open_at(page, f"{address}/{sample_path('image')}")
     expect(page.locator(".made").first).to_be_attached()
-    while len(watch.trouble) < 2:
+    while len(watch.errors) < 2:
         page.wait_for_timeout(20)
     with pytest.raises(AssertionError):
         assert_quiet(page, watch, f"{address}/")
     assert page.evaluate("typeof canary") == "undefined"  # the policy still stands in the way
-    assert any("script-src" in line for line in watch.trouble)
-    assert any("img-src" in line for line in watch.trouble)
+    assert any("script-src" in line for line in watch.errors)
+    assert any("img-src" in line for line in watch.errors)
 
 
 def test_without_the_policy_it_would_run(address: str, run: Path, visit: Visit) -> None:
@@ -268,7 +268,7 @@ def test_a_broken_report_would_be_noticed(run: Path, tmp_path: Path, visit: Visi
     file.write_text(broken, encoding="utf-8")
     page.goto(file.as_uri() + sample_path("image"))
     assert page.locator("main h1").count() == 0
-    assert any("script-src" in line for line in watch.trouble)
+    assert any("script-src" in line for line in watch.errors)
     open_policy, found = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", broken)
     assert found == 1
     file.write_text(open_policy, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page as a person meets it: at a desk and on a telephone, by day and by night, by keyboard."""
+"""The page in a browser: desktop and phone, light and dark theme, keyboard only."""
 
 import time
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def test_it_is_readable(url: str, visit: Visit, width: int, theme: str) -> None:
     texts = page.evaluate(CONTRAST)
     assert len(texts) > 3
     assert [text for text in texts if text["ratio"] < text["least"]] == []
-    assert watch.trouble == []
+    assert watch.errors == []
 
 
 def test_contrast_is_really_measured(address: str, visit: Visit) -> None:
@@ -234,7 +234,7 @@ def test_an_unknown_run_is_said_to_be_one(address: str, visit: Visit) -> None:
     page, watch = visit()
     show(page, f"{address}/#/run/none")
     expect(page.locator("main p")).to_contain_text("no run 'none'; there are: done, moving")
-    assert watch.trouble == []
+    assert watch.errors == []
 
 
 def test_a_run_in_progress_moves_without_being_loaded_again(
@@ -252,7 +252,7 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     ledger.set_state(RunState.JUDGED)
     expect(page.locator("main")).to_contain_text("org/model, incomplete")
     assert page.evaluate("window.same")
-    assert watch.trouble == []
+    assert watch.errors == []
 
 
 @pytest.fixture
@@ -286,4 +286,4 @@ def test_an_aggregator_that_went_away_is_told_and_found_again(
     finally:
         again.process.kill()
         again.process.communicate()
-    assert watch.trouble == []
+    assert watch.errors == []

@@ -40,7 +40,7 @@ def page(run: str, visit: Visit) -> Iterator[Page]:
     page.goto(run)
     expect(page.locator("main p[role=status]")).to_contain_text("Samples 1 to 50")
     yield page
-    assert watch.trouble == []
+    assert watch.errors == []
     print(f"tasks of more than 50 ms: {[round(ms) for ms in page.evaluate('long')]}")
 
 

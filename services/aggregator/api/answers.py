@@ -1,8 +1,7 @@
-"""From what the index and the ledger hold to what the API answers."""
+"""Conversion of index rows and ledger records to the models of the API."""
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from services.aggregator.api.models import (
     DatasetDetail,
@@ -15,11 +14,19 @@ from services.aggregator.api.models import (
     SampleDetail,
     TimelineAnswer,
 )
-from services.aggregator.index.figures import PERCENTS, DatasetFigures, Figures
-from services.aggregator.index.overview import IndexedRun, Timeline, rate, results
+from services.aggregator.index.overview import (
+    PERCENTS,
+    DatasetFigures,
+    Figures,
+    IndexedRun,
+    Timeline,
+    rate,
+    results,
+)
 from services.aggregator.outlines import ProblemOutline
 from shared.analysis.statistics import ratio
 from shared.ledger import Ledger
+from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
 
 _SHOWN = ("config", "versions", "state")
@@ -28,14 +35,14 @@ _SHOWN = ("config", "versions", "state")
 def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
     speed = rate(connection, run)
     left = max(0, run.samples_planned - run.verdicts)
-    facts = run.facts
+    meta = run.meta() or RunMeta()
     return RunSummary(
         run=run.run,
-        name=_text(facts.get("name")),
+        name=meta.name or None,
         state=run.state,
-        model=_model(facts),
-        started_at=_number(facts.get("started_at")),
-        finished_at=_number(facts.get("finished_at")),
+        model=meta.model or meta.config.actor_rollout_ref.model.path or None,
+        started_at=meta.started_at,
+        finished_at=meta.finished_at,
         verdicts=run.verdicts,
         datasets=run.statuses,
         progress=Progress(
@@ -66,7 +73,7 @@ def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: Figures
 
 
 def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
-    """What the ledger holds of a sample; None where it knows no such sample."""
+    """Read a sample from the ledger; None if there is no such sample."""
     problem = ledger.problem(sample.dataset, sample.problem_id)
     generation, verdict = ledger.completion(sample), ledger.verdict(sample)
     if generation is None and verdict is None:
@@ -87,7 +94,7 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
 
 
 def extracted(generation: Generation | None, verdict: Verdict | None) -> ExtractedCode | None:
-    """The code that was judged, as the verdict records it; None where it does not."""
+    """The code that was judged, as recorded in the verdict; None if it records none."""
     if generation is None or verdict is None or (code := verdict.code) is None:
         return None
     return ExtractedCode(text=code.read(generation.completion), found=code.reason)
@@ -127,25 +134,7 @@ def _percentiles(values: Sequence[float | None]) -> Percentiles:
     return Percentiles(**named)
 
 
-def _model(facts: dict[str, Any]) -> str | None:
-    """The model that the servers name, else the config's."""
-    if served := _text(facts.get("model")):
-        return served
-    part: Any = facts.get("config")
-    for name in ("actor_rollout_ref", "model", "path"):
-        part = part.get(name) if isinstance(part, dict) else None
-    return _text(part) or None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _share(part: int, whole: int) -> float | None:
-    """Never above 1, though the ledger may hold samples that are not planned any more."""
+    """Ratio of at most 1: the ledger may hold samples that are no longer planned."""
     share = ratio(part, whole)
     return None if share is None else min(1.0, share)

@@ -1,4 +1,4 @@
-"""A run's progress as server-sent events."""
+"""Server-sent events (SSE) of a run's progress, with backpressure and heartbeats."""
 
 import asyncio
 import sqlite3
@@ -6,89 +6,106 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from services.aggregator.api.failures import unavailable
 from services.aggregator.api.models import RunSummary
-from shared.run_record import RunState
 
-_EVERY = 1.0
-_HEARTBEAT = 15.0
-_SLOW = 30.0
-_MOST = 100
-_FINAL = tuple(state for state in RunState if state.final)
+ReadSummary = Callable[[], Awaitable[RunSummary | None]]
 
-Look = Callable[[], Awaitable[RunSummary | None]]
+
+class TooManyStreamsError(Exception):
+    """All streams that the server allows are open."""
 
 
 class ProgressEvents:
-    """Streams of progress. Each holds one summary at a time: a slow client misses those between,
-    and one that takes nothing for half a minute is let go."""
+    """Event streams of runs. Each holds one summary: a slow client misses those in between, and
+    one that reads nothing for ``write_timeout`` is disconnected."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        interval: float = 1.0,
+        heartbeat: float = 15.0,
+        write_timeout: float = 30.0,
+        max_streams: int = 100,
+    ) -> None:
+        """Set the limits; times are in seconds.
+
+        Args:
+            interval: Time between two looks at a run.
+            heartbeat: Silence after which a comment is sent.
+            write_timeout: Time that a client may take to receive an event.
+            max_streams: Open streams at the same time.
+        """
+        self._interval = interval
+        self._heartbeat = heartbeat
+        self._write_timeout = write_timeout
+        self._max_streams = max_streams
         self._open = 0
         self._ending = asyncio.Event()
 
     def end(self) -> None:
-        """Finish all streams, for the server stops."""
+        """Finish all streams, because the server shuts down."""
         self._ending.set()
 
-    async def stream(self, request: web.Request, look: Look) -> web.StreamResponse:
-        """Send a ``progress`` event when the run has moved, until it is published or failed.
+    async def stream(self, request: web.Request, read: ReadSummary) -> web.StreamResponse:
+        """Send a ``progress`` event on every change until the run is published or failed.
 
-        The last event is ``end``, or ``gone`` where the run is no more.
+        The last event is ``end``, or ``gone`` when the run was deleted.
+
+        Raises:
+            TooManyStreamsError: ``max_streams`` are open.
         """
-        if self._open >= _MOST:
-            raise unavailable(f"{_MOST} clients follow runs already; ask /api/runs instead")
+        if self._open >= self._max_streams:
+            raise TooManyStreamsError(f"{self._max_streams} clients follow runs already")
         self._open += 1
         try:
             response = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
             response.content_type = "text/event-stream"
             await response.prepare(request)
             try:
-                await self._follow(response, look)
+                await self._follow(response, read)
             except (TimeoutError, ConnectionResetError, sqlite3.OperationalError):
-                response.force_close()  # a client that is there asks again
+                response.force_close()  # a live client reconnects
             return response
         finally:
             self._open -= 1
 
-    async def _follow(self, response: web.StreamResponse, look: Look) -> None:
+    async def _follow(self, response: web.StreamResponse, read: ReadSummary) -> None:
         last: RunSummary | None = None
         silent = 0.0
         while not self._ending.is_set():
-            summary = await look()
+            summary = await read()
             if summary is None:
-                await _send(response, _event("gone", "{}"))
+                await self._send(response, event("gone", "{}"))
                 return
-            silent += _EVERY
-            if last is None or _moved(last, summary):
-                await _send(response, _event("progress", summary.model_dump_json()))
+            silent += self._interval
+            if last is None or _changed(last, summary):
+                await self._send(response, event("progress", summary.model_dump_json()))
                 last, silent = summary, 0.0
-            elif silent >= _HEARTBEAT:
-                await _send(response, b": alive\n\n")
+            elif silent >= self._heartbeat:
+                await self._send(response, b": alive\n\n")
                 silent = 0.0
-            if summary.state in _FINAL:
-                await _send(response, _event("end", summary.model_dump_json()))
+            if summary.state is not None and summary.state.final:
+                await self._send(response, event("end", summary.model_dump_json()))
                 return
             await self._pause()
 
+    async def _send(self, response: web.StreamResponse, data: bytes) -> None:
+        async with asyncio.timeout(self._write_timeout):
+            await response.write(data)
+
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(_EVERY):
+            async with asyncio.timeout(self._interval):
                 await self._ending.wait()
         except TimeoutError:
             return
 
 
-def _moved(last: RunSummary, now: RunSummary) -> bool:
-    """Whether more than the speed is another."""
-    still = {"rate": None, "seconds_left": None}
-    return last.model_copy(update=still) != now.model_copy(update=still)
-
-
-async def _send(response: web.StreamResponse, data: bytes) -> None:
-    async with asyncio.timeout(_SLOW):
-        await response.write(data)
-
-
-def _event(name: str, data: str) -> bytes:
+def event(name: str, data: str) -> bytes:
+    """Encode one server-sent event."""
     return f"event: {name}\ndata: {data}\n\n".encode()
+
+
+def _changed(last: RunSummary, now: RunSummary) -> bool:
+    """Compare all but the speed."""
+    ignored = {"rate": None, "seconds_left": None}
+    return last.model_copy(update=ignored) != now.model_copy(update=ignored)

@@ -1,12 +1,13 @@
-"""What the API answers, and what it may be asked. Their JSON schemas are its description."""
+"""Request and response models of the API; the OpenAPI document is made from them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from services.aggregator.index import SampleRow
-from services.aggregator.index.pages import Order, Sort
+from services.aggregator.index.pages import Sort, SortOrder
+from services.aggregator.index.rows import SampleRow
 from shared.analysis.statistics import MetricValue
+from shared.run_record import JsonObject, RunState
 from shared.schemas import Generation, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 
@@ -20,13 +21,13 @@ class _Answer(BaseModel):
 
 
 class Failure(_Answer):
-    """What every answer with a status from 400 on says."""
+    """Body of every answer with a status of 400 or more."""
 
     error: str
 
 
 class Progress(_Answer):
-    """How far a run is, in samples. ``ratio``: share of the planned ones that have a verdict."""
+    """Progress of a run in samples. ``ratio``: share of the planned ones that have a verdict."""
 
     planned: Count
     generated: Count
@@ -36,15 +37,15 @@ class Progress(_Answer):
 
 
 class RunSummary(_Answer):
-    """A run at a glance.
+    """State and progress of a run.
 
-    ``verdicts`` counts samples with a verdict of whatever kind, ``datasets`` gives them by data set
-    and status. ``rate`` is verdicts per second over the last minute. Times are Unix seconds.
+    ``verdicts`` counts samples with a verdict of any kind, ``datasets`` by data set and status.
+    ``rate`` is verdicts per second over the last minute. Times are Unix seconds.
     """
 
     run: str
     name: str | None
-    state: str | None
+    state: RunState | None
     model: str | None
     started_at: float | None
     finished_at: float | None
@@ -60,7 +61,7 @@ class RunList(RootModel[dict[str, RunSummary]]):
 
 
 class Percentiles(_Answer):
-    """Percentiles over judged samples, interpolated linearly; None where nothing is known."""
+    """Percentiles over judged samples, interpolated linearly; None without data."""
 
     p50: float | None
     p90: float | None
@@ -77,7 +78,7 @@ class PassRatioCounts(_Answer):
 
 
 class DatasetDetail(_Answer):
-    """A data set's figures so far; the interval's n is the number of problems."""
+    """Figures of a data set so far; the n of the interval is the number of problems."""
 
     planned_problems: Count
     planned_samples: Count
@@ -93,40 +94,40 @@ class DatasetDetail(_Answer):
 
 
 class RunDetail(_Answer):
-    """A run with its config, versions, what else its meta data say, and its live figures.
+    """A run with its config, versions, other metadata, and live figures.
 
-    ``metrics`` and ``slices`` are the contents of ``phase0_summary.json`` and ``slices.json``: by
-    data set the metrics, and by data set, dimension and bucket a part's; None before publishing.
+    ``metrics`` and ``slices`` are the contents of ``phase0_summary.json`` (metrics by data set) and
+    ``slices.json`` (by data set, dimension and bucket); None before the run is published.
     """
 
     summary: RunSummary
-    config: dict[str, Any] | None
-    versions: dict[str, Any] | None
-    facts: dict[str, Any]
+    config: JsonObject | None
+    versions: JsonObject | None
+    facts: JsonObject
     datasets: dict[str, DatasetDetail]
     metrics: dict[str, dict[str, MetricValue]] | None
     slices: dict[str, dict[str, dict[str, dict[str, MetricValue]]]] | None
 
 
 class SamplePage(_Answer):
-    """``next_cursor`` asks for what follows; None where nothing does."""
+    """A page of samples; ``next_cursor`` is None on the last one."""
 
     samples: list[SampleRow]
     next_cursor: str | None
 
 
 class ExtractedCode(_Answer):
-    """The code of a completion that was judged, and where it was found; empty where none was."""
+    """The judged code of a completion (may be empty), and how it was found."""
 
     text: str
     found: ExtractionReason
 
 
 class SampleDetail(_Answer):
-    """All that is known of a sample; what it does not have yet is None.
+    """A sample with prompt, completion, code and verdict; parts that are missing are None.
 
-    ``code`` is None, too, where nothing was run, where SandboxFusion took it out (``submit``), and
-    in verdicts of older versions, which do not record it.
+    ``code`` is also None when nothing was run, when SandboxFusion extracted it (``submit``), and
+    when a verdict of an older version does not record it.
     """
 
     run: str
@@ -142,8 +143,8 @@ class SampleDetail(_Answer):
 
 
 class TimelineAnswer(_Answer):
-    """Counts per bucket of ``width`` seconds from ``start`` (Unix) on, of samples with a verdict:
-    when they were generated and when judged. ``start`` is None where no time is known."""
+    """Samples with a verdict by the time they were generated and judged, in buckets of ``width``
+    seconds from ``start`` (Unix) on. ``start`` is None when no time is known."""
 
     start: int | None
     width: int | None
@@ -152,7 +153,7 @@ class TimelineAnswer(_Answer):
 
 
 class SamplesQuery(BaseModel):
-    """Which samples, in which order. ``q`` is looked for in problem id and detail."""
+    """Filter, order and position of samples. ``q`` is searched in problem id and detail."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -162,6 +163,6 @@ class SamplesQuery(BaseModel):
     tag: str | None = Field(default=None, max_length=500)
     difficulty: str | None = Field(default=None, max_length=500)
     sort: Sort = "problem"
-    order: Order = "asc"
+    order: SortOrder = "asc"
     cursor: str | None = Field(default=None, max_length=4000)
     limit: int = Field(default=50, ge=1, le=200)

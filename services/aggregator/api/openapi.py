@@ -1,11 +1,10 @@
-"""The API's routes as data, and their description in OpenAPI 3.1."""
+"""OpenAPI 3.1 document of the API, made from its routes and models."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from pydantic.json_schema import models_json_schema
 
 from services.aggregator.api.models import (
@@ -18,13 +17,14 @@ from services.aggregator.api.models import (
     SamplesQuery,
     TimelineAnswer,
 )
+from shared.run_record import JsonObject
 
 _REFERENCE = "#/components/schemas/{model}"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A GET route. ``failures``: status and what it means; ``media``: what a 200 is."""
+    """A GET route. ``failures``: statuses and their meaning; ``media``: type of a 200 answer."""
 
     path: str
     name: str
@@ -81,7 +81,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def document(routes: Sequence[Route] = ROUTES) -> dict[str, Any]:
+def document(routes: Sequence[Route] = ROUTES) -> JsonObject:
     """The OpenAPI document of ``routes``."""
     models: set[type[BaseModel]] = {Failure}
     for route in routes:
@@ -90,18 +90,17 @@ def document(routes: Sequence[Route] = ROUTES) -> dict[str, Any]:
     _, schemas = models_json_schema(
         [(model, "serialization") for model in ordered], ref_template=_REFERENCE
     )
-    definitions = schemas["$defs"]
     return {
         "openapi": "3.1.0",
         "info": {"title": "Plumbline aggregator", "version": "1"},
-        "paths": {route.path: {"get": _operation(route, definitions)} for route in routes},
-        "components": {"schemas": definitions},
+        "paths": {route.path: {"get": _operation(route)} for route in routes},
+        "components": {"schemas": schemas["$defs"]},
     }
 
 
-def _operation(route: Route, definitions: dict[str, Any]) -> dict[str, Any]:
-    schema = _reference(route.answer) if route.answer else {"type": "object"}
-    failures = {
+def _operation(route: Route) -> JsonObject:
+    schema: JsonObject = _reference(route.answer) if route.answer else {"type": "object"}
+    failures: JsonObject = {
         str(status): {
             "description": meaning,
             "content": {"application/json": {"schema": _reference(Failure)}},
@@ -111,7 +110,7 @@ def _operation(route: Route, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": route.name,
         "summary": route.summary,
-        "parameters": [*_path_parameters(route.path), *_query_parameters(route, definitions)],
+        "parameters": [*_path_parameters(route.path), *_query_parameters(route.query)],
         "responses": {
             "200": {"description": route.summary, "content": {route.media: {"schema": schema}}},
             **failures,
@@ -119,8 +118,8 @@ def _operation(route: Route, definitions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _path_parameters(path: str) -> list[dict[str, Any]]:
-    """Each is one segment: slashes within an id are percent-quoted."""
+def _path_parameters(path: str) -> list[JsonValue]:
+    """One parameter per segment: slashes in an id are percent-encoded."""
     return [
         {
             "name": name,
@@ -132,15 +131,15 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def _query_parameters(route: Route, definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    if route.query is None:
+def _query_parameters(query: type[BaseModel] | None) -> list[JsonValue]:
+    if query is None:
         return []
-    properties = definitions[route.query.__name__]["properties"]
+    schema = query.model_json_schema(mode="serialization", ref_template=_REFERENCE)
     return [
         {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in properties.items()
+        for name, schema in schema["properties"].items()
     ]
 
 
-def _reference(model: type[BaseModel]) -> dict[str, str]:
+def _reference(model: type[BaseModel]) -> JsonObject:
     return {"$ref": _REFERENCE.format(model=model.__name__)}

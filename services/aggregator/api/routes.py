@@ -1,6 +1,7 @@
-"""The handlers. What they ask of files and Redis is done in threads of their own."""
+"""HTTP handlers of the API; files and Redis are accessed in a thread pool."""
 
 import asyncio
+import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -10,48 +11,57 @@ from typing import TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from redis import Redis
+from redis.exceptions import RedisError
 
 from services.aggregator.api import answers
-from services.aggregator.api.events import ProgressEvents
-from services.aggregator.api.failures import add_headers, bad_request, explain, not_found
+from services.aggregator.api.events import ProgressEvents, TooManyStreamsError
 from services.aggregator.api.models import RunList, RunSummary, SamplePage, SamplesQuery
 from services.aggregator.api.openapi import ROUTES, document
-from services.aggregator.index import Database
-from services.aggregator.index.figures import Figures
-from services.aggregator.index.overview import IndexedRun, all_runs, find_run, timeline
-from services.aggregator.index.pages import CursorError, Question, samples_page
+from services.aggregator.index.database import Database
+from services.aggregator.index.overview import Figures, IndexedRun, all_runs, find_run, timeline
+from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
 from shared.ledger import Ledger, fail_fast
 from shared.schemas import SampleId, describe, is_encodable
+from shared.service.logs import get_logger
+from shared.service.server import Handler, json_error, json_http_errors
+
+log = get_logger(__name__)
 
 _THREADS = 8
-_NAMED = 20
-_INDEX = re.compile(r"[0-9]{1,9}")
+_LISTED_RUNS = 20
+_SAMPLE_INDEX = re.compile(r"[0-9]{1,9}")
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
 
 T = TypeVar("T")
-Ask = Callable[[sqlite3.Connection, IndexedRun], T]
+RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
 
 
-def add_api(app: web.Application, redis: Redis, database: Database) -> None:
-    """Add the routes, what every answer carries, and the clean-up at the end."""
-    app.middlewares.append(explain)
-    app.on_response_prepare.append(add_headers)
-    api = _Api(redis, database)
+def add_api(app: web.Application, redis: Redis, database: Database, events: ProgressEvents) -> None:
+    """Add routes, JSON errors, response headers, and the clean-up at shutdown."""
+    app.middlewares.extend([json_http_errors(), _unavailable_stores])
+    app.on_response_prepare.append(_add_headers)
+    api = _Api(redis, database, events)
     for route in ROUTES:
-        # By itself aiohttp takes no braces in a name.
+        # aiohttp's default pattern rejects braces in a path segment.
         app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
     app.on_shutdown.append(api.end_streams)
-    app.cleanup_ctx.append(api.life)
+    app.cleanup_ctx.append(api.lifetime)
 
 
 class _Api:
-    def __init__(self, redis: Redis, database: Database) -> None:
+    def __init__(self, redis: Redis, database: Database, events: ProgressEvents) -> None:
         self._redis = fail_fast(redis)
         self._database = database
         self._figures = Figures()
-        self._events = ProgressEvents()
+        self._events = events
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
-    async def life(self, _app: web.Application) -> AsyncIterator[None]:
+    async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._redis.close()
@@ -60,61 +70,64 @@ class _Api:
         self._events.end()
 
     async def list_runs(self, _request: web.Request) -> web.Response:
-        def ask() -> RunList:
+        def read() -> RunList:
             with self._database.read() as connection:
                 runs = all_runs(connection)
                 return RunList({run.run: answers.run_summary(connection, run) for run in runs})
 
-        return _answer(await self._in_thread(ask))
+        return _answer(await self._in_thread(read))
 
     async def show_run(self, request: web.Request) -> web.Response:
         return _answer(
-            await self._ask(request, lambda db, run: answers.run_detail(db, run, self._figures))
+            await self._read(request, lambda db, run: answers.run_detail(db, run, self._figures))
         )
 
     async def list_samples(self, request: web.Request) -> web.Response:
-        question = _question(request)
+        query = _samples_query(request)
 
-        def ask(connection: sqlite3.Connection, run: IndexedRun) -> SamplePage:
-            page = samples_page(connection, run.id, question)
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> SamplePage:
+            page = samples_page(connection, run.id, query)
             return SamplePage(samples=page.rows, next_cursor=page.next)
 
         try:
-            return _answer(await self._ask(request, ask))
+            return _answer(await self._read(request, read))
         except CursorError as error:
-            raise bad_request(f"cursor: {error}") from None
+            raise _bad_request(f"cursor: {error}") from None
 
     async def show_sample(self, request: web.Request) -> web.Response:
         run, sample = request.match_info["run"], _sample(request)
-        await self._ask(request, lambda _db, _run: None)  # 404 for a run that is not there
+        await self._read(request, lambda _db, _run: None)  # 404 for an unknown run
         found = await self._in_thread(
             lambda: answers.sample_detail(Ledger(self._redis, run), sample)
         )
         if found is None:
-            raise not_found(f"run {run!r} has no sample {sample.key}")
+            raise _not_found(f"run {run!r} has no sample {sample.key}")
         return _answer(found)
 
     async def show_timeline(self, request: web.Request) -> web.Response:
         return _answer(
-            await self._ask(request, lambda db, run: answers.timeline_answer(timeline(db, run.id)))
+            await self._read(request, lambda db, run: answers.timeline_answer(timeline(db, run.id)))
         )
 
     async def follow_run(self, request: web.Request) -> web.StreamResponse:
-        await self._ask(request, lambda _db, _run: None)
+        await self._read(request, lambda _db, _run: None)
 
-        async def look() -> RunSummary | None:
+        async def read() -> RunSummary | None:
             try:
-                return await self._ask(request, answers.run_summary)
+                return await self._read(request, answers.run_summary)
             except web.HTTPNotFound:
                 return None
 
-        return await self._events.stream(request, look)
+        try:
+            return await self._events.stream(request, read)
+        except TooManyStreamsError as error:
+            return _unavailable(f"{error}; ask /api/runs instead")
 
     async def describe(self, _request: web.Request) -> web.Response:
         return web.json_response(document())
 
-    async def _ask(self, request: web.Request, ask: Ask[T]) -> T:
-        """Ask about the run that the path names, in one view of the index."""
+    async def _read(self, request: web.Request, read: RunReader[T]) -> T:
+        """Read the run that the path names from one snapshot of the index."""
         name = request.match_info["run"]
 
         def work() -> T:
@@ -122,7 +135,7 @@ class _Api:
                 run = find_run(connection, name) if is_encodable(name) else None
                 if run is None:
                     raise _unknown_run(name, connection)
-                return ask(connection, run)
+                return read(connection, run)
 
         return await self._in_thread(work)
 
@@ -134,33 +147,71 @@ def _answer(model: BaseModel) -> web.Response:
     return web.Response(body=model.model_dump_json().encode(), content_type="application/json")
 
 
-def _unknown_run(name: str, connection: sqlite3.Connection) -> web.HTTPNotFound:
-    names = [run.run for run in all_runs(connection)]
-    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    return not_found(f"no run {name[:200]!r}; " + (f"there are: {shown}" if names else "none yet"))
-
-
-def _question(request: web.Request) -> Question:
+def _samples_query(request: web.Request) -> SampleQuery:
     fields = dict(request.query)
     if twice := sorted({name for name in request.query if len(request.query.getall(name)) > 1}):
-        raise bad_request(f"{twice[0]}: given more than once")
+        raise _bad_request(f"{twice[0]}: given more than once")
     try:
         query = SamplesQuery.model_validate(fields)
     except ValidationError as error:
-        raise bad_request(describe(error)) from None
+        raise _bad_request(describe(error)) from None
     texts = (query.dataset, query.q, query.tag, query.difficulty, query.cursor)
     if not all(is_encodable(text) for text in texts if text is not None):
-        raise bad_request("a parameter is not UTF-8")
+        raise _bad_request("a parameter is not UTF-8")
     given = query.model_dump(exclude={"q"})
-    return Question(**given, text=query.q)
+    return SampleQuery(**given, text=query.q)
 
 
 def _sample(request: web.Request) -> SampleId:
     dataset, problem, index = (
         request.match_info[name] for name in ("dataset", "problem_id", "sample_index")
     )
-    if not _INDEX.fullmatch(index):
-        raise not_found(f"{index[:50]!r} is no sample index")
+    if not _SAMPLE_INDEX.fullmatch(index):
+        raise _not_found(f"{index[:50]!r} is not a sample index")
     if not is_encodable(dataset + problem):
-        raise not_found("the path is not UTF-8")
+        raise _not_found("the path is not UTF-8")
     return SampleId(dataset, problem, int(index))
+
+
+# Errors: every answer with a status from 400 on is ``{"error": …}``.
+
+
+@web.middleware
+async def _unavailable_stores(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer 503 while Redis or the index is unavailable."""
+    try:
+        return await handler(request)
+    except RedisError as error:
+        log.warning("Redis unavailable for a request", reason=str(error))
+        return _unavailable("Redis does not answer; try again")
+    except sqlite3.OperationalError as error:
+        log.warning("index unavailable for a request", reason=str(error))
+        return _unavailable("the index does not answer; try again")
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Forbid browsers to sniff, cache or run an answer, unless the page set its own headers."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+def _unknown_run(name: str, connection: sqlite3.Connection) -> web.HTTPNotFound:
+    names = [run.run for run in all_runs(connection)]
+    shown = ", ".join(names[:_LISTED_RUNS]) + (", …" if len(names) > _LISTED_RUNS else "")
+    return _not_found(f"no run {name[:200]!r}; " + (f"there are: {shown}" if names else "none yet"))
+
+
+def _bad_request(reason: str) -> web.HTTPBadRequest:
+    return web.HTTPBadRequest(text=_body(reason), content_type="application/json")
+
+
+def _not_found(reason: str) -> web.HTTPNotFound:
+    return web.HTTPNotFound(text=_body(reason), content_type="application/json")
+
+
+def _unavailable(reason: str) -> web.Response:
+    return json_error(503, reason, headers={"Retry-After": "2"})
+
+
+def _body(reason: str) -> str:
+    return json.dumps({"error": reason})

@@ -1,33 +1,57 @@
-"""What the index says of whole runs."""
+"""Queries over whole runs: counts, throughput, timeline, and figures of each data set."""
 
 import json
+import math
 import sqlite3
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from shared.run_record import RunState
+from pydantic import ValidationError
+
+from shared.analysis.statistics import percentile, ratio, wilson_interval
+from shared.run_record import JsonObject, RunMeta, RunState
 from shared.statuses import FinalStatus
 
+PERCENTS = (50, 90, 95, 99)
 _RATE_WINDOW = 60.0
-_BUCKETS = 120
+_TIMELINE_BUCKETS = 120
+_RATIO_BINS = 10
+_CACHED_RUNS = 50
+_JUDGED = f"run_id = ?1 AND dataset = ?2 AND final_status <> '{FinalStatus.API_ERROR}'"
 _COLUMNS = "id, run, state, facts, events, completions"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedRun:
-    """A run with its counts. ``statuses``: samples by data set and status; ``planned``: how many
-    problems and samples each data set owes; ``completions``: samples that have a completion."""
+    """A run with its counts.
+
+    Attributes:
+        facts: The run's metadata as stored in the ledger, without plan and results.
+        events: Entries of its stream that are indexed.
+        completions: Samples that have a completion.
+        planned: Number of problems and samples by data set.
+        statuses: Number of samples by data set and status.
+        accepted: Number of accepted samples by data set.
+    """
 
     id: int
     run: str
-    state: str | None
-    facts: dict[str, Any]
+    state: RunState | None
+    facts: JsonObject
     events: int
     completions: int
     planned: dict[str, tuple[int, int]]
     statuses: dict[str, dict[FinalStatus, int]]
     accepted: dict[str, int]
+
+    def meta(self) -> RunMeta | None:
+        """The run's metadata; None if another version wrote it and this one cannot read it."""
+        try:
+            return RunMeta.model_validate(self.facts)
+        except ValidationError:
+            return None
 
     @property
     def samples_planned(self) -> int:
@@ -47,7 +71,7 @@ class IndexedRun:
 
 
 def all_runs(connection: sqlite3.Connection) -> list[IndexedRun]:
-    """Every run, by id. One that is being forgotten is none any more."""
+    """List all runs by id, except those that are being deleted."""
     rows = connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run")
     return [_run(connection, row) for row in rows.fetchall() if not row["run"].startswith("\0")]
 
@@ -55,55 +79,6 @@ def all_runs(connection: sqlite3.Connection) -> list[IndexedRun]:
 def find_run(connection: sqlite3.Connection, run: str) -> IndexedRun | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE run = ?", (run,)).fetchone()
     return None if row is None or run.startswith("\0") else _run(connection, row)
-
-
-def results(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Any]:
-    """What was published of a run: its ``metrics`` and ``slices``; empty before that."""
-    (found,) = connection.execute("SELECT results FROM runs WHERE id = ?", (run.id,)).fetchone()
-    return dict(json.loads(found)) if run.state in (RunState.COMPLETE, RunState.INCOMPLETE) else {}
-
-
-def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:
-    """Verdicts per second over the last minute; None where the run is not at work."""
-    if run.state != RunState.RUNNING:
-        return None
-    now = time.time()
-    count, first = connection.execute(
-        "SELECT count(*), min(ifnull(judged_at, -1)) FROM samples "
-        "WHERE run_id = ? AND ifnull(judged_at, -1) BETWEEN ? AND ?",
-        (run.id, now - _RATE_WINDOW, now),
-    ).fetchone()
-    return 0.0 if not count else float(count / max(1.0, now - first))
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """``generated[i]`` and ``judged[i]`` are counts from ``start + i * width`` on, in seconds."""
-
-    start: int
-    width: int
-    generated: list[int]
-    judged: list[int]
-
-
-def timeline(connection: sqlite3.Connection, run_id: int) -> Timeline | None:
-    """When samples that have a verdict were generated and judged; None where no time is known.
-
-    Buckets are as wide as it takes for ``_BUCKETS`` of them, in whole seconds.
-    """
-    first, last = connection.execute(
-        "SELECT min(second), max(second) FROM moments WHERE run_id = ? AND samples > 0", (run_id,)
-    ).fetchone()
-    if first is None:
-        return None
-    width = (last - first) // _BUCKETS + 1
-    counts = {kind: [0] * ((last - first) // width + 1) for kind in ("generated", "judged")}
-    for kind, second, samples in connection.execute(
-        "SELECT kind, second, samples FROM moments WHERE run_id = ?", (run_id,)
-    ):
-        if samples:
-            counts[kind][(second - first) // width] += samples
-    return Timeline(first, width, counts["generated"], counts["judged"])
 
 
 def _run(connection: sqlite3.Connection, row: sqlite3.Row) -> IndexedRun:
@@ -122,7 +97,7 @@ def _run(connection: sqlite3.Connection, row: sqlite3.Row) -> IndexedRun:
     return IndexedRun(
         id=row["id"],
         run=row["run"],
-        state=row["state"],
+        state=None if row["state"] is None else RunState(row["state"]),
         facts=json.loads(row["facts"]),
         events=row["events"],
         completions=row["completions"],
@@ -130,3 +105,163 @@ def _run(connection: sqlite3.Connection, row: sqlite3.Row) -> IndexedRun:
         statuses=statuses,
         accepted=accepted,
     )
+
+
+def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
+    """The published ``metrics`` and ``slices`` of a run; empty before it is published."""
+    (found,) = connection.execute("SELECT results FROM runs WHERE id = ?", (run.id,)).fetchone()
+    return dict(json.loads(found)) if run.state is not None and run.state.published else {}
+
+
+def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:
+    """Verdicts per second over the last minute; None unless the run is running."""
+    if run.state is not RunState.RUNNING:
+        return None
+    now = time.time()
+    count, first = connection.execute(
+        "SELECT count(*), min(ifnull(judged_at, -1)) FROM samples "
+        "WHERE run_id = ? AND ifnull(judged_at, -1) BETWEEN ? AND ?",
+        (run.id, now - _RATE_WINDOW, now),
+    ).fetchone()
+    return 0.0 if not count else float(count / max(1.0, now - first))
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Histogram over time: bucket i begins at ``start + i * width`` (Unix seconds)."""
+
+    start: int
+    width: int
+    generated: list[int]
+    judged: list[int]
+
+
+def timeline(connection: sqlite3.Connection, run_id: int) -> Timeline | None:
+    """Count samples with a verdict by the time they were generated and judged.
+
+    The width of a bucket is a whole number of seconds, so that there are about
+    ``_TIMELINE_BUCKETS``. Returns None when no time is known.
+    """
+    first, last = connection.execute(
+        "SELECT min(second), max(second) FROM moments WHERE run_id = ? AND samples > 0", (run_id,)
+    ).fetchone()
+    if first is None:
+        return None
+    width = (last - first) // _TIMELINE_BUCKETS + 1
+    counts = {kind: [0] * ((last - first) // width + 1) for kind in ("generated", "judged")}
+    for kind, second, samples in connection.execute(
+        "SELECT kind, second, samples FROM moments WHERE run_id = ?", (run_id,)
+    ):
+        if samples:
+            counts[kind][(second - first) // width] += samples
+    return Timeline(first, width, counts["generated"], counts["judged"])
+
+
+# Figures of a data set.
+
+
+@dataclass(frozen=True, slots=True)
+class PassRatios:
+    """Histogram of pass ratios of judged samples.
+
+    Bin i counts ratios in [i/10, (i + 1)/10) except for 0 and 1, which ``zero`` and ``one`` count.
+    """
+
+    zero: int
+    bins: list[int]
+    one: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFigures:
+    """Statistics of judged samples; percentiles in the order of ``PERCENTS``, None without data.
+
+    ``accepted_at_1_ci95`` is the interval of ``shared.analysis.metrics``: Wilson, n the number of
+    problems.
+    """
+
+    judged: int
+    accepted: int
+    accepted_at_1: float | None
+    accepted_at_1_ci95: list[float] | None
+    pass_ratios: PassRatios
+    output_tokens: list[float | None]
+    gen_time: list[float | None]
+    total_judge_time: list[float | None]
+
+
+class Figures:
+    """Cache of figures, because each costs a scan of the run's samples."""
+
+    def __init__(self, max_age: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """``max_age``: seconds for which the figures of a run that moves are kept."""
+        self._max_age = max_age
+        self._clock = clock
+        self._cached: dict[int, tuple[float, int, dict[str, DatasetFigures]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, connection: sqlite3.Connection, run: IndexedRun) -> dict[str, DatasetFigures]:
+        with self._lock:
+            cached = self._cached.get(run.id)
+            if cached and (cached[1] == run.events or self._clock() - cached[0] < self._max_age):
+                return cached[2]
+            found = {name: dataset_figures(connection, run, name) for name in run.datasets}
+            self._cached[run.id] = (self._clock(), run.events, found)
+            if len(self._cached) > _CACHED_RUNS:
+                del self._cached[min(self._cached, key=lambda run_id: self._cached[run_id][0])]
+            return found
+
+
+def dataset_figures(
+    connection: sqlite3.Connection, run: IndexedRun, dataset: str
+) -> DatasetFigures:
+    key = (run.id, dataset)
+    samples = f"FROM samples INDEXED BY judged_problems WHERE {_JUDGED}"
+    judged, accepted, problems = connection.execute(
+        f"SELECT count(*), ifnull(sum(accepted), 0), "
+        f"(SELECT count(*) FROM (SELECT DISTINCT problem_id {samples})) {samples}",
+        key,
+    ).fetchone()
+    share = ratio(accepted, judged)
+    return DatasetFigures(
+        judged=judged,
+        accepted=accepted,
+        accepted_at_1=share,
+        accepted_at_1_ci95=wilson_interval(share, problems),
+        pass_ratios=_pass_ratios(connection, key),
+        output_tokens=_percentiles(connection, key, "output_tokens"),
+        gen_time=_percentiles(connection, key, "gen_time"),
+        total_judge_time=_percentiles(connection, key, "total_judge_time"),
+    )
+
+
+def _pass_ratios(connection: sqlite3.Connection, key: tuple[int, str]) -> PassRatios:
+    counts = dict(
+        connection.execute(
+            "SELECT CASE pass_ratio WHEN 0 THEN -1 WHEN 1 THEN ?3 "
+            "ELSE CAST(pass_ratio * ?3 AS INTEGER) END AS bin, count(*) FROM samples "
+            f"WHERE {_JUDGED} GROUP BY bin",
+            (*key, _RATIO_BINS),
+        ).fetchall()
+    )
+    bins = [counts.get(number, 0) for number in range(_RATIO_BINS)]
+    return PassRatios(zero=counts.get(-1, 0), bins=bins, one=counts.get(_RATIO_BINS, 0))
+
+
+def _percentiles(
+    connection: sqlite3.Connection, key: tuple[int, str], column: str
+) -> list[float | None]:
+    known = f"FROM samples WHERE {_JUDGED} AND {column} IS NOT NULL"
+    (count,) = connection.execute(f"SELECT count(*) {known}", key).fetchone()
+    ordered = f"SELECT {column} {known} ORDER BY {column} LIMIT 2 OFFSET ?3"
+
+    def at(percent: float) -> float | None:
+        # The percentile of the ranks 0 … n-1 is the position to interpolate at.
+        position = percentile(range(count), percent)
+        if position is None:
+            return None
+        low = math.floor(position)
+        around = [value for (value,) in connection.execute(ordered, (*key, low))]
+        return percentile(around, 100 * (position - low) if len(around) > 1 else 0)
+
+    return [at(percent) for percent in PERCENTS]

@@ -1,4 +1,4 @@
-"""Pages of samples: filtered, sorted, and stable while rows arrive (keyset pagination)."""
+"""Keyset pagination of samples: filtered, sorted, and stable while rows arrive."""
 
 import base64
 import binascii
@@ -15,9 +15,9 @@ from shared.statuses import FinalStatus
 Sort = Literal[
     "problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"
 ]
-Order = Literal["asc", "desc"]
+SortOrder = Literal["asc", "desc"]
 
-# Each has an index whose expressions are these, letter by letter.
+# The expressions must equal those of the indexes in the schema literally.
 _SORTS: dict[Sort, tuple[str, ...]] = {
     "problem": ("dataset", "problem_id", "sample_index"),
     "judged_at": ("ifnull(judged_at, -1)",),
@@ -30,12 +30,12 @@ _INTEGER = 2**63
 
 
 class CursorError(ValueError):
-    """A cursor that no page with this sort gave out."""
+    """A cursor that does not come from a page with this sort."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked for; None asks for all. ``text`` is looked for in problem id and detail."""
+class SampleQuery:
+    """Filters (None matches all), sort order and position; ``text`` matches id and detail."""
 
     status: FinalStatus | None = None
     dataset: str | None = None
@@ -43,61 +43,61 @@ class Question:
     tag: str | None = None
     difficulty: str | None = None
     sort: Sort = "problem"
-    order: Order = "asc"
+    order: SortOrder = "asc"
     cursor: str | None = None
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """``next`` is the cursor of what follows; None where nothing does."""
+    """Rows and the cursor of the next page; None on the last page."""
 
     rows: list[SampleRow]
     next: str | None
 
 
-def samples_page(connection: sqlite3.Connection, run_id: int, question: Question) -> Page:
-    """One page of a run's samples.
+def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery) -> Page:
+    """Select one page of a run's samples.
 
-    A page begins behind a value, not at an offset: rows that come or go elsewhere shift nothing.
+    A page begins after a value, not at an offset, so rows that arrive elsewhere do not shift it.
 
     Raises:
-        CursorError: The cursor is none of this sort's.
+        CursorError: The cursor does not come from a page with this sort.
     """
-    keys = (*_SORTS[question.sort], "id")
-    where, values = _conditions(question)
-    if question.cursor is not None:
-        sign = ">" if question.order == "asc" else "<"
+    keys = (*_SORTS[query.sort], "id")
+    where, values = _conditions(query)
+    if query.cursor is not None:
+        sign = ">" if query.order == "asc" else "<"
         where.append(f"({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})")
-        values += _position(question.cursor, len(keys))
-    order = ", ".join(f"{key} {question.order}" for key in keys)
+        values += _position(query.cursor, len(keys))
+    order = ", ".join(f"{key} {query.order}" for key in keys)
     keyed = ", ".join(f"{key} AS key_{number}" for number, key in enumerate(keys))
     found = connection.execute(
         f"SELECT {', '.join(COLUMNS)}, {keyed} FROM samples "
         f"WHERE {' AND '.join(['run_id = ?', *where])} ORDER BY {order} LIMIT ?",
-        (run_id, *values, question.limit + 1),
+        (run_id, *values, query.limit + 1),
     ).fetchall()
-    page = found[: question.limit]
+    page = found[: query.limit]
     rows = [SampleRow.model_validate({name: row[name] for name in COLUMNS}) for row in page]
     more = len(found) > len(page)
     return Page(rows, _cursor(page[-1], len(keys)) if more else None)
 
 
-def _conditions(question: Question) -> tuple[list[str], list[str | int | float]]:
+def _conditions(query: SampleQuery) -> tuple[list[str], list[str | int | float]]:
     where: list[str] = []
     values: list[str | int | float] = []
     for column in ("dataset", "difficulty"):
-        if (wanted := getattr(question, column)) is not None:
+        if (wanted := getattr(query, column)) is not None:
             where.append(f"{column} = ?")
             values.append(wanted)
-    if question.status is not None:
+    if query.status is not None:
         where.append("final_status = ?")
-        values.append(question.status.value)
-    if question.tag is not None:
+        values.append(query.status.value)
+    if query.tag is not None:
         where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
-        values.append(question.tag)
-    if question.text:
-        pattern = f"%{_escaped(question.text)}%"
+        values.append(query.tag)
+    if query.text:
+        pattern = f"%{_escaped(query.text)}%"
         where.append(r"(problem_id LIKE ? ESCAPE '\' OR ifnull(detail, '') LIKE ? ESCAPE '\')")
         values += [pattern, pattern]
     return where, values
@@ -120,13 +120,17 @@ def _position(cursor: str, keys: int) -> Sequence[str | int | float]:
         position = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError):
         position = None
-    if not isinstance(position, list) or len(position) != keys or not all(map(_plain, position)):
-        raise CursorError("the cursor is not one that a page with this sort gave out")
+    if (
+        not isinstance(position, list)
+        or len(position) != keys
+        or not all(map(_comparable, position))
+    ):
+        raise CursorError("not a cursor of a page with this sort order; start at the first page")
     return position
 
 
-def _plain(value: object) -> bool:
-    """Whether SQLite can compare with it."""
+def _comparable(value: object) -> bool:
+    """Check that SQLite can compare with the value."""
     if isinstance(value, str):
         return is_encodable(value)
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < _INTEGER)

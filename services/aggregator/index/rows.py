@@ -1,40 +1,22 @@
-"""A judged sample as the index keeps it."""
+"""Row of the samples table: one judged sample with its generation and its problem's facts."""
 
 import json
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from shared.schemas import Generation, Problem, Verdict
+from shared.schemas import Generation, ProblemFacts, Verdict
 from shared.statuses import FinalStatus
 
-_DETAIL = 500
-LARGEST = 2**63 - 1  # of SQLite's integers
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemFacts:
-    """What the index keeps of a problem; ``prompt_length`` in characters, None is not known."""
-
-    difficulty: str = ""
-    tags: tuple[str, ...] = ()
-    num_tests: int | None = None
-    prompt_length: int | None = None
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        try:
-            cases: int | None = problem.tests.cases
-        except ValueError:
-            cases = None
-        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt))
+_MAX_DETAIL = 500
+MAX_INTEGER = 2**63 - 1  # of SQLite
 
 
 class SampleRow(BaseModel):
     """One judged sample. Times are seconds, ``finished_at`` (generated) and ``judged_at`` Unix.
 
-    ``confirmed`` cases ran a second time on an idle sandbox, ``flipped`` of them ended otherwise.
+    ``confirmed`` counts cases that ran a second time on an idle sandbox, ``flipped`` those of them
+    whose outcome changed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,8 +55,8 @@ class SampleRow(BaseModel):
     def of(cls, verdict: Verdict, generation: Generation | None, facts: ProblemFacts) -> Self:
         return cls(
             **verdict.model_dump(include=_OF_VERDICT),
-            detail=None if verdict.detail is None else verdict.detail[:_DETAIL],
-            output_tokens=_bounded(generation.output_tokens) if generation else None,
+            detail=None if verdict.detail is None else verdict.detail[:_MAX_DETAIL],
+            output_tokens=_storable(generation.output_tokens) if generation else None,
             gen_time=generation.gen_time if generation else None,
             replica=generation.replica if generation else None,
             finished_at=generation.finished_at if generation else None,
@@ -84,8 +66,8 @@ class SampleRow(BaseModel):
             prompt_length=facts.prompt_length,
         )
 
-    def columns(self) -> tuple[Any, ...]:
-        """The values in the order of ``COLUMNS``, as SQLite keeps them."""
+    def columns(self) -> tuple[object, ...]:
+        """The values as SQLite stores them, in the order of ``COLUMNS``."""
         values = {
             **self.__dict__,
             "tags": json.dumps(self.tags),
@@ -98,6 +80,6 @@ _OF_VERDICT = set(Verdict.model_fields) & set(SampleRow.model_fields) - {"detail
 COLUMNS = tuple(SampleRow.model_fields)
 
 
-def _bounded(count: int | None) -> int | None:
-    """The number, or None where it is beyond belief: a server may claim any."""
-    return count if count is not None and count <= LARGEST else None
+def _storable(count: int | None) -> int | None:
+    """Drop a number that SQLite cannot store: a server may report any."""
+    return count if count is not None and count <= MAX_INTEGER else None

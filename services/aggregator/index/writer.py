@@ -1,17 +1,20 @@
-"""Writing the index: every change of it is one transaction."""
+"""Index writer: every change is one transaction, idempotent by stream position (exactly once)."""
 
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from services.aggregator.index.counting import Change, Counting
+from pydantic import JsonValue
+
 from services.aggregator.index.database import Database
-from services.aggregator.index.rows import COLUMNS, ProblemFacts, SampleRow
+from services.aggregator.index.rows import COLUMNS, SampleRow
 from shared.ledger import RunProgress, StreamEntry
+from shared.ledger.connection import hide_password
 from shared.ledger.streams import entry_order
-from shared.schemas import SampleId
+from shared.run_record import JsonObject, RunState
+from shared.schemas import ProblemFacts, SampleId, without_surrogates
+from shared.statuses import FinalStatus
 
 _KEY = ("dataset", "problem_id", "sample_index")
 _UPSERT = (
@@ -21,53 +24,84 @@ _UPSERT = (
     + ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in _KEY)
 )
 _OF_SAMPLE = "run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?"
-_DELETED_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run as the index has it; ``position`` is the last entry of its stream that is in it."""
+    """A run in the index; ``position`` is the last entry of its stream that is indexed."""
 
     id: int
     run: str
     incarnation: str
     position: str
-    state: str | None
+    state: RunState | None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries of a run's stream with the rows that their samples have now.
+    """Entries of a run's stream with the current rows of their samples.
 
-    A sample that has no verdict any more (it is to be judged again) has no row.
+    A sample whose verdict was withdrawn (it will be judged again) has no row. ``infra_failures``
+    are the kinds of each verdict's infrastructure failures.
     """
 
     entries: Sequence[StreamEntry]
     rows: Mapping[SampleId, SampleRow]
-    failures: Mapping[SampleId, Sequence[str]] = field(default_factory=dict)
+    infra_failures: Mapping[SampleId, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A sample's new row, the row that it replaces, and the kinds of the verdict's failures."""
+
+    row: SampleRow
+    before: SampleRow | None
+    infra_failures: Sequence[str] = ()
+
+    @property
+    def new_generation(self) -> bool:
+        return self.before is None or _generation(self.before) != _generation(self.row)
+
+    @property
+    def new_verdict(self) -> bool:
+        return self.before is None or _verdict(self.before) != _verdict(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Entries and changes of a batch that the index did not have before."""
+
+    entries: Sequence[StreamEntry] = ()
+    changes: Sequence[Change] = ()
 
 
 class IndexWriter:
-    """The one that writes. All of it may be done again."""
+    """The only writer of a database. Every method may be repeated safely."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, delete_size: int = 2000) -> None:
+        """``delete_size``: rows deleted per transaction when a run is dropped."""
         self._database = database
+        self._delete_size = delete_size
 
     def runs(self) -> dict[str, KnownRun]:
         with self._database.read() as connection:
             rows = connection.execute("SELECT id, run, incarnation, position, state FROM runs")
-            return {row["run"]: KnownRun(*row) for row in rows}
+            return {
+                row["run"]: KnownRun(**{**row, "state": row["state"] and RunState(row["state"])})
+                for row in rows
+            }
 
-    def add_run(self, look: RunProgress, planned: Mapping[str, tuple[int, int]]) -> None:
-        """Enter a run of which nothing is indexed yet.
+    def add_run(self, progress: RunProgress, planned: Mapping[str, tuple[int, int]]) -> None:
+        """Add a run that the index does not have.
 
         Args:
-            look: The run.
-            planned: By data set how many problems and samples it owes.
+            progress: The run.
+            planned: Number of problems and samples of each data set.
         """
         with self._database.write() as connection:
             cursor = connection.execute(
-                "INSERT INTO runs (run, incarnation) VALUES (?, ?)", (look.run, look.incarnation)
+                "INSERT INTO runs (run, incarnation) VALUES (?, ?)",
+                (progress.run, progress.incarnation),
             )
             connection.executemany(
                 "INSERT INTO planned VALUES (?, ?, ?, ?)",
@@ -75,9 +109,9 @@ class IndexWriter:
             )
 
     def drop_run(self, run: KnownRun) -> None:
-        """Forget a run; the counters keep what it added."""
+        """Delete a run and its samples."""
         with self._database.write() as connection:
-            # Renamed first: whoever asks meanwhile finds no run rather than half of one.
+            # Hide the run first, so that queries never see half of it.
             connection.execute(
                 "UPDATE runs SET run = ?, incarnation = '' WHERE id = ?", (f"\0{run.id}", run.id)
             )
@@ -88,7 +122,7 @@ class IndexWriter:
                     connection.execute(
                         "DELETE FROM samples WHERE id IN "
                         "(SELECT id FROM samples WHERE run_id = ? LIMIT ?)",
-                        (run.id, _DELETED_AT_ONCE),
+                        (run.id, self._delete_size),
                     ).rowcount
                 )
         with self._database.write() as connection:
@@ -96,23 +130,26 @@ class IndexWriter:
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run.id,))
             connection.execute("DELETE FROM runs WHERE id = ?", (run.id,))
 
-    def set_facts(self, run: KnownRun, look: RunProgress, facts: Mapping[str, Any]) -> None:
-        """``results``, which are large and only asked for run by run, have a place of their own."""
-        results = json.dumps(facts.get("results") or {})
-        others = json.dumps({name: value for name, value in facts.items() if name != "results"})
+    def set_facts(self, run: KnownRun, progress: RunProgress, facts: JsonObject) -> None:
+        """Store a run's metadata without passwords.
+
+        ``results``, which are large and only read for one run, have a column of their own.
+        """
+        shown = {name: _public(value) for name, value in facts.items()}
+        results = json.dumps(shown.pop("results", None) or {})
         with self._database.write() as connection:
             connection.execute(
                 "UPDATE runs SET state = ?, completions = ?, facts = ?, results = ? WHERE id = ?",
-                (look.state, look.completions, others, results, run.id),
+                (progress.state, progress.completions, json.dumps(shown), results, run.id),
             )
 
     def load(self, run: KnownRun, rows: Iterable[SampleRow]) -> None:
-        """Write rows that come from no stream: nothing is counted, and the position stays."""
+        """Write rows that do not come from a stream; the position stays."""
         with self._database.write() as connection:
             connection.executemany(_UPSERT, ((run.id, *row.columns()) for row in rows))
 
     def problem_facts(self, run: KnownRun, sample: SampleId) -> ProblemFacts | None:
-        """What another sample of the same problem has brought in already."""
+        """Facts that another sample of the same problem has stored already."""
         with self._database.read() as connection:
             row = connection.execute(
                 "SELECT difficulty, tags, num_tests, prompt_length FROM samples "
@@ -124,10 +161,11 @@ class IndexWriter:
         difficulty, tags, *numbers = row
         return ProblemFacts(difficulty, tuple(json.loads(tags)), *numbers)
 
-    def apply(self, run: KnownRun, batch: Batch) -> None:
-        """Write rows, counters and the position in one transaction.
+    def apply(self, run: KnownRun, batch: Batch) -> Applied:
+        """Write rows and stream position in one transaction; skip entries up to the position.
 
-        Entries up to the position that is there already are counted no second time.
+        Returns:
+            The part of the batch that was new, once it is committed.
         """
         with self._database.write() as connection:
             (position,) = connection.execute(
@@ -135,33 +173,44 @@ class IndexWriter:
             ).fetchone()
             new = [e for e in batch.entries if entry_order(e.id) > entry_order(position)]
             if not new:
-                return
-            counting = Counting(connection)
-            for entry in new:
-                if entry.event is None:
-                    counting.unreadable()
-                else:
-                    counting.event(entry.event.sample.dataset, entry.event.status)
-            for sample in dict.fromkeys(e.event.sample for e in new if e.event):
-                _write_sample(connection, run.id, sample, batch, counting)
-            counting.store()
+                return Applied()
+            samples = dict.fromkeys(e.event.sample for e in new if e.event)
+            written = [_write_sample(connection, run.id, sample, batch) for sample in samples]
             connection.execute(
                 "UPDATE runs SET position = ?, events = events + ? WHERE id = ?",
                 (new[-1].id, len(new), run.id),
             )
+        return Applied(new, [change for change in written if change])
 
 
 def _write_sample(
-    connection: sqlite3.Connection, run_id: int, sample: SampleId, batch: Batch, counting: Counting
-) -> None:
+    connection: sqlite3.Connection, run_id: int, sample: SampleId, batch: Batch
+) -> Change | None:
     key = (run_id, sample.dataset, sample.problem_id, sample.sample_index)
     row = batch.rows.get(sample)
     if row is None:
         connection.execute(f"DELETE FROM samples WHERE {_OF_SAMPLE}", key)
-        return
+        return None
     found = connection.execute(
         f"SELECT {', '.join(COLUMNS)} FROM samples WHERE {_OF_SAMPLE}", key
     ).fetchone()
-    before = None if found is None else SampleRow.model_validate(dict(found))
-    counting.change(Change(row, before, batch.failures.get(sample, ())))
     connection.execute(_UPSERT, (run_id, *row.columns()))
+    before = None if found is None else SampleRow.model_validate(dict(found))
+    return Change(row, before, batch.infra_failures.get(sample, ()))
+
+
+def _generation(row: SampleRow) -> tuple[str, float | None]:
+    return row.completion_sha256, row.finished_at
+
+
+def _verdict(row: SampleRow) -> tuple[str, float | None, FinalStatus]:
+    return row.completion_sha256, row.judged_at, row.final_status
+
+
+def _public(value: JsonValue) -> JsonValue:
+    """Remove passwords of URLs, and surrogates, which UTF-8 cannot encode."""
+    if isinstance(value, dict):
+        return {name: _public(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_public(part) for part in value]
+    return hide_password(without_surrogates(value)) if isinstance(value, str) else value

@@ -1,6 +1,6 @@
-"""``report.html``: a finished run's page in one file, which needs no network and no server."""
+"""Self-contained HTML report of a finished run."""
 
-from services.aggregator.report.bounds import Bounds
-from services.aggregator.report.writing import write_report
+from services.aggregator.report.page import write_report
+from services.aggregator.report.samples import Bounds
 
 __all__ = ["Bounds", "write_report"]

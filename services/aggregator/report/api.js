@@ -1,4 +1,4 @@
-// What the page's other scripts ask, answered from the data within the page.
+// Replaces the API client in a report: answers from the data embedded in the page.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const id = data.run.summary.run;

@@ -1,36 +1,27 @@
-"""What a report's page is made from, as JSON that the page's own scripts read.
+"""Data of a report as JSON, which the scripts of the page read in place of the API.
 
-``{"run", "timeline", "notes", "columns", "problems", "samples"}``: the first two are the answers
-of the API, ``samples`` has by data set a row per sample (values by ``columns``, then its texts or
-null), in the order of the API.
+``{"run", "timeline", "notes", "columns", "problems", "samples"}``: the first two are answers of
+the API. ``samples`` holds a row per sample by data set, in the order of the API: the values of
+``columns``, then the sample's texts or null.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
 from pydantic import ValidationError
 
 from services.aggregator.api import answers
 from services.aggregator.api.models import ExtractedCode
-from services.aggregator.index import Database
-from services.aggregator.index.figures import Figures
-from services.aggregator.index.overview import find_run, timeline
+from services.aggregator.index.database import Database
+from services.aggregator.index.overview import Figures, find_run, timeline
 from services.aggregator.outlines import read_outlines
-from services.aggregator.qa_records import shortened
-from services.aggregator.report.bounds import Bounds
-from services.aggregator.report.samples import Problems, Shown, choose, joined, known, load
+from services.aggregator.qa_logs import shorten_case
+from services.aggregator.report.samples import Bounds, Problems, Shown, choose, joined, known, load
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
-from shared.schemas import (
-    FailedCase,
-    Generation,
-    SampleId,
-    Verdict,
-    describe,
-    without_surrogates,
-)
+from shared.schemas import Generation, SampleId, Verdict, describe, without_surrogates
+from shared.text import shorten_middle
 
 COLUMNS = (
     *("problem_id", "sample_index", "final_status", "detail", "accepted", "pass_ratio"),
@@ -40,29 +31,30 @@ COLUMNS = (
 _ROWS = (
     f"SELECT dataset, {', '.join(COLUMNS)} FROM samples ORDER BY dataset, problem_id, sample_index"
 )
-# Of a verdict that the page does not show, and may have a number for each of thousands of cases.
-_UNSEEN = {"case_codes", "worker", "code"}
+# Fields of a verdict that the page does not show; there may be thousands of case codes.
+_NOT_SHOWN = {"case_codes", "worker", "code"}
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 class Contents:
-    """A finished run, ready to be written into a page."""
+    """Data of one finished run, to be written into a page."""
 
     def __init__(self, run: FinishedRun, database: Database, bounds: Bounds) -> None:
-        """Read the run's folder and choose what is shown.
+        """Read the run's folder and choose the samples.
 
         Raises:
-            OutputError: A file of the run cannot be used.
+            OutputError: A file of the run is invalid.
         """
         self._run, self._database, self._bounds = run, database, bounds
         self._problems = known(read_outlines(run.folder), bounds)
         self._name = load(run, database, self._problems, bounds)
         with database.read() as connection:
             self._shown = choose(connection, self._problems, bounds)
+
         self.notes = _notes(run, self._shown, self._problems)
 
     def json(self) -> Iterator[str]:
-        """Yield the JSON in parts; it holds nothing that could end the script around it."""
+        """Yield the JSON in parts; none can end the script element around it."""
         texts = dict(self._texts())
         with self._database.read() as connection:
             for name, value in self._head(connection).items():
@@ -73,7 +65,7 @@ class Contents:
             yield from _by_dataset(self._row_parts(connection, texts))
             yield "}"
 
-    def _head(self, connection: sqlite3.Connection) -> dict[str, Any]:
+    def _head(self, connection: sqlite3.Connection) -> dict[str, object]:
         run = find_run(connection, self._name)
         assert run is not None
         try:
@@ -89,14 +81,14 @@ class Contents:
         }
 
     def _problem_parts(self) -> Iterator[tuple[str, str]]:
-        """The problems of listed samples; prompts where there are other texts of them."""
+        """Problems of listed samples, with prompts for samples whose texts are included."""
         listed = {(one.dataset, one.problem_id) for one in self._shown.listed}
         with_texts = {(one.dataset, one.problem_id) for one in self._shown.with_texts}
         for outline in read_outlines(self._run.folder):
             if (problem := (outline.dataset, outline.problem_id)) in listed:
                 values = [outline.difficulty, outline.tags]
                 if problem in with_texts:
-                    values.append(shortened(outline.prompt, self._bounds.characters))
+                    values.append(shorten_middle(outline.prompt, self._bounds.characters))
                 yield outline.dataset, compact([outline.problem_id, *values])
 
     def _row_parts(
@@ -118,40 +110,46 @@ class Contents:
         verdict: Verdict,
         generation: Generation | None,
         code: ExtractedCode | None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         most = self._bounds.characters
         case = verdict.first_failed_case
-        verdict = verdict.model_copy(update={"first_failed_case": case and _cut(case, most)})
+        verdict = verdict.model_copy(
+            update={"first_failed_case": case and shorten_case(case, most)}
+        )
         if generation:
-            completion = shortened(generation.completion, most)
+            completion = shorten_middle(generation.completion, most)
             generation = generation.model_copy(update={"completion": completion})
         if code:
-            code = code.model_copy(update={"text": shortened(code.text, most)})
+            code = code.model_copy(update={"text": shorten_middle(code.text, most)})
         return {
             "generation": generation.model_dump(mode="json") if generation else None,
             "code": code.model_dump(mode="json") if code else None,
-            "verdict": verdict.model_dump(mode="json", exclude=_UNSEEN),
+            "verdict": verdict.model_dump(mode="json", exclude=_NOT_SHOWN),
         }
 
 
 def _notes(run: FinishedRun, shown: Shown, problems: Problems) -> list[str]:
-    """What whoever reads the page ought to know of what is not in it."""
-    said = []
+    """Notes for the reader about data that the page omits."""
+    notes = []
     listed, with_texts = len(shown.listed), len(shown.with_texts)
     if listed < shown.samples:
-        said.append(f"{listed} of {shown.samples} samples are listed; the figures are over all.")
+        notes.append(
+            f"{listed} of {shown.samples} samples are listed; the figures cover all of them."
+        )
     if with_texts < shown.samples:
-        said.append(
-            f"Prompt, completion and failed case of {with_texts} samples are in this file, of each "
-            "data set and status in turn; the run's generations.jsonl and verdicts.jsonl have all."
+        notes.append(
+            f"Prompt, completion and failed case are included for {with_texts} samples, taken in "
+            "turn from each data set and status; generations.jsonl and verdicts.jsonl have all."
         )
     if shown.samples and not problems:
-        said.append("The run's folder has no problems.jsonl, so prompts, difficulty and tags lack.")
-    return [*said, *(f"Left out: {line}" for line in dict.fromkeys(run.skipped))]
+        notes.append(
+            "The run's folder has no problems.jsonl, so prompts, difficulty and tags are missing."
+        )
+    return [*notes, *(f"Left out: {line}" for line in dict.fromkeys(run.skipped))]
 
 
 def compact(value: object) -> str:
-    """JSON that may stand in a script element: no ``<``, ``>``, ``&`` or line separators."""
+    """Encode JSON that is safe in a script element: no ``<``, ``>``, ``&``, line separators."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -159,15 +157,8 @@ def compact(value: object) -> str:
     return without_surrogates(text).translate(_ESCAPES)
 
 
-def _cut(case: FailedCase, most: int) -> FailedCase:
-    texts = {name: getattr(case, name) for name in ("input", "expected", "actual", "stderr")}
-    return case.model_copy(
-        update={name: text and shortened(text, most) for name, text in texts.items()}
-    )
-
-
 def _by_dataset(parts: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Group parts whose data sets come one after the other into arrays of one object."""
+    """Join parts, which come data set by data set, into an object of arrays."""
     current: str | None = None
     for dataset, part in parts:
         if dataset == current:

@@ -1,44 +1,105 @@
-"""The page that the aggregator serves, with its style and scripts inside."""
+"""Self-contained HTML report of a finished run: page, style, scripts and data in one file."""
 
 import base64
 import hashlib
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from services.aggregator.report.bundle import bundle
+from services.aggregator.index.database import Database, open_database
+from services.aggregator.report.contents import Contents
+from services.aggregator.report.samples import Bounds
+from shared.artifacts import OutputFolder
+from shared.errors import OutputError
+from shared.finished_run import FinishedRun
 
+_DEFAULT_BOUNDS = Bounds()
 _STATIC = Path(__file__).parent.parent / "page" / "static"
-# Asks what is in the page itself, in the place of the module that asks the aggregator.
-_OWN = {"api": Path(__file__).parent / "api.js"}
+# Replaces the module that asks the aggregator: reads the data in the page itself.
+_REPLACED = {"api": Path(__file__).parent / "api.js"}
 _STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 _SCRIPT = '<script type="module" src="/static/app.js"></script>\n'
-_ASK = "; everything it shows is at /api/runs."
+_API_HINT = "; everything it shows is at /api/runs."
 _CHARSET = '<meta charset="utf-8">\n'
-# No script runs but ours, whatever a model wrote: it is named by its hash.
+# Completions are hostile text: only our script may run, which its hash names.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; "
     "form-action 'none'"
 )
+# The import and export forms that ``bundle`` supports.
+_IMPORT = re.compile(r'^import (?:\* as (\w+)|\{ ([\w, ]+) \}) from "\./([\w.]+)\.js";\n', re.M)
+_EXPORT = re.compile(r"^export ((?:async )?function|const) (\w+)", re.M)
+_UNSUPPORTED = re.compile(r"^\s*(?:import|export)\b.*", re.M)
+
+
+def write_report(
+    run: FinishedRun, folder: OutputFolder, name: str, bounds: Bounds = _DEFAULT_BOUNDS
+) -> list[str]:
+    """Write the report of a finished run; the same run and version give the same bytes.
+
+    Samples go through a temporary index on the local disk, so memory holds little more than the
+    texts that are shown.
+
+    Args:
+        run: The run; only its folder is read.
+        folder: Destination folder.
+        name: File name in it.
+        bounds: Size limits.
+
+    Returns:
+        One line for each thing that the report omits.
+
+    Raises:
+        OutputError: The run cannot be read, or the page or the index cannot be written.
+    """
+    before, after = _frame()
+    with _temporary_index(name) as database:
+        contents = Contents(run, database, bounds)
+        with folder.replacing(name) as file:
+            file.write(before)
+            for part in contents.json():
+                file.write(part)
+            file.write(after)
+    return contents.notes
+
+
+@contextmanager
+def _temporary_index(name: str) -> Iterator[Database]:
+    """Open a temporary index; its errors name the report that needs it."""
+    try:
+        database = open_database()
+    except (OutputError, OSError) as error:
+        raise OutputError(f"cannot make {name}: {error}") from None
+    try:
+        yield database
+    except sqlite3.OperationalError as error:
+        cause = f"{error} in {database.path.parent}; make room there, or choose another TMPDIR"
+        raise OutputError(f"cannot make {name}: {cause}") from None
+    finally:
+        database.close()
 
 
 @cache
-def frame() -> tuple[str, str]:
-    """What stands before and behind the data in a report."""
-    modules = {path.stem: path for path in _STATIC.glob("*.js")} | _OWN
+def _frame() -> tuple[str, str]:
+    """HTML before and after the data."""
+    modules = {path.stem: path for path in _STATIC.glob("*.js")} | _REPLACED
     script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "app")
     style = (_STATIC / "style.css").read_text("utf-8")
     policy = _POLICY.format(script=_hash(script), style=_hash(style))
     meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     page = (_STATIC / "index.html").read_text("utf-8")
-    for found, instead in (
+    for found, replacement in (
         (_CHARSET, meta),
         (_STYLE, f"<style>{style}</style>\n"),
         (_SCRIPT, ""),
-        (_ASK, "."),
+        (_API_HINT, "."),
     ):
         if page.count(found) != 1:
             raise ValueError(f"index.html has no line {found!r} for a report to replace")
-        page = page.replace(found, instead)
+        page = page.replace(found, replacement)
     before, after = page.split("</body>")
     opening = f'{before}<script type="application/json" id="data">'
     return opening, f'</script>\n<script type="module">{script}</script>\n</body>{after}'
@@ -46,3 +107,45 @@ def frame() -> tuple[str, str]:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def bundle(modules: Mapping[str, str], entry: str) -> str:
+    """Bundle ES modules into one script: each becomes a function that runs after its imports.
+
+    Args:
+        modules: Source by name, without ``.js``.
+        entry: Name of the main module.
+
+    Raises:
+        ValueError: An import is missing, circular, or in an unsupported form.
+    """
+    done: list[str] = []
+    parts: list[str] = []
+
+    def add(name: str, importers: tuple[str, ...]) -> None:
+        if name in importers or name not in modules:
+            raise ValueError(f"{importers[-1:]} imports {name}.js, which is missing or imports it")
+        if name in done:
+            return
+        for found in _IMPORT.finditer(modules[name]):
+            add(found[3], (*importers, name))
+        parts.append(_wrapped(name, modules[name]))
+        done.append(name)
+
+    add(entry, ())
+    return "".join(parts)
+
+
+def _wrapped(name: str, source: str) -> str:
+    exported = [found[2] for found in _EXPORT.finditer(source)]
+    body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(_constant, source))
+    if left := _UNSUPPORTED.search(body):
+        raise ValueError(f"{name}.js: {left[0].strip()!r} cannot be bundled into a report")
+    if "</" in body:
+        raise ValueError(f"{name}.js: '</' could end the script element that holds it")
+    return f"const {name}_js = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
+
+
+def _constant(found: re.Match[str]) -> str:
+    names = found[1] or f"{{ {found[2]} }}"
+    return f"const {names} = {found[3]}_js;\n"

@@ -1,42 +1,71 @@
-"""The samples of a finished run in an index of the report's own, and which of them it shows."""
+"""Selection of a report's samples: load a finished run into an index, choose within bounds."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from services.aggregator.index import Database, SampleRow
-from services.aggregator.index.facts import public
-from services.aggregator.index.rows import ProblemFacts
+from services.aggregator.index.database import Database
+from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.writer import IndexWriter
 from services.aggregator.outlines import ProblemOutline
-from services.aggregator.report.bounds import Bounds
 from shared import artifacts
 from shared.finished_run import FinishedRun
 from shared.ledger import RunProgress
-from shared.schemas import FailedCase, Generation, SampleId, Verdict, sha256
+from shared.schemas import FailedCase, Generation, ProblemFacts, SampleId, Verdict, sha256
 
-_AT_ONCE = 1000
+_CHUNK = 1000
+# Characters that take two or six bytes in JSON or as an escape that is safe in HTML.
+_TWO_BYTES = ('"', "\\", "\n", "\r", "\t")
+_SIX_BYTES = ("<", ">", "&", "\u2028", "\u2029")
+_SAMPLE_OVERHEAD = 800
 _SIZES = """
 CREATE TABLE sizes (
   dataset TEXT, problem_id TEXT, sample_index INTEGER, draw TEXT, bytes INTEGER,
   PRIMARY KEY (dataset, problem_id, sample_index)
 ) WITHOUT ROWID
 """
-# Of each data set and status one sample after the other, so that what is rare is all there.
-_IN_TURN = """
+# Round robin over data sets and statuses, so that rare ones are shown completely.
+_ROUND_ROBIN = """
 SELECT dataset, problem_id, sample_index, bytes FROM (
   SELECT *, row_number() OVER (PARTITION BY dataset, final_status ORDER BY draw) AS turn
   FROM samples JOIN sizes USING (dataset, problem_id, sample_index)
 ) ORDER BY turn, dataset, final_status
 """
-# Of run.json: what the page has elsewhere, and what was made of the run after the page.
-_LEFT_OUT = ("plan", "run", "config", "versions", "results", "qa_logs", "wandb")
+# Fields of run.json that the page shows elsewhere, or that are made after the page.
+_OMITTED = {"run", "qa_logs", "wandb"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Size limits of a report: about 25 MB in all, which a browser opens in a second or two.
+
+    Attributes:
+        rows: Number of listed samples.
+        text_bytes: Bytes of the samples' texts: prompts, completions, code, failed cases.
+        characters: Characters of one text; the middle of a longer one is left out.
+    """
+
+    rows: int = 50_000
+    text_bytes: int = 16 * 2**20
+    characters: int = 20_000
+
+    def cost(self, text: str | None) -> int:
+        """Upper bound of the bytes that a text takes in the page."""
+        if text is None:
+            return 0
+        kept = text[: self.characters]
+        extra = sum(map(kept.count, _TWO_BYTES)) + 5 * sum(map(kept.count, _SIX_BYTES))
+        return len(kept.encode("utf-8", "replace")) + extra + 100
+
+    def cost_of_sample(self, completion: str, *others: str | None) -> int:
+        """Upper bound for a sample; the completion counts twice, because its code is shown too."""
+        return 2 * self.cost(completion) + sum(map(self.cost, others)) + _SAMPLE_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is kept of a problem; ``cost`` is that of its prompt in the page."""
+    """A problem of the run; ``cost`` is that of its prompt in the page."""
 
     facts: ProblemFacts
     cost: int
@@ -44,7 +73,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The samples that are listed, and those among them whose texts are there; of ``samples``."""
+    """Of ``samples`` in all, those that are listed, and those whose texts are included."""
 
     samples: int
     listed: set[SampleId]
@@ -61,7 +90,7 @@ def known(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
 
 
 def joined(run: FinishedRun) -> Iterator[tuple[Verdict, Generation | None]]:
-    """Yield each verdict with its completion; both files are in the order of the plan."""
+    """Yield each verdict with its completion; both files have the order of the plan."""
     waiting: dict[SampleId, Generation] = {}
     generations = run.generations()
     for verdict in run.verdicts():
@@ -71,34 +100,32 @@ def joined(run: FinishedRun) -> Iterator[tuple[Verdict, Generation | None]]:
 
 
 def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
-    """Fill the index with a run as its folder has it; returns the run's id."""
-    name, writer = str(run.run.get("run") or run.name), IndexWriter(database)
-    look = RunProgress(name, "", run.record.state, "0", 0, 0)
-    writer.add_run(look, _planned(run))
-    entered = writer.runs()[name]
+    """Fill the index with a run from its folder; returns the run's id."""
+    record, writer = run.record, IndexWriter(database)
+    planned = {one.dataset: (one.problems, one.samples) for one in record.datasets}
+    writer.add_run(RunProgress(record.run, "", record.state, "0", 0, 0), planned)
+    indexed = writer.runs()[record.run]
     with database.write() as connection:
         connection.execute(_SIZES)
     completions, pairs = 0, joined(run)
-    while chunk := list(islice(pairs, _AT_ONCE)):
-        writer.load(entered, [_row(pair, problems) for pair in chunk])
-        _write_sizes(database, chunk, int(run.run.get("seed") or 0), bounds)
+    while chunk := list(islice(pairs, _CHUNK)):
+        writer.load(indexed, [_row(pair, problems) for pair in chunk])
+        _write_sizes(database, chunk, record.seed, bounds)
         completions += sum(generation is not None for _, generation in chunk)
-    facts = {key: value for key, value in run.run.items() if key not in _LEFT_OUT}
-    facts |= {key: run.run[key] for key in ("config", "versions") if key in run.run}
+    facts = record.model_dump(mode="json", exclude=_OMITTED)
     facts["results"] = {"metrics": run.summary, "slices": run.folder.read_json(artifacts.SLICES)}
-    look = RunProgress(name, "", run.record.state, "0", 0, completions)
-    writer.set_facts(entered, look, public(facts))
-    return name
+    writer.set_facts(indexed, RunProgress(record.run, "", record.state, "0", 0, completions), facts)
+    return record.run
 
 
 def choose(connection: sqlite3.Connection, problems: Problems, bounds: Bounds) -> Shown:
-    """Choose what is shown: in turns over data sets and statuses, in an order that the run's seed
-    and the samples' names decide, until the bounds are reached."""
+    """Choose samples within the bounds: round robin over data sets and statuses, in a random but
+    reproducible order (hash of seed and sample)."""
     listed: set[SampleId] = set()
     with_texts: set[SampleId] = set()
     prompts: set[tuple[str, str]] = set()
     samples, left = 0, bounds.text_bytes
-    for dataset, problem_id, index, cost in connection.execute(_IN_TURN):
+    for dataset, problem_id, index, cost in connection.execute(_ROUND_ROBIN):
         samples += 1
         if len(listed) == bounds.rows:
             continue
@@ -112,13 +139,6 @@ def choose(connection: sqlite3.Connection, problems: Problems, bounds: Bounds) -
             with_texts.add(sample)
             prompts.add(problem)
     return Shown(samples, listed, with_texts)
-
-
-def _planned(run: FinishedRun) -> dict[str, tuple[int, int]]:
-    return {
-        str(one["dataset"]): (int(one.get("problems") or 0), int(one.get("samples") or 0))
-        for one in run.datasets
-    }
 
 
 def _row(pair: tuple[Verdict, Generation | None], problems: Problems) -> SampleRow:

@@ -1,4 +1,4 @@
-// What the aggregator tells. Ids are path segments of their own.
+// Client of the aggregator's API. Each id is one path segment.
 
 const quoted = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
 
@@ -10,8 +10,7 @@ async function get(path) {
   return body;
 }
 
-// A report, which has a module of its own in the place of this one, knows a single run, and says
-// what of it is not in its file.
+// A report replaces this module: `only` is its single run, `notes` name what its file omits.
 export const only = () => null;
 export const notes = () => [];
 export const runs = () => get("/api/runs");
@@ -20,7 +19,7 @@ export const timeline = (id) => get(`/api/runs/${quoted(id)}/timeline`);
 export const sample = (id, dataset, problem, index) => get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
 export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
 
-// `lost` hears that the connection broke; the browser makes a new one by itself.
+// `lost` is called when the connection breaks; the browser reconnects by itself.
 export function follow(id, progress, lost) {
   const source = new EventSource(`/api/runs/${quoted(id)}/events`);
   source.addEventListener("error", lost);

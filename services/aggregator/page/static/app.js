@@ -1,4 +1,4 @@
-// Which view an address shows, and what is there on every view.
+// Router: shows the view of the current address, with navigation and notes on every view.
 import * as api from "./api.js";
 import { el, name, plain, warn } from "./dom.js";
 import { showRun } from "./run.js";
@@ -10,7 +10,7 @@ const crumbs = document.getElementById("crumbs");
 let leave = () => {};
 let turns = 0;
 
-// A link that somebody mangled is shown as it is.
+// A malformed link is shown unchanged.
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -49,14 +49,14 @@ async function show() {
   } catch (error) {
     stage.replaceChildren(el("h1", {}, "This cannot be shown"), el("p", {}, name(error.message)));
   }
-  if (turn !== turns) return done(); // somebody has gone elsewhere meanwhile
+  if (turn !== turns) return done(); // the user has navigated away
   leave = done;
   main.replaceChildren(stage);
 }
 
 addEventListener("hashchange", () => show().then(() => main.focus({ preventScroll: true })));
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // its address would be that of a view
+  event.preventDefault(); // its hash would be taken for a view's address
   main.focus();
 });
 show();

@@ -1,4 +1,4 @@
-// Charts as SVG, with a title that says the figures.
+// SVG charts; a title element has the numbers.
 import { el } from "./dom.js";
 
 export const STATUSES = ["success", "wrong_answer", "runtime_error", "timeout", "syntax_error", "empty_output", "api_error"];
@@ -29,7 +29,7 @@ export function passRatios(counts) {
   return el("svg", { viewBox: "0 0 232 76", role: "img", "aria-label": label }, axis, bars, marks);
 }
 
-// How values are spread: a bar to each percentile that is known.
+// Percentiles of a distribution as bars.
 export function spread(heading, values, digits) {
   const known = Object.entries(values).filter(([, value]) => value !== null);
   if (!known.length) return [];

@@ -1,4 +1,4 @@
-// Elements made of text alone: nothing that data say is ever parsed as markup.
+// DOM construction from text only: data is never parsed as markup.
 
 export function el(name, attributes = {}, ...children) {
   const svg = ["svg", "rect", "path", "line", "text", "title", "g"].includes(name);
@@ -13,8 +13,7 @@ export function el(name, attributes = {}, ...children) {
   return node;
 }
 
-// Characters that a reader cannot see, that turn the order of others around, or that pile up over
-// their neighbours, are shown by their numbers.
+// Invisible characters, bidirectional controls and stacked combining marks are shown as code points.
 const HIDDEN = /((?:(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])+|\p{M}{9,})/u;
 
 const numbers = (letters) => Array.from(letters, (letter) => letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")).join(" ");
@@ -25,12 +24,12 @@ export function visible(text) {
   return parts.filter((part) => part !== "");
 }
 
-// The same where there can be no elements, as in a title.
+// The same as a string, where elements are not possible, as in a title.
 export const plain = (text) => visible(String(text)).map((part) => part.textContent ?? part).join("");
 
 export const name = (text) => el("bdi", {}, visible(String(text)));
 
-// What is amiss, at the foot of every view; nothing takes it away.
+// Persistent notes at the foot of every view.
 export function warn(error) {
   document.getElementById("notice").replaceChildren(error ? name(error.message ?? error) : "");
 }

@@ -1,4 +1,4 @@
-// What was published of a run: all metrics with their intervals, and those of parts of a data set.
+// Tables of published metrics with their intervals, for data sets and slices of them.
 import { percent } from "./charts.js";
 import { el, name } from "./dom.js";
 
@@ -65,7 +65,7 @@ export function metrics(found) {
   ];
 }
 
-// The metrics that stand on a data set's card, as names and values.
+// Headline metrics of a data set's card, as names and values.
 export function headline(found) {
   if (!found) return [];
   const shown = [...passAt([found]), ...METRICS.filter(([, key]) => ["pass_ratio_mean", "exec_success_rate"].includes(key))];

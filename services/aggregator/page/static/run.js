@@ -1,4 +1,4 @@
-// One run: headline numbers per data set, its pace, and its samples to browse.
+// View of one run: headline numbers per data set, timeline, and a table of its samples.
 import * as api from "./api.js";
 import { pace, passRatios, percent, shares, spread, STATUSES } from "./charts.js";
 import { el, name, plain, warn } from "./dom.js";
@@ -30,7 +30,7 @@ function dataset(key, found, metrics) {
 export const address = (run, row) =>
   `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}`;
 
-// `usual` is what is chosen where the address says nothing.
+// `usual` is the default when the address has no value.
 function select(label, key, usual, values, query, change) {
   const option = (value) => el("option", { value, selected: query.get(key) === value }, plain(value || usual));
   const options = ["", ...values].map(option);
@@ -42,7 +42,7 @@ function browser(run, datasets, query) {
   const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
   const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
   const status = el("p", { class: "soft number", role: "status" });
-  const cursors = [null]; // of the pages so far
+  const cursors = [null]; // of the pages shown so far
   let at = 0;
   let asked = 0;
 
@@ -52,7 +52,7 @@ function browser(run, datasets, query) {
     const wanted = Object.fromEntries([...query].filter(([, value]) => value));
     if (page) wanted.cursor = cursors[page];
     const found = await api.samples(run, { ...wanted, limit: PAGE });
-    if (mine !== asked) return; // another filter has been chosen meanwhile
+    if (mine !== asked) return; // a newer request is under way
     at = page;
     cursors[page + 1] = found.next_cursor;
     body.replaceChildren(...found.samples.map((row) => line(run, row)));

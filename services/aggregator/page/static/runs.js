@@ -1,4 +1,4 @@
-// All runs, the latest first.
+// View of all runs, the latest first.
 import * as api from "./api.js";
 import { percent, shares } from "./charts.js";
 import { el, name, warn } from "./dom.js";

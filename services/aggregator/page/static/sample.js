@@ -1,4 +1,4 @@
-// One sample: the question, the answer, and what judging found.
+// View of one sample: prompt, completion, extracted code, and verdict.
 import * as api from "./api.js";
 import { el, name, visible } from "./dom.js";
 import { coloured } from "./python.js";
@@ -6,9 +6,9 @@ import { moment } from "./runs.js";
 
 const FENCE = /```[ \t]*(?:(?:python3?|py)[ \t]*)?\r?\n([^]*?)```/giu;
 const MISSING = "This file has the figures of this sample alone; the run's generations.jsonl and verdicts.jsonl have its texts.";
-const MOST = 100_000; // characters of a text; many more would make any browser slow
+const MOST = 100_000; // characters of a text; longer texts make browsers slow
 
-// A box that scrolls: it is reached by keyboard, and has a name.
+// A scrollable box, reachable by keyboard and labelled.
 function box(label, text, parts) {
   const note = `The first ${MOST} of ${text.length} characters; the run's files have all of them.`;
   return [
@@ -30,7 +30,7 @@ function answer(text) {
   return [...parts, ...(end ? visible(text.slice(end)) : coloured(text))];
 }
 
-// Both outputs line by line; a line that differs is marked on both sides.
+// Diff of both outputs line by line; differing lines are marked on both sides.
 function outputs(expected, actual) {
   const side = (label, text, other, mark) => {
     const others = (other ?? "").split("\n");
@@ -43,7 +43,7 @@ function outputs(expected, actual) {
   return el("div", { class: "sides" }, side("Expected", expected, actual, "kept"), side("Actual", actual, expected, "lost"));
 }
 
-// Of HumanEval and MBPP what is expected is a test, and no text that the output could be equal to.
+// The expected value of HumanEval and MBPP is a test, not an output to compare with.
 function testAndOutput({ expected, actual }) {
   return el("div", { class: "sides" },
     el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", coloured)),
@@ -70,7 +70,7 @@ const FOUND = {
   prose_heuristic: "lines within prose",
 };
 
-// What was run, beside what the model wrote.
+// The extracted code, next to the completion.
 function answers({ generation, code, verdict }) {
   const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", answer);
   const ran = FOUND[code?.found] ? box("Code that was judged", code.text, coloured) : [el("p", { class: "soft" }, nothing(code, verdict))];

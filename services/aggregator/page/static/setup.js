@@ -1,4 +1,4 @@
-// What a run was made with.
+// Settings and versions of a run.
 import { el, name } from "./dom.js";
 import { clock, moment } from "./runs.js";
 

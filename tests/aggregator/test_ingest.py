@@ -1,17 +1,20 @@
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
-from services.aggregator.fold import Runs
-from services.aggregator.index import SampleRow, open_database
+from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import IndexedRun, all_runs
-from services.aggregator.index.pages import Question, samples_page
+from services.aggregator.index.pages import SampleQuery, samples_page
+from services.aggregator.index.rows import SampleRow
+from services.aggregator.ingest import Ingester
 from shared.ledger import EventGroup, Ledger
 from shared.plan import make_plan
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
+from tests.aggregator.runs import counted
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
 PROBLEMS = [
@@ -29,8 +32,8 @@ def ledger(redis: Redis) -> Ledger:
 
 
 @pytest.fixture
-def runs(redis: Redis) -> Runs:
-    return Runs(redis)
+def ingester(redis: Redis) -> Ingester:
+    return Ingester(redis)
 
 
 def judged(
@@ -40,23 +43,21 @@ def judged(
     assert ledger.record_verdict(verdict(generation(sample), status, **fields))
 
 
-def indexed(runs: Runs) -> dict[str, IndexedRun]:
-    with runs.database.read() as connection:
+def indexed(ingester: Ingester) -> dict[str, IndexedRun]:
+    with ingester.database.read() as connection:
         return {run.run: run for run in all_runs(connection)}
 
 
-def rows(runs: Runs, run: str = "run-1") -> list[SampleRow]:
-    with runs.database.read() as connection:
-        return samples_page(connection, indexed(runs)[run].id, Question(limit=5000)).rows
+def rows(ingester: Ingester, run: str = "run-1") -> list[SampleRow]:
+    with ingester.database.read() as connection:
+        return samples_page(connection, indexed(ingester)[run].id, SampleQuery(limit=5000)).rows
 
 
-def verdict_events(runs: Runs) -> dict[tuple[str, str], float]:
-    with runs.database.read() as connection:
-        found = connection.execute("SELECT * FROM counters WHERE metric = 'verdicts'")
-        return {(dataset, label): value for _, dataset, label, value in found}
+def verdict_events(ingester: Ingester) -> dict[tuple[str, ...], float]:
+    return counted(ingester.metrics, "verdicts_total")
 
 
-def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, runs: Runs) -> None:
+def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, ingester: Ingester) -> None:
     sample = SampleId("d1", "p1", 1)
     made = generation(
         sample, output_tokens=7, gen_time=1.5, replica="r0", finished_at=100.0, finish_reason="stop"
@@ -66,8 +67,8 @@ def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, runs: Runs) -
     times = {"total_judge_time": 2.5, "judged_at": 101.0, "worker": "w1", "attempts": 3}
     status = FinalStatus.RUNTIME_ERROR
     ledger.record_verdict(verdict(made, status, **found, **times, confirmed=2, flipped=1))
-    runs.catch_up()
-    assert [row.model_dump() for row in rows(runs)] == [
+    ingester.catch_up()
+    assert [row.model_dump() for row in rows(ingester)] == [
         {
             "dataset": "d1",
             "problem_id": "p1",
@@ -91,64 +92,69 @@ def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, runs: Runs) -
     ]
 
 
-def test_it_goes_on_where_it_was(ledger: Ledger, runs: Runs) -> None:
-    assert runs.catch_up() is False
-    assert list(indexed(runs)) == ["run-1"]
+def test_it_goes_on_where_it_was(ledger: Ledger, ingester: Ingester) -> None:
+    assert ingester.catch_up() is False
+    assert list(indexed(ingester)) == ["run-1"]
     judged(ledger, SampleId("d1", "p1"))
-    assert runs.catch_up() is True
+    assert ingester.catch_up() is True
     judged(ledger, SampleId("d1", "p2"), FinalStatus.TIMEOUT)
-    assert runs.catch_up() is True
-    assert runs.catch_up() is False
-    run = indexed(runs)["run-1"]
+    assert ingester.catch_up() is True
+    assert ingester.catch_up() is False
+    run = indexed(ingester)["run-1"]
     assert run.statuses == {"d1": {FinalStatus.SUCCESS: 1, FinalStatus.TIMEOUT: 1}}
     assert (run.verdicts, run.events, run.accepted) == (2, 2, {"d1": 1})
 
 
-def test_a_long_stream_is_indexed_whole(ledger: Ledger, runs: Runs) -> None:
+def test_a_long_stream_is_indexed_whole(ledger: Ledger, ingester: Ingester) -> None:
     for i in range(1_100):
         judged(ledger, SampleId("d1", f"p{i}"))
-    runs.catch_up()
-    assert indexed(runs)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1_100}}
-    assert len(rows(runs)) == 1_100
+    ingester.catch_up()
+    assert indexed(ingester)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1_100}}
+    assert len(rows(ingester)) == 1_100
 
 
 def test_a_sample_judged_again_replaces_its_row_and_counts_as_another_verdict(
-    ledger: Ledger, runs: Runs
+    ledger: Ledger, ingester: Ingester
 ) -> None:
     sample = SampleId("d1", "p1")
     judged(ledger, sample, FinalStatus.API_ERROR)
-    runs.catch_up()
+    ingester.catch_up()
     ledger.rejudge(sample, generation(sample).completion_sha256)
     ledger.record_verdict(verdict(generation(sample)))
-    runs.catch_up()
-    assert indexed(runs)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1}}
-    assert [row.final_status for row in rows(runs)] == [FinalStatus.SUCCESS]
-    assert verdict_events(runs) == {("d1", "api_error"): 1, ("d1", "success"): 1}
+    ingester.catch_up()
+    assert indexed(ingester)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1}}
+    assert [row.final_status for row in rows(ingester)] == [FinalStatus.SUCCESS]
+    assert verdict_events(ingester) == {("d1", "api_error"): 1, ("d1", "success"): 1}
 
 
-def test_a_sample_whose_verdict_was_taken_away_has_no_row(ledger: Ledger, runs: Runs) -> None:
+def test_a_sample_whose_verdict_was_taken_away_has_no_row(
+    ledger: Ledger, ingester: Ingester
+) -> None:
     sample = SampleId("d1", "p1")
     judged(ledger, sample, FinalStatus.API_ERROR)
     ledger.rejudge(sample, generation(sample).completion_sha256)
-    runs.catch_up()
-    assert rows(runs) == []
-    assert verdict_events(runs) == {("d1", "api_error"): 1}
+    ingester.catch_up()
+    assert rows(ingester) == []
+    assert verdict_events(ingester) == {("d1", "api_error"): 1}
 
 
 def test_all_runs_are_followed_and_one_that_is_deleted_goes(
-    redis: Redis, ledger: Ledger, runs: Runs
+    redis: Redis, ledger: Ledger, ingester: Ingester
 ) -> None:
     other = Ledger(redis, "run-2")
     enter(other)
     judged(other, SampleId("d1", "p1"))
-    runs.catch_up()
-    assert {name: run.verdicts for name, run in indexed(runs).items()} == {"run-1": 0, "run-2": 1}
+    ingester.catch_up()
+    assert {name: run.verdicts for name, run in indexed(ingester).items()} == {
+        "run-1": 0,
+        "run-2": 1,
+    }
     other.delete()
-    runs.catch_up()
-    assert list(indexed(runs)) == ["run-1"]
-    with runs.database.read() as connection:
+    ingester.catch_up()
+    assert list(indexed(ingester)) == ["run-1"]
+    with ingester.database.read() as connection:
         assert connection.execute("SELECT count(*) FROM samples").fetchone()[0] == 0
-    assert verdict_events(runs) == {("d1", "success"): 1}
+    assert verdict_events(ingester) == {("d1", "success"): 1}
 
 
 @pytest.mark.parametrize(
@@ -161,39 +167,41 @@ def test_all_runs_are_followed_and_one_that_is_deleted_goes(
         (RunState.FAILED, False),
     ],
 )
-def test_what_is_to_be_published(runs: Runs, ledger: Ledger, state: RunState, due: bool) -> None:
+def test_what_is_to_be_published(
+    ingester: Ingester, ledger: Ledger, state: RunState, due: bool
+) -> None:
     ledger.set_state(state)
-    assert [ledger.run for ledger in runs.unpublished()] == (["run-1"] if due else [])
+    assert [ledger.run for ledger in ingester.unpublished()] == (["run-1"] if due else [])
 
 
-def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, runs: Runs) -> None:
+def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, ingester: Ingester) -> None:
     """What ``--force`` does takes less time than the aggregator's interval."""
     judged(ledger, SampleId("d1", "p1"))
-    runs.catch_up()
+    ingester.catch_up()
     ledger.delete()
     enter(ledger)
-    runs.catch_up()
-    assert rows(runs) == []
+    ingester.catch_up()
+    assert rows(ingester) == []
     judged(ledger, SampleId("d1", "p2"))
-    runs.catch_up()
-    assert [row.problem_id for row in rows(runs)] == ["p2"]
-    assert verdict_events(runs) == {("d1", "success"): 2}
+    ingester.catch_up()
+    assert [row.problem_id for row in rows(ingester)] == ["p2"]
+    assert verdict_events(ingester) == {("d1", "success"): 2}
 
 
-def test_state_plan_and_facts_of_a_run(ledger: Ledger, runs: Runs) -> None:
+def test_state_plan_and_facts_of_a_run(ledger: Ledger, ingester: Ingester) -> None:
     put_meta(ledger, output="s3://user:secret@host/out", seed=7)
-    runs.catch_up()
-    run = indexed(runs)["run-1"]
+    ingester.catch_up()
+    run = indexed(ingester)["run-1"]
     assert (run.state, run.planned) == ("running", {"d1": (2, 4)})
     assert (run.facts["seed"], run.facts["output"]) == (7, "s3://***@host/out")
     assert "plan" not in run.facts
     ledger.set_state(RunState.JUDGED)
-    runs.catch_up()
-    assert indexed(runs)["run-1"].state == "judged"
+    ingester.catch_up()
+    assert indexed(ingester)["run-1"].state == "judged"
 
 
 def test_an_entry_nobody_can_read_holds_nothing_up(
-    redis: Redis, ledger: Ledger, runs: Runs
+    redis: Redis, ledger: Ledger, ingester: Ingester
 ) -> None:
     stream = "plumbline:run:run-1:events"
     redis.xadd(stream, {"sample": "no sample", "status": "success", "accepted": 1})
@@ -203,17 +211,15 @@ def test_an_entry_nobody_can_read_holds_nothing_up(
     judged(ledger, SampleId("d1", "p1", 10**30))
     ledger.record(generation("p2", output_tokens=10**30))
     ledger.record_verdict(verdict(generation("p2")))
-    runs.catch_up()
-    assert [(row.problem_id, row.output_tokens) for row in rows(runs)] == [("p2", None)]
-    with runs.database.read() as connection:
-        query = "SELECT value FROM counters WHERE metric = 'unreadable_entries'"
-        assert connection.execute(query).fetchone()[0] == 3
+    ingester.catch_up()
+    assert [(row.problem_id, row.output_tokens) for row in rows(ingester)] == [("p2", None)]
+    assert counted(ingester.metrics, "unreadable_entries_total") == {(): 3}
 
 
-def test_what_is_indexed_is_acknowledged(redis: Redis, ledger: Ledger, runs: Runs) -> None:
+def test_what_is_indexed_is_acknowledged(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
     judged(ledger, SampleId("d1", "p1"))
-    runs.catch_up()
-    assert EventGroup(redis, runs.database.name, "other").pending("run-1") == 0
+    ingester.catch_up()
+    assert EventGroup(redis, ingester.database.name, "other").pending("run-1") == 0
 
 
 class CrashError(Exception):
@@ -227,11 +233,10 @@ def crash(*_arguments: object) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "services.aggregator.fold.Runs._batch",
-        "services.aggregator.index.writer.Counting.store",
+        "services.aggregator.ingest.Ingester._batch",
         "services.aggregator.index.writer._write_sample",
-        "services.aggregator.fold.IndexWriter.apply",
-        "services.aggregator.fold.EventGroup.ack",
+        "services.aggregator.ingest.IndexWriter.apply",
+        "services.aggregator.ingest.EventGroup.ack",
     ],
 )
 def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
@@ -240,17 +245,19 @@ def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
     judged(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT)
     judged(ledger, SampleId("d1", "p2"))
     database = open_database(tmp_path)
+    crashed = Ingester(redis, database)
     with monkeypatch.context() as patched:
         patched.setattr(step, crash)
         with pytest.raises(CrashError):
-            Runs(redis, database).catch_up()
+            crashed.catch_up()
     database.close()
     judged(ledger, SampleId("d1", "p2", 1))
     database = open_database(tmp_path)
-    heir = Runs(redis, database)
+    heir = Ingester(redis, database)
     heir.catch_up()
     assert len(rows(heir)) == 3
-    assert verdict_events(heir) == {("d1", "timeout"): 1, ("d1", "success"): 2}
+    counts = Counter(verdict_events(crashed)) + Counter(verdict_events(heir))
+    assert counts == {("d1", "timeout"): 1, ("d1", "success"): 2}
     assert EventGroup(redis, database.name, "other").pending("run-1") == 0
     database.close()
 
@@ -261,10 +268,9 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
     for number in range(5):
         judged(ledger, SampleId("d1", f"p{number}"))
     database = open_database(tmp_path)
-    runs = Runs(redis, database)
-    runs.catch_up()
+    ingester = Ingester(redis, database, delete_size=2)
+    ingester.catch_up()
     ledger.delete()
-    monkeypatch.setattr("services.aggregator.index.writer._DELETED_AT_ONCE", 2)
     write, left = database.write, [3]
 
     def crash_later():
@@ -273,10 +279,10 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
 
     monkeypatch.setattr(database, "write", crash_later)
     with pytest.raises(CrashError):
-        runs.catch_up()
-    assert indexed(runs) == {}
+        ingester.catch_up()
+    assert indexed(ingester) == {}
     monkeypatch.undo()
-    Runs(redis, database).catch_up()
+    Ingester(redis, database).catch_up()
     with database.read() as connection:
         for table in ("runs", "samples", "tallies", "moments", "planned"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
@@ -284,10 +290,10 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
 
 
 def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
-    redis: Redis, ledger: Ledger, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, ledger: Ledger, ingester: Ingester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged(ledger, SampleId("d1", "p1"))
-    read = Runs._batch
+    read = Ingester._batch
 
     def read_late(*arguments):
         ledger.delete()
@@ -296,27 +302,29 @@ def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
         return read(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Runs, "_batch", read_late)
-        runs.catch_up()
-    runs.catch_up()
-    assert [row.problem_id for row in rows(runs)] == ["p2"]
-    assert verdict_events(runs) == {("d1", "success"): 1}
+        patched.setattr(Ingester, "_batch", read_late)
+        ingester.catch_up()
+    ingester.catch_up()
+    assert [row.problem_id for row in rows(ingester)] == ["p2"]
+    assert verdict_events(ingester) == {("d1", "success"): 1}
 
 
-def test_two_indexes_are_both_told_everything(redis: Redis, ledger: Ledger, runs: Runs) -> None:
-    other = Runs(redis)
+def test_two_indexes_are_both_told_everything(
+    redis: Redis, ledger: Ledger, ingester: Ingester
+) -> None:
+    other = Ingester(redis)
     judged(ledger, SampleId("d1", "p1"))
-    runs.catch_up()
+    ingester.catch_up()
     other.catch_up()
-    assert rows(runs) == rows(other) != []
+    assert rows(ingester) == rows(other) != []
 
 
 def test_a_stream_whose_groups_are_lost_is_read_on(
-    redis: Redis, ledger: Ledger, runs: Runs
+    redis: Redis, ledger: Ledger, ingester: Ingester
 ) -> None:
     judged(ledger, SampleId("d1", "p1"))
-    runs.catch_up()
-    redis.xgroup_destroy("plumbline:run:run-1:events", f"index:{runs.database.name}")
+    ingester.catch_up()
+    redis.xgroup_destroy("plumbline:run:run-1:events", f"index:{ingester.database.name}")
     judged(ledger, SampleId("d1", "p2"))
-    runs.catch_up()
-    assert verdict_events(runs) == {("d1", "success"): 2}
+    ingester.catch_up()
+    assert verdict_events(ingester) == {("d1", "success"): 2}

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.aggregator.strata import apportion, choose
+from services.aggregator.qa_logs import apportion, choose
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 

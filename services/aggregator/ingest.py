@@ -1,0 +1,176 @@
+"""Index ingestion: consume the verdict streams of all runs, exactly once per entry."""
+
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from redis import Redis
+
+from services.aggregator.index.database import Database, open_database
+from services.aggregator.index.rows import MAX_INTEGER, SampleRow
+from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
+from services.aggregator.metrics import IngestMetrics
+from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
+from shared.plan import RunPlan
+from shared.run_record import RunState
+from shared.schemas import ProblemFacts, SampleId
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
+
+_FACTS_INTERVAL = 1.0
+# Consumer groups of other indexes are removed after so many idle seconds.
+_ABANDONED_AFTER = 600.0
+
+Record = TypeVar("Record", bound=BaseModel)
+
+
+class Ingester:
+    """Indexes all runs of the ledger. Only one thread may call ``catch_up``."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        database: Database | None = None,
+        *,
+        batch_size: int = 200,
+        delete_size: int = 2000,
+    ) -> None:
+        """Join the ledger's streams as a consumer.
+
+        Args:
+            redis: The ledger's server.
+            database: The index; a temporary one by default.
+            batch_size: Entries per transaction; their completions, which are large, are in memory.
+            delete_size: Samples deleted per transaction.
+        """
+        self.database = database or open_database()
+        self.metrics = IngestMetrics()
+        self._redis = redis
+        self._batch_size = batch_size
+        self._writer = IndexWriter(self.database, delete_size)
+        self._group = EventGroup(redis, self.database.name, f"{socket.gethostname()}:{os.getpid()}")
+        self._joined: set[int] = set()
+        self._facts_stored_at: dict[int, float] = {}
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """End ``catch_up`` after the current batch."""
+        self._stopping.set()
+
+    def catch_up(self) -> bool:
+        """Index all new entries; returns whether there were any."""
+        runs = {progress.run: progress for progress in runs_progress(self._redis)}
+        known = self._writer.runs()
+        for run in known.values():
+            if run.run not in runs or runs[run.run].incarnation != run.incarnation:
+                self._writer.drop_run(run)
+                self._joined.discard(run.id)
+        return sum(self._follow(progress, known.get(name)) for name, progress in runs.items()) > 0
+
+    def unpublished(self) -> Iterator[Ledger]:
+        """Runs that are judged completely and whose artifacts are not written yet."""
+        for progress in runs_progress(self._redis):
+            if progress.state is RunState.JUDGED:
+                yield Ledger(self._redis, progress.run)
+
+    def _follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
+        ledger = Ledger(self._redis, progress.run)
+        if run is None or run.incarnation != progress.incarnation:
+            self._writer.add_run(progress, _planned(ledger.plan()))
+            run = self._writer.runs()[progress.run]
+        busy = progress.last_event != run.position and self._index(ledger, run)
+        self._update_facts(ledger, run, progress)
+        return busy
+
+    def _index(self, ledger: Ledger, run: KnownRun) -> bool:
+        """Read the stream to its end; acknowledge entries after their transaction."""
+        if run.id not in self._joined:
+            if not self._group.begin(run.run, run.position):
+                return False
+            self._group.drop_abandoned(run.run, _ABANDONED_AFTER)
+            self._joined.add(run.id)
+        busy, position = False, run.position
+        while not self._stopping.is_set() and (
+            entries := self._group.read(run.run, position, self._batch_size)
+        ):
+            batch = self._batch(ledger, run, [_storable(entry) for entry in entries])
+            if ledger.incarnation() != run.incarnation:
+                return True  # the run was started over while it was read: drop the batch
+            self.metrics.record(self._writer.apply(run, batch))
+            self._group.ack(run.run, [entry.id for entry in entries])
+            busy, position = True, entries[-1].id
+        return busy
+
+    def _batch(self, ledger: Ledger, run: KnownRun, entries: Sequence[StreamEntry]) -> Batch:
+        samples = list(dict.fromkeys(e.event.sample for e in entries if e.event))
+        verdicts = _readable(samples, ledger.verdicts, ledger.verdict)
+        generations = {
+            g.sample: g for g in _readable(samples, ledger.completions, ledger.completion)
+        }
+        facts: dict[tuple[str, str], ProblemFacts] = {}
+        rows = {}
+        for verdict in verdicts:
+            sample = verdict.sample
+            problem = (sample.dataset, sample.problem_id)
+            if problem not in facts:
+                facts[problem] = self._problem_facts(ledger, run, sample)
+            rows[sample] = SampleRow.of(verdict, generations.get(sample), facts[problem])
+        failures = {v.sample: [f.kind for f in v.infra_failures] for v in verdicts}
+        return Batch(entries, rows, failures)
+
+    def _problem_facts(self, ledger: Ledger, run: KnownRun, sample: SampleId) -> ProblemFacts:
+        if found := self._writer.problem_facts(run, sample):
+            return found
+        try:
+            problem = ledger.problem(sample.dataset, sample.problem_id)
+        except ValidationError:
+            problem = None
+        return ProblemFacts() if problem is None else ProblemFacts.of(problem)
+
+    def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
+        """Store state and metadata: immediately on a change of state, else once a second."""
+        now = time.monotonic()
+        due = now - self._facts_stored_at.get(run.id, -math.inf) >= _FACTS_INTERVAL
+        finished = progress.state is not None and progress.state.final
+        first = run.id not in self._facts_stored_at
+        if progress.state != run.state or first or (due and not finished):
+            self._writer.set_facts(run, progress, ledger.meta_document())
+            self._facts_stored_at[run.id] = now
+
+
+def _planned(plan: RunPlan | None) -> dict[str, tuple[int, int]]:
+    return {one.name: (one.problems, len(one.owed)) for one in plan.datasets} if plan else {}
+
+
+def _storable(entry: StreamEntry) -> StreamEntry:
+    """Treat an entry as unreadable if SQLite cannot store its sample's number."""
+    if entry.event is None or entry.event.sample.sample_index <= MAX_INTEGER:
+        return entry
+    return StreamEntry(entry.id, None)
+
+
+def _readable(
+    samples: Sequence[SampleId],
+    read_many: Callable[[Sequence[SampleId]], Iterator[Record]],
+    read_one: Callable[[SampleId], Record | None],
+) -> list[Record]:
+    """Read records in bulk; one by one if some are invalid (written by another version)."""
+    try:
+        return list(read_many(samples))
+    except ValidationError:
+        found = []
+    for sample in samples:
+        try:
+            record = read_one(sample)
+        except ValidationError as error:
+            log.error("invalid record skipped", sample=sample.key, reason=str(error))
+            continue
+        if record is not None:
+            found.append(record)
+    return found
