@@ -6,7 +6,6 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shared import artifacts
-from shared.analysis.slices import ProblemTraits
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.json_lines import read_json_lines
@@ -47,12 +46,6 @@ class ProblemOutline(BaseModel):
     @property
     def facts(self) -> ProblemFacts:
         return ProblemFacts(self.difficulty, self.tags, self.num_tests, len(self.prompt))
-
-    @property
-    def traits(self) -> ProblemTraits | None:
-        if self.num_tests is None:
-            return None
-        return ProblemTraits(self.difficulty, self.tags, self.num_tests, len(self.prompt))
 
 
 def entry_point(problem: Problem) -> str | None:

@@ -10,7 +10,7 @@ from services.aggregator.report import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
 from shared.analysis.metrics import SampleResult, summarize
-from shared.analysis.slices import ProblemTraits, slice_summaries
+from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import open_run
@@ -24,13 +24,13 @@ from shared.run_record import (
     RunState,
     UnjudgedSample,
 )
-from shared.schemas import Generation, SampleId, Verdict
+from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
 
 _LISTED = 100
 _AT_ONCE = 200
 
-Traits = dict[str, dict[str, ProblemTraits]]
+FactsByProblem = dict[str, dict[str, ProblemFacts]]
 
 
 def publish(ledger: Ledger) -> RunState:
@@ -50,14 +50,14 @@ def publish(ledger: Ledger) -> RunState:
         raise OutputError(f"run {ledger.run} has no plan in Redis; run its command again")
     folder = OutputFolder(meta.output)
     samples = _write_samples(folder, ledger, plan)
-    traits = _write_problems(folder, ledger, plan)
+    facts = _write_problems(folder, ledger, plan)
     metrics = {
         name: summarize(found, meta.active_seconds) for name, found in samples.results.items()
     }
     results = PublishedResults(
         metrics=metrics,
         slices={
-            name: slice_summaries(found, traits.get(name, {}))
+            name: slice_summaries(found, facts.get(name, {}))
             for name, found in samples.results.items()
         },
     )
@@ -155,15 +155,15 @@ def _samples(
             yield sample, generations.get(sample), verdicts.get(sample)
 
 
-def _write_problems(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Traits:
-    """Write ``problems.jsonl``; returns the slices' dimensions by data set and problem."""
-    traits: Traits = {}
+def _write_problems(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> FactsByProblem:
+    """Write ``problems.jsonl``; returns the facts of problems whose tests can be read."""
+    facts: FactsByProblem = {}
 
     def noted() -> Iterator[ProblemOutline]:
         for outline in outlines(ledger, plan.datasets):
-            if outline.traits:
-                traits.setdefault(outline.dataset, {})[outline.problem_id] = outline.traits
+            if outline.num_tests is not None:
+                facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
             yield outline
 
     folder.write_jsonl(artifacts.PROBLEMS, noted())
-    return traits
+    return facts

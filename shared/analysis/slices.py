@@ -2,8 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 from shared.analysis.metrics import (
     SampleResult,
@@ -13,7 +11,7 @@ from shared.analysis.metrics import (
     pass_ratio_mean,
 )
 from shared.analysis.statistics import wilson_interval
-from shared.schemas import Problem
+from shared.schemas import ProblemFacts
 
 UNKNOWN = "unknown"
 UNTAGGED = "untagged"
@@ -29,43 +27,26 @@ _LAST = (UNTAGGED, UNKNOWN)
 SliceMetrics = dict[str, float | int | list[float] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemTraits:
-    """The properties that problems are sliced by. ``prompt_length`` is in characters."""
-
-    difficulty: str
-    tags: tuple[str, ...]
-    tests: int
-    prompt_length: int
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        return cls(
-            difficulty=problem.difficulty,
-            tags=problem.info.tags,
-            tests=problem.tests.cases,
-            prompt_length=len(problem.prompt),
-        )
+def _bucket(value: int | None, bounds: Sequence[int], names: Sequence[str]) -> str:
+    return UNKNOWN if value is None else names[bisect_left(bounds, value)]
 
 
 # The buckets of a problem in each dimension; with several tags it is in several.
-_DIMENSIONS: dict[str, Callable[[ProblemTraits], Sequence[str]]] = {
-    "difficulty": lambda traits: [traits.difficulty or UNKNOWN],
-    "tag": lambda traits: sorted(set(traits.tags)) or [UNTAGGED],
-    "tests": lambda traits: [_TEST_BUCKETS[bisect_left(_TESTS, traits.tests)]],
-    "prompt_length": lambda traits: [
-        _CHARACTER_BUCKETS[bisect_left(_CHARACTERS, traits.prompt_length)]
-    ],
+_DIMENSIONS: dict[str, Callable[[ProblemFacts], Sequence[str]]] = {
+    "difficulty": lambda facts: [facts.difficulty or UNKNOWN],
+    "tag": lambda facts: sorted(set(facts.tags)) or [UNTAGGED],
+    "tests": lambda facts: [_bucket(facts.num_tests, _TESTS, _TEST_BUCKETS)],
+    "prompt_length": lambda facts: [_bucket(facts.prompt_length, _CHARACTERS, _CHARACTER_BUCKETS)],
 }
 
 
 def slice_summaries(
-    results: Sequence[SampleResult], traits: Mapping[str, ProblemTraits]
+    results: Sequence[SampleResult], facts: Mapping[str, ProblemFacts]
 ) -> dict[str, dict[str, SliceMetrics]]:
     """Compute ``{dimension: {bucket: {metric: value}}}`` of one data set.
 
     A problem is in one bucket per dimension, and in one bucket for each of its tags; problems
-    missing from ``traits`` are in ``unknown``. Empty buckets are left out.
+    missing from ``facts`` are in ``unknown``. Empty buckets are left out.
 
     ``n`` is the number of judged samples, over which the metrics are computed, ``problems`` the
     number of their problems (the n of the interval), ``api_errors`` that of samples without a
@@ -73,12 +54,12 @@ def slice_summaries(
 
     Args:
         results: The samples of one data set.
-        traits: Problem id to the problem's properties.
+        facts: Problem id to the problem's properties.
     """
     return {
         dimension: {
             bucket: _metrics(samples)
-            for bucket, samples in _buckets(results, traits, buckets_of).items()
+            for bucket, samples in _buckets(results, facts, buckets_of).items()
         }
         for dimension, buckets_of in _DIMENSIONS.items()
     }
@@ -86,12 +67,12 @@ def slice_summaries(
 
 def _buckets(
     results: Sequence[SampleResult],
-    traits: Mapping[str, ProblemTraits],
-    buckets_of: Callable[[ProblemTraits], Sequence[str]],
+    facts: Mapping[str, ProblemFacts],
+    buckets_of: Callable[[ProblemFacts], Sequence[str]],
 ) -> dict[str, list[SampleResult]]:
     found: dict[str, list[SampleResult]] = {}
     for problem_id, samples in by_problem(results).items():
-        known = traits.get(problem_id)
+        known = facts.get(problem_id)
         for bucket in buckets_of(known) if known else [UNKNOWN]:
             found.setdefault(bucket, []).extend(samples)
     return {bucket: found[bucket] for bucket in sorted(found, key=_sort_key)}

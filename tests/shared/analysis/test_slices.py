@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.analysis.metrics import SampleResult
-from shared.analysis.slices import ProblemTraits, slice_summaries
+from shared.analysis.slices import slice_summaries
 from shared.analysis.statistics import wilson_interval
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import problem
@@ -20,7 +20,7 @@ def sample(problem_id, status, ratio=0.0, index=0):
 
 
 def traits(difficulty="easy", tags=(), tests=1, prompt_length=10):
-    return ProblemTraits(difficulty, tuple(tags), tests, prompt_length)
+    return ProblemFacts(difficulty, tuple(tags), tests, prompt_length)
 
 
 def test_by_difficulty():
@@ -96,7 +96,7 @@ def test_what_is_known_of_a_problem():
     ground_truth = json.dumps({"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]})
     extra_info = json.dumps({"tags": ["dp"]})
     given_problem = problem(difficulty="hard", ground_truth=ground_truth, extra_info=extra_info)
-    assert ProblemTraits.of(given_problem) == traits("hard", ["dp"], 2, len("Solve p1."))
+    assert ProblemFacts.of(given_problem) == traits("hard", ["dp"], 2, len("Solve p1."))
 
 
 def test_no_samples():
