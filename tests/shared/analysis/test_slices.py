@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shared.analysis.metrics import SampleResult
 from shared.analysis.slices import slice_summaries
 from shared.analysis.statistics import wilson_interval
+from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import problem
 
