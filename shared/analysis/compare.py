@@ -9,10 +9,9 @@ from shared.analysis.runs import ComparedRun, SampleVerdict, common_datasets
 from shared.analysis.statistics import mean, ratio, wilson_interval
 from shared.errors import DataError
 from shared.schemas import SampleId
+from shared.statuses import JudgeMethod
 
 _SHOWN = 5
-# The method in verdicts on answers that were rejected before judging: empty, too long, no text.
-_GUARD = "guard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,8 @@ def _method_mismatch(paired: PairedSamples) -> Iterator[Mismatch]:
     for pair in paired.pairs:
         ours = (pair.first.method, pair.first.checker)
         theirs = (pair.second.method, pair.second.checker)
-        if ours != theirs and _GUARD not in (*ours, *theirs):
+        # The guard rejects answers before judging: empty, too long, no text.
+        if ours != theirs and JudgeMethod.GUARD not in (ours[0], theirs[0]):
             what = f"method and checker of {paired.dataset} {pair.sample.problem_id}"
             yield Mismatch(what, " and ".join(ours), " and ".join(theirs))
             return

@@ -9,7 +9,7 @@ from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.run_record import RunRecord
 from shared.schemas import SampleId, Verdict
-from shared.statuses import FinalStatus
+from shared.statuses import FinalStatus, JudgeMethod
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class SampleVerdict:
     cases_passed: int
     cases_total: int
     detail: str | None
-    method: str
+    method: JudgeMethod
     checker: str
 
     @property
