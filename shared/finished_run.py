@@ -1,13 +1,13 @@
-"""A run's folder read back: what compares, exports and shows runs begins here."""
+"""A finished run, loaded from its output folder: the input of analysis, exports and reports."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from shared import artifacts
+from shared.analysis.statistics import Metrics
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.json_lines import TornLineError, read_json_lines
@@ -22,49 +22,44 @@ class FinishedRun:
     """The artifacts of one run.
 
     Attributes:
-        folder: Where they are.
-        run: ``run.json``.
+        folder: The run's output folder.
+        record: ``run.json``.
         summary: ``{dataset: {metric: value}}``.
-        skipped: Fills while files are read: torn last lines, which are named and left out.
+        skipped: Messages about torn last lines, which are skipped; filled while files are read.
     """
 
     folder: OutputFolder
-    run: Mapping[str, Any]
-    summary: Mapping[str, Mapping[str, Any]]
+    record: RunRecord
+    summary: Mapping[str, Metrics]
     skipped: list[str] = field(default_factory=list)
-
-    @cached_property
-    def record(self) -> RunRecord:
-        """``run.json``.
-
-        Raises:
-            OutputError: It is of an unknown version, or a field of it cannot be used.
-        """
-        return read_record(self.run, f"{self.folder.url.rstrip('/')}/{artifacts.RUN}")
 
     @property
     def name(self) -> str:
-        return str(self.run.get("name") or self.run.get("run") or self.folder.url)
-
-    @property
-    def datasets(self) -> list[Mapping[str, Any]]:
-        """Name, hash and size of each data set."""
-        return list(self.run.get("datasets", []))
+        return self.record.name or self.record.run
 
     def generations(self) -> Iterator[Generation]:
-        """Yield the completions in the order of the samples.
+        """Yield the completions in the order of the plan.
 
         Raises:
-            OutputError: While iterating: a line that is none, but for a torn last one.
+            OutputError: While iterating: a line, other than a torn last one, is invalid.
         """
         return self._records(artifacts.GENERATIONS, Generation)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Yield the verdicts in the order of the samples; errors are those of ``generations``."""
+        """Yield the verdicts in the order of the plan; errors are those of ``generations``."""
         return self._records(artifacts.VERDICTS, Verdict)
 
     def verdicts_by_sample(self) -> dict[SampleId, Verdict]:
         return {verdict.sample: verdict for verdict in self.verdicts()}
+
+    def judged_samples(self) -> Iterator[tuple[Verdict, Generation | None]]:
+        """Yield each verdict with its completion; few of them are in memory at once."""
+        waiting: dict[SampleId, Generation] = {}
+        generations = self.generations()
+        for verdict in self.verdicts():
+            while verdict.sample not in waiting and (generation := next(generations, None)):
+                waiting[generation.sample] = generation
+            yield verdict, waiting.pop(verdict.sample, None)
 
     def _records(self, name: str, kind: type[RecordT]) -> Iterator[RecordT]:
         path = f"{self.folder.url.rstrip('/')}/{name}"
@@ -81,17 +76,18 @@ def open_run(url: str) -> FinishedRun:
     """Open a run's folder, a local path or any fsspec URL.
 
     Raises:
-        OutputError: There is no finished run in it, or ``run.json`` or the summary are not whole.
+        OutputError: There is no finished run in it, its ``run.json`` is of an unknown version, or
+            ``run.json`` or the summary cannot be read.
     """
     folder = OutputFolder(url)
     run, summary = folder.read_json(artifacts.RUN), folder.read_json(artifacts.SUMMARY)
-    if not isinstance(run, dict):
+    if run is None:
         raise OutputError(
             f"{url}: no run in this folder (no {artifacts.RUN}); name the folder of a finished run"
         )
     if not isinstance(summary, dict):
         raise OutputError(f"{url}: no {artifacts.SUMMARY}; finish the run, or publish it again")
-    return FinishedRun(folder, run, summary)
+    return FinishedRun(folder, read_record(run, f"{url.rstrip('/')}/{artifacts.RUN}"), summary)
 
 
 def _record(kind: type[RecordT], place: str, fields: object) -> RecordT:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,14 +23,6 @@ class PlannedDataset(BaseModel):
 
     def samples(self) -> list[SampleId]:
         return [SampleId(self.name, problem_id, index) for problem_id, index in self.owed]
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "dataset": self.name,
-            "sha256": self.sha256,
-            "problems": self.problems,
-            "samples": len(self.owed),
-        }
 
 
 class RunPlan(BaseModel):

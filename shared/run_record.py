@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_serializer
 
+from shared.analysis.statistics import Metrics
 from shared.config import Config
 from shared.errors import OutputError
 from shared.plan import PlannedDataset
@@ -200,8 +201,8 @@ class PublishedResults(_Part):
     ``metrics`` by data set and name, ``slices`` by data set, dimension, bucket and name.
     """
 
-    metrics: dict[str, dict[str, JsonValue]]
-    slices: dict[str, dict[str, dict[str, dict[str, JsonValue]]]]
+    metrics: dict[str, Metrics]
+    slices: dict[str, dict[str, dict[str, Metrics]]]
 
 
 class RunRecord(Lifecycle, Provenance, Given):

@@ -1,6 +1,6 @@
-"""The problems of a run without their tests: what a report says of them, and slices are made by."""
+"""Problem outlines: the lines of ``problems.jsonl``, without the tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -9,15 +9,13 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.json_lines import read_json_lines
-from shared.ledger import Ledger
-from shared.plan import PlannedDataset
 from shared.schemas import HumanEvalTests, Problem, ProblemFacts, describe, without_surrogates
 
 
 class ProblemOutline(BaseModel):
     """A line of ``problems.jsonl``.
 
-    ``num_tests`` is None where the tests cannot be read, ``entry_point`` where they name none.
+    ``num_tests`` is None if the tests are invalid, ``entry_point`` if they name no function.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,7 +47,7 @@ class ProblemOutline(BaseModel):
 
 
 def entry_point(problem: Problem) -> str | None:
-    """The function that the tests call; None where they name none or cannot be read."""
+    """The function that the tests call; None if they name no function, or are invalid."""
     try:
         tests = problem.tests
     except ValueError:
@@ -57,19 +55,11 @@ def entry_point(problem: Problem) -> str | None:
     return tests.entry_point if isinstance(tests, HumanEvalTests) else None
 
 
-def outlines(ledger: Ledger, datasets: Sequence[PlannedDataset]) -> Iterator[ProblemOutline]:
-    """Yield the problems in the plan's order, one at a time: their tests may be large."""
-    for dataset in datasets:
-        for problem_id in dict.fromkeys(problem_id for problem_id, _ in dataset.owed):
-            if problem := ledger.problem(dataset.name, problem_id):
-                yield ProblemOutline.of(problem)
-
-
 def read_outlines(folder: OutputFolder) -> Iterator[ProblemOutline]:
-    """Yield what ``problems.jsonl`` holds; nothing where an earlier version made the run.
+    """Yield the lines of ``problems.jsonl``; runs of early versions have no such file.
 
     Raises:
-        OutputError: While iterating: the file or a line of it cannot be used.
+        OutputError: While iterating: the file or a line of it is invalid.
     """
     if not folder.exists(artifacts.PROBLEMS):
         return

@@ -1,11 +1,11 @@
-"""Publishing: a judged run's artifacts, written from one pass over the ledger."""
+"""Publishing: a judged run's artifacts, written in one pass over the ledger; idempotent."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from services.aggregator.outlines import ProblemOutline, outlines
-from services.aggregator.qa_logs import write_qa_logs
+from services.aggregator.outlines import ProblemOutline
+from services.aggregator.qa_logs import QaLogs
 from services.aggregator.report import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
@@ -13,7 +13,7 @@ from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
-from shared.finished_run import open_run
+from shared.finished_run import FinishedRun, open_run
 from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import PlannedDataset, RunPlan
@@ -24,7 +24,7 @@ from shared.run_record import (
     RunState,
     UnjudgedSample,
 )
-from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
+from shared.schemas import Generation, Problem, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
 
 _LISTED = 100
@@ -50,7 +50,8 @@ def publish(ledger: Ledger) -> RunState:
         raise OutputError(f"run {ledger.run} has no plan in Redis; run its command again")
     folder = OutputFolder(meta.output)
     samples = _write_samples(folder, ledger, plan)
-    facts = _write_problems(folder, ledger, plan)
+    qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
+    facts = _write_problems(folder, ledger, plan, qa_logs)
     metrics = {
         name: summarize(found, meta.active_seconds) for name, found in samples.results.items()
     }
@@ -64,7 +65,8 @@ def publish(ledger: Ledger) -> RunState:
     folder.write_json(artifacts.SUMMARY, results.metrics)
     folder.write_json(artifacts.SLICES, results.slices)
     record = samples.record(ledger.run, meta, plan.datasets)
-    record = record.model_copy(update={"qa_logs": write_qa_logs(folder, ledger, plan, meta)})
+    written = FinishedRun(folder, record, results.metrics)
+    record = record.model_copy(update={"qa_logs": qa_logs.write(written)})
     _write_record(folder, record)
     write_report(open_run(folder.url), folder, artifacts.REPORT)
     if meta.config.wandb.enabled:
@@ -108,6 +110,16 @@ class PublishedSamples:
         if not verdict.judged and len(self.unjudged) < _LISTED:
             unjudged = UnjudgedSample(sample=sample.key, reason=verdict.detail)
             self.unjudged.append(unjudged)
+
+    @property
+    def by_status(self) -> dict[str, dict[SampleId, FinalStatus]]:
+        return {
+            dataset: {
+                SampleId(dataset, one.problem_id, one.sample_index): one.final_status
+                for one in results
+            }
+            for dataset, results in self.results.items()
+        }
 
     def record(self, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> RunRecord:
         """The content of ``run.json``: what was run, with what, and how completely."""
@@ -155,15 +167,29 @@ def _samples(
             yield sample, generations.get(sample), verdicts.get(sample)
 
 
-def _write_problems(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> FactsByProblem:
-    """Write ``problems.jsonl``; returns the facts of problems whose tests can be read."""
+def _write_problems(
+    folder: OutputFolder, ledger: Ledger, plan: RunPlan, qa_logs: QaLogs
+) -> FactsByProblem:
+    """Write ``problems.jsonl``; returns the facts of problems whose tests can be read.
+
+    One problem is in memory at a time, because its tests may be large.
+    """
     facts: FactsByProblem = {}
 
     def noted() -> Iterator[ProblemOutline]:
-        for outline in outlines(ledger, plan.datasets):
+        for problem in _problems(ledger, plan):
+            qa_logs.add_problem(problem)
+            outline = ProblemOutline.of(problem)
             if outline.num_tests is not None:
                 facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
             yield outline
 
     folder.write_jsonl(artifacts.PROBLEMS, noted())
     return facts
+
+
+def _problems(ledger: Ledger, plan: RunPlan) -> Iterator[Problem]:
+    for dataset in plan.datasets:
+        for problem_id in dict.fromkeys(problem_id for problem_id, _ in dataset.owed):
+            if problem := ledger.problem(dataset.name, problem_id):
+                yield problem

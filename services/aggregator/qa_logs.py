@@ -1,18 +1,18 @@
 """QA logs: a stratified sample of questions, answers and outcomes of each data set."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
 from shared.artifacts import QA_LOGS, OutputFolder
-from shared.ledger import Ledger
-from shared.plan import PlannedDataset, RunPlan
+from shared.finished_run import FinishedRun
 from shared.result_config import QaLogsConfig
-from shared.run_record import QaLogRecord, RunMeta
+from shared.run_record import QaLogRecord, RunRecord
 from shared.schemas import (
     FailedCase,
     Generation,
@@ -30,6 +30,7 @@ from shared.text import shorten_middle
 _BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error")
 
 Counts = dict[FinalStatus, int]
+ShortenedTests = dict[str, str | int | list[str]]
 
 
 # Stratified sampling by status: pure functions with the same result on every machine.
@@ -139,7 +140,7 @@ class QaRecord(_Record):
     sample_index: int
     prompt: str
     response: str
-    ground_truth: dict[str, str | int | list[str]]
+    ground_truth: ShortenedTests
     pass_ratio: float
     accepted: bool
     final_status: FinalStatus
@@ -151,22 +152,34 @@ class QaRecord(_Record):
     metadata: RunMetadata
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The prompt of a problem and its tests, shortened: a problem's tests may have many MB."""
+
+    prompt: str
+    ground_truth: ShortenedTests
+
+    @classmethod
+    def of(cls, problem: Problem, limits: QaLogsConfig) -> Self:
+        return cls(problem.prompt, _shortened_tests(problem.tests, limits))
+
+
 def qa_record(
-    problem: Problem,
+    question: Question,
     generation: Generation,
     verdict: Verdict,
     metadata: RunMetadata,
     limits: QaLogsConfig,
 ) -> QaRecord:
-    """Make the record of one sample; tests and outputs are shortened."""
+    """Make the record of one sample; outputs are shortened."""
     case = verdict.first_failed_case
     return QaRecord(
-        problem_id=problem.problem_id,
-        dataset=problem.dataset,
+        problem_id=verdict.problem_id,
+        dataset=verdict.dataset,
         sample_index=verdict.sample_index,
-        prompt=problem.prompt,
+        prompt=question.prompt,
         response=generation.completion,
-        ground_truth=_shortened_tests(problem.tests, limits),
+        ground_truth=question.ground_truth,
         pass_ratio=verdict.pass_ratio,
         accepted=verdict.accepted,
         final_status=verdict.final_status,
@@ -179,7 +192,7 @@ def qa_record(
     )
 
 
-def run_metadata(meta: RunMeta) -> RunMetadata:
+def run_metadata(meta: RunRecord) -> RunMetadata:
     """Model and sampling parameters of a run."""
     rollout = meta.config.actor_rollout_ref.rollout
     return RunMetadata(
@@ -194,7 +207,7 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> dict[str, str | int | list[str]]:
+def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> ShortenedTests:
     def texts(values: list[str]) -> list[str]:
         return [shorten_middle(value, limits.max_chars) for value in values[: limits.max_tests]]
 
@@ -223,33 +236,65 @@ def shorten_case(case: FailedCase, limit: int) -> FailedCase:
 # Files.
 
 
-def write_qa_logs(
-    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: RunMeta
-) -> dict[str, QaLogRecord]:
-    """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
+class QaLogs:
+    """The QA logs of a run: chosen from the samples' statuses, written from the run's artifacts.
 
-    Logs of earlier quotas are removed.
-
-    Returns:
-        The record of each data set's log, for ``run.json``.
-
-    Raises:
-        OutputError: The folder cannot be written.
+    Args:
+        config: Quotas and limits.
+        seed: Seed of the choice.
+        statuses: The samples of each data set with their status.
     """
-    config, metadata = meta.config.qa_logs, run_metadata(meta)
-    written: dict[str, QaLogRecord] = {}
-    for dataset in plan.datasets:
-        name = file_name(dataset.name, config.quota(dataset.name).total)
-        choice = _choice(ledger, dataset, config, meta.seed)
-        folder.write_jsonl(f"{QA_LOGS}/{name}", _records(ledger, choice.samples, metadata, config))
-        written[dataset.name] = QaLogRecord(
-            file=f"{QA_LOGS}/{name}",
-            wanted=choice.wanted,
-            chosen=choice.chosen,
-            filled=choice.filled,
-        )
-    _remove_others(folder, {name: log.file for name, log in written.items()})
-    return written
+
+    def __init__(
+        self,
+        config: QaLogsConfig,
+        seed: int,
+        statuses: Mapping[str, Mapping[SampleId, FinalStatus]],
+    ) -> None:
+        self._config = config
+        self._choices = {
+            dataset: choose(samples, config.quota(dataset).by_status, seed)
+            for dataset, samples in statuses.items()
+        }
+        self._chosen = {sample for one in self._choices.values() for sample in one.samples}
+        self._problems = {(sample.dataset, sample.problem_id) for sample in self._chosen}
+        self._questions: dict[tuple[str, str], Question] = {}
+
+    def add_problem(self, problem: Problem) -> None:
+        """Keep what the logs need of a problem, if one of its samples was chosen."""
+        name = (problem.dataset, problem.problem_id)
+        if name in self._problems:
+            self._questions[name] = Question.of(problem, self._config)
+
+    def write(self, run: FinishedRun) -> dict[str, QaLogRecord]:
+        """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
+
+        Logs of earlier quotas are removed.
+
+        Returns:
+            The record of each data set's log, for ``run.json``.
+
+        Raises:
+            OutputError: The folder cannot be read or written.
+        """
+        metadata = run_metadata(run.record)
+        records = {
+            verdict.sample: qa_record(question, generation, verdict, metadata, self._config)
+            for verdict, generation in run.judged_samples()
+            if verdict.sample in self._chosen
+            and generation is not None
+            and (question := self._questions.get((verdict.dataset, verdict.problem_id)))
+        }
+        written: dict[str, QaLogRecord] = {}
+        for dataset, choice in self._choices.items():
+            name = f"{QA_LOGS}/{file_name(dataset, self._config.quota(dataset).total)}"
+            lines = (records[sample] for sample in choice.samples if sample in records)
+            run.folder.write_jsonl(name, lines)
+            written[dataset] = QaLogRecord(
+                file=name, wanted=choice.wanted, chosen=choice.chosen, filled=choice.filled
+            )
+        _remove_others(run.folder, {name: log.file for name, log in written.items()})
+        return written
 
 
 def file_name(dataset: str, total: int) -> str:
@@ -260,23 +305,6 @@ def file_name(dataset: str, total: int) -> str:
 def _stem(dataset: str) -> str:
     stem = quote(dataset, safe="")
     return stem if len(stem) <= 200 else f"{stem[:160]}-{sha256(dataset)[:16]}"
-
-
-def _choice(ledger: Ledger, dataset: PlannedDataset, config: QaLogsConfig, seed: int) -> Choice:
-    statuses = {v.sample: v.final_status for v in ledger.verdicts(dataset.samples())}
-    return choose(statuses, config.quota(dataset.name).by_status, seed)
-
-
-def _records(
-    ledger: Ledger, samples: Sequence[SampleId], metadata: RunMetadata, config: QaLogsConfig
-) -> Iterator[QaRecord]:
-    """Yield one record at a time: a problem's tests may have many megabytes."""
-    for sample in samples:
-        problem = ledger.problem(sample.dataset, sample.problem_id)
-        generation, verdict = ledger.completion(sample), ledger.verdict(sample)
-        # A runner that resumes the run meanwhile withdraws samples, and publishes again.
-        if problem and generation and verdict:
-            yield qa_record(problem, generation, verdict, metadata, config)
 
 
 def _remove_others(folder: OutputFolder, files: Mapping[str, str]) -> None:

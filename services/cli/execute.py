@@ -32,7 +32,7 @@ from shared.errors import (
 from shared.finished_run import open_run
 from shared.ledger import connect
 from shared.plan import RunPlan
-from shared.run_record import Provenance, RunRecord, SandboxFacts
+from shared.run_record import Provenance, RunRecord
 from shared.schemas import Problem
 from shared.service.settings import RedisSettings, load_settings
 
@@ -169,7 +169,7 @@ def _services(
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(config, folder, force=request.force, generator=request.own_generator) as stack:
-        if warning := stack.sandbox.get("warning"):
+        if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
         yield connect(stack.redis_url), stack
 
@@ -199,7 +199,7 @@ async def _complete(
     progress: ProgressDisplay,
 ) -> None:
     config = request.config
-    sandbox = SandboxFacts.model_validate(stack.sandbox) if stack else None
+    sandbox = stack.sandbox if stack else None
     facts = request.provenance.model_copy(update={"sandbox": sandbox})
     async with AsyncExitStack() as parts:
         source: Source | None = request.completions
@@ -209,12 +209,14 @@ async def _complete(
             client = await parts.enter_async_context(
                 _client(config, urls or config.generation.base_urls)
             )
+            prompts = prompt_facts(request.problems, config.data)
             facts = Provenance(
                 **{
                     **dict(facts),
                     "model": await client.check(),
                     "generator": await client.info(),
-                    **prompt_facts(request.problems, config.data),
+                    "prompts": prompts.prompts,
+                    "system_prompt": prompts.system_prompt,
                 }
             )
             source = GeneratorSource(client, config, request.problems, session.ledger.run)

@@ -29,6 +29,7 @@ from services.runner.responses import (
     served_models,
     server_info,
 )
+from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
 
 
@@ -146,11 +147,12 @@ class GeneratorClient:
 
     async def info(self) -> ServerInfo:
         """The server's ``/info``, if it has one; for several servers, by URL."""
-        infos = {
+        infos: JsonObject = {
             endpoint.url: await server_info(self._session, endpoint.url, self._info_timeout)
             for endpoint in self._endpoints
         }
-        return next(iter(infos.values())) if len(infos) == 1 else infos
+        single = next(iter(infos.values())) if len(infos) == 1 else infos
+        return single if isinstance(single, dict) else None
 
     async def generate(
         self, sample: SampleId, run: str, messages: list[dict[str, str]], params: SamplingParams

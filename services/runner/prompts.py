@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from shared.config import Config, DataConfig
 from shared.errors import ConfigError
+from shared.run_record import PromptTemplate, SystemPrompt
 from shared.schemas import HumanEvalTests, MbppTests, Problem, SampleId, StdioTests, sha256
 
 _PLACEHOLDER = "{prompt}"
@@ -53,8 +53,16 @@ def chat_messages(problem: Problem, config: DataConfig) -> list[dict[str, str]]:
     return [*system, {"role": "user", "content": content}]
 
 
-def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> dict[str, Any]:
-    """Provenance for ``run.json``: each data set's template and the system prompt, with SHA-256.
+@dataclass(frozen=True, slots=True)
+class PromptFacts:
+    """Provenance for ``run.json``: the template of each data set, and the system prompt."""
+
+    prompts: dict[str, PromptTemplate]
+    system_prompt: SystemPrompt | None
+
+
+def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> PromptFacts:
+    """Collect the templates in use and the system prompt, with their SHA-256.
 
     A data set whose problems have several kinds of tests, and no template of its own, has one entry
     per kind.
@@ -64,21 +72,19 @@ def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> dict[str, A
         kind = type(problem.tests).__name__.removesuffix("Tests").lower()
         used.setdefault(problem.dataset, {}).setdefault(_template(problem, config), kind)
     prompts = {
-        dataset if len(templates) == 1 else f"{dataset} ({kind})": _hashed("template", template)
+        dataset if len(templates) == 1 else f"{dataset} ({kind})": PromptTemplate(
+            template=template, sha256=sha256(template)
+        )
         for dataset, templates in used.items()
         for template, kind in templates.items()
     }
-    system = _hashed("text", config.system_prompt) if config.system_prompt else None
-    return {"prompts": prompts, "system_prompt": system}
+    text = config.system_prompt
+    return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
 
 
 def _template(problem: Problem, config: DataConfig) -> str:
     """The data set's template, or the default for the problem's kind of tests."""
     return config.templates.get(problem.dataset) or _DEFAULTS[type(problem.tests)]
-
-
-def _hashed(name: str, text: str) -> dict[str, str]:
-    return {name: text, "sha256": sha256(text)}
 
 
 # Sampling

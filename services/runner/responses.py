@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any
 
 import aiohttp
 from pydantic import BaseModel, Field, ValidationError
 
 from shared.errors import ServiceError, UnavailableError
+from shared.run_record import JsonObject
 from shared.schemas import describe, without_surrogates
 
 # OpenAI's API has no error code for a prompt that is too long, so its message is matched.
@@ -270,7 +270,7 @@ def _model_names(document: object) -> list[str]:
 # Provenance that a server reports beyond OpenAI's API: GET /info
 
 # Foreign JSON: the object of one server, or the objects of several by URL; None without one.
-ServerInfo = dict[str, Any] | None
+ServerInfo = JsonObject | None
 
 
 async def server_info(session: aiohttp.ClientSession, base_url: str, timeout: float) -> ServerInfo:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 # A published metric: a number, an interval [low, high], or None where it is not defined.
 MetricValue = float | int | list[float] | None
+Metrics = dict[str, MetricValue]
 
 # Two-sided 95 % quantile of the normal distribution.
 Z95 = 1.959963984540054

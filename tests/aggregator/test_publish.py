@@ -1,4 +1,6 @@
 import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import make_plan
 from shared.run_record import RunState
-from shared.schemas import Generation, SampleId, Verdict
+from shared.schemas import Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.aggregator.reports import finished
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
@@ -235,3 +237,39 @@ def test_the_next_run_is_published_all_the_same(
     publish_due(ingester)
     assert other.state() is RunState.FAILED
     assert ledger.state() is RunState.COMPLETE
+
+
+class CountingLedger(Ledger):
+    """Counts what is read of completions, verdicts and problems."""
+
+    def __init__(self, redis: Redis, run: str) -> None:
+        super().__init__(redis, run)
+        self.read: Counter[str] = Counter()
+
+    def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
+        self.read.update(f"completion {sample.key}" for sample in samples)
+        return super().completions(samples)
+
+    def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
+        self.read.update(f"verdict {sample.key}" for sample in samples)
+        return super().verdicts(samples)
+
+    def problem(self, dataset: str, problem_id: str) -> Problem | None:
+        self.read[f"problem {dataset}/{problem_id}"] += 1
+        return super().problem(dataset, problem_id)
+
+    def completion(self, sample: SampleId) -> Generation | None:
+        return next(self.completions([sample]), None)
+
+    def verdict(self, sample: SampleId) -> Verdict | None:
+        return next(self.verdicts([sample]), None)
+
+
+def test_the_ledger_is_read_once(redis: Redis, tmp_path: Path) -> None:
+    """QA logs and report come from the files that were written."""
+    finished(redis, str(tmp_path))
+    ledger = CountingLedger(redis, "run-1")
+    publish(ledger)
+    assert set(ledger.read.values()) == {1}
+    assert len(ledger.read) == 4 + 4 + 3
+    assert len(list((tmp_path / artifacts.QA_LOGS).iterdir())) == 2

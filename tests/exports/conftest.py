@@ -15,6 +15,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.finished_run import open_run
 from shared.plan import make_plan
+from shared.run_record import DatasetRecord
 from shared.schemas import FailedCase, Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, problem, verdict
@@ -93,7 +94,10 @@ def finished(tmp_path: Path) -> Exported:
         "complete": False,
         "prompts": {"humaneval": {"template": "Complete:\n{prompt}", "sha256": ""}},
         "system_prompt": {"text": "Be terse.", "sha256": ""},
-        "datasets": [d.document() for d in make_plan(problems(), _indices).datasets],
+        "datasets": [
+            DatasetRecord.of(planned).model_dump()
+            for planned in make_plan(problems(), _indices).datasets
+        ],
     }
     out = OutputFolder(str(folder))
     out.write_json(artifacts.RUN, run)

@@ -16,6 +16,7 @@ from services.runner.prompts import (
 )
 from shared.config import load_config
 from shared.errors import ConfigError
+from shared.run_record import PromptTemplate, SystemPrompt
 from shared.schemas import SampleId
 from tests.shared.ledgers import problem
 
@@ -67,24 +68,23 @@ def test_the_templates_that_were_used_are_told_with_their_hashes() -> None:
     config = load_config(None, ["data.templates={d1: 'Do: {prompt}!', d9: 'Not {prompt}'}"]).data
     other = problem(dataset="d2", ground_truth=json.dumps(TESTS["Complete this"]))
     facts = prompt_facts([problem("p1"), problem("p2"), other], config)
-    assert list(facts["prompts"]) == ["d1", "d2"]
-    assert facts["prompts"]["d1"] == {
-        "template": "Do: {prompt}!",
-        "sha256": hashed("Do: {prompt}!"),
-    }
-    default = facts["prompts"]["d2"]
+    assert list(facts.prompts) == ["d1", "d2"]
+    assert facts.prompts["d1"] == PromptTemplate(
+        template="Do: {prompt}!", sha256=hashed("Do: {prompt}!")
+    )
+    default = facts.prompts["d2"]
     assert (
-        default["template"].replace("{prompt}", other.prompt)
+        default.template.replace("{prompt}", other.prompt)
         == (chat_messages(other, config)[0]["content"])
     )
-    assert default["sha256"] == hashed(default["template"])
-    assert facts["system_prompt"] is None
+    assert default.sha256 == hashed(default.template)
+    assert facts.system_prompt is None
 
 
 def test_the_system_prompt_is_told_too() -> None:
     config = load_config(None, ["data.system_prompt=Be brief."]).data
-    told = prompt_facts([problem()], config)["system_prompt"]
-    assert told == {"text": "Be brief.", "sha256": hashed("Be brief.")}
+    told = prompt_facts([problem()], config).system_prompt
+    assert told == SystemPrompt(text="Be brief.", sha256=hashed("Be brief."))
 
 
 def test_a_data_set_of_several_kinds_has_a_template_for_each() -> None:
@@ -92,9 +92,9 @@ def test_a_data_set_of_several_kinds_has_a_template_for_each() -> None:
         problem(str(number), ground_truth=json.dumps(truth))
         for number, truth in enumerate(TESTS.values())
     ]
-    prompts = prompt_facts(problems, load_config(None).data)["prompts"]
+    prompts = prompt_facts(problems, load_config(None).data).prompts
     assert list(prompts) == ["d1 (stdio)", "d1 (humaneval)", "d1 (mbpp)"]
-    assert len({entry["sha256"] for entry in prompts.values()}) == 3
+    assert len({entry.sha256 for entry in prompts.values()}) == 3
 
 
 # Sampling

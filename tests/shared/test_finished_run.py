@@ -4,12 +4,13 @@ import pytest
 
 from shared.errors import OutputError
 from shared.finished_run import open_run
+from shared.run_record import RunRecord
 from tests.shared.ledgers import generation, verdict
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"name": "mine", "datasets": []}))
+    (tmp_path / "run.json").write_text(RunRecord(run="mine-1", name="mine").model_dump_json())
     (tmp_path / "phase0_summary.json").write_text(json.dumps({"d1": {"total_problems": 2}}))
     for file, records in {
         "generations.jsonl": [generation("p1"), generation("p2")],
@@ -46,6 +47,23 @@ def test_any_other_bad_line_is_an_error(folder, line, said):
     with pytest.raises(OutputError) as caught:
         list(open_run(str(folder)).verdicts())
     assert f"{path}{said}" in str(caught.value)
+
+
+def test_each_verdict_comes_with_its_completion(folder):
+    run = open_run(str(folder))
+    pairs = [(one.problem_id, made.completion) for one, made in run.judged_samples()]
+    assert pairs == [("p1", "print(1)"), ("p2", "print(1)")]
+    (folder / "generations.jsonl").write_text(generation("p2").model_dump_json() + "\n")
+    found = [(one.problem_id, made is not None) for one, made in run.judged_samples()]
+    assert found == [("p1", False), ("p2", True)]
+
+
+@pytest.mark.parametrize("content", ["[]", "3", '{"version": 9}', '{"run": "r", "state": "odd"}'])
+def test_what_is_no_run_record_is_refused_by_its_place(folder, content):
+    (folder / "run.json").write_text(content)
+    with pytest.raises(OutputError, match="run record") as caught:
+        open_run(str(folder))
+    assert str(caught.value).startswith(f"{folder}/run.json: ")
 
 
 @pytest.mark.parametrize("name", ["run.json", "phase0_summary.json"])

@@ -1,6 +1,7 @@
 import pytest
 
 from shared.plan import RunPlan, make_plan
+from shared.run_record import DatasetRecord
 from shared.schemas import Problem, SampleId
 from tests.shared.ledgers import problem
 
@@ -36,7 +37,7 @@ def test_a_problem_gets_the_samples_it_is_given() -> None:
 
 def test_the_document_of_a_data_set() -> None:
     (first, _) = plan_of(PROBLEMS, 2).datasets
-    assert first.document() == {
+    assert DatasetRecord.of(first).model_dump() == {
         "dataset": "d1",
         "sha256": first.sha256,
         "problems": 2,

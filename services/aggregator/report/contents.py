@@ -17,7 +17,7 @@ from services.aggregator.index.database import Database
 from services.aggregator.index.overview import Figures, find_run, timeline
 from services.aggregator.outlines import read_outlines
 from services.aggregator.qa_logs import shorten_case
-from services.aggregator.report.samples import Bounds, Problems, Shown, choose, joined, known, load
+from services.aggregator.report.samples import Bounds, Problems, Shown, choose, known, load
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
 from shared.schemas import Generation, SampleId, Verdict, describe, without_surrogates
@@ -100,7 +100,7 @@ class Contents:
                 yield dataset, f"{compact(values)[:-1]},{texts.get(sample, 'null')}]"
 
     def _texts(self) -> Iterator[tuple[SampleId, str]]:
-        for verdict, generation in joined(self._run):
+        for verdict, generation in self._run.judged_samples():
             if (sample := verdict.sample) in self._shown.with_texts:
                 code = answers.extracted(generation, verdict)
                 yield sample, compact(self._detail(verdict, generation, code))

@@ -1,7 +1,7 @@
 """Selection of a report's samples: load a finished run into an index, choose within bounds."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -89,16 +89,6 @@ def known(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
     }
 
 
-def joined(run: FinishedRun) -> Iterator[tuple[Verdict, Generation | None]]:
-    """Yield each verdict with its completion; both files have the order of the plan."""
-    waiting: dict[SampleId, Generation] = {}
-    generations = run.generations()
-    for verdict in run.verdicts():
-        while verdict.sample not in waiting and (generation := next(generations, None)):
-            waiting[generation.sample] = generation
-        yield verdict, waiting.pop(verdict.sample, None)
-
-
 def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
     """Fill the index with a run from its folder; returns the run's id."""
     record, writer = run.record, IndexWriter(database)
@@ -107,7 +97,7 @@ def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bound
     indexed = writer.runs()[record.run]
     with database.write() as connection:
         connection.execute(_SIZES)
-    completions, pairs = 0, joined(run)
+    completions, pairs = 0, run.judged_samples()
     while chunk := list(islice(pairs, _CHUNK)):
         writer.load(indexed, [_row(pair, problems) for pair in chunk])
         _write_sizes(database, chunk, record.seed, bounds)

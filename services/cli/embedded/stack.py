@@ -2,7 +2,6 @@
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import urllib.error
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -26,6 +24,7 @@ from services.cli.embedded.supervisor import ChildProcess, Supervisor, wait_unti
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
+from shared.run_record import SandboxFacts
 
 STATE = ".plumbline"
 
@@ -40,7 +39,7 @@ class EmbeddedStack:
         sandbox_urls: Base URLs of the sandboxes; external ones where SANDBOX_URLS is set.
         generator_url: Base URL of the generator, if there is one.
         aggregator_url: Base URL of the aggregator.
-        sandbox: The embedded sandbox's own report at /readyz; empty for external ones.
+        sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
     """
 
@@ -49,7 +48,7 @@ class EmbeddedStack:
     sandbox_urls: list[str] = field(default_factory=list)
     generator_url: str | None = None
     aggregator_url: str = ""
-    sandbox: dict[str, Any] = field(default_factory=dict)
+    sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
 
     async def watch(self) -> None:
@@ -110,7 +109,9 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
     for launch, child in started:
         if launch.module == "sandbox":
             stack.sandbox_urls = [urls["sandbox"]]
-            stack.sandbox = _ready(child, urls["sandbox"], launch.ready_timeout)
+            stack.sandbox = SandboxFacts.model_validate_json(
+                _ready(child, urls["sandbox"], launch.ready_timeout)
+            )
         elif launch.module == "generator":
             stack.generator_url = urls["generator"]
             _ready(child, urls["generator"], launch.ready_timeout)
@@ -156,20 +157,20 @@ def _port_file(stack: EmbeddedStack, name: str) -> Path:
     return stack.folder / f"{name}.port"
 
 
-def _ready(child: ChildProcess, url: str, timeout: float) -> dict[str, Any]:
-    """Wait until /readyz succeeds; return the service's report."""
-    report: dict[str, Any] = {}
+def _ready(child: ChildProcess, url: str, timeout: float) -> bytes:
+    """Wait until /readyz succeeds; return the service's report, which is JSON."""
+    report = bytearray()
 
     def ready() -> bool:
         try:
             with urllib.request.urlopen(f"{url}/readyz", timeout=5) as response:
-                report.update(json.load(response))
+                report[:] = response.read()
         except (urllib.error.URLError, OSError, ValueError):
             return False
         return True
 
     wait_until(ready, child, timeout)
-    return report
+    return bytes(report)
 
 
 def _state_folder(output: OutputFolder) -> Path:
