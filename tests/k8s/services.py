@@ -90,7 +90,7 @@ def _command_variables() -> set[str]:
     """Those that the command line reads by itself."""
     text = "\n".join(path.read_text() for path in (ROOT / "services" / "cli").glob("*.py"))
     by_name = re.findall(r'environ\.get\(\s*"(\w+)"', text)
-    constants = re.findall(r'^VARIABLE = "(\w+)"', text, re.MULTILINE)
+    constants = re.findall(r'^(?:\w+_)?VARIABLE = "(\w+)"', text, re.MULTILINE)
     return {*by_name, *constants}
 
 

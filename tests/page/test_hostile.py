@@ -135,7 +135,8 @@ def test_a_large_sample(name: str, address: str, run: Path, visit: Visit) -> Non
     page, watch = visit()
     open_at(page, f"{address}/{path(RUN, 'large', name, '0')}")
     assert box(page, "Prompt") == shown(LARGE[name])
-    assert page.get_by_text(f"The first {MOST} of").count() == 6
+    # Prompt, completion, its code, and four texts of the failed case.
+    assert page.get_by_text(f"The first {MOST} of").count() == 7
     assert page.evaluate("document.querySelectorAll('*').length") < 50_000
     assert_quiet(page, watch, f"{address}/")
 
