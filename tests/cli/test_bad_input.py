@@ -176,7 +176,7 @@ def test_a_ground_truth_that_cannot_be_used(desk: Desk, text: str) -> None:
 def test_an_empty_data_set(desk: Desk) -> None:
     table = pa.Table.from_pylist([problem().model_dump()])
     pq.write_table(table.slice(0, 0), desk.data)
-    refused(desk.judge_all(), desk, "data.parquet", "no rows")
+    refused(desk.judge_all(), desk, "data.parquet", "the data set is empty")
 
 
 def test_a_null(desk: Desk) -> None:
