@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from services.aggregator.outlines import ProblemOutline
 from services.aggregator.qa_logs import QaLogs
-from services.aggregator.report import write_report
+from services.aggregator.report.page import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
 from shared.analysis.metrics import SampleResult, summarize

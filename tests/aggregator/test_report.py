@@ -13,9 +13,9 @@ from redis import Redis
 from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
-from services.aggregator.report import Bounds, write_report
 from services.aggregator.report.contents import compact
-from services.aggregator.report.page import bundle
+from services.aggregator.report.page import bundle, write_report
+from services.aggregator.report.samples import Bounds
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError

@@ -9,7 +9,8 @@ from playwright.sync_api import Page, expect
 from redis import Redis
 
 from services.aggregator.publish import publish
-from services.aggregator.report import Bounds, write_report
+from services.aggregator.report.page import write_report
+from services.aggregator.report.samples import Bounds
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
