@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun, all_runs
-from services.aggregator.index.writer import Applied, Change
+from services.aggregator.index.writer import AppliedBatch, SampleChange
 from shared.analysis.statistics import ratio
 from shared.ledger import JudgeQueue, fail_fast, runs_progress
 from shared.run_record import RunState
@@ -83,7 +83,7 @@ class IngestMetrics:
         for reason in _USUAL_REASONS:
             self._infra_failures.labels(self._reasons.admit(reason))
 
-    def record(self, applied: Applied) -> None:
+    def record(self, applied: AppliedBatch) -> None:
         """Count what a batch added to the index; call once per committed batch."""
         for entry in applied.entries:
             if entry.event is None:
@@ -116,7 +116,7 @@ class IngestMetrics:
         ):
             yield from metric.collect()
 
-    def _record_change(self, change: Change) -> None:
+    def _record_change(self, change: SampleChange) -> None:
         row, dataset = change.row, self.dataset_label(change.row.dataset)
         if change.new_verdict:
             for kind in change.infra_failures:

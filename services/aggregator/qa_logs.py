@@ -37,7 +37,7 @@ ShortenedTests = dict[str, str | int | list[str]]
 
 
 @dataclass(frozen=True)
-class Choice:
+class SampleChoice:
     """The chosen samples, by status and then by id.
 
     Attributes:
@@ -55,7 +55,7 @@ class Choice:
 
 def choose(
     statuses: Mapping[SampleId, FinalStatus], quota: Mapping[FinalStatus, int], seed: int
-) -> Choice:
+) -> SampleChoice:
     """Choose samples at random, as many of each status as the quota asks for.
 
     When a status has too few, the others (also those without a quota, but never ``api_error``) fill
@@ -72,7 +72,7 @@ def choose(
     filled = apportion(sum(quota.values()) - sum(met.values()), spare)
     chosen = {status: met[status] + filled[status] for status in strata}
     samples = [s for status in strata for s in sorted(strata[status][: chosen[status]])]
-    return Choice(tuple(samples), dict(quota), _nonzero(chosen), _nonzero(filled))
+    return SampleChoice(tuple(samples), dict(quota), _nonzero(chosen), _nonzero(filled))
 
 
 def apportion(number: int, available: Mapping[FinalStatus, int]) -> Counts:
@@ -117,7 +117,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Execution(_Record):
+class ExecutionOutput(_Record):
     """``first_failed_case``: its texts are shortened."""
 
     first_failed_case: FailedCase | None
@@ -148,7 +148,7 @@ class QaRecord(_Record):
     output_tokens: int | None
     total_judge_time: float
     error_breakdown: dict[str, int]
-    execution_output: Execution
+    execution_output: ExecutionOutput
     metadata: RunMetadata
 
 
@@ -187,7 +187,9 @@ def qa_record(
         output_tokens=generation.output_tokens,
         total_judge_time=verdict.total_judge_time,
         error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
-        execution_output=Execution(first_failed_case=case and shorten_case(case, limits.max_chars)),
+        execution_output=ExecutionOutput(
+            first_failed_case=case and shorten_case(case, limits.max_chars)
+        ),
         metadata=metadata,
     )
 

@@ -10,7 +10,7 @@ from services.judge.harness import wire
 from services.judge.harness.wire import CallResult, CaseLimits, CaseRun, harness_files, source
 from services.judge.methods.base import Task
 from services.judge.programs import failure_detail
-from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, Usage
+from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, SandboxUsage
 from services.judge.verdict import CaseOutcome, wall_clock_lateness
 from shared.checkers import Checker
 from shared.schemas import InfraFailure
@@ -99,11 +99,11 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
     key, language = secrets.token_bytes(32), task.settings.language
     result = CallResult()
 
-    def usage_of(response: RunCodeResponse) -> Usage:
+    def usage_of(response: RunCodeResponse) -> SandboxUsage:
         nonlocal result
         result = wire.decode_results(response.file(wire.RESULTS), key)
         cases = result.cases.values()
-        return Usage(sum(case.cpu for case in cases), sum(case.wall for case in cases))
+        return SandboxUsage(sum(case.cpu for case in cases), sum(case.wall for case in cases))
 
     response = await task.sandbox.run_code(
         RunCode(

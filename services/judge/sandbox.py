@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from services.judge.permits import Outcome, Permit
+from services.judge.permits import CallOutcome, Permit
 from shared.schemas import InfraFailure
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
@@ -30,7 +30,7 @@ _SUBMIT_CONCURRENCY = 3
 _WAITED, _WAITED_SHARE = 0.5, 0.5
 _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Response = TypeVar("Response", bound=BaseModel)
 
 
 # Requests and responses
@@ -79,7 +79,7 @@ class SubmitResponse(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class SandboxUsage:
     """CPU and wall-clock time of all programs of a call together."""
 
     cpu: float
@@ -101,7 +101,7 @@ class RunCode:
     memory_limit_mb: int
     files: Mapping[str, str] = field(default_factory=dict)
     fetch_files: Sequence[str] = ()
-    usage_of: Callable[[RunCodeResponse], Usage] | None = None
+    usage_of: Callable[[RunCodeResponse], SandboxUsage] | None = None
 
     def body(self) -> Mapping[str, object]:
         return {
@@ -163,7 +163,7 @@ class _AttemptFailedError(Exception):
     def __init__(
         self,
         failure: InfraFailure,
-        outcome: Outcome | None,
+        outcome: CallOutcome | None,
         *,
         busy: bool = False,
         retry_after: float = 0.0,
@@ -277,7 +277,7 @@ class SandboxClient:
         """
         call = _Call("/run_code", request.body(), request.longest, RunCodeResponse, alone)
 
-        def outcome(response: RunCodeResponse, seconds: float) -> Outcome:
+        def outcome(response: RunCodeResponse, seconds: float) -> CallOutcome:
             usage = request.usage_of(response) if request.usage_of else None
             return _health(response, seconds, usage)
 
@@ -292,11 +292,14 @@ class SandboxClient:
             SandboxUnavailableError: As ``run_code``.
         """
         call = _Call("/submit", request.body(), request.longest, SubmitResponse, alone)
-        return await self._call_with_retries(call, attempts, lambda *_: Outcome.OK)
+        return await self._call_with_retries(call, attempts, lambda *_: CallOutcome.OK)
 
     async def _call_with_retries(
-        self, call: "_Call[Answer]", attempts: Attempts, outcome: Callable[[Answer, float], Outcome]
-    ) -> Answer:
+        self,
+        call: "_Call[Response]",
+        attempts: Attempts,
+        outcome: Callable[[Response, float], CallOutcome],
+    ) -> Response:
         # Counted from the first failure: before that the call only waited for a permit.
         give_up_at: float | None = None
         failures: list[InfraFailure] = []
@@ -328,7 +331,7 @@ class SandboxClient:
             log.warning("sandbox call failed, trying again", reason=str(failed), delay=delay)
             await asyncio.sleep(delay)
 
-    async def _attempt(self, url: str, call: "_Call[Answer]") -> Answer:
+    async def _attempt(self, url: str, call: "_Call[Response]") -> Response:
         deadline = call.longest + self._timings.queueing
         try:
             async with asyncio.timeout(deadline):
@@ -336,38 +339,38 @@ class SandboxClient:
                     body = await response.read()
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
             failure = InfraFailure(kind=type(error).__name__, text=str(error))
-            raise _AttemptFailedError(failure, Outcome.BROKEN, busy=True) from None
+            raise _AttemptFailedError(failure, CallOutcome.BROKEN, busy=True) from None
         except TimeoutError:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
-            raise _AttemptFailedError(failure, Outcome.BROKEN) from None
+            raise _AttemptFailedError(failure, CallOutcome.BROKEN) from None
         retry_after = _seconds(response.headers.get("Retry-After"), self._timings.max_retry_after)
         return _parse(response.status, retry_after, body, call.answer)
 
 
 @dataclass(frozen=True, slots=True)
-class _Call(Generic[Answer]):
+class _Call(Generic[Response]):
     path: str
     body: Mapping[str, object]
     longest: float
-    answer: type[Answer]
+    answer: type[Response]
     alone: bool
 
 
-def _health(response: RunCodeResponse, seconds: float, usage: Usage | None) -> Outcome:
+def _health(response: RunCodeResponse, seconds: float, usage: SandboxUsage | None) -> CallOutcome:
     executed = response.executed
     if seconds - executed > _WAITED + _WAITED_SHARE * executed:
-        return Outcome.CONGESTED
+        return CallOutcome.CONGESTED
     # Share of the programs' own time: compiling takes seconds in which they use nothing.
     if usage is not None and _CPU_MEASURABLE < usage.cpu < _CPU_SHARE * usage.wall:
-        return Outcome.CONGESTED
-    return Outcome.OK
+        return CallOutcome.CONGESTED
+    return CallOutcome.OK
 
 
-def _parse(status: int, retry_after: float, body: bytes, kind: type[Answer]) -> Answer:
+def _parse(status: int, retry_after: float, body: bytes, kind: type[Response]) -> Response:
     excerpt = body[:200].decode("utf-8", "replace")
     if status in (429, 502, 503, 504):
         failure = InfraFailure(kind=f"http_{status}")
-        raise _AttemptFailedError(failure, Outcome.REJECTED, busy=True, retry_after=retry_after)
+        raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=True, retry_after=retry_after)
     if status != 200:
         failure = InfraFailure(kind=f"http_{status}", text=excerpt)
         raise _AttemptFailedError(failure, None) if status >= 500 else _RejectedError(failure)

@@ -13,10 +13,10 @@ from services.sandbox.datasets.judging import judge
 from services.sandbox.datasets.registry import DATASETS, make_plan, write_prompt, write_prompts
 from services.sandbox.datasets.tables import Tables
 from services.sandbox.execution import Execution
-from services.sandbox.metrics import Metrics
-from services.sandbox.probe import Chosen, choose
+from services.sandbox.metrics import SandboxMetrics
+from services.sandbox.probe import ChosenIsolation, choose_isolation
 from services.sandbox.reaper import Reaper
-from services.sandbox.requests import Outcome, Request, answered
+from services.sandbox.requests import Request, RequestOutcome, respond
 from services.sandbox.schemas import (
     GetPromptByIdRequest,
     GetPromptsRequest,
@@ -43,16 +43,16 @@ class Server:
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
         self._admission = Admission(settings.concurrency, settings.queue_limit)
-        self._metrics = Metrics(self._admission)
+        self._metrics = SandboxMetrics(self._admission)
         self._tables = Tables(settings.datasets)
-        self._chosen: Chosen | None = None
+        self._chosen: ChosenIsolation | None = None
 
     def application(self) -> web.Application:
         app = web.Application(
             client_max_size=self._settings.body_limit_bytes,
             middlewares=[json_http_errors(field=requests.FIELD, message=_phrase)],
         )
-        app.cleanup_ctx.append(self._isolate)
+        app.cleanup_ctx.append(self._choose_isolation)
         readiness = Readiness(self._failure, details=self._details)
         add_operations(app, readiness, self._metrics.registry)
         app.router.add_get("/v1/ping", self._ping)
@@ -63,8 +63,8 @@ class Server:
         app.router.add_post("/get_prompt_by_id", self._get_prompt_by_id)
         return app
 
-    async def _isolate(self, _app: web.Application) -> AsyncIterator[None]:
-        self._chosen = await choose(self._settings, Reaper())
+    async def _choose_isolation(self, _app: web.Application) -> AsyncIterator[None]:
+        self._chosen = await choose_isolation(self._settings, Reaper())
         isolation = self._chosen.isolation
         log.info("isolation", kind=isolation.kind.value, identity=isolation.identity.value)
         if isolation.kind is IsolationChoice.NONE:
@@ -96,9 +96,9 @@ class Server:
         return web.json_response(list(DATASETS))
 
     async def _run_code(self, http: web.Request) -> web.Response:
-        return await answered(self._run(http), self._metrics.requests)
+        return await respond(self._run(http), self._metrics.requests)
 
-    async def _run(self, http: web.Request) -> Outcome:
+    async def _run(self, http: web.Request) -> RequestOutcome:
         request = requests.parse(await http.read(), http.content_type, RunCodeRequest)
         answer = await self._execution().run(request)
         if answer.status is RunStatus.SANDBOX_ERROR:
@@ -106,9 +106,9 @@ class Server:
         return answer.status.value, answer
 
     async def _submit(self, http: web.Request) -> web.Response:
-        return await answered(self._judge(http), self._metrics.submits)
+        return await respond(self._judge(http), self._metrics.submits)
 
-    async def _judge(self, http: web.Request) -> Outcome:
+    async def _judge(self, http: web.Request) -> RequestOutcome:
         request = requests.parse(await http.read(), http.content_type, SubmitRequest)
         # In a thread: a huge record must not delay the time limits of running programs.
         plan = await asyncio.to_thread(make_plan, request, self._tables)
@@ -116,19 +116,19 @@ class Server:
         return "accepted" if result.accepted else "not_accepted", result
 
     async def _get_prompts(self, http: web.Request) -> web.Response:
-        work = self._written(http, GetPromptsRequest, write_prompts)
-        return await answered(work, self._metrics.prompts)
+        work = self._answer_prompts(http, GetPromptsRequest, write_prompts)
+        return await respond(work, self._metrics.prompts)
 
     async def _get_prompt_by_id(self, http: web.Request) -> web.Response:
-        work = self._written(http, GetPromptByIdRequest, write_prompt)
-        return await answered(work, self._metrics.prompts)
+        work = self._answer_prompts(http, GetPromptByIdRequest, write_prompt)
+        return await respond(work, self._metrics.prompts)
 
-    async def _written(
+    async def _answer_prompts(
         self,
         http: web.Request,
         kind: type[Request],
         write: Callable[[Request, Tables], BaseModel],
-    ) -> Outcome:
+    ) -> RequestOutcome:
         request = requests.parse(await http.read(), http.content_type, kind)
         return "answered", await asyncio.to_thread(write, request, self._tables)
 

@@ -14,7 +14,7 @@ from functools import cache
 
 from services.sandbox import process
 from services.sandbox.isolation import Identity, Isolation
-from services.sandbox.process import Command, Ended
+from services.sandbox.process import Command, ProcessResult
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import CommandResult, CommandStatus
 from services.sandbox.settings import SandboxSettings
@@ -26,7 +26,7 @@ FILE_BLOCK = 512
 
 
 @dataclass(frozen=True)
-class Job:
+class CommandSpec:
     """A command before isolation and limits are put around it; ``memory`` in bytes."""
 
     argv: list[str]
@@ -37,7 +37,7 @@ class Job:
     memory: int | None
 
 
-class Jobs:
+class CommandRunner:
     """Executes jobs under one isolation."""
 
     def __init__(self, settings: SandboxSettings, isolation: Isolation, reaper: Reaper) -> None:
@@ -45,49 +45,49 @@ class Jobs:
         self._isolation = isolation
         self._reaper = reaper
 
-    async def execute(self, job: Job) -> CommandResult:
+    async def execute(self, spec: CommandSpec) -> CommandResult:
         """Run one command; a failure of the sandbox itself has the status ``Error``."""
-        if math.isnan(job.seconds):
+        if math.isnan(spec.seconds):
             return CommandResult(status=CommandStatus.ERROR, stderr="the time limit is NaN")
         try:
-            ended = await process.run(self._command(job), self._reaper)
+            ended = await process.run(self._command(spec), self._reaper)
         except (OSError, ValueError) as error:
-            message = f"cannot start {' '.join(job.argv)}: {error}"
+            message = f"cannot start {' '.join(spec.argv)}: {error}"
             return CommandResult(status=CommandStatus.ERROR, stderr=message)
         return _result(ended, self._settings.output_limit_bytes)
 
-    def _command(self, job: Job) -> Command:
-        folder = job.workspace.path
+    def _command(self, spec: CommandSpec) -> Command:
+        folder = spec.workspace.path
         inside_namespace = self._isolation.own_processes
         script = process.SUPERVISE if inside_namespace else process.REPLACE
-        shell = script.replace("{limits}", self._limits(job).shell())
-        supervised = ["sh", "-c", shell, "sh", str(folder), *job.argv]
+        shell = script.replace("{limits}", self._limits(spec).shell())
+        inner = ["sh", "-c", shell, "sh", str(folder), *spec.argv]
         return Command(
-            argv=self._isolation.command(folder, job.uid or 0, supervised),
-            env=self._environment(job),
+            argv=self._isolation.command(folder, spec.uid or 0, inner),
+            env=self._environment(spec),
             folder=folder,
-            uid=job.uid,
-            stdin=job.stdin,
-            seconds=job.seconds,
+            uid=spec.uid,
+            stdin=spec.stdin,
+            seconds=spec.seconds,
             output_limit=self._settings.output_limit_bytes,
             reports_end=inside_namespace,
         )
 
-    def _limits(self, job: Job) -> "Limits":
+    def _limits(self, spec: CommandSpec) -> "Limits":
         shared_user = self._isolation.identity is Identity.SERVER
         return Limits(
-            memory=job.memory,
+            memory=spec.memory,
             file_size=self._settings.file_limit_bytes,
             open_files=self._settings.open_files_limit,
             # As the server's own user the limit would count the server's other processes too.
             processes=None if shared_user else self._settings.process_limit,
         )
 
-    def _environment(self, job: Job) -> dict[str, str]:
+    def _environment(self, spec: CommandSpec) -> dict[str, str]:
         return {
             "PATH": f"{self._settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "LANG": "C.UTF-8",
-            "HOME": str(job.workspace.path),
+            "HOME": str(spec.workspace.path),
             "PYTHONDONTWRITEBYTECODE": "1",
             # With a random seed the order of sets, and the output of some programs, would differ
             # from run to run: a verdict must be a function of the program alone.
@@ -95,7 +95,7 @@ class Jobs:
         }
 
 
-def _result(ended: Ended, output_limit: int) -> CommandResult:
+def _result(ended: ProcessResult, output_limit: int) -> CommandResult:
     stderr = _decode(ended.stderr)
     if not ended.started:
         message = f"the sandbox could not start the program: {stderr.strip()}"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from services.sandbox.admission import Admission
-from services.sandbox.metrics import Metrics
+from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.runner import Program, Runner
 from services.sandbox.schemas import COMPILED, RunCodeRequest, RunCodeResponse
 
@@ -19,7 +19,11 @@ class Execution:
     """
 
     def __init__(
-        self, runner: Runner, admission: Admission, metrics: Metrics, submit_output_limit: int
+        self,
+        runner: Runner,
+        admission: Admission,
+        metrics: SandboxMetrics,
+        submit_output_limit: int,
     ) -> None:
         self.submit_output_limit = submit_output_limit
         self._runner = runner

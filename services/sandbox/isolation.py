@@ -46,7 +46,7 @@ class Identity(StrEnum):
 
 
 @dataclass(frozen=True)
-class View:
+class FileSystemView:
     """The part of the machine's file system that a program sees, all of it read-only."""
 
     readonly: tuple[Path, ...]
@@ -73,7 +73,7 @@ class Isolation:
 
     kind: IsolationChoice
     identity: Identity
-    view: View
+    view: FileSystemView
 
     @property
     def own_processes(self) -> bool:

@@ -7,7 +7,7 @@ from services.sandbox.admission import Admission
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
-class Metrics:
+class SandboxMetrics:
     """Each server has a registry of its own, so that two can run in one process."""
 
     def __init__(self, admission: Admission) -> None:

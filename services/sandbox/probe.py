@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.sandbox.isolation import Identity, Isolation, View
+from services.sandbox.isolation import FileSystemView, Identity, Isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
@@ -29,7 +29,7 @@ class IsolationError(ServiceError):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenIsolation:
     """The runner to use, and the isolations that failed before it (name -> reason)."""
 
     runner: Runner
@@ -51,13 +51,13 @@ class Chosen:
         return missing
 
 
-async def choose(settings: SandboxSettings, reaper: Reaper) -> Chosen:
+async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenIsolation:
     """The first isolation that works, or the one that the settings name.
 
     Raises:
         IsolationError: No allowed isolation runs a program.
     """
-    view = _view(settings)
+    view = _file_system_view(settings)
     auto = settings.isolation is IsolationChoice.AUTO
     kinds = PREFERENCE if auto else (settings.isolation,)
     failed: dict[str, str] = {}
@@ -66,7 +66,7 @@ async def choose(settings: SandboxSettings, reaper: Reaper) -> Chosen:
             runner = Runner(settings, Isolation(kind, identity, view), reaper)
             reason = await _try(runner)
             if reason is None:
-                return Chosen(runner, failed)
+                return ChosenIsolation(runner, failed)
             failed[f"{kind} ({identity})"] = reason
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     log.error("isolation unavailable", reason=tried)
@@ -95,12 +95,12 @@ async def _try(runner: Runner) -> str | None:
     return reason.strip()
 
 
-def _view(settings: SandboxSettings) -> View:
+def _file_system_view(settings: SandboxSettings) -> FileSystemView:
     new_root = settings.temp_root.resolve() / f"plumbline-root-{os.geteuid()}"
     if shutil.which("unshare") is not None:
         _make_private(new_root)
     readonly = (*_interpreter_folders(settings.python), *settings.extra_readonly_paths())
-    return View(readonly, settings.tmp_limit_bytes, new_root)
+    return FileSystemView(readonly, settings.tmp_limit_bytes, new_root)
 
 
 def _make_private(folder: Path) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.sandbox.reaper import Reaper, Run
+from services.sandbox.reaper import ActiveRun, Reaper
 
 SETUP_SECONDS = 30.0
 DRAIN_SECONDS = 2.0
@@ -58,7 +58,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessResult:
     """Result of a command; ``return_code`` is None after a timeout and negative after a signal."""
 
     started: bool
@@ -99,7 +99,7 @@ class Process:
         finally:
             for fd in ends:
                 os.close(fd)
-        self._run = Run(pid, self._command.folder, self._command.uid)
+        self._run = ActiveRun(pid, self._command.folder, self._command.uid)
         self._reaper.add(self._run)
         self.exited = asyncio.ensure_future(_wait(pid))
         self.exited.add_done_callback(lambda _: self._stop())
@@ -120,8 +120,8 @@ class Process:
         for reader in readers:
             reader.close()
 
-    def ended(self, seconds: float, timed_out: bool) -> Ended:
-        return Ended(
+    def result(self, seconds: float, timed_out: bool) -> ProcessResult:
+        return ProcessResult(
             started=self.started.done(),
             timed_out=timed_out,
             over_limit=self.over_limit,
@@ -157,7 +157,7 @@ class Process:
             self.stopped.set_result(None)
 
 
-async def run(command: Command, reaper: Reaper) -> Ended:
+async def run(command: Command, reaper: Reaper) -> ProcessResult:
     """Run ``command``; when this returns or is cancelled, no process of it is left.
 
     Raises:
@@ -178,7 +178,7 @@ async def run(command: Command, reaper: Reaper) -> Ended:
     finally:
         # Shielded: a second cancellation must not leave the processes behind.
         await asyncio.shield(asyncio.ensure_future(process.end()))
-    return process.ended(seconds, timed_out)
+    return process.result(seconds, timed_out)
 
 
 def _start(command: Command, ends: tuple[int, int, int, int]) -> int:

@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Run:
+class ActiveRun:
     """One running command: its first process, its folder, and the user that only it has, if any."""
 
     pid: int
@@ -40,24 +40,24 @@ class _Orphan:
 
 class Reaper:
     def __init__(self) -> None:
-        self._active: dict[int, Run] = {}
+        self._active: dict[int, ActiveRun] = {}
         # Children from before the first run belong to the host process, not to a run.
         self._before = frozenset(_children())
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             log.warning("cannot become subreaper", error=os.strerror(ctypes.get_errno()))
 
-    def add(self, run: Run) -> None:
+    def add(self, run: ActiveRun) -> None:
         self._active[run.pid] = run
 
-    def kill_group(self, run: Run) -> None:
+    def kill_group(self, run: ActiveRun) -> None:
         """Kill the run's process group; its first process is not reaped yet, so the id is valid."""
         try:
             os.killpg(run.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
 
-    async def finish(self, run: Run) -> None:
+    async def finish(self, run: ActiveRun) -> None:
         """Return once no process of ``run`` is left; the first one is reaped by its owner."""
         self._active.pop(run.pid, None)
         deadline = asyncio.get_running_loop().time() + SWEEP_SECONDS
@@ -67,7 +67,7 @@ class Reaper:
                 return
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _sweep(self, run: Run) -> bool:
+    def _sweep(self, run: ActiveRun) -> bool:
         """Kill and reap what belongs to ``run``; returns whether anything was left."""
         found = False
         for orphan in self._orphans():
@@ -80,7 +80,7 @@ class Reaper:
             found = True  # its children become the server's only now: sweep again
         return found
 
-    def _belongs(self, orphan: _Orphan, run: Run) -> bool:
+    def _belongs(self, orphan: _Orphan, run: ActiveRun) -> bool:
         if not self._active or orphan.session == run.pid:
             return True
         try:
@@ -98,7 +98,7 @@ class Reaper:
         for pid in _children():
             if pid in self._active or pid in self._before:
                 continue
-            orphan = _look_at(pid)
+            orphan = _read_orphan(pid)
             if orphan and orphan.session != own_session:
                 orphans.append(orphan)
         return orphans
@@ -117,7 +117,7 @@ def _children() -> list[int]:
     return [pid for pid in pids if _stat_fields(pid)[1:2] == [str(own)]]
 
 
-def _look_at(pid: int) -> _Orphan | None:
+def _read_orphan(pid: int) -> _Orphan | None:
     fields = _stat_fields(pid)
     return _Orphan(pid, fields[0], int(fields[3])) if fields else None
 

@@ -19,14 +19,14 @@ from services.sandbox.datasets.base import DatasetError
 from shared.service.logs import get_logger
 from shared.service.server import json_error
 
-LOGGED = 500  # characters of a detail, which may quote the request
+LOGGED_CHARS = 500  # characters of a detail, which may quote the request
 FIELD = "detail"
 
 log = get_logger(__name__)
 
 Request = TypeVar("Request", bound=BaseModel)
 
-Outcome = tuple[str, BaseModel]
+RequestOutcome = tuple[str, BaseModel]
 """The label under which a request is counted, and the body of its answer."""
 
 
@@ -42,7 +42,7 @@ class InvalidRequestError(Exception):
         self.detail = detail
 
 
-async def answered(work: Awaitable[Outcome], counter: Counter) -> web.Response:
+async def respond(work: Awaitable[RequestOutcome], counter: Counter) -> web.Response:
     """Await ``work``, count it in ``counter`` and answer, errors included."""
     try:
         outcome, body = await work
@@ -53,7 +53,7 @@ async def answered(work: Awaitable[Outcome], counter: Counter) -> web.Response:
         at_fault = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
         counter.labels("refused" if at_fault else "failed").inc()
         (log.info if at_fault else log.warning)(
-            "dataset request failed", detail=str(error)[:LOGGED]
+            "dataset request failed", detail=str(error)[:LOGGED_CHARS]
         )
         return json_error(error.status, str(error), field=FIELD)
     except QueueFullError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from services.sandbox.commands import Job, Jobs, memory_limit
+from services.sandbox.commands import CommandRunner, CommandSpec, memory_limit
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
@@ -20,7 +20,7 @@ from services.sandbox.schemas import (
     overall_status,
 )
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.workspace import Workspace, WorkspaceError, inside
+from services.sandbox.workspace import Workspace, WorkspaceError, relative_parts
 
 EXTENSIONS = {"python": "py", "bash": "sh", "cpp": "cpp"}
 PROGRAM = "test"  # the compiled program in its folder
@@ -52,7 +52,7 @@ class Runner:
     def __init__(self, settings: SandboxSettings, isolation: Isolation, reaper: Reaper) -> None:
         self.isolation = isolation
         self._settings = settings
-        self._jobs = Jobs(settings, isolation, reaper)
+        self._commands = CommandRunner(settings, isolation, reaper)
         # Process limits count per user on the whole machine: servers on one machine should not use
         # the same users.
         spread = max(1, LAST_UID - FIRST_UID - settings.concurrency)
@@ -72,7 +72,7 @@ class Runner:
         try:
             stdin = (request.stdin or "").encode()
             for name in request.fetch_files:
-                inside(name)
+                relative_parts(name)
             workspace = Workspace(self._settings.temp_root, uid)
         except (WorkspaceError, OSError, UnicodeEncodeError) as error:
             return sandbox_error(str(error))
@@ -101,7 +101,7 @@ class Runner:
             raise WorkspaceError(str(error)) from error
         try:
             program = await self._compile_in(workspace, uid, request)
-            workspace.take_back()
+            workspace.reclaim()
         except BaseException:
             await asyncio.shield(asyncio.to_thread(workspace.remove))
             raise
@@ -115,8 +115,8 @@ class Runner:
         compiled = None
         if argvs.compile is not None:
             # The memory limit is for the program: the compiler may need more.
-            job = Job(argvs.compile, workspace, uid, b"", request.compile_timeout, None)
-            compiled = await self._jobs.execute(job)
+            spec = CommandSpec(argvs.compile, workspace, uid, b"", request.compile_timeout, None)
+            compiled = await self._commands.execute(spec)
         return Program(workspace, compiled, argvs.run)
 
     async def _run_in(
@@ -130,8 +130,8 @@ class Runner:
         compiled, ran = program.compiled, None
         if program.can_run:
             memory = memory_limit(request.memory_limit_MB)
-            job = Job(program.argv, workspace, uid, stdin, request.run_timeout, memory)
-            ran = await self._jobs.execute(job)
+            spec = CommandSpec(program.argv, workspace, uid, stdin, request.run_timeout, memory)
+            ran = await self._commands.execute(spec)
         status, message = overall_status([result for result in (compiled, ran) if result])
         files = {}
         if request.fetch_files:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from shared.service.logs import get_logger
 
-IGNORED = "IGNORE_THIS_FILE"
+IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
 
@@ -34,7 +34,7 @@ class Workspace:
     def __init__(self, temp_root: Path, uid: int | None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve()
         self._uid = uid
-        self._give(self.path)
+        self._chown(self.path)
 
     def write_code(self, code: str, extension: str) -> Path:
         """Write the program under a fresh name.
@@ -56,9 +56,9 @@ class Workspace:
             WorkspaceError: A path leads outside, its base64 is broken, or it cannot be written.
         """
         for name, content in files.items():
-            if content is None or IGNORED in name:
+            if content is None or IGNORE_MARKER in name:
                 continue
-            parts = inside(name)
+            parts = relative_parts(name)
             try:
                 data = base64.b64decode(content)
                 self._make_parents(parts[:-1])
@@ -75,11 +75,11 @@ class Workspace:
         path = self.path / name
         try:
             shutil.copy(source.path / name, path, follow_symlinks=False)
-            self._give(path)
+            self._chown(path)
         except OSError as error:
             raise WorkspaceError(f"cannot copy file {name!r}: {_reason(error)}") from error
 
-    def take_back(self) -> None:
+    def reclaim(self) -> None:
         """Take the folder, which outlives its run, away from the program's user."""
         if self._uid is not None:
             os.chown(self.path, os.geteuid(), os.getegid())
@@ -93,7 +93,7 @@ class Workspace:
         files: dict[str, str] = {}
         left = limit
         for name in names:
-            data = self._read(inside(name), left)
+            data = self._read(relative_parts(name), left)
             if data is None:
                 continue
             left -= len(data)
@@ -119,13 +119,13 @@ class Workspace:
             folder = folder / part
             if not folder.is_dir():
                 folder.mkdir()
-                self._give(folder)
+                self._chown(folder)
 
     def _write(self, path: Path, data: bytes) -> None:
         path.write_bytes(data)
-        self._give(path)
+        self._chown(path)
 
-    def _give(self, path: Path) -> None:
+    def _chown(self, path: Path) -> None:
         if self._uid is not None:
             os.chown(path, self._uid, self._uid)
 
@@ -150,7 +150,7 @@ class Workspace:
             return file.read(limit + 1)
 
 
-def inside(name: str) -> tuple[str, ...]:
+def relative_parts(name: str) -> tuple[str, ...]:
     """The parts of a relative path.
 
     Raises:

@@ -6,7 +6,7 @@ import pytest
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import (
     PERCENTS,
-    Figures,
+    FiguresCache,
     IndexedRun,
     dataset_figures,
     find_run,
@@ -92,7 +92,7 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
 
 def test_figures_of_a_run_that_moves_are_cached_for_two_seconds(index: Index) -> None:
     clock = [100.0]
-    figures, chance = Figures(clock=lambda: clock[0]), random.Random(0)
+    figures, chance = FiguresCache(clock=lambda: clock[0]), random.Random(0)
 
     def judged() -> int:
         with index.database.read() as connection:

@@ -18,7 +18,7 @@ from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.generator.router.metrics import RouterMetrics
 from services.judge.health import JudgeMetrics
 from services.sandbox.admission import Admission
-from services.sandbox.metrics import Metrics
+from services.sandbox.metrics import SandboxMetrics
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import begin, judge
 from tests.shared.ledgers import problem
@@ -46,7 +46,7 @@ def exposed(redis, tmp_path):
     aggregator = CollectorRegistry()
     aggregator.register(IndexCollector(database, ingester.metrics))
     aggregator.register(RedisCollector(redis, database))
-    own = (JudgeMetrics(), Metrics(Admission(1, 1)), RouterMetrics(NoGauges()))
+    own = (JudgeMetrics(), SandboxMetrics(Admission(1, 1)), RouterMetrics(NoGauges()))
     registries = [aggregator, *(metrics.registry for metrics in own)]
     names = {
         f"{family.name}{suffix}"

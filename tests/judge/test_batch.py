@@ -8,7 +8,7 @@ import pytest
 
 from services.judge.harness import wire
 from services.judge.judging import judge_answer
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, Usage
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, SandboxUsage
 from services.judge.verdict import Judgement
 from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus
@@ -436,7 +436,7 @@ async def test_a_call_says_what_the_answers_used() -> None:
     cases = [case(0, cpu=0.5, wall=1.5), case(1, cpu=0.25, wall=0.5)]
     sandbox = Scripted([[OK, *cases, DONE]])
     await judged(sandbox, ECHO, ("1", "1"), ("2", "2"))
-    assert sandbox.usages == [Usage(cpu=0.75, wall=2.0)]
+    assert sandbox.usages == [SandboxUsage(cpu=0.75, wall=2.0)]
 
 
 async def test_a_call_begins_no_case_when_its_time_is_up(

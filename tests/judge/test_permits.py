@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from services.judge.permits import Outcome, PoolSettings, SandboxPool, SandboxState
+from services.judge.permits import CallOutcome, PoolSettings, SandboxPool, SandboxState
 from shared.ledger import connect_async
 from tests.conftest import RedisServer
 from tests.judge.pools import until
@@ -139,15 +139,15 @@ async def test_two_round_trips_where_nobody_competes(
 
     monkeypatch.setattr(client, "execute_command", counted)
     async with pool.permit() as permit:
-        permit.report(Outcome.OK)
+        permit.report(CallOutcome.OK)
     assert sent == ["EVALSHA", "EVALSHA"]
 
 
 async def test_a_permit_takes_one_report(client: AsyncRedis) -> None:
     async with make(client, ONE).permit() as permit:
-        permit.report(Outcome.OK)
+        permit.report(CallOutcome.OK)
         with pytest.raises(RuntimeError, match="ok already"):
-            permit.report(Outcome.BROKEN)
+            permit.report(CallOutcome.BROKEN)
 
 
 async def test_a_permit_is_renewed_while_it_is_held(client: AsyncRedis) -> None:
@@ -195,7 +195,7 @@ async def test_all_that_became_free_is_handed_out(client: AsyncRedis) -> None:
     async with users.pool.permit() as permit:
         for name in ("a", "b", "c"):
             await users.come(name)
-        permit.report(Outcome.OK)
+        permit.report(CallOutcome.OK)
     await users.see("a", "b")
     await users.leave("a", "b", "c")
 
@@ -216,7 +216,7 @@ async def test_the_greatest_free_share_counts(client: AsyncRedis) -> None:
     settings = PoolSettings(10, initial=10, decrease_factor=0.3, ask_every=25, lease_ttl=300)
     users = Users(make(client, ONE, TWO, settings=settings))
     async with users.pool.permit(avoid=TWO) as permit:
-        permit.report(Outcome.CONGESTED)
+        permit.report(CallOutcome.CONGESTED)
     assert [place.limit for place in await users.pool.state()] == [3, 10]
     for n in range(13):
         await users.come(f"user {n}")
@@ -254,7 +254,7 @@ async def test_the_avoided_sandbox_if_there_is_no_other(client: AsyncRedis) -> N
         assert permit.url == ONE
     pool = make(client, ONE, TWO)
     async with pool.permit(avoid=ONE) as permit:
-        permit.report(Outcome.REJECTED, retry_after=60)
+        permit.report(CallOutcome.REJECTED, retry_after=60)
     async with pool.permit(avoid=ONE) as permit:
         assert permit.url == ONE
 

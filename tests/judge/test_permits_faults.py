@@ -15,7 +15,7 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from services.judge.permits import Outcome, PoolSettings, SandboxPool
+from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
 from shared.errors import ServiceError
 from shared.ledger import connect_async
 from tests.conftest import RedisServer
@@ -28,7 +28,7 @@ SOON = SHORT.lease_ttl + 1
 # What a process does: it holds permits for some time, one after the other, and says when.
 PROCESS = """
 import asyncio, sys, time
-from services.judge.permits import Outcome, PoolSettings, SandboxPool
+from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
 from shared.ledger import connect_async
 
 async def main(redis_url, urls, settings, permits, seconds):
@@ -41,7 +41,7 @@ async def main(redis_url, urls, settings, permits, seconds):
             print("in", time.monotonic(), permit.url, flush=True)
             await asyncio.sleep(seconds)
             print("out", time.monotonic(), permit.url, flush=True)
-            permit.report(Outcome.BROKEN if seconds > 1 else Outcome.OK)
+            permit.report(CallOutcome.BROKEN if seconds > 1 else CallOutcome.OK)
     print("end", flush=True)
 
 asyncio.run(main(sys.argv[1], *eval(sys.argv[2])))
@@ -309,7 +309,7 @@ async def test_work_goes_on_over_a_restart(own_redis_server: RedisServer) -> Non
                 highest = max(highest, inside)
                 await asyncio.sleep(0.001)
                 inside -= 1
-                permit.report(Outcome.OK)
+                permit.report(CallOutcome.OK)
             done += 1
             if done == 50:
                 some.set()
@@ -368,7 +368,7 @@ async def test_whatever_users_do(client: AsyncRedis, redis: Redis, seed: int) ->
                 await asyncio.sleep(chance.random() * 0.01)
             finally:
                 place.remove(exclusive)
-            if outcome := chance.choice([None, *Outcome, Outcome.OK, Outcome.OK]):
+            if outcome := chance.choice([None, *CallOutcome, CallOutcome.OK, CallOutcome.OK]):
                 permit.report(outcome, retry_after=chance.choice([0, 0.01]))
 
     async def user() -> None:

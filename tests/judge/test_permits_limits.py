@@ -9,13 +9,13 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from services.judge.permits import Outcome, Permit, PoolSettings, SandboxPool, SandboxState
+from services.judge.permits import CallOutcome, Permit, PoolSettings, SandboxPool, SandboxState
 from shared.ledger import connect_async
 from tests.conftest import RedisServer
 from tests.judge.pools import until
 
 ONE, TWO = "http://sandbox-1:8080", "http://sandbox-2:8080"
-OK, CONGESTED, REJECTED, BROKEN = Outcome
+OK, CONGESTED, REJECTED, BROKEN = CallOutcome
 
 
 @pytest.fixture
@@ -43,7 +43,10 @@ async def limit(pool: SandboxPool) -> float:
 
 
 async def use(
-    pool: SandboxPool, *outcomes: Outcome | None, retry_after: float = 0, avoid: str | None = None
+    pool: SandboxPool,
+    *outcomes: CallOutcome | None,
+    retry_after: float = 0,
+    avoid: str | None = None,
 ) -> None:
     """Hold as many permits at once as there are outcomes, and report those in their order."""
     stacks = [AsyncExitStack() for _ in outcomes]
@@ -131,7 +134,9 @@ async def test_the_settings_of_the_last_one_apply(client: AsyncRedis) -> None:
 
 
 @pytest.mark.parametrize("outcome", [CONGESTED, REJECTED, BROKEN])
-async def test_trouble_lowers_the_limit_by_a_factor(client: AsyncRedis, outcome: Outcome) -> None:
+async def test_trouble_lowers_the_limit_by_a_factor(
+    client: AsyncRedis, outcome: CallOutcome
+) -> None:
     pool = make(client, initial=10)
     await use(pool, outcome)
     assert await limit(pool) == pytest.approx(7)
@@ -231,7 +236,7 @@ class Probes:
     async def send(self) -> Permit:
         return await self._stack.enter_async_context(self.pool.permit())
 
-    async def end(self, permit: Permit, outcome: Outcome | None) -> None:
+    async def end(self, permit: Permit, outcome: CallOutcome | None) -> None:
         if outcome is not None:
             permit.report(outcome)
         await self._stack.aclose()
@@ -251,7 +256,7 @@ async def probes(client: AsyncRedis) -> Probes:
 
 
 @pytest.mark.parametrize("answer", [OK, CONGESTED, REJECTED])
-async def test_one_probe_and_then_all(probes: Probes, answer: Outcome) -> None:
+async def test_one_probe_and_then_all(probes: Probes, answer: CallOutcome) -> None:
     probe = await probes.send()
     assert (await place(probes.pool)).ejected_for == 0
     waiters = await probes.waiters(2)

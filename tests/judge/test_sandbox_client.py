@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.judge.permits import Outcome
+from services.judge.permits import CallOutcome
 from services.judge.sandbox import (
     Attempts,
     RetryTimings,
@@ -397,13 +397,13 @@ def clock() -> Clock:
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        (GOOD_ANSWER, Outcome.OK),
-        (said(429), Outcome.REJECTED),
-        (said(502), Outcome.REJECTED),
-        (said(503), Outcome.REJECTED),
-        (said(504), Outcome.REJECTED),
-        (torn, Outcome.BROKEN),
-        (dropped, Outcome.BROKEN),
+        (GOOD_ANSWER, CallOutcome.OK),
+        (said(429), CallOutcome.REJECTED),
+        (said(502), CallOutcome.REJECTED),
+        (said(503), CallOutcome.REJECTED),
+        (said(504), CallOutcome.REJECTED),
+        (torn, CallOutcome.BROKEN),
+        (dropped, CallOutcome.BROKEN),
         (said(500), None),
         (said(200, "<html>"), None),
         (said(200, {"status": "SandboxError", "message": "x"}), None),
@@ -411,7 +411,7 @@ def clock() -> Clock:
     ],
 )
 async def test_what_the_pool_is_told(
-    start: Start, client: Client, pool: OpenPool, answer: Answer, outcome: Outcome | None
+    start: Start, client: Client, pool: OpenPool, answer: Answer, outcome: CallOutcome | None
 ) -> None:
     server = await start(answer, GOOD_ANSWER)
     with contextlib.suppress(SandboxUnavailableError):
@@ -432,7 +432,7 @@ async def test_the_pool_is_told_of_a_sandbox_that_never_answers(
     server = await start(hang)
     await failed(await client(server.url, max_attempts=1, queueing=-4.9), Attempts())
     release.set()
-    assert [grant.permit.outcome for grant in pool.grants] == [Outcome.BROKEN]
+    assert [grant.permit.outcome for grant in pool.grants] == [CallOutcome.BROKEN]
 
 
 async def test_the_pool_is_told_when_to_come_again(
@@ -450,10 +450,10 @@ def ran_for(seconds: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("took", "executed", "outcome"),
     [
-        (0.5, 0.1, Outcome.OK),
-        (0.7, 0.1, Outcome.CONGESTED),
-        (14.0, 10.0, Outcome.OK),
-        (16.0, 10.0, Outcome.CONGESTED),
+        (0.5, 0.1, CallOutcome.OK),
+        (0.7, 0.1, CallOutcome.CONGESTED),
+        (14.0, 10.0, CallOutcome.OK),
+        (16.0, 10.0, CallOutcome.CONGESTED),
     ],
 )
 async def test_a_program_that_waited_long_before_it_ran_is_a_sign_of_congestion(
@@ -463,7 +463,7 @@ async def test_a_program_that_waited_long_before_it_ran_is_a_sign_of_congestion(
     clock: Clock,
     took: float,
     executed: float,
-    outcome: Outcome,
+    outcome: CallOutcome,
 ) -> None:
     async def slow(_request: web.Request) -> web.StreamResponse:
         clock.now += took
@@ -477,10 +477,10 @@ async def test_a_program_that_waited_long_before_it_ran_is_a_sign_of_congestion(
 @pytest.mark.parametrize(
     ("cpu", "wall", "outcome"),
     [
-        (1.1, 4.0, Outcome.OK),
-        (0.9, 4.0, Outcome.CONGESTED),
-        (0.4, 4.0, Outcome.OK),  # too little to say anything
-        (0.6, 0.7, Outcome.OK),  # the rest of the time went into compiling
+        (1.1, 4.0, CallOutcome.OK),
+        (0.9, 4.0, CallOutcome.CONGESTED),
+        (0.4, 4.0, CallOutcome.OK),  # too little to say anything
+        (0.6, 0.7, CallOutcome.OK),  # the rest of the time went into compiling
     ],
 )
 async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
@@ -490,7 +490,7 @@ async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
     clock: Clock,
     cpu: float,
     wall: float,
-    outcome: Outcome,
+    outcome: CallOutcome,
 ) -> None:
     async def answer(_request: web.Request) -> web.StreamResponse:
         clock.now += 4
@@ -607,7 +607,7 @@ async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenP
     }
     assert attempts == Attempts(2, list(failures("http_503")))
     assert [grant.exclusive for grant in pool.grants] == [True, True]
-    assert pool.grants[1].permit.outcome is Outcome.OK
+    assert pool.grants[1].permit.outcome is CallOutcome.OK
 
 
 @pytest.mark.parametrize("body", [{"accepted": True, "tests": [{}]}, {"tests": []}, [], "x"])

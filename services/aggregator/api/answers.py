@@ -17,7 +17,7 @@ from services.aggregator.api.models import (
 from services.aggregator.index.overview import (
     PERCENTS,
     DatasetFigures,
-    Figures,
+    FiguresCache,
     IndexedRun,
     Timeline,
     rate,
@@ -57,7 +57,7 @@ def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
     )
 
 
-def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: Figures) -> RunDetail:
+def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: FiguresCache) -> RunDetail:
     found = figures.of(connection, run)
     published = results(connection, run)
     config, versions = run.facts.get("config"), run.facts.get("versions")

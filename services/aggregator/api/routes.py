@@ -18,7 +18,13 @@ from services.aggregator.api.events import ProgressEvents, TooManyStreamsError
 from services.aggregator.api.models import RunList, RunSummary, SamplePage, SamplesQuery
 from services.aggregator.api.openapi import ROUTES, document
 from services.aggregator.index.database import Database
-from services.aggregator.index.overview import Figures, IndexedRun, all_runs, find_run, timeline
+from services.aggregator.index.overview import (
+    FiguresCache,
+    IndexedRun,
+    all_runs,
+    find_run,
+    timeline,
+)
 from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
 from shared.ledger import Ledger, fail_fast
 from shared.schemas import SampleId, describe, is_encodable
@@ -57,7 +63,7 @@ class _Api:
     def __init__(self, redis: Redis, database: Database, events: ProgressEvents) -> None:
         self._redis = fail_fast(redis)
         self._database = database
-        self._figures = Figures()
+        self._figures = FiguresCache()
         self._events = events
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 

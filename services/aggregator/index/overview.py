@@ -190,7 +190,7 @@ class DatasetFigures:
     total_judge_time: list[float | None]
 
 
-class Figures:
+class FiguresCache:
     """Cache of figures, because each costs a scan of the run's samples."""
 
     def __init__(self, max_age: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:

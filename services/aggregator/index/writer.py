@@ -51,7 +51,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SampleChange:
     """A sample's new row, the row that it replaces, and the kinds of the verdict's failures."""
 
     row: SampleRow
@@ -68,11 +68,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedBatch:
     """Entries and changes of a batch that the index did not have before."""
 
     entries: Sequence[StreamEntry] = ()
-    changes: Sequence[Change] = ()
+    changes: Sequence[SampleChange] = ()
 
 
 class IndexWriter:
@@ -161,7 +161,7 @@ class IndexWriter:
         difficulty, tags, *numbers = row
         return ProblemFacts(difficulty, tuple(json.loads(tags)), *numbers)
 
-    def apply(self, run: KnownRun, batch: Batch) -> Applied:
+    def apply(self, run: KnownRun, batch: Batch) -> AppliedBatch:
         """Write rows and stream position in one transaction; skip entries up to the position.
 
         Returns:
@@ -173,19 +173,19 @@ class IndexWriter:
             ).fetchone()
             new = [e for e in batch.entries if entry_order(e.id) > entry_order(position)]
             if not new:
-                return Applied()
+                return AppliedBatch()
             samples = dict.fromkeys(e.event.sample for e in new if e.event)
             written = [_write_sample(connection, run.id, sample, batch) for sample in samples]
             connection.execute(
                 "UPDATE runs SET position = ?, events = events + ? WHERE id = ?",
                 (new[-1].id, len(new), run.id),
             )
-        return Applied(new, [change for change in written if change])
+        return AppliedBatch(new, [change for change in written if change])
 
 
 def _write_sample(
     connection: sqlite3.Connection, run_id: int, sample: SampleId, batch: Batch
-) -> Change | None:
+) -> SampleChange | None:
     key = (run_id, sample.dataset, sample.problem_id, sample.sample_index)
     row = batch.rows.get(sample)
     if row is None:
@@ -196,7 +196,7 @@ def _write_sample(
     ).fetchone()
     connection.execute(_UPSERT, (run_id, *row.columns()))
     before = None if found is None else SampleRow.model_validate(dict(found))
-    return Change(row, before, batch.infra_failures.get(sample, ()))
+    return SampleChange(row, before, batch.infra_failures.get(sample, ()))
 
 
 def _generation(row: SampleRow) -> tuple[str, float | None]:

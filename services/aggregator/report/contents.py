@@ -14,10 +14,17 @@ from pydantic import ValidationError
 from services.aggregator.api import answers
 from services.aggregator.api.models import ExtractedCode
 from services.aggregator.index.database import Database
-from services.aggregator.index.overview import Figures, find_run, timeline
+from services.aggregator.index.overview import FiguresCache, find_run, timeline
 from services.aggregator.outlines import read_outlines
 from services.aggregator.qa_logs import shorten_case
-from services.aggregator.report.samples import Bounds, Problems, Shown, choose, known, load
+from services.aggregator.report.samples import (
+    Bounds,
+    Problems,
+    SampleSelection,
+    load_index,
+    report_problems,
+    select_samples,
+)
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
 from shared.schemas import Generation, SampleId, Verdict, describe, without_surrogates
@@ -46,10 +53,10 @@ class Contents:
             OutputError: A file of the run is invalid.
         """
         self._run, self._database, self._bounds = run, database, bounds
-        self._problems = known(read_outlines(run.folder), bounds)
-        self._name = load(run, database, self._problems, bounds)
+        self._problems = report_problems(read_outlines(run.folder), bounds)
+        self._name = load_index(run, database, self._problems, bounds)
         with database.read() as connection:
-            self._shown = choose(connection, self._problems, bounds)
+            self._shown = select_samples(connection, self._problems, bounds)
 
         self.notes = _notes(run, self._shown, self._problems)
 
@@ -69,7 +76,7 @@ class Contents:
         run = find_run(connection, self._name)
         assert run is not None
         try:
-            detail = answers.run_detail(connection, run, Figures())
+            detail = answers.run_detail(connection, run, FiguresCache())
         except ValidationError as error:
             raise OutputError(f"{self._run.folder.url}: {describe(error)}") from None
         times = answers.timeline_answer(timeline(connection, run.id))
@@ -128,7 +135,7 @@ class Contents:
         }
 
 
-def _notes(run: FinishedRun, shown: Shown, problems: Problems) -> list[str]:
+def _notes(run: FinishedRun, shown: SampleSelection, problems: Problems) -> list[str]:
     """Notes for the reader about data that the page omits."""
     notes = []
     listed, with_texts = len(shown.listed), len(shown.with_texts)

@@ -64,7 +64,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReportProblem:
     """A problem of the run; ``cost`` is that of its prompt in the page."""
 
     facts: ProblemFacts
@@ -72,7 +72,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SampleSelection:
     """Of ``samples`` in all, those that are listed, and those whose texts are included."""
 
     samples: int
@@ -80,16 +80,17 @@ class Shown:
     with_texts: set[SampleId]
 
 
-Problems = Mapping[tuple[str, str], Known]
+Problems = Mapping[tuple[str, str], ReportProblem]
 
 
-def known(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
+def report_problems(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
     return {
-        (one.dataset, one.problem_id): Known(one.facts, bounds.cost(one.prompt)) for one in outlines
+        (one.dataset, one.problem_id): ReportProblem(one.facts, bounds.cost(one.prompt))
+        for one in outlines
     }
 
 
-def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
+def load_index(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
     """Fill the index with a run from its folder; returns the run's id."""
     record, writer = run.record, IndexWriter(database)
     planned = {one.dataset: (one.problems, one.samples) for one in record.datasets}
@@ -108,7 +109,9 @@ def load(run: FinishedRun, database: Database, problems: Problems, bounds: Bound
     return record.run
 
 
-def choose(connection: sqlite3.Connection, problems: Problems, bounds: Bounds) -> Shown:
+def select_samples(
+    connection: sqlite3.Connection, problems: Problems, bounds: Bounds
+) -> SampleSelection:
     """Choose samples within the bounds: round robin over data sets and statuses, in a random but
     reproducible order (hash of seed and sample)."""
     listed: set[SampleId] = set()
@@ -128,7 +131,7 @@ def choose(connection: sqlite3.Connection, problems: Problems, bounds: Bounds) -
         if left >= 0:
             with_texts.add(sample)
             prompts.add(problem)
-    return Shown(samples, listed, with_texts)
+    return SampleSelection(samples, listed, with_texts)
 
 
 def _row(pair: tuple[Verdict, Generation | None], problems: Problems) -> SampleRow:

@@ -62,7 +62,7 @@ COMPILER_MEMORY = 4 << 30
 # Grace period in seconds for processes that outlive their program; it ends after so many checks,
 # two milliseconds apart, in which none of them is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
-WORKING = ([b"R"], [b"D"])
+RUNNABLE_STATES = ([b"R"], [b"D"])
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 # Modules that an answer imports at its top are loaded once, if loading them has no visible effect.
@@ -142,7 +142,7 @@ def clear(path: str) -> None:
     try:
         remove(path)
     except OSError:
-        os.rename(path, name_beside(path))
+        os.rename(path, sibling_name(path))
 
 
 def remove(path: str) -> None:
@@ -157,7 +157,7 @@ def remove(path: str) -> None:
             inner = folder + "/" + name
             if unlink(inner):
                 os.chmod(inner, 0o700)
-                todo.append(name_beside(path))
+                todo.append(sibling_name(path))
                 os.rename(inner, todo[-1])
         os.rmdir(folder)
 
@@ -173,7 +173,7 @@ def unlink(path: str) -> bool:
     return False
 
 
-def name_beside(path: str) -> str:
+def sibling_name(path: str) -> str:
     return path + "-" + os.urandom(8).hex()
 
 
@@ -183,11 +183,11 @@ try:
     class Function(_ctypes.CFuncPtr):
         _flags_ = _ctypes.FUNCFLAG_CDECL
 
-    def function_of_c(name: str) -> Callable[..., object]:
+    def c_function(name: str) -> Callable[..., object]:
         this_program: Any = None
         return Function(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
 
-    _prctl, _fflush = function_of_c("prctl"), function_of_c("fflush")
+    _prctl, _fflush = c_function("prctl"), c_function("fflush")
 except (ImportError, OSError, AttributeError):
     _prctl = _fflush = lambda *_: None
 
@@ -653,7 +653,7 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
                     system += usage.ru_stime
         except ChildProcessError:
             return True, user, system
-        idle = 0 if any(stat_of(child)[:1] in WORKING for child in children()) else idle + 1
+        idle = 0 if any(stat_of(child)[:1] in RUNNABLE_STATES for child in children()) else idle + 1
         if idle < IDLE_CHECKS and time.monotonic() < linger:
             time.sleep(0.002)
             continue

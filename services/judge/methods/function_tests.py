@@ -59,15 +59,15 @@ class FunctionMethod(Method):
         if self._harness:
             run = await calls.run_harness(task, self._program, [self._token])
             if run.cases:
-                return self._outcomes(_Ended.in_harness(run.cases[0], task))
+                return self._outcomes(_ProgramEnd.of_harness(run.cases[0], task))
             self._harness = False  # it was lost with this program
         response = await calls.run_single(task, self._program, self._token)
         if response.run_result is None:
             lost = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
             return dict.fromkeys(range(len(self._shown)), lost)
-        return self._outcomes(_Ended.by_itself(response.run_result, alone=task.alone))
+        return self._outcomes(_ProgramEnd.of_single_run(response.run_result, alone=task.alone))
 
-    def _outcomes(self, ended: "_Ended") -> Outcomes:
+    def _outcomes(self, ended: "_ProgramEnd") -> Outcomes:
         codes, detail = classify(
             ended.exit_code,
             ended.stdout,
@@ -94,7 +94,7 @@ class FunctionMethod(Method):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _ProgramEnd:
     """End of the program; times in seconds, memory in bytes."""
 
     exit_code: int | None
@@ -106,14 +106,14 @@ class _Ended:
     memory: int | None = None
 
     @classmethod
-    def in_harness(cls, run: CaseRun, task: Task) -> "_Ended":
+    def of_harness(cls, run: CaseRun, task: Task) -> "_ProgramEnd":
         killed_at = calls.case_limits(task).cpu
         late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
         stdout = run.stdout.decode("utf-8", "replace")
         return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory)
 
     @classmethod
-    def by_itself(cls, run: CommandResult, *, alone: bool) -> "_Ended":
+    def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":
         late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=alone)
         stdout, stderr = run.stdout or "", run.stderr or ""
         return cls(run.return_code, late, stdout, stderr, run.execution_time or 0.0)

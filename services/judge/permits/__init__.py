@@ -1,6 +1,6 @@
 """Admission control for sandboxes: fleet-wide permits with an adaptive limit per sandbox."""
 
 from services.judge.permits.pool import Permit, SandboxPool
-from services.judge.permits.script import Outcome, PoolSettings, SandboxState
+from services.judge.permits.script import CallOutcome, PoolSettings, SandboxState
 
-__all__ = ["Outcome", "Permit", "PoolSettings", "SandboxPool", "SandboxState"]
+__all__ = ["CallOutcome", "Permit", "PoolSettings", "SandboxPool", "SandboxState"]

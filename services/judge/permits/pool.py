@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from redis.asyncio import Redis
 
 from services.judge.permits.script import (
-    Answer,
-    Outcome,
+    CallOutcome,
+    PermitAnswer,
     PermitRequest,
     PermitScript,
     PoolSettings,
@@ -29,10 +29,10 @@ class Permit:
     def __init__(self, name: str, url: str) -> None:
         self.name = name
         self.url = url
-        self.outcome: Outcome | None = None
+        self.outcome: CallOutcome | None = None
         self.retry_after = 0.0
 
-    def report(self, outcome: Outcome, retry_after: float = 0.0) -> None:
+    def report(self, outcome: CallOutcome, retry_after: float = 0.0) -> None:
         """Report the outcome of the request. A permit without a report changes no limit.
 
         Args:
@@ -106,13 +106,13 @@ class SandboxPool:
                 if answer.url is not None:
                     return self._hold(Permit(name, answer.url))
                 ticket = answer.ticket
-                await self._woken(name, answer.ask_again)
+                await self._wait_for_wake(name, answer.ask_again)
             except asyncio.CancelledError:
                 await asyncio.shield(self._start(self._withdraw(name, asking)))
                 raise
 
-    async def _woken(self, name: str, timeout: float) -> None:
-        waking = self._start(self._script.woken(name, timeout))
+    async def _wait_for_wake(self, name: str, timeout: float) -> None:
+        waking = self._start(self._script.wait_for_wake(name, timeout))
         try:
             await asyncio.shield(waking)
         finally:
@@ -120,7 +120,7 @@ class SandboxPool:
                 waking.cancel()
                 await asyncio.wait([waking], timeout=0.1)
 
-    async def _withdraw(self, name: str, asking: asyncio.Task[Answer]) -> None:
+    async def _withdraw(self, name: str, asking: asyncio.Task[PermitAnswer]) -> None:
         # A request that arrived after the withdrawal would join the queue again.
         await asyncio.wait([asking])
         await self._script.withdraw(name)

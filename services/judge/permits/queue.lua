@@ -22,7 +22,7 @@ end
 
 -- Only the first exclusive waiter reserves a sandbox: one is drained at a time.
 local function serve_exclusive(permit, request)
-  local sandbox = emptiest(request)
+  local sandbox = least_used(request)
   if sandbox and sandbox.in_use == 0 then return grant(sandbox, permit, request) end
   if sandbox and not reservation then
     reservation, sandbox.reserved = true, true
@@ -31,7 +31,7 @@ end
 
 local function serve(permit, request)
   if request.exclusive then return serve_exclusive(permit, request) end
-  local sandbox = freest(request)
+  local sandbox = most_free(request)
   return sandbox and grant(sandbox, permit, request)
 end
 
@@ -68,10 +68,10 @@ local function expire()
 end
 
 -- In order of arrival each waiter is offered what those before it left.
-local function hand_out()
-  if nobody_waits() then return end
+local function serve_queue()
+  if queue_is_empty() then return end
   expire()
-  survey()
+  read_sandboxes()
   local passed = 0
   while room_left() do
     local waiter = redis.call('ZRANGE', QUEUE, passed, passed)[1]
@@ -86,14 +86,14 @@ local function hand_out()
 end
 
 -- Nothing announces the end of a pause or an ejection: the first in the queue polls for it.
-local function ask_again_in(waiter)
+local function poll_delay(waiter)
   local seconds = SETTINGS.ask_every
   if redis.call('ZRANK', QUEUE, waiter) ~= 0 then return seconds end
   for n = 1, COUNT do
     local opens_in = read_sandbox(n).opens_at - NOW
     if opens_in > 0 then seconds = math.min(seconds, opens_in) end
   end
-  return math.max(seconds, SOONEST)
+  return math.max(seconds, MIN_POLL)
 end
 
 -- Commands
@@ -118,16 +118,16 @@ function commands.ask(name, ticket, request)
   local n = granted_sandbox(name)
   if n then return take(name, n) end
   expire()
-  if nobody_waits() then -- the common case: skip the queue
-    survey()
+  if queue_is_empty() then -- the common case: skip the queue
+    read_sandboxes()
     local sandbox = serve(name, parse_request(request))
     if sandbox then return take(name, sandbox.n) end
   end
   join(name, ticket, request)
-  hand_out()
+  serve_queue()
   n = granted_sandbox(name)
   if n then return take(name, n) end
-  return { 0, redis.call('ZSCORE', QUEUE, name), tostring(ask_again_in(name)) }
+  return { 0, redis.call('ZSCORE', QUEUE, name), tostring(poll_delay(name)) }
 end
 
 -- renew (SANDBOX PERMIT)... -> the permits that have expired and cannot be renewed.
@@ -151,7 +151,7 @@ function commands.release(n, permit, outcome, retry_after)
     reports[outcome](n, permit, in_use, tonumber(retry_after))
     keep(state_key(n))
   end
-  hand_out()
+  serve_queue()
 end
 
 -- withdraw NAME: a waiter gives up; a permit that it was just granted is released.
@@ -159,7 +159,7 @@ function commands.withdraw(name)
   leave(name)
   for n = 1, COUNT do redis.call('ZREM', held_key(n), name) end
   redis.call('DEL', WAKE .. name)
-  hand_out()
+  serve_queue()
 end
 
 -- state -> per sandbox: limit, in use, waiting, ejected for, paused for.

@@ -20,14 +20,14 @@ local QUEUE, WISHES, HEARD, CLOCK = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local COMMAND, SETTINGS, WAKE = ARGV[1], cjson.decode(ARGV[2]), ARGV[3]
 local COUNT = (#KEYS - 4) / 2
 local EXPIRES_AFTER = 24 * 3600 -- keys of pools that nobody uses any more
-local SOONEST = 0.01 -- BLPOP reads 0 as "no timeout"
+local MIN_POLL = 0.01 -- BLPOP reads 0 as "no timeout"
 
 local function held_key(n) return KEYS[3 + 2 * n] end
 local function state_key(n) return KEYS[4 + 2 * n] end
 
 local function keep(key) redis.call('EXPIRE', key, EXPIRES_AFTER) end
 
-local function nobody_waits() return redis.call('EXISTS', QUEUE) == 0 end
+local function queue_is_empty() return redis.call('EXISTS', QUEUE) == 0 end
 
 -- Clocks
 
@@ -79,7 +79,7 @@ end
 
 local sandboxes, reservation
 
-local function survey()
+local function read_sandboxes()
   sandboxes, reservation = {}, false
   for n = 1, COUNT do sandboxes[n] = read_sandbox(n) end
 end
@@ -114,7 +114,7 @@ local function avoids(request, sandbox)
 end
 
 -- The sandbox with the greatest free share. The start rotates, so that equals take turns.
-local function freest(request)
+local function most_free(request)
   local best, best_share
   for i = 1, COUNT do
     local sandbox = sandboxes[(math.floor(NOW * 1e6) + i) % COUNT + 1]
@@ -128,7 +128,7 @@ end
 
 -- The sandbox that is drained first. Nothing is granted there meanwhile, so the smallest number in
 -- use never grows and reaches 0.
-local function emptiest(request)
+local function least_used(request)
   local best
   for _, sandbox in ipairs(sandboxes) do
     if is_open(sandbox) and not sandbox.reserved and not avoids(request, sandbox)
@@ -150,7 +150,7 @@ end
 -- Additive increase, only while the limit is reached: otherwise nothing is known of a higher one.
 local function increase(n, in_use)
   local limit = read_limit(n)
-  if in_use >= limit * SETTINGS.busy_share or not nobody_waits() then
+  if in_use >= limit * SETTINGS.busy_share or not queue_is_empty() then
     redis.call('HSET', state_key(n), 'limit', clamp(limit + 1 / limit))
   end
 end
@@ -179,12 +179,12 @@ local function is_outdated(n, permit)
   return number(n, 'ejections') > 0 and redis.call('HGET', state_key(n), 'probe') ~= permit
 end
 
-local function answered(n, permit)
+local function record_response(n, permit)
   if is_outdated(n, permit) then return end
   redis.call('HDEL', state_key(n), 'broken', 'ejections', 'ejected_until', 'probe')
 end
 
-local function broke(n, permit)
+local function record_failure(n, permit)
   if is_outdated(n, permit) then return end
   local broken = redis.call('HINCRBY', state_key(n), 'broken', 1)
   if broken >= SETTINGS.eject_after or number(n, 'ejections') > 0 then eject(n) end
@@ -193,22 +193,22 @@ end
 local reports = {}
 
 function reports.ok(n, permit, in_use)
-  answered(n, permit)
+  record_response(n, permit)
   increase(n, in_use)
 end
 
 function reports.congested(n, permit)
-  answered(n, permit)
+  record_response(n, permit)
   decrease(n)
 end
 
 function reports.rejected(n, permit, _, retry_after)
-  answered(n, permit)
+  record_response(n, permit)
   decrease(n)
   pause(n, retry_after)
 end
 
 function reports.broken(n, permit)
-  broke(n, permit)
+  record_failure(n, permit)
   decrease(n)
 end

@@ -24,7 +24,7 @@ _SOURCE = "\n".join(
 )
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """Health of a sandbox as seen in one request.
 
     ``OK``: healthy; enough of them raise its limit by one. ``CONGESTED``: so slow that it must be
@@ -127,7 +127,7 @@ class PermitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PermitAnswer:
     """The granted sandbox; where ``url`` is None, ask again after ``ask_again`` seconds."""
 
     url: str | None
@@ -145,15 +145,15 @@ class PermitScript:
         self._script = redis.register_script(_SOURCE)
         self._settings = json.dumps({**asdict(settings), "waiter_ttl": settings.waiter_ttl})
 
-    async def ask(self, name: str, ticket: str, request: PermitRequest) -> Answer:
+    async def ask(self, name: str, ticket: str, request: PermitRequest) -> PermitAnswer:
         """Request a permit. Idempotent; ``ticket`` is that of the first answer, at first empty."""
         avoid = self._number(request.avoid) if request.avoid in self._urls else 0
         found = await self._run("ask", name, ticket, f"{'x' if request.exclusive else '-'}{avoid}")
         if found[0] > 0:
-            return Answer(self._urls[found[0] - 1])
-        return Answer(None, _text(found[1]), float(found[2]))
+            return PermitAnswer(self._urls[found[0] - 1])
+        return PermitAnswer(None, _text(found[1]), float(found[2]))
 
-    async def woken(self, name: str, timeout: float) -> None:
+    async def wait_for_wake(self, name: str, timeout: float) -> None:
         """Wait until there is reason to ask again."""
         with _service_errors():
             await self._redis.blpop([self._keys.wake(name)], timeout)
@@ -164,7 +164,7 @@ class PermitScript:
         return {_text(name) for name in await self._run("renew", *pairs)}
 
     async def release(
-        self, name: str, url: str, outcome: Outcome | None, retry_after: float
+        self, name: str, url: str, outcome: CallOutcome | None, retry_after: float
     ) -> None:
         await self._run("release", self._number(url), name, outcome or "", retry_after)
 

@@ -12,9 +12,9 @@ from services.sandbox.datasets.base import (
     Content,
     DatasetClass,
     ProgramRun,
-    checked,
+    bad_request,
     read_record,
-    refused,
+    validate_columns,
 )
 from services.sandbox.datasets.extraction import in_language, without_entry_point
 from services.sandbox.schemas import (
@@ -131,7 +131,7 @@ def prompt(record: Record, config: SubmitConfig) -> Prompt:
     Raises:
         DatasetError: 400.
     """
-    row = checked(record, Content)
+    row = validate_columns(record, Content)
     texts = _texts(row.labels, config)
     if texts.template:
         text = Template(texts.template).safe_substitute(
@@ -148,7 +148,7 @@ def prompt(record: Record, config: SubmitConfig) -> Prompt:
 def _texts(labels: dict[str, Any], config: SubmitConfig) -> _Texts:
     given = labels | config.extra
     if config.is_fewshot and given.get("fewshot") is None:
-        raise refused("the record: labels.fewshot: is_fewshot needs it")
+        raise bad_request("the record: labels.fewshot: is_fewshot needs it")
     fewshot = _text(given, "fewshot") if config.is_fewshot else ""
     return _Texts(_text(given, "context"), fewshot, _text(given, "prompt_template"))
 
@@ -156,7 +156,7 @@ def _texts(labels: dict[str, Any], config: SubmitConfig) -> _Texts:
 def _text(given: dict[str, Any], name: str) -> str:
     value = given.get(name) or ""
     if not isinstance(value, str):
-        raise refused(f"{name}: Input should be a valid string")
+        raise bad_request(f"{name}: Input should be a valid string")
     return value
 
 

@@ -41,15 +41,15 @@ class DatasetError(Exception):
         self.status = status
 
 
-def refused(detail: str) -> DatasetError:
+def bad_request(detail: str) -> DatasetError:
     return DatasetError(HTTPStatus.BAD_REQUEST, detail)
 
 
-def failed(detail: str) -> DatasetError:
+def internal_error(detail: str) -> DatasetError:
     return DatasetError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
-def missing(detail: str) -> DatasetError:
+def not_found(detail: str) -> DatasetError:
     return DatasetError(HTTPStatus.NOT_FOUND, detail)
 
 
@@ -116,11 +116,11 @@ def read_record(request: SubmitRequest, model: type[Columns]) -> Columns:
     """
     data = request.config.provided_data
     if isinstance(data, list):
-        raise refused("request.config.provided_data should be a dict with str -> str | int")
-    return checked(data, model)
+        raise bad_request("request.config.provided_data should be a dict with str -> str | int")
+    return validate_columns(data, model)
 
 
-def checked(data: object, model: type[Columns]) -> Columns:
+def validate_columns(data: object, model: type[Columns]) -> Columns:
     """The columns of a record.
 
     Raises:
@@ -129,7 +129,7 @@ def checked(data: object, model: type[Columns]) -> Columns:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise refused(_detail(error)) from error
+        raise bad_request(_detail(error)) from error
 
 
 def _detail(error: ValidationError) -> str:

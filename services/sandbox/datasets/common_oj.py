@@ -9,9 +9,9 @@ from services.sandbox.datasets.base import (
     Content,
     DatasetClass,
     StdioRuns,
-    checked,
+    bad_request,
     read_record,
-    refused,
+    validate_columns,
 )
 from services.sandbox.datasets.extraction import in_language
 from services.sandbox.schemas import (
@@ -53,9 +53,9 @@ def plan(request: SubmitRequest) -> StdioRuns:
     """
     config = request.config
     if not config.language:
-        raise refused("config.language field must exist for CommonOJDataset, got None")
+        raise bad_request("config.language field must exist for CommonOJDataset, got None")
     if config.custom_extract_logic:
-        raise refused(
+        raise bad_request(
             "config.custom_extract_logic is not run by this server: it would be foreign code in "
             "the server's own process. Extract before you submit"
         )
@@ -84,7 +84,7 @@ def prompt(record: Record, config: SubmitConfig) -> Prompt:
     Raises:
         DatasetError: 400.
     """
-    row = checked(record, Content)
+    row = validate_columns(record, Content)
     language = LANGUAGE_NAMES.get(str(config.language), config.language or "a language of choice")
     sentence = (
         f"Write a whole program in {language} that reads standard input and prints the answer."

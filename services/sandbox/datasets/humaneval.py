@@ -7,9 +7,9 @@ from pydantic import BaseModel
 from services.sandbox.datasets.base import (
     DatasetClass,
     ProgramRun,
-    checked,
+    bad_request,
     read_record,
-    refused,
+    validate_columns,
 )
 from services.sandbox.datasets.extraction import first_block, in_language
 from services.sandbox.schemas import (
@@ -73,12 +73,12 @@ def plan(request: SubmitRequest) -> ProgramRun:
     """
     config = request.config
     if "tests" in (config.provided_data or ()):
-        raise refused("the record: those with 'tests' (MultiPL-E) are not served")
+        raise bad_request("the record: those with 'tests' (MultiPL-E) are not served")
     record = read_record(request, _Tests)
     if config.extra.get("is_freeform"):
         code = head = _freeform_answer(request)
     elif record.prompt is None:
-        raise refused("the record: prompt: Field required")
+        raise bad_request("the record: prompt: Field required")
     else:
         code = function_body(request.completion)
         head = f"{record.prompt}\n{code}"
@@ -108,10 +108,10 @@ def prompt(record: Record, config: SubmitConfig) -> Prompt:
     Raises:
         DatasetError: 400.
     """
-    row = checked(record, _Task)
+    row = validate_columns(record, _Task)
     key = row.task_id if row.task_id is not None else row.name
     if key is None:
-        raise refused("the record: task_id: Field required")
+        raise bad_request("the record: task_id: Field required")
     text = _freeform_prompt(row.prompt) if config.extra.get("is_freeform") else row.prompt
     labels = {name: value for name, value in record.items() if name != "prompt"}
     return Prompt(id=key, prompt=text, labels=labels)

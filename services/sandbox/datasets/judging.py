@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mappi
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from services.sandbox.datasets.base import Plan, ProgramRun, StdioRuns, failed
+from services.sandbox.datasets.base import Plan, ProgramRun, StdioRuns, internal_error
 from services.sandbox.execution import Execution
 from services.sandbox.runner import Program
 from services.sandbox.schemas import (
@@ -43,7 +43,7 @@ async def judge(request: SubmitRequest, plan: Plan, execution: Execution) -> Eva
             try:
                 tests = await _run_cases(plan, execution)
             except WorkspaceError as error:
-                raise failed(f"Failed to check stdio test case: {error}") from error
+                raise internal_error(f"Failed to check stdio test case: {error}") from error
     return EvalResult(
         id=request.id,
         accepted=all(test.passed for test in tests),
@@ -57,7 +57,7 @@ async def _judge_program(
 ) -> EvalResult:
     answer = await execution.run(plan.program)
     if answer.status is RunStatus.SANDBOX_ERROR:
-        raise failed(f"failed to request sandbox: {answer.message}")
+        raise internal_error(f"failed to request sandbox: {answer.message}")
     accepted = answer.status is RunStatus.SUCCESS and plan.flag in answer.stdout
     return EvalResult(
         id=request.id,
@@ -81,7 +81,7 @@ async def _run_cases(plan: StdioRuns, execution: Execution) -> list[EvalTest]:
     ):
         async for answer in answers:
             if answer.status is RunStatus.SANDBOX_ERROR:
-                raise failed(f"Failed to check stdio test case: {answer.message}")
+                raise internal_error(f"Failed to check stdio test case: {answer.message}")
             tests.append(_test(plan, plan.cases[len(tests)], budget.spend(answer)))
             if budget.exceeded or not (tests[-1].passed or plan.run_all):
                 break

@@ -8,9 +8,9 @@ from services.sandbox.datasets.base import (
     Content,
     DatasetClass,
     ProgramRun,
-    checked,
+    bad_request,
     read_record,
-    refused,
+    validate_columns,
 )
 from services.sandbox.datasets.extraction import first_block
 from services.sandbox.schemas import (
@@ -54,7 +54,7 @@ def plan(request: SubmitRequest) -> ProgramRun:
     tests = record.test_list
     if request.config.is_fewshot:
         if not tests:
-            raise refused("the record: test_list: is_fewshot needs at least one test")
+            raise bad_request("the record: test_list: is_fewshot needs at least one test")
         tests = tests[-1:]
     code = f"{record.labels.test_setup_code}\n{answer(request.completion)}"
     code = code.partition(MAIN_GUARD)[0]
@@ -83,8 +83,8 @@ def prompt(record: Record, config: SubmitConfig) -> Prompt:
         DatasetError: 400.
     """
     if config.is_fewshot:
-        raise refused("config.is_fewshot: this server has no examples to show; ask without it")
-    row = checked(record, _Task)
+        raise bad_request("config.is_fewshot: this server has no examples to show; ask without it")
+    row = validate_columns(record, _Task)
     text = (
         f"You are an expert Python programmer, and here is your task: {row.content} "
         "Your code should pass these tests:\n\n"

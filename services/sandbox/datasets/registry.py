@@ -1,7 +1,7 @@
 """Dataset registry: plans and prompts by dataset name or dataset class."""
 
 from services.sandbox.datasets import autoeval, common_oj, humaneval, mbpp
-from services.sandbox.datasets.base import DatasetClass, Plan, refused
+from services.sandbox.datasets.base import DatasetClass, Plan, bad_request
 from services.sandbox.datasets.tables import NO_TABLES, Tables
 from services.sandbox.schemas import (
     GetPromptByIdRequest,
@@ -34,7 +34,7 @@ def make_plan(request: SubmitRequest, tables: Tables = NO_TABLES) -> Plan:
         DatasetError: 400, or 404 if the record does not exist.
     """
     dataset = _dataset(request.dataset, request.config)
-    config = tables.completed(request.dataset, request.id, request.config)
+    config = tables.with_record(request.dataset, request.id, request.config)
     return dataset.plan(request.model_copy(update={"config": config}))
 
 
@@ -48,7 +48,7 @@ def write_prompts(request: GetPromptsRequest, tables: Tables) -> Prompts:
     dataset = _dataset(request.dataset, config)
     records = config.provided_data or tables.page(request.dataset, request.offset, request.limit)
     if isinstance(records, dict):
-        raise refused("request.config.provided_data should be a list of str -> str | int")
+        raise bad_request("request.config.provided_data should be a list of str -> str | int")
     return Prompts([dataset.prompt(record, config) for record in records])
 
 
@@ -59,9 +59,9 @@ def write_prompt(request: GetPromptByIdRequest, tables: Tables) -> Prompt:
         DatasetError: 400, or 404 if the record does not exist.
     """
     dataset = _dataset(request.dataset, request.config)
-    config = tables.completed(request.dataset, request.id, request.config)
+    config = tables.with_record(request.dataset, request.id, request.config)
     if not isinstance(config.provided_data, dict):
-        raise refused("request.config.provided_data should be a dict with str -> str | int")
+        raise bad_request("request.config.provided_data should be a dict with str -> str | int")
     return dataset.prompt(config.provided_data, config)
 
 
@@ -71,7 +71,7 @@ def _dataset(name: str, config: SubmitConfig) -> DatasetClass:
         return DATASETS[name]
     kind = config.dataset_type
     if kind is None:
-        raise refused(f"no eval class found for dataset {name}")
+        raise bad_request(f"no eval class found for dataset {name}")
     if kind not in CLASSES:
-        raise refused(f"eval class {kind} not found")
+        raise bad_request(f"eval class {kind} not found")
     return CLASSES[kind]

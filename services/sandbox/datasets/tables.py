@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from services.sandbox.datasets.base import failed, missing, refused
+from services.sandbox.datasets.base import bad_request, internal_error, not_found
 from services.sandbox.schemas import Key, Record, SubmitConfig
 from shared.errors import ConfigError
 
@@ -45,7 +45,9 @@ class Table:
                     return [_read_at(file, offset) for offset in offsets]
         except OSError:
             pass  # a removed file has changed, too
-        raise failed(f"{self.path.name} has changed since the server started; restart the server")
+        raise internal_error(
+            f"{self.path.name} has changed since the server started; restart the server"
+        )
 
 
 class Tables:
@@ -73,7 +75,7 @@ class Tables:
         table = self._table(dataset)
         return table.read(table.offsets[offset : offset + limit])
 
-    def completed(self, dataset: str, key: Key, config: SubmitConfig) -> SubmitConfig:
+    def with_record(self, dataset: str, key: Key, config: SubmitConfig) -> SubmitConfig:
         """The configuration with its record, from the table unless the request contains one.
 
         Raises:
@@ -83,14 +85,14 @@ class Tables:
             return config
         table = self._table(dataset)
         if str(key) not in table.by_key:
-            raise missing(f"{dataset} has no record with the id {key!r}"[:500])
+            raise not_found(f"{dataset} has no record with the id {key!r}"[:500])
         [record] = table.read([table.by_key[str(key)]])
         return config.model_copy(update={"provided_data": record})
 
     def _table(self, dataset: str) -> Table:
         if dataset in self._tables:
             return self._tables[dataset]
-        raise refused(
+        raise bad_request(
             f"this server has no table of records for {dataset[:200]}: "
             "send the record in config.provided_data"
         )
