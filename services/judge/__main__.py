@@ -1,4 +1,4 @@
-"""Judge worker (``python -m services.judge``): one process, one job at a time."""
+"""Entry point of a judge worker (``python -m services.judge``): one job at a time."""
 
 import logging
 import os

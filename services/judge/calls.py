@@ -1,4 +1,4 @@
-"""Sandbox calls that run an answer: many cases in one call by the harness, or one call per case."""
+"""Sandbox calls that run an answer: many cases per call with the harness, or one call per case."""
 
 import asyncio
 import base64
@@ -22,12 +22,12 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class HarnessRun:
-    """Cases of one program as the harness ran them, by their place among the inputs.
+    """Cases of one program as the harness ran them, by index of their input.
 
     Attributes:
-        compile_error: The compiler's message, where it rejected the program.
-        cut_short: Whether cases were left out after as many time-outs as are allowed.
-        lost: Cases without a result of the harness.
+        compile_error: The compiler's message if it rejected the program.
+        cut_short: Whether cases were skipped after the allowed number of time-outs.
+        lost: Indices of the cases for which the harness reported no result.
     """
 
     cases: dict[int, CaseRun] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class HarnessRun:
 
 def case_limits(task: Task) -> CaseLimits:
     settings, limits = task.settings, task.limits
-    # With the sandbox to itself a case does not wait for others.
+    # A case that has the sandbox to itself does not compete with other programs.
     factor = min(2.0, settings.wall_factor) if task.alone else settings.wall_factor
     grace = max(settings.cpu_grace, factor) if task.alone else settings.cpu_grace
     cpu = limits.timeout * grace
@@ -75,7 +75,7 @@ async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> Harnes
         if got.end == "timeouts":
             run.cut_short = True
             return run
-        # The limit is one of the answer, not of each call.
+        # The limit on time-outs applies to the whole answer, not to each call.
         killed = sum(case.limit in ("cpu", "wall") for case in got.cases.values())
         limits = replace(limits, timeouts=max(0, limits.timeouts - killed))
         if not got.cases or got.end in (None, "lost"):
@@ -112,7 +112,7 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
             stdin=wire.encode_spec(key, language, limits, inputs),
             compile_timeout=10,
             run_timeout=limits.call,
-            memory_limit_mb=-1,  # the harness itself has no limit; it limits each case
+            memory_limit_mb=-1,  # no limit for the harness itself; it limits each case
             files={
                 **harness_files(),
                 wire.ANSWER: base64.b64encode(program.encode()).decode(),
@@ -139,7 +139,7 @@ async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLim
 
 
 async def run_single(task: Task, program: str, stdin: str) -> RunCodeResponse:
-    """Run a program once, as ``/run_code`` does it: limits are wall-clock seconds.
+    """Run a program once with ``/run_code``, without the harness: limits are wall-clock seconds.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
@@ -186,7 +186,7 @@ def single_outcome(
     *,
     alone: bool = False,
 ) -> CaseOutcome:
-    """Convert the response of a call for one case, with the code that verl gives it."""
+    """Convert the response to a call for one case; the result code follows verl's rules."""
     compiled, run = response.compile_result, response.run_result
     duration = sum(r.execution_time or 0.0 for r in (compiled, run) if r)
     code, detail = _code(response, expected, passes)

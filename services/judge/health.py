@@ -1,4 +1,4 @@
-"""Monitoring of a worker: health check of its sandboxes, and Prometheus metrics."""
+"""Health check of a worker's sandboxes, and its Prometheus metrics."""
 
 import http.client
 import threading
@@ -11,10 +11,10 @@ from shared.schemas import Verdict
 
 
 class SandboxWatch:
-    """Checks the given sandboxes in the background, on a daemon thread: a name lookup may be slow.
+    """Checks the configured sandboxes on a daemon thread, because a name lookup may be slow.
 
-    ``failure`` is the reason why none of them responds; None where one does, and where none is
-    given because runs name their own. Times are seconds.
+    ``failure`` is the reason why no sandbox responds. It is None if at least one responds, or if
+    none is configured because each run names its own. Times are seconds.
     """
 
     def __init__(self, urls: Sequence[str], *, interval: float = 5.0, timeout: float = 2.0) -> None:

@@ -39,16 +39,16 @@ T = TypeVar("T")
 
 
 def judge_sample(run: str, sample: str, completion_sha256: str) -> None:
-    """Judge one completion: the function that RQ jobs name. RQ keeps no result."""
+    """Judge one completion. RQ jobs refer to this function by name; RQ stores no result."""
     current().judge(run, SampleId.parse(sample), completion_sha256)
 
 
 class JudgeWorker(SimpleWorker):
     """RQ worker that judges in its own process, with heartbeats during a job.
 
-    RQ's single-process worker sends none: after seven minutes it would be dropped from the list of
-    workers and its job considered abandoned, and judging an answer that sleeps in many tests takes
-    longer.
+    RQ's single-process worker sends none. After seven minutes it would be removed from the list of
+    workers and its job would count as abandoned, but an answer that sleeps in many tests takes
+    longer to judge.
     """
 
     def execute_job(self, job: Job, queue: Queue) -> None:
@@ -105,7 +105,7 @@ class JudgeProcess:
             await self._async_redis.aclose()
 
     def judge(self, run: str, sample: SampleId, completion_sha256: str) -> None:
-        """Judge a completion and write its verdict, unless it was replaced or judged already."""
+        """Judge a completion and write its verdict; skip one that was judged or replaced."""
         ledger = Ledger(self._redis, run)
         if ledger.verdict(sample) is not None:
             return
@@ -157,7 +157,7 @@ class JudgeProcess:
         return to_verdict(generation, judgement, attempts.requests, attempts.failures, self.name)
 
     def _config(self, run: str) -> Config:
-        # Read for each job: the next session of a run may have corrected something.
+        # Read for each job: a resumed run may have a corrected config.
         document = Ledger(self._redis, run).config()
         if document is None:
             raise PlumblineError(f"the ledger knows no run {run!r}")
@@ -199,7 +199,7 @@ _current: JudgeProcess | None = None
 
 
 def set_current(process: JudgeProcess) -> None:
-    """Set the process state that jobs of this operating-system process use."""
+    """Set the state that all jobs in this operating-system process use."""
     global _current
     _current = process
 

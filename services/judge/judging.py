@@ -30,8 +30,8 @@ class Judge:
             ConfigError: The method needs something that is not installed.
         """
         settings = self.config.judge.for_dataset(problem.dataset)
-        if refused := _guard(settings, completion, problem.tests.cases):
-            return refused
+        if rejected := _guard(settings, completion, problem.tests.cases):
+            return rejected
         task = Task(problem, completion, settings, self.config.sandbox, self.sandbox, attempts)
         return await judge_answer(task)
 
@@ -78,7 +78,7 @@ def choose_method(task: Task) -> Method:
 
 
 def _guard(settings: JudgeConfig, completion: str, cases: int) -> Judgement | None:
-    """Refuse what needs no sandbox: an empty completion, one too long, or one that is no text."""
+    """Reject a completion that is empty, too long or not encodable, without a sandbox call."""
     if not completion.strip():
         return Judgement(JudgeMethod.GUARD, "none", cases, status=FinalStatus.EMPTY_OUTPUT)
     if len(completion) > settings.max_completion_chars:

@@ -1,6 +1,6 @@
-"""Programs that run an answer: function tests (HumanEval, MBPP) and calls with JSON arguments.
+"""Programs that run an answer: function tests (HumanEval, MBPP), calls with JSON arguments.
 
-Also the classification of how such a program ended.
+Includes the classification of a program's exit.
 """
 
 import json
@@ -17,7 +17,7 @@ from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
 
-# Modules whose names verl makes visible to the answer, in its order.
+# Modules that verl imports for the answer, in verl's order.
 _STAR = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
     *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
@@ -64,23 +64,23 @@ if __name__ == "__main__":
 def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
     """Build the program that runs ``check(entry_point)``, which is one case.
 
-    What the prompt has before the entry point (imports, helper functions) comes first. An answer
-    that was found as the body of a function continues the whole prompt. The answer may define
-    everything anew; a ``check`` of its own is replaced by the test's.
+    The program begins with the part of the prompt before the entry point (imports, helper
+    functions), or with the whole prompt if the answer is only the body of the function. The answer
+    may redefine anything; the test's ``check`` replaces a ``check`` of the answer.
     """
     prelude = _before_function(tests.prompt, tests.entry_point)
     code = answer.code
     if answer.reason is ExtractionReason.BODY_ONLY:
         prelude, code = "", f"{tests.prompt.rstrip()}\n{code}"
-    # Some tests draw random inputs; a verdict is a function of the answer.
+    # Some tests draw random inputs; a fixed seed makes the verdict deterministic.
     seed = "import random; random.seed(0)\n" if "random" in tests.test else ""
     return _program(prelude, code, [f"{seed}{tests.test}\ncheck({tests.entry_point})\n"])
 
 
 def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
-    """Build the program that runs each statement of ``test_list``, a case each, in order.
+    """Build the program that runs the statements of ``test_list`` in order, one case each.
 
-    The setup code runs before the answer, or after it where it needs the answer's names.
+    The setup code runs before the answer, or after it if it uses names that the answer defines.
     """
     return _program(tests.test_setup_code, answer.code, tests.test_list)
 
@@ -88,7 +88,7 @@ def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
 def wrap_call(answer: str, fn_name: str) -> str:
     """Wrap an answer as verl 0.9.1 does for ``fn_name``: one JSON argument per line of input.
 
-    The result is printed as JSON if it is a container, a truth value or ``None``, else as text. As
+    The result is printed as JSON if it is a container, a bool or ``None``, otherwise as text. As
     with verl, an exception in the function prints no result and ends with exit code 0: the case is
     a wrong answer, not a runtime error.
     """
@@ -97,23 +97,23 @@ def wrap_call(answer: str, fn_name: str) -> str:
     return _PROGRAM.substitute(imports="\n".join(imports), answer=answer, name=repr(fn_name))
 
 
-# Ends of programs
+# Classification of exits
 
 
 def classify(
     return_code: int | None, stdout: str, stderr: str, token: str, timed_out: bool, cases: int = 1
 ) -> tuple[list[CaseCode], VerdictDetail | str | None]:
-    """Classify each case of a finished function-test program, with the cause where it is known.
+    """Classify each case of a finished function-test program, with the cause if it is known.
 
-    An ``AssertionError`` is a wrong answer wherever it is raised, be it by the answer's own code;
-    any other exception, an early exit or a crash is a runtime error, and a time-out is one for
-    the cases that it left without an outcome. Only a token line says that a case passed.
+    An ``AssertionError`` is a wrong answer, even if the answer's own code raises it. Any other
+    exception, an early exit or a crash is a runtime error. After a time-out, the cases without an
+    outcome are time-outs. A case passes only if a line with the token reports it.
 
     Args:
-        return_code: Exit code; a signal's number as -n or 128 + n; None where it is not known.
-        stdout: Standard output, which need not be complete.
+        return_code: Exit code; a signal's number as -n or 128 + n; None if unknown.
+        stdout: Standard output, possibly truncated.
         stderr: Standard error.
-        token: The token that the program was given on standard input.
+        token: The token passed to the program on standard input.
         timed_out: Whether the sandbox stopped the program.
         cases: How many tests the program runs.
 
@@ -139,7 +139,7 @@ def signal_name(exit_code: int | None) -> str | None:
 
 
 def failure_detail(exit_code: int | None, stderr: str | None) -> VerdictDetail | str | None:
-    """Return the cause of a failed run where it is known: a signal, or the memory limit."""
+    """Return the cause of a failed run if it is known: a signal, or the memory limit."""
     if exit_code is not None and exit_code < 0:
         return signal_name(exit_code)
     out_of_memory = last_line(stderr).startswith(("MemoryError", "std::bad_alloc"))
@@ -151,7 +151,7 @@ def last_line(text: str | None) -> str:
 
 
 def _program(setup: str, answer: str, tests: list[str]) -> str:
-    # ascii() leaves no character that an encoding, or a lone surrogate, could spoil.
+    # ascii() escapes lone surrogates and everything else that an encoding could change.
     arguments = ", ".join(ascii(part) for part in (setup, answer, tests))
     return f"{source('functions')}\n\nrun({arguments})\n"
 

@@ -25,8 +25,8 @@ log = get_logger(__name__)
 
 # Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
 _SUBMIT_CONCURRENCY = 3
-# A sandbox is overloaded where programs wait for this long and this share of their time before
-# they start, or get no more than this share of a core.
+# Signs of an overloaded sandbox: programs wait longer than this many seconds plus this share of
+# their execution time, or get less than this share of a core.
 _WAITED, _WAITED_SHARE = 0.5, 0.5
 _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
@@ -37,7 +37,7 @@ Response = TypeVar("Response", bound=BaseModel)
 
 
 class CommandResult(BaseModel):
-    """One command, compile or run."""
+    """Result of one command: compile or run."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
     execution_time: float | None = None
@@ -55,12 +55,12 @@ class RunCodeResponse(BaseModel):
 
     @property
     def executed(self) -> float:
-        """Execution time of its commands."""
+        """Execution time of compiling and running together, in seconds."""
         commands = (self.compile_result, self.run_result)
         return sum(c.execution_time or 0.0 for c in commands if c)
 
     def file(self, name: str) -> bytes:
-        """Return a fetched file; empty where it is missing."""
+        """Return a fetched file; empty if it is missing."""
         try:
             return base64.b64decode(self.files.get(name, ""))
         except ValueError:
@@ -90,7 +90,7 @@ class SandboxUsage:
 class RunCode:
     """Request to run a program; memory in MiB.
 
-    ``usage_of`` reads from the response how much the programs used, if it contains that.
+    ``usage_of`` extracts the resource usage of the programs from the response.
     """
 
     code: str
@@ -123,7 +123,7 @@ class RunCode:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Completion for the data-set API; ``timeout`` is a case's, for compiling and for running."""
+    """Request to the data-set API; ``timeout`` applies to compiling and to running each case."""
 
     dataset: str
     completion: str
@@ -150,7 +150,7 @@ class Submit:
 
 
 class SandboxUnavailableError(Exception):
-    """No usable response within the budget; ``failures`` has one entry per failed attempt."""
+    """No usable response within the retry budget; ``failures`` has one entry per failed attempt."""
 
     def __init__(self, failures: Sequence[InfraFailure]) -> None:
         super().__init__(str(failures[-1]))
@@ -158,7 +158,10 @@ class SandboxUnavailableError(Exception):
 
 
 class _AttemptFailedError(Exception):
-    """``busy``: the sandbox was full or unavailable, which is independent of the request."""
+    """A failed attempt that may be retried.
+
+    ``busy``: the sandbox was full or unavailable; the request is not the cause.
+    """
 
     def __init__(
         self,
@@ -176,7 +179,7 @@ class _AttemptFailedError(Exception):
 
 
 class _RejectedError(Exception):
-    """A 4xx: the request is invalid, so a retry is useless."""
+    """A 4xx response: the request is invalid, so a retry is useless."""
 
     def __init__(self, failure: InfraFailure) -> None:
         super().__init__(str(failure))
@@ -210,8 +213,8 @@ class RetryTimings:
         first_delay: Delay before the first retry; each further one is twice as long.
         max_delay: Longest delay before jitter.
         jitter: Bounds of the random factor of a delay.
-        max_retry_after: Longest ``Retry-After`` that is respected.
-        queueing: Time that a call may take beyond its own limits, waiting in a busy sandbox.
+        max_retry_after: Longest ``Retry-After`` that is honoured.
+        queueing: Time that a call may wait in a busy sandbox, in addition to its own limits.
         connect: Time to establish a connection.
     """
 
@@ -224,7 +227,7 @@ class RetryTimings:
 
     def delay(self, failures: int, retry_after: float) -> float:
         backoff: float = min(self.max_delay, self.first_delay * 2 ** (failures - 1))
-        # Jitter must not undercut the time that the sandbox asks for.
+        # Jitter must not shorten the time that the sandbox asks for.
         return retry_after + random.uniform(*self.jitter) * backoff
 
 
@@ -300,7 +303,7 @@ class SandboxClient:
         attempts: Attempts,
         outcome: Callable[[Response, float], CallOutcome],
     ) -> Response:
-        # Counted from the first failure: before that the call only waited for a permit.
+        # The budget starts at the first failure: before that the call only waited for a permit.
         give_up_at: float | None = None
         failures: list[InfraFailure] = []
         broken = 0
@@ -360,7 +363,7 @@ def _health(response: RunCodeResponse, seconds: float, usage: SandboxUsage | Non
     executed = response.executed
     if seconds - executed > _WAITED + _WAITED_SHARE * executed:
         return CallOutcome.CONGESTED
-    # Share of the programs' own time: compiling takes seconds in which they use nothing.
+    # Relative to the programs' own time: they use no CPU while the compiler runs.
     if usage is not None and _CPU_MEASURABLE < usage.cpu < _CPU_SHARE * usage.wall:
         return CallOutcome.CONGESTED
     return CallOutcome.OK

@@ -1,6 +1,6 @@
 """Verdict rules: lateness, confirmation of time-outs, and aggregation of cases into a verdict.
 
-Pure functions; nothing here runs a program.
+All functions are pure; none runs a program.
 """
 
 import time
@@ -19,19 +19,20 @@ from shared.statuses import (
     VerdictDetail,
     aggregate_cases,
 )
+from shared.text import shorten_middle
 
 _SHOWN_CHARS = 2000
-# Where more than this share of a case's CPU time was the kernel's, the machine's load may be why it
-# took so long: a page of memory costs several times as much while others want memory, too.
+# If the kernel used more than this share of a case's CPU time, the time-out may be due to the
+# machine's load: a page fault costs several times as much under memory pressure.
 _KERNEL_SHARE = 0.1
-# verl's rule: a compile error in one case holds for all later ones.
+# verl's rule: a compile error in one case applies to all later ones.
 _COMPILE_ERROR_SPREADS = frozenset({JudgeMethod.COMPUTE_SCORE})
-# Methods whose cases keep verl's codes, where Python's syntax errors are runtime errors.
+# Methods whose cases keep verl's codes, in which a Python syntax error is a runtime error.
 _VERL_CODES = frozenset({JudgeMethod.COMPUTE_SCORE, JudgeMethod.SUBMIT})
 
 
 class Lateness(Enum):
-    """Whether a case exceeded its time limit; ``DOUBTFUL`` if the machine's load may be why."""
+    """Whether a case exceeded its time limit; ``DOUBTFUL`` if load may have delayed it."""
 
     IN_TIME = "in_time"
     DOUBTFUL = "doubtful"
@@ -44,9 +45,9 @@ class CaseOutcome:
 
     Attributes:
         duration: Wall-clock seconds in the sandbox.
-        cpu_time: CPU seconds of the program, where the method measures it.
-        memory: Bytes of its peak resident set, where the method measures it.
-        lateness: Of the run, which in function tests is that of the first case.
+        cpu_time: CPU seconds of the program; None if the method does not measure it.
+        memory: Peak resident set in bytes; None if the method does not measure it.
+        lateness: Lateness of the run; function tests share one run and report it on the first case.
     """
 
     code: CaseCode
@@ -68,9 +69,9 @@ Outcomes = dict[int, CaseOutcome]
 class Judgement:
     """Outcomes of one answer's cases, before they are aggregated.
 
-    ``status`` is set where the cases do not decide it. ``cases_total`` is the number of tests of
+    ``status`` is set if the cases do not determine it. ``cases_total`` is the number of tests of
     the problem. ``confirmed`` counts the cases that ran a second time because their time-out was
-    doubtful, ``flipped`` those of them that were in time then.
+    doubtful; ``flipped`` counts how many of them were in time on the second run.
     """
 
     method: JudgeMethod
@@ -91,14 +92,14 @@ def lateness(run: CaseRun, timeout: float, killed_at: float, *, alone: bool) -> 
     """Assess a case's CPU time.
 
     Args:
-        run: The case as measured.
+        run: Measurements of the case.
         timeout: The limit in CPU seconds.
         killed_at: CPU seconds at which the harness kills a case.
         alone: Whether it ran with the sandbox to itself.
     """
     killed = run.limit in ("cpu", "wall") or run.cpu >= killed_at
     if alone:
-        # The kernel's time for a case varies even on an idle machine.
+        # Kernel time varies even on an idle machine, so only user time counts.
         return Lateness.LATE if killed or run.user > timeout else Lateness.IN_TIME
     if killed and run.user >= (1 - _KERNEL_SHARE) * killed_at:
         return Lateness.LATE
@@ -106,7 +107,7 @@ def lateness(run: CaseRun, timeout: float, killed_at: float, *, alone: bool) -> 
 
 
 def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
-    """Assess a run that has a wall-clock limit: without the sandbox to itself it is doubtful."""
+    """Assess a run with a wall-clock limit: a time-out is doubtful if the sandbox was shared."""
     if not timed_out:
         return Lateness.IN_TIME
     return Lateness.LATE if alone else Lateness.DOUBTFUL
@@ -115,7 +116,7 @@ def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
 def doubtful_cases(outcomes: Mapping[int, CaseOutcome]) -> list[int]:
     """Return the cases to run again.
 
-    Cases that were left out after too many time-outs are as doubtful as those.
+    Cases skipped after too many time-outs run again as well, if any of the time-outs is doubtful.
     """
     if not any(case.lateness is Lateness.DOUBTFUL for case in outcomes.values()):
         return []
@@ -142,7 +143,7 @@ def timeouts_left(allowed: int | None, outcomes: Mapping[int, CaseOutcome]) -> i
 def count_confirmed(
     doubtful: Iterable[int], first: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]
 ) -> tuple[int, int]:
-    """Count the cases that ran a second time, and those of them that were in time then."""
+    """Count the cases that ran a second time, and how many of them were in time on that run."""
     ran = [place for place in doubtful if first[place].detail is not VerdictDetail.NOT_RUN]
     in_time = [p for p in ran if p in again and again[p].lateness is Lateness.IN_TIME]
     return len(ran), len(in_time)
@@ -152,7 +153,7 @@ def count_confirmed(
 
 
 def spread_compile_error(cases: Sequence[CaseOutcome]) -> list[CaseOutcome]:
-    """Apply verl's rule that a compile error in one case holds for all later ones."""
+    """Apply verl's rule that a compile error in one case applies to all later ones."""
     codes = [case.code for case in cases]
     if CaseCode.COMPILE_ERROR not in codes:
         return list(cases)
@@ -165,10 +166,10 @@ def spread_compile_error(cases: Sequence[CaseOutcome]) -> list[CaseOutcome]:
 
 
 def is_syntax_error(case: CaseOutcome) -> bool:
-    """Whether the Python interpreter could not compile the program at all.
+    """Whether the Python interpreter could not compile the program.
 
-    Its message has no traceback header then, unlike that of a SyntaxError raised at run time (by
-    exec, or an import).
+    The message then has no traceback header, unlike that of a SyntaxError raised at run time (by
+    ``exec`` or an import).
     """
     stderr = case.stderr or ""
     last = stderr.rstrip().rsplit("\n", 1)[-1]
@@ -183,7 +184,7 @@ def is_syntax_error(case: CaseOutcome) -> bool:
 def conclude(
     method: JudgeMethod, checker: str, total: int, outcomes: Mapping[int, CaseOutcome]
 ) -> Judgement:
-    """Apply the method's rules about all cases of an answer together."""
+    """Apply the method's rules that depend on all cases of an answer together."""
     cases = [outcomes[place] for place in sorted(outcomes)]
     if method in _COMPILE_ERROR_SPREADS:
         cases = spread_compile_error(cases)
@@ -201,7 +202,7 @@ def to_verdict(
     failures: Sequence[InfraFailure],
     worker: str,
 ) -> Verdict:
-    """Aggregate a judgement into the record that is kept."""
+    """Aggregate a judgement into the verdict that is stored."""
     codes = [case.code for case in judgement.cases]
     status = judgement.status or aggregate_cases(codes)
     passed = sum(code is CaseCode.PASSED for code in codes)
@@ -235,14 +236,6 @@ def to_verdict(
     )
 
 
-def shorten(text: str | None, limit: int = _SHOWN_CHARS) -> str | None:
-    """Cut the middle out of a long text, and name the number of characters cut."""
-    if text is None or len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
-
-
 def _sum(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
@@ -267,8 +260,12 @@ def _failed_case(index: int, case: CaseOutcome) -> FailedCase:
     return FailedCase(
         case_index=index,
         status=CASE_STATUS[case.code],
-        input=shorten(case.input),
-        expected=shorten(case.expected),
-        actual=shorten(case.actual),
-        stderr=shorten(case.stderr),
+        input=_shortened(case.input),
+        expected=_shortened(case.expected),
+        actual=_shortened(case.actual),
+        stderr=_shortened(case.stderr),
     )
+
+
+def _shortened(text: str | None) -> str | None:
+    return text and shorten_middle(text, _SHOWN_CHARS)

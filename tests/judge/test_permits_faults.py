@@ -328,7 +328,7 @@ async def test_redis_is_gone(own_redis_server: RedisServer) -> None:
     client = await connect_async(own_redis_server.url, retries=2)
     pool = SandboxPool(client, [ONE], "test", settings=SHORT)
     own_redis_server.kill()
-    with pytest.raises(ServiceError, match="no permits for the sandbox: Redis: "):
+    with pytest.raises(ServiceError, match="sandbox permits are unavailable: Redis: "):
         async with pool.permit():
             pytest.fail("a permit from nowhere")
     await client.aclose()

@@ -1,5 +1,5 @@
-# Loader of the harness: starts it from bytecode if that is of this interpreter's version, otherwise
-# from source, which takes several milliseconds to compile.
+# Loader of the harness: runs its bytecode if this interpreter's version made it, otherwise its
+# source, which takes several milliseconds to compile.
 import marshal as _marshal
 import os as _os
 
@@ -15,5 +15,5 @@ try:
 except ImportError:
     with open(_folder + "/harness.py", "rb") as _file:
         _code = compile(_file.read(), "harness.py", "exec", dont_inherit=True)
-_LEVELS = 2  # of executed code below an answer
+_LEVELS = 2  # nested exec() calls below an answer
 exec(_code)

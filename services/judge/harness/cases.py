@@ -4,21 +4,20 @@ It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax
 of processes:
 
 - The *supervisor* reads the run's specification from standard input, starts one case after another,
-  enforces the time limits and writes the results. It never runs a line of the answer.
+  enforces the time limits and writes the results. It never executes code of the answer.
 - The *zygote*, forked before the specification is read, compiles the answer once and forks a child
-  per case. It knows no input, and not the key.
-- The *child* is the answer: a process of its own with its own standard streams (regular files, in
-  memory), folder, session and limits, that behaves as ``python solution.py`` would (see
+  per case. It knows neither the inputs nor the key.
+- The *child* runs the answer in a separate process with its own standard streams (regular files in
+  memory), folder, session and limits. It behaves as ``python solution.py`` would (see
   ``Program``).
 
 Specification (standard input): a line of words, then the inputs one after another. Results (a
-file): per record a line of words, then its bytes. Each record carries a MAC over itself and the one
-before it, with a key that only the supervisor knows, so that an answer cannot write, change or omit
-one. Expected outputs are never here.
+file): per record a line of words, then its bytes. Each record carries a MAC over itself and the
+previous one, with a key that only the supervisor knows, so an answer cannot forge, change or omit a
+record. Expected outputs are never sent to the sandbox.
 
-Where the harness is root, answers run as a user of their own and can do nothing to it. Otherwise
-they cannot read the memory of supervisor and zygote, but kill them: then the records end without an
-``end``.
+If the harness is root, answers run as a separate user and cannot affect it. Otherwise they cannot
+read the memory of supervisor and zygote but can kill them; the records then lack the final ``end``.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ import sys
 import time
 import types
 
-# Used after the answer ran, which may replace the built-ins.
+# Used after the answer ran, because it may replace the built-ins.
 from builtins import BaseException, KeyboardInterrupt, SystemExit, getattr, isinstance, str, type
 
-TYPE_CHECKING = False  # typing is slow to load, too
+TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn, TextIO
@@ -51,21 +50,22 @@ except ImportError:
 RESULTS = "results"
 MAX_STDERR = 4096
 MAX_RESULTS = 16 * 1024 * 1024
-# Seconds to wait for a reply of the zygote; fewer after an answer was killed, which may have
+# Seconds to wait for a reply of the zygote; fewer after an answer was killed, because it may have
 # stopped the zygote.
 REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
-# A case's wall-clock limit excludes the time that it waited for a processor, but including that it
-# is at most this many times as long.
+# A case's wall-clock limit excludes the time that it waited for a processor, up to a total of this
+# many times the limit.
 STRETCH = 5.0
 # Address space of the compiler, in bytes.
 COMPILER_MEMORY = 4 << 30
-# Grace period in seconds for processes that outlive their program; it ends after so many checks,
-# two milliseconds apart, in which none of them is runnable.
+# Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
+# consecutive checks, two milliseconds apart, in which no such process is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
 RUNNABLE_STATES = ([b"R"], [b"D"])
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-# Modules that an answer imports at its top are loaded once, if loading them has no visible effect.
+# Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
+# visible effect.
 PRELOADED = frozenset((
     "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy",
     "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq",
@@ -255,7 +255,7 @@ def attach(fd: int, file: int) -> None:
 
 
 class Supervisor:
-    """Starts cases, enforces time limits, writes the results; see the module."""
+    """Starts cases, enforces time limits, writes the results (see the module docstring)."""
 
     def __init__(
         self, folder: str, files: list[int], requests: int, replies: int, zygote: int
@@ -283,7 +283,7 @@ class Supervisor:
                 kill_group(pid)
         self.results.close()
         try:
-            clear(self.folder + "/case")  # the sandbox may fail to remove what the answer left
+            clear(self.folder + "/case")  # the sandbox may fail to remove the answer's files
         except OSError:
             pass
 
@@ -332,12 +332,12 @@ class Supervisor:
         self.results.add("case", *words, out=printed, err=errors)
         self.pid = None
         if clean != "clean":
-            # A process of this case is still alive; no other case may run next to it.
+            # A process of this case is still alive and would disturb the next case.
             raise ZygoteLostError
         return flag
 
     def wait(self, pid: int, began: float) -> str | None:
-        """Wait for a case to end; kill it at a limit, and return which one."""
+        """Wait for a case to end; kill it at a limit, and return the name of the limit."""
         spec = self.spec
         pause = spec.cpu_limit
         while True:
@@ -389,12 +389,12 @@ class Supervisor:
 
 
 def cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process and of the children that it has waited for."""
+    """Return the CPU seconds of a process and of its reaped children."""
     return sum(map(int, stat_of(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def run_delay_of(pid: int) -> float:
-    """Return the seconds that a process waited for a processor, by its most delayed thread."""
+    """Return the seconds that the most delayed thread of a process waited for a processor."""
     try:
         threads = os.listdir("/proc/%d/task" % pid)
     except OSError:
@@ -405,7 +405,7 @@ def run_delay_of(pid: int) -> float:
 
 
 def schedstat_delay(path: str) -> float:
-    """Return the run delay in a ``schedstat`` file; 0 where the kernel keeps none."""
+    """Return the run delay in a ``schedstat`` file; 0 if the kernel does not record it."""
     try:
         with open(path, "rb") as file:
             return int(file.read().split()[1]) / 1e9
@@ -419,7 +419,7 @@ def kill_group(pid: int) -> None:
 
 
 class Zygote:
-    """Compiles the answer once and forks a child per case; see the module."""
+    """Compiles the answer once and forks a child per case (see the module docstring)."""
 
     def __init__(
         self, folder: str, user: int | None, files: list[int], requests: int, replies: int
@@ -511,13 +511,13 @@ class Zygote:
     def folder_now(self) -> object:
         """Return attributes of the folder that no answer can change unnoticed."""
         try:
-            looks = [os.lstat(self.case), os.lstat(self.case + "/" + self.name)]
+            stats = [os.lstat(self.case), os.lstat(self.case + "/" + self.name)]
             names = os.listdir(self.case)
         except OSError:
             return None
         return names, [
-            (look.st_ino, look.st_mode, look.st_nlink, look.st_size, look.st_ctime_ns)
-            for look in looks
+            (stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size, stat.st_ctime_ns)
+            for stat in stats
         ]
 
     def compile_python(self) -> tuple[bytes, bytes]:
@@ -583,7 +583,8 @@ class Zygote:
         return self.program
 
     def limit(self) -> None:
-        # A second more than the supervisor allows, for what it notices too late: many threads.
+        # At least a second more than the supervisor's limit: a fallback if many threads exceed that
+        # before the supervisor notices.
         seconds = int(self.cpu) + 2
         limit(resource.RLIMIT_CPU, seconds)
         limit(resource.RLIMIT_CORE, 0)
@@ -615,7 +616,7 @@ def limit(kind: int, value: int) -> None:
 
 
 def tasks_of_user() -> int:
-    """Count the visible threads of this user: the limit on processes includes them all."""
+    """Count the visible threads of this user: RLIMIT_NPROC counts all of them."""
     user, count = os.getuid(), 0
     for pid in processes():
         try:
@@ -633,11 +634,11 @@ def exit_code(status: int) -> int:
 def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
     """Kill the processes that a case left behind.
 
-    Where the program ended by itself they get a grace period: whether they were scheduled before
-    its end depends on the machine's load, and their output belongs to the answer.
+    After a normal exit they get a grace period: their output belongs to the answer, and the
+    machine's load decides whether they ran before the program's end.
 
     Returns:
-        Whether no process is left, and their user and system time.
+        Whether no process is left, and the user and system time of the swept processes.
     """
     user = system = 0.0
     linger = time.monotonic() + (LINGER if lingers else 0)
@@ -648,7 +649,7 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
                 ended, status, usage = os.wait4(-1, os.WNOHANG)
                 if not ended:
                     break
-                if not os.WIFSIGNALED(status):  # the time of killed processes says nothing
+                if not os.WIFSIGNALED(status):  # the time of killed processes is meaningless
                     user += usage.ru_utime
                     system += usage.ru_stime
         except ChildProcessError:
@@ -658,7 +659,7 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
             time.sleep(0.002)
             continue
         kill(os.killpg, pid, SIGKILL)
-        for number in (SIGSTOP, SIGKILL):  # stopped first, so that none of them can fork
+        for number in (SIGSTOP, SIGKILL):  # stop all of them first, so that none can fork
             for child in children():
                 kill(os.kill, child, number)
     return False, user, system
@@ -694,7 +695,7 @@ def stat_of(pid: int) -> list[bytes]:
 
 
 def imported(source: bytes) -> Iterator[str]:
-    """Yield the modules that a program imports at its top and that may be preloaded."""
+    """Yield the preloadable modules that a program imports at its top."""
     for line in source.decode("utf-8", "replace").splitlines():
         words = line.replace(",", " ").split()
         if line.startswith("from ") and len(words) > 1:
@@ -711,10 +712,10 @@ def imported(source: bytes) -> Iterator[str]:
 class Program:
     """The answer as the main program of its process, and its shutdown.
 
-    ``finish`` does, in the interpreter's order, every observable step of the end of
+    ``finish`` performs, in the interpreter's order, every observable step of the shutdown of
     ``python solution.py``: join threads, run exit functions, flush streams, finalize the objects of
-    the main module. The rest, finalizing the interpreter itself, takes most of the time of an exit
-    and is skipped.
+    the main module. It skips the finalization of the interpreter itself, the slowest part of an
+    exit.
     """
 
     def __init__(self, code: types.CodeType, folder: str) -> None:
@@ -838,8 +839,8 @@ def quietly(function: Callable[[], object]) -> None:
 
 def hide_own_frames() -> None:
     """Make recursion limits count from the answer's first frame."""
-    levels: int = globals().get("_LEVELS", 1)  # boot.py has executed this, or this is the program
-    frames = levels * (1 if sys.version_info >= (3, 12) else 2)  # ``exec`` itself counted as one
+    levels: int = globals().get("_LEVELS", 1)  # set by boot.py
+    frames = levels * (1 if sys.version_info >= (3, 12) else 2)  # before 3.12 ``exec`` counts too
     set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
 
     def setrecursionlimit(limit: int) -> None:

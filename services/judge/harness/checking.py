@@ -1,4 +1,4 @@
-# Special judge: appended to the problem's own checker (``check``); runs in the sandbox.
+# Special judge driver: appended to the problem's own ``check``; runs in the sandbox.
 import json as _json
 import os as _os
 import sys as _sys
@@ -12,7 +12,7 @@ if __name__ == "__main__":
         try:
             _passed = _check(**_case)
         except Exception:
-            # If the checker itself is broken this raises too; otherwise it cannot read the output.
+            # This raises too if the checker itself is broken; otherwise the output is malformed.
             _check(**{**_case, "output": _case["expected"]})
             _passed = False
         _marks += "1" if _passed else "0"

@@ -1,17 +1,16 @@
-"""Test runner for function tests: the source text that every such program begins with.
+"""Test runner for function tests, prepended as source text to every such program.
 
 It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax only. It executes
 the setup, the answer and each test, and writes to the real standard output a line
-``<token> [codes]`` after each test, with verl's numbers. Without that line nothing has passed: an
-answer that exits early cannot pass as a correct one. The answer runs as a module with another name
-than ``__main__`` (a main guard does not run), with empty standard input and discarded output.
+``<token> [codes]`` after each test, with verl's numeric codes. Without that line no test has
+passed, so an early exit is never accepted. The answer runs as a module that is not named
+``__main__`` (a main guard does not run), with empty standard input and discarded output.
 
-The token comes on standard input and is in no file while the answer runs. This guards against
-early exits, patched or closed streams and built-in functions, tracing, output after the tests,
-redefined ``check`` functions and answers that read their program's file. An answer in the tests'
-own process that walks the frames below it could still find the token, and one whose results are
-equal to everything passes tests of equality; no verdict of tests that share a process with the
-answer can exclude that.
+The token arrives on standard input and is in no file while the answer runs. This guards against
+early exits, patched or closed streams, patched built-in functions, tracing, output after the tests,
+redefined ``check`` functions and answers that read their program's file. It does not guard against
+an answer that walks the stack frames to find the token, or that returns objects which are equal to
+everything: tests that share a process with the answer cannot exclude either.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import os
 import sys
 import types
 
-# Bound before the answer runs, which may replace them.
+# Bound before the answer runs, because it may replace them.
 from builtins import (
     AssertionError,
     BaseException,
@@ -56,16 +55,16 @@ def load(setup: str, answer: str, namespace: dict[str, object]) -> None:
     except BaseException as error:
         raise AnswerDoesNotCompile from error
     sources["<answer>"] = answer
-    setup_is_due = False
+    run_setup_later = False
     try:
         execute(setup, "<setup>", namespace)
     except NameError:
-        setup_is_due = True  # two MBPP setups use a class of the answer
+        run_setup_later = True  # two MBPP setups use a class of the answer
     try:
         exec(code, namespace)
     except EOFError:
-        pass  # an example call that reads standard input, below the functions
-    if setup_is_due:
+        pass  # raised by an example call below the functions that reads standard input
+    if run_setup_later:
         execute(setup, "<setup>", namespace)
 
 
@@ -97,8 +96,8 @@ def run(setup: str, answer: str, tests: list[str]) -> None:
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     module = types.ModuleType("answer")
-    sys.modules["answer"] = module  # dataclasses and pickle look a class's module up
-    sys.modules["__main__"] = module  # and an import cannot reach this module
+    sys.modules["answer"] = module  # dataclasses and pickle look up a class's module
+    sys.modules["__main__"] = module  # an import must not reach this module
     codes: list[int] = []
     failure = ""
     try:

@@ -1,6 +1,6 @@
-"""Wire format of the harness, and its files: what a sandbox call sends and gets back.
+"""Wire format of the harness: files and specification to send, results to decode.
 
-``cases.py``, which runs in the sandbox, documents the two formats.
+``cases.py``, which runs in the sandbox, documents both formats.
 """
 
 import base64
@@ -16,7 +16,7 @@ from typing import Literal, cast
 
 RESULTS = "results"
 ANSWER = "answer"
-# As in ``cases.py``.
+# The same value as in ``cases.py``.
 STRETCH = 5.0
 
 Limit = Literal["cpu", "wall", "output"]
@@ -33,7 +33,7 @@ def source(name: str) -> str:
 
 @cache
 def harness_files() -> dict[str, str]:
-    """Return the harness as ``boot.py`` loads it: its text, and bytecode of our own version."""
+    """Return the files that ``boot.py`` loads: source, and bytecode of this Python version."""
     text = source("cases")
     code = compile(text, "harness.py", "exec", dont_inherit=True, optimize=0)
     parts = {"harness.py": text.encode(), "harness.bin": MAGIC_NUMBER + marshal.dumps(code)}
@@ -42,12 +42,12 @@ def harness_files() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CaseLimits:
-    """Limits of one case, and of the call.
+    """Limits of each case and of the whole call.
 
     Attributes:
         cpu: CPU seconds after which a case is killed.
-        wall: Wall-clock seconds after which it is killed. Time in which it waited for a processor
-            is not counted, but in all it gets no more than ``STRETCH`` times as many.
+        wall: Wall-clock seconds after which it is killed. Time spent waiting for a processor is
+            not counted, up to a total of ``STRETCH`` times the limit.
         compile: Seconds that the compiler may take.
         budget: Seconds after which no further case is started.
         memory: Bytes of address space.
@@ -73,7 +73,7 @@ class CaseLimits:
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """One case as it ran: seconds, bytes, an exit code that is negative for a signal.
+    """Result of one case, in seconds and bytes; ``exit_code`` is negative for a signal.
 
     ``cpu`` is all CPU time, ``user`` the part of it outside the kernel.
     """
@@ -92,8 +92,8 @@ class CaseRun:
 class CallResult:
     """Results of one call.
 
-    ``cases`` are by their place among the inputs. ``end`` is None where the records break off: the
-    harness was killed, or something else wrote into its file.
+    ``cases`` is keyed by index of the input. ``end`` is None if the records are incomplete: the
+    harness was killed, or another process changed its file.
     """
 
     compiled: Compiled | None = None
@@ -103,7 +103,7 @@ class CallResult:
 
 
 def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:
-    """Encode the standard input of the harness, the specification of a run."""
+    """Encode the specification of a run, the standard input of the harness."""
     words = [
         key.hex(),
         language,
@@ -115,13 +115,13 @@ def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[
 
 
 def decode_results(data: bytes, key: bytes) -> CallResult:
-    """Decode the records up to the first one that the harness did not write."""
+    """Decode the records up to the first one with a wrong MAC."""
     result = CallResult()
     mac, position = b"", 0
     while record := _next_record(data, position, key, mac):
         words, out, err, mac, position = record
         try:
-            _take(result, words, out, err)
+            _add_record(result, words, out, err)
         except (ValueError, IndexError):
             break
     return result
@@ -147,7 +147,7 @@ def _next_record(data: bytes, start: int, key: bytes, previous: bytes) -> _Recor
     return words, data[line_end + 1 : middle], data[middle:end], digest.digest(), end + 1
 
 
-def _take(result: CallResult, words: list[str], out: bytes, err: bytes) -> None:
+def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) -> None:
     kind = words[0]
     if kind == "compile":
         result.compiled = cast(Compiled, words[1])

@@ -19,9 +19,9 @@ class Task:
 
     Attributes:
         settings: Judge settings of the data set.
-        limits: Sandbox, and the limits of one test case.
+        limits: Sandbox settings, with the limits of one test case.
         alone: Whether each call waits until nothing else runs in the sandbox.
-        max_call_input: Bytes of input in one call, except where a single case has more.
+        max_call_input: Characters of input per call; a single case may exceed it.
     """
 
     problem: Problem
@@ -34,7 +34,7 @@ class Task:
     max_call_input: int = 16 * 1024 * 1024
 
     def confirming(self, max_timeouts: int | None) -> Self:
-        """Return the task with the sandbox to itself: load cannot cause a time-out there."""
+        """Return the task for exclusive use of the sandbox: load cannot cause a time-out there."""
         settings = self.settings.model_copy(update={"max_timeouts": max_timeouts})
         return replace(self, alone=True, settings=settings)
 
@@ -44,12 +44,12 @@ class Task:
 
 
 class Method(ABC):
-    """Runs the cases of one answer. It decides nothing: ``services.judge.verdict`` has the rules.
+    """Runs the cases of one answer; the rules for the verdict are in ``services.judge.verdict``.
 
     Attributes:
-        name: Method that the verdict is signed with.
+        name: Method recorded in the verdict.
         checker: Name of the checker.
-        extraction: The code of the answer; None where SandboxFusion extracts it.
+        extraction: The code of the answer; None if SandboxFusion extracts it.
     """
 
     name: JudgeMethod
@@ -58,16 +58,16 @@ class Method(ABC):
 
     @abstractmethod
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        """Run at least these cases; returns the outcomes of all that ran.
+        """Run at least these cases; return the outcomes of all cases that ran.
 
         Raises:
             SandboxUnavailableError: The sandbox gave no usable response.
         """
 
     async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
-        """Apply the problem's own checker, if it has one, to the cases that ended well.
+        """Apply the problem's own checker, if it has one, to the cases that passed so far.
 
         Raises:
-            SandboxUnavailableError: The checker failed, or the sandbox.
+            SandboxUnavailableError: The checker or the sandbox failed.
         """
         return outcomes

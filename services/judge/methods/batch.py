@@ -46,7 +46,7 @@ class BatchMethod(Method):
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
         outcomes = {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases}
-        # Cases that the harness lost have a call of their own each.
+        # Each case that the harness lost gets a separate call.
         singles = await calls.run_singles(task, self._program, inputs, run.lost)
         for i, response in singles.items():
             expected = self._tests.outputs[cases[i]]
@@ -116,10 +116,10 @@ class BatchMethod(Method):
 
 @dataclass(frozen=True)
 class CaseChecker:
-    """Checker of a problem: one of ours, or the problem's own program (special judge).
+    """Checker of a problem: a built-in one, or the problem's own program (special judge).
 
-    The latter, Python source that defines ``check(input, output, expected)``, runs in the sandbox
-    once all outputs are there; until then every case that ended well counts as passed.
+    A special judge is Python source that defines ``check(input, output, expected)``. It runs in the
+    sandbox once all outputs are available. Until then a case with exit code 0 counts as passed.
     """
 
     name: str
@@ -135,10 +135,10 @@ class CaseChecker:
         return cls(name, None, get_checker(name))
 
     async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
-        """Let the problem's own checker decide on the cases that ended well.
+        """Run the special judge, if any, on the cases that passed so far.
 
         Raises:
-            SandboxUnavailableError: It gave no verdicts, which is not the answer's fault.
+            SandboxUnavailableError: The special judge failed; the answer is not at fault.
         """
         places = sorted(p for p, case in outcomes.items() if case.code is CaseCode.PASSED)
         if self.source is None or not places:

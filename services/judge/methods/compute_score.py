@@ -1,11 +1,11 @@
 """verl's reward scoring: one ``/run_code`` per test case by verl's rules, or by verl itself.
 
-The rules are those of ``verl.utils.reward_score.sandbox_fusion`` 0.9.1: which code is taken from
-the completion, how output is compared (equal but for trailing newlines), the result codes, and that
-a compile error in one case holds for all later ones. The number of passing cases is what a GRPO
-reward would be computed from. verl knows no syntax error in Python (there it is a runtime error);
-the cases keep its code, and the sample's final status is ``syntax_error`` where the interpreter
-could not compile the program. Limits are wall-clock seconds.
+The rules are those of ``verl.utils.reward_score.sandbox_fusion`` 0.9.1: code extraction, output
+comparison (equal except for trailing newlines), result codes, and that a compile error in one case
+applies to all later ones. A GRPO reward would be computed from the number of passing cases. verl
+has no syntax error for Python and reports a runtime error instead; the cases keep verl's code, and
+the sample's final status is ``syntax_error`` if the interpreter could not compile the program.
+Limits are wall-clock seconds.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from shared.schemas import InfraFailure, StdioTests
 from shared.statuses import CaseCode, FailureKind, JudgeMethod, VerdictDetail
 
 _SCORER = "verl.utils.reward_score.sandbox_fusion"
-# A status that is not listed is a failure of the sandbox, or of verl with its response.
+# Any other status is a failure of the sandbox, or of verl while reading its response.
 _VERL_CODES = {
     "success": CaseCode.PASSED,
     "wrong_answer": CaseCode.WRONG_ANSWER,
@@ -36,7 +36,7 @@ _VERL_CODES = {
     "compile_timeout": CaseCode.COMPILE_ERROR,
     "compile_error_skipped": CaseCode.COMPILE_ERROR,
 }
-_Metadata = Mapping[str, Any]  # of a case, as verl reports it
+_Metadata = Mapping[str, Any]  # of one case, as reported by verl
 
 
 class ComputeScoreMethod(Method):
@@ -62,11 +62,11 @@ class ComputeScoreMethod(Method):
 
 
 class VerlNativeMethod(Method):
-    """verl's own scorer (``judge.verl_native=true``), in a thread, case after case.
+    """verl's own scorer (``judge.verl_native=true``), in a thread, one case after another.
 
-    verl counts a case without a response of its sandbox as failed; here it is ``api_error``, and
-    its sample too. verl cannot be interrupted: a cancelled call still runs to its end in its
-    thread. It retries nothing but a 504, and its time-outs are not confirmed.
+    verl counts a case as failed if the sandbox sends no response; here the case and its sample are
+    ``api_error``. verl cannot be interrupted: a cancelled call runs to completion in its thread.
+    It retries only a 504, and its time-outs are not confirmed.
     """
 
     name = JudgeMethod.VERL_NATIVE

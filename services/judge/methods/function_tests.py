@@ -1,7 +1,7 @@
-"""Function tests (HumanEval, MBPP): the answer and its tests in one program, one run for all.
+"""Function tests (HumanEval, MBPP): one program contains the answer and all tests, and runs once.
 
-Accepted is only an answer that runs its tests to the end: the program reports with a random token
-after each test, so an early exit passes nothing.
+An answer is accepted only if its tests run to the end: the program reports each test with a random
+token, so an early exit passes no further test.
 """
 
 import re
@@ -38,8 +38,8 @@ class FunctionMethod(Method):
         Args:
             task: The completion, and the extraction policy.
             tests: The problem's tests.
-            harness: Whether to run it by the harness, with limits in CPU seconds; otherwise as a
-                program by itself, with limits in wall-clock seconds.
+            harness: Whether to run the program in the harness, with limits in CPU seconds;
+                otherwise it runs directly, with limits in wall-clock seconds.
         """
         policy = task.settings.extraction
         self._harness = harness
@@ -60,7 +60,7 @@ class FunctionMethod(Method):
             run = await calls.run_harness(task, self._program, [self._token])
             if run.cases:
                 return self._outcomes(_ProgramEnd.of_harness(run.cases[0], task))
-            self._harness = False  # it was lost with this program
+            self._harness = False  # this program made the harness fail
         response = await calls.run_single(task, self._program, self._token)
         if response.run_result is None:
             lost = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
@@ -95,7 +95,7 @@ class FunctionMethod(Method):
 
 @dataclass(frozen=True, slots=True)
 class _ProgramEnd:
-    """End of the program; times in seconds, memory in bytes."""
+    """Result of the program; times in seconds, memory in bytes."""
 
     exit_code: int | None
     lateness: Lateness

@@ -1,7 +1,7 @@
 """SandboxFusion's data-set API: one ``/submit`` per completion with the record inline.
 
-Extraction, comparison and acceptance are SandboxFusion's, so these are its numbers. Early exits are
-not detected, limits are wall-clock seconds, and there is no search for the right block.
+SandboxFusion itself extracts the code, compares the output and accepts the answer. It does not
+detect early exits, its limits are wall-clock seconds, and it does not search for the best block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ async def _submit(task: Task, tests: GroundTruth) -> SubmitResponse:
 
 
 def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the name that selects SandboxFusion's class, the record as it reads it, the config."""
+    """Return the data set name that selects SandboxFusion's class, the record, and the config."""
     problem = task.problem
     if isinstance(tests, StdioTests):
         cases = zip(tests.inputs, tests.outputs, strict=True)
@@ -67,7 +67,7 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[s
             "test": tests.test,
             "canonical_solution": "",
         }
-        # The one name (with its kin) for which the tests are called at all.
+        # SandboxFusion calls the tests only for this name and its variants.
         return "humaneval_python", record, {"extra": {"is_freeform": True}}
     record = {
         "id": 0,
@@ -84,14 +84,14 @@ def _outcomes(
     if isinstance(tests, StdioTests):
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
         return [_outcome(result, stdin, expected, alone=alone) for result, stdin, expected in cases]
-    # One run for all statements, which pass or fail together: its time is attributed to the first.
+    # All statements share one run and pass or fail together; the first gets the run's time.
     ran = [_of_assertion(_outcome(result, "", "", alone=alone)) for result in results[:1]]
     rest = [replace(case, duration=0.0, lateness=Lateness.IN_TIME) for case in ran]
     return ran + rest * (tests.cases - 1)
 
 
 def _outcome(result: SubmittedTest, stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
-    # SandboxFusion has compared already.
+    # SandboxFusion has already compared the output.
     return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed, alone=alone)
 
 

@@ -1,4 +1,4 @@
-"""Pool of sandboxes: permits with leases that are renewed while they are held."""
+"""Sandbox pool: permits whose leases are renewed while they are held."""
 
 import asyncio
 import uuid
@@ -36,25 +36,25 @@ class Permit:
         """Report the outcome of the request. A permit without a report changes no limit.
 
         Args:
-            outcome: It counts when the permit is released, unless that has expired by then.
-            retry_after: With ``REJECTED``: seconds for which the sandbox gets no request.
+            outcome: Applied when the permit is released; ignored if the permit has expired.
+            retry_after: Seconds for which the sandbox gets no further request; for ``REJECTED``.
         """
         if self.outcome is not None:
-            raise RuntimeError(f"this permit has been reported {self.outcome} already")
+            raise RuntimeError(f"the outcome of this permit is already reported: {self.outcome}")
         self.outcome, self.retry_after = outcome, retry_after
 
 
 class SandboxPool:
     """Shares sandboxes among all processes that use the same Redis and the same URLs.
 
-    Waiters are served in order of arrival. The permits of a process that is killed expire after
+    Waiters are served in order of arrival. If a process is killed, its permits expire after
     ``settings.lease_ttl``.
 
     Args:
         redis: From ``connect_async``; the caller closes it, after the pool.
-        urls: The sandboxes. Pools with the same URLs are one pool.
-        holder: Name of the process, for people who look into Redis.
-        settings: Where processes differ, those of the calling one apply.
+        urls: The sandboxes. Pools with the same URLs share their state.
+        holder: Name of the process, which identifies its permits in Redis.
+        settings: If processes differ, each call uses the settings of its own process.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class SandboxPool:
         """Wait for a sandbox and hold it.
 
         Args:
-            exclusive: Wait until nobody else uses it, and keep others out.
-            avoid: A sandbox that is taken only if no other one is open.
+            exclusive: Wait until the sandbox is idle, and admit no other request meanwhile.
+            avoid: URL of a sandbox to use only if no other one is open.
 
         Raises:
             ServiceError: Redis is still unavailable after all retries.
@@ -91,7 +91,7 @@ class SandboxPool:
         return await self._script.state()
 
     async def close(self) -> None:
-        """Wait until the permits of cancelled users are released."""
+        """Stop renewing, and wait until the permits of cancelled tasks are released."""
         if self._renewal is not None:
             self._renewal.cancel()
         await asyncio.gather(*self._unfinished, return_exceptions=True)

@@ -41,7 +41,7 @@ local function parse_request(text)
   return { exclusive = text:sub(1, 1) == 'x', avoid = tonumber(text:sub(2)) }
 end
 
--- A waiter that was dropped as dead gets its old position back.
+-- A waiter that was dropped as dead returns to its old position.
 local function join(waiter, ticket, request)
   redis.call('ZADD', QUEUE, 'NX', ticket == '' and NOW or ticket, waiter)
   redis.call('HSET', WISHES, waiter, request)
@@ -62,12 +62,12 @@ end
 
 local function expire()
   for n = 1, COUNT do redis.call('ZREMRANGEBYSCORE', held_key(n), '-inf', LEASE_CLOCK) end
-  local last_sign = LEASE_CLOCK - SETTINGS.waiter_ttl
-  local dead = redis.call('ZRANGEBYSCORE', HEARD, '-inf', last_sign)
+  local oldest = LEASE_CLOCK - SETTINGS.waiter_ttl
+  local dead = redis.call('ZRANGEBYSCORE', HEARD, '-inf', oldest)
   for _, waiter in ipairs(dead) do leave(waiter) end
 end
 
--- In order of arrival each waiter is offered what those before it left.
+-- Offers free sandboxes to the waiters in order of arrival.
 local function serve_queue()
   if queue_is_empty() then return end
   expire()
@@ -85,7 +85,7 @@ local function serve_queue()
   end
 end
 
--- Nothing announces the end of a pause or an ejection: the first in the queue polls for it.
+-- No event announces the end of a pause or an ejection: the first waiter polls for it.
 local function poll_delay(waiter)
   local seconds = SETTINGS.ask_every
   if redis.call('ZRANK', QUEUE, waiter) ~= 0 then return seconds end
@@ -112,8 +112,8 @@ local function take(permit, n)
   return { n }
 end
 
--- ask NAME TICKET REQUEST -> {sandbox}, or {0, ticket, seconds after which to ask again}. It is
--- idempotent, and also the waiter's heartbeat and its way to collect a granted permit.
+-- ask NAME TICKET REQUEST -> {sandbox}, or {0, ticket, seconds after which to ask again}. Idempotent;
+-- it is also the waiter's heartbeat, and collects a permit that was granted meanwhile.
 function commands.ask(name, ticket, request)
   local n = granted_sandbox(name)
   if n then return take(name, n) end
@@ -130,7 +130,7 @@ function commands.ask(name, ticket, request)
   return { 0, redis.call('ZSCORE', QUEUE, name), tostring(poll_delay(name)) }
 end
 
--- renew (SANDBOX PERMIT)... -> the permits that have expired and cannot be renewed.
+-- renew (SANDBOX PERMIT)... -> the permits that have expired.
 function commands.renew(...)
   local held, lost = { ... }, {}
   for i = 1, #held, 2 do
@@ -154,7 +154,7 @@ function commands.release(n, permit, outcome, retry_after)
   serve_queue()
 end
 
--- withdraw NAME: a waiter gives up; a permit that it was just granted is released.
+-- withdraw NAME: remove a waiter from the queue, and release its permit if one was granted.
 function commands.withdraw(name)
   leave(name)
   for n = 1, COUNT do redis.call('ZREM', held_key(n), name) end

@@ -7,19 +7,19 @@
 --   queue   sorted set: waiter -> ticket, its time of arrival
 --   wishes  hash: waiter -> its request: 'x' (exclusive) or '-', and the number of the sandbox
 --           that it avoids, or 0
---   heard   sorted set: waiter -> time of its last request, by the lease clock
+--   heard   sorted set: waiter -> time of its last heartbeat, by the lease clock
 --   clock   hash: the lease clock, and the time of the last command
 --   held    sorted set: permit -> time of its expiry, by the lease clock
 --   place   hash, state of the sandbox: limit, decreased_at, paused_until; broken (failures in a
 --           row), ejections (in a row), ejected_until, probe (a permit); exclusive (a permit)
 --
--- All times are seconds. A waiter and the permit that it gets have the same name, which is used
--- once, so a probe or exclusive field that names a released permit has no effect.
+-- All times are seconds. A waiter and its permit have the same name. Names are never reused, so a
+-- probe or exclusive field that names a released permit has no effect.
 
 local QUEUE, WISHES, HEARD, CLOCK = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local COMMAND, SETTINGS, WAKE = ARGV[1], cjson.decode(ARGV[2]), ARGV[3]
 local COUNT = (#KEYS - 4) / 2
-local EXPIRES_AFTER = 24 * 3600 -- keys of pools that nobody uses any more
+local EXPIRES_AFTER = 24 * 3600 -- keys of unused pools
 local MIN_POLL = 0.01 -- BLPOP reads 0 as "no timeout"
 
 local function held_key(n) return KEYS[3 + 2 * n] end
@@ -38,8 +38,8 @@ end
 
 local NOW = read_time()
 
--- The lease clock stands still while no command arrives. Living holders renew more often than twice
--- in a lease; when all are silent, Redis itself was away, and their permits must not expire.
+-- The lease clock advances by at most half a lease between two commands. Live holders renew more
+-- often than that, so a longer silence means that Redis was down, and permits must not expire.
 local function read_lease_clock()
   local stored = redis.call('HMGET', CLOCK, 'time', 'heard')
   local silence = NOW - (tonumber(stored[2]) or NOW)
@@ -53,7 +53,7 @@ local function tick()
   keep(CLOCK)
 end
 
--- Load balancing: the room of each sandbox, and the choice for a request.
+-- Load balancing: free slots of each sandbox, and the choice of a sandbox for a request.
 
 local function holds(n, permit)
   return permit and redis.call('ZSCORE', held_key(n), permit) ~= false
@@ -86,7 +86,7 @@ end
 
 local function is_open(sandbox) return sandbox.opens_at <= NOW end
 
--- A sandbox after an ejection is half open: it has room for one permit, the probe.
+-- After an ejection a sandbox is half-open: it gets a single permit, the probe.
 local function size(sandbox)
   return sandbox.half_open and 1 or math.floor(sandbox.limit + 1e-9)
 end
@@ -104,7 +104,7 @@ local function room_left()
   return false
 end
 
--- A sandbox is avoided only while another one is open.
+-- A request avoids a sandbox only while another one is open.
 local function avoids(request, sandbox)
   if request.avoid ~= sandbox.n then return false end
   for _, other in ipairs(sandboxes) do
@@ -113,7 +113,7 @@ local function avoids(request, sandbox)
   return false
 end
 
--- The sandbox with the greatest free share. The start rotates, so that equals take turns.
+-- The sandbox with the greatest free share. The start rotates, so that ties take turns.
 local function most_free(request)
   local best, best_share
   for i = 1, COUNT do
@@ -126,8 +126,8 @@ local function most_free(request)
   return best
 end
 
--- The sandbox that is drained first. Nothing is granted there meanwhile, so the smallest number in
--- use never grows and reaches 0.
+-- The sandbox to drain for an exclusive request. It gets no new permits while it is reserved, so the
+-- smallest number in use never grows and reaches 0.
 local function least_used(request)
   local best
   for _, sandbox in ipairs(sandboxes) do
@@ -139,7 +139,7 @@ local function least_used(request)
   return best
 end
 
--- Reports of how a sandbox took a request: AIMD limit, pause, ejection.
+-- Reported outcomes: AIMD limit, pause after Retry-After, circuit breaker (ejection).
 
 local function number(n, field) return tonumber(redis.call('HGET', state_key(n), field)) or 0 end
 
@@ -147,7 +147,7 @@ local function read_limit(n)
   return clamp(tonumber(redis.call('HGET', state_key(n), 'limit')) or SETTINGS.initial)
 end
 
--- Additive increase, only while the limit is reached: otherwise nothing is known of a higher one.
+-- Additive increase, only while the limit is nearly reached: an unused limit proves nothing.
 local function increase(n, in_use)
   local limit = read_limit(n)
   if in_use >= limit * SETTINGS.busy_share or not queue_is_empty() then
@@ -155,7 +155,7 @@ local function increase(n, in_use)
   end
 end
 
--- Multiplicative decrease, once per window: reports of one burst are about the same overload.
+-- Multiplicative decrease, once per window: reports of one burst have the same cause.
 local function decrease(n)
   if NOW - number(n, 'decreased_at') < SETTINGS.decrease_window then return end
   local limit = clamp(read_limit(n) * SETTINGS.decrease_factor)
@@ -163,8 +163,8 @@ local function decrease(n)
 end
 
 local function pause(n, seconds)
-  local until_then = math.max(number(n, 'paused_until'), NOW + seconds)
-  redis.call('HSET', state_key(n), 'paused_until', until_then)
+  local paused_until = math.max(number(n, 'paused_until'), NOW + seconds)
+  redis.call('HSET', state_key(n), 'paused_until', paused_until)
 end
 
 local function eject(n)
@@ -174,7 +174,7 @@ local function eject(n)
   redis.call('HDEL', state_key(n), 'broken', 'probe')
 end
 
--- Of an ejected sandbox only the probe counts; other requests were sent before the ejection.
+-- After an ejection only the probe counts; other requests were sent before the ejection.
 local function is_outdated(n, permit)
   return number(n, 'ejections') > 0 and redis.call('HGET', state_key(n), 'probe') ~= permit
 end

@@ -25,11 +25,11 @@ _SOURCE = "\n".join(
 
 
 class CallOutcome(StrEnum):
-    """Health of a sandbox as seen in one request.
+    """Health of a sandbox as observed in one call.
 
-    ``OK``: healthy; enough of them raise its limit by one. ``CONGESTED``: so slow that it must be
-    overloaded. ``REJECTED``: it refused the request, possibly with a time to wait. ``BROKEN``: no
-    response came. All but the first lower its limit.
+    ``OK``: healthy; as many of them as the limit raise it by one. ``CONGESTED``: so slow that it is
+    overloaded. ``REJECTED``: refused the request, possibly with a Retry-After. ``BROKEN``: sent no
+    response. All except ``OK`` lower the sandbox's limit.
     """
 
     OK = "ok"
@@ -43,15 +43,15 @@ class PoolSettings:
     """Limits and timings of a pool. Times are seconds.
 
     Attributes:
-        max_concurrency: Programs at a time on one sandbox at most.
-        initial: Limit of a sandbox of which nothing is known yet.
+        max_concurrency: Upper bound of a sandbox's limit.
+        initial: Limit of a sandbox before the first report.
         minimum: Lower bound of a limit; at least 1.
         lease_ttl: A permit expires this long after its holder's last heartbeat.
-        ask_every: Polling interval of a waiter that is not woken; after three missed polls it
+        ask_every: Polling interval of a waiter that is not woken; a waiter that misses three polls
             counts as dead.
-        busy_share: A limit grows only while this share of it is in use, or somebody waits.
-        decrease_factor: Factor that a sign of overload multiplies a limit by.
-        decrease_window: Further signs within this time after a decrease are the same overload.
+        busy_share: A limit grows only while this share of it is in use, or the queue is not empty.
+        decrease_factor: Factor by which a sign of overload multiplies the limit.
+        decrease_window: Further signs of overload are ignored for this long after a decrease.
         eject_after: Failures in a row after which a sandbox is ejected.
         eject_base: Duration of the first ejection; each further one takes twice as long.
         eject_max: Longest ejection.
@@ -76,14 +76,14 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class SandboxState:
-    """Present state of one sandbox of a pool. Times are seconds.
+    """Current state of one sandbox of a pool. Times are seconds.
 
     Attributes:
-        limit: Programs at a time; the fraction is growth under way.
+        limit: Concurrency limit; its fraction accumulates until the next whole permit.
         in_use: Permits held.
         waiting: Waiters of the whole pool: the same number for each of its sandboxes.
-        ejected_for: Time until its ejection after broken connections ends.
-        paused_for: Time until the pause that it asked for ends.
+        ejected_for: Time until the ejection after broken connections ends.
+        paused_for: Time until the pause requested by Retry-After ends.
     """
 
     url: str
@@ -102,7 +102,7 @@ class PermitKeys:
 
     @classmethod
     def of(cls, urls: Sequence[str]) -> "PermitKeys":
-        """Return the keys of the pool of ``urls``: the same in every order."""
+        """Return the keys of the pool of ``urls``; their order does not matter."""
         return cls(hashlib.sha256("\n".join(sorted(urls)).encode()).hexdigest()[:16])
 
     @property
@@ -113,7 +113,7 @@ class PermitKeys:
         return [self._key(f"held:{url}"), self._key(f"place:{url}")]
 
     def wake(self, waiter: str) -> str:
-        """Return the list that a waiter is woken through."""
+        """Return the key of the list whose push wakes a waiter."""
         return self._key(f"wake:{waiter}")
 
     def _key(self, name: str) -> str:
@@ -122,13 +122,15 @@ class PermitKeys:
 
 @dataclass(frozen=True, slots=True)
 class PermitRequest:
+    """Request for one permit; ``avoid`` is the URL of a sandbox to use only as a last resort."""
+
     exclusive: bool
     avoid: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class PermitAnswer:
-    """The granted sandbox; where ``url`` is None, ask again after ``ask_again`` seconds."""
+    """The granted sandbox; if ``url`` is None, ask again after ``ask_again`` seconds."""
 
     url: str | None
     ticket: str = ""
@@ -136,7 +138,7 @@ class PermitAnswer:
 
 
 class PermitScript:
-    """Commands with sandboxes by URL; the Lua script numbers them from 1."""
+    """Commands of the script, with sandboxes by URL; the Lua code numbers them from 1."""
 
     def __init__(self, redis: Redis, urls: Sequence[str], settings: PoolSettings) -> None:
         self._redis = redis
@@ -146,7 +148,7 @@ class PermitScript:
         self._settings = json.dumps({**asdict(settings), "waiter_ttl": settings.waiter_ttl})
 
     async def ask(self, name: str, ticket: str, request: PermitRequest) -> PermitAnswer:
-        """Request a permit. Idempotent; ``ticket`` is that of the first answer, at first empty."""
+        """Request a permit. Idempotent; ``ticket`` is from the first answer, initially empty."""
         avoid = self._number(request.avoid) if request.avoid in self._urls else 0
         found = await self._run("ask", name, ticket, f"{'x' if request.exclusive else '-'}{avoid}")
         if found[0] > 0:
@@ -154,12 +156,12 @@ class PermitScript:
         return PermitAnswer(None, _text(found[1]), float(found[2]))
 
     async def wait_for_wake(self, name: str, timeout: float) -> None:
-        """Wait until there is reason to ask again."""
+        """Wait until the waiter is woken, at most ``timeout`` seconds."""
         with _service_errors():
             await self._redis.blpop([self._keys.wake(name)], timeout)
 
     async def renew(self, held: Mapping[str, str]) -> set[str]:
-        """Renew permits, URLs by name. Returns the names of those that had expired."""
+        """Renew permits (URL by name); return the names of the permits that have expired."""
         pairs = [part for name, url in held.items() for part in (self._number(url), name)]
         return {_text(name) for name in await self._run("renew", *pairs)}
 
@@ -169,7 +171,7 @@ class PermitScript:
         await self._run("release", self._number(url), name, outcome or "", retry_after)
 
     async def withdraw(self, name: str) -> None:
-        """Leave the queue, and release what has been granted."""
+        """Leave the queue, and release the permit if one was granted."""
         await self._run("withdraw", name)
 
     async def state(self) -> list[SandboxState]:
@@ -199,7 +201,7 @@ def _service_errors() -> Iterator[None]:
     try:
         yield
     except (RedisConnectionError, RedisTimeoutError) as error:
-        raise ServiceError(f"no permits for the sandbox: Redis: {error}") from None
+        raise ServiceError(f"sandbox permits are unavailable: Redis: {error}") from None
 
 
 def _text(value: bytes | str) -> str:
