@@ -22,12 +22,12 @@ class QueueFullError(Exception):
     """
 
     def __init__(self, queued: int, retry_after: int) -> None:
-        super().__init__(f"{queued} requests are waiting already; retry in {retry_after} s")
+        super().__init__(f"the queue is full ({queued} requests wait); retry in {retry_after} s")
         self.retry_after = retry_after
 
 
 class Admission:
-    """Hands out the numbered slots 0 … concurrency-1, in the order in which requests arrived."""
+    """Assigns the slots 0 … concurrency-1 to requests in order of arrival."""
 
     def __init__(self, concurrency: int, queue_limit: int) -> None:
         self._concurrency = concurrency
@@ -46,10 +46,10 @@ class Admission:
 
     @asynccontextmanager
     async def slot(self, *, admitted: bool = False) -> AsyncIterator[int]:
-        """A slot for the duration of the block.
+        """Hold a slot for the duration of the block; yields its number.
 
         Args:
-            admitted: The run belongs to a submit that was admitted before: it waits even if the
+            admitted: The run belongs to a submit that is already admitted: it waits even if the
                 queue is full.
 
         Raises:

@@ -1,4 +1,4 @@
-"""HTTP API of the sandbox."""
+"""HTTP API of the sandbox server (SandboxFusion's endpoints, health checks, metrics)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -31,14 +31,14 @@ from shared.service.server import add_operations, json_http_errors
 
 NO_ISOLATION = (
     "programs run without isolation: they can use the network and read what this user can read. "
-    "Install bubblewrap, or allow user namespaces, and look at 'tried' in /readyz."
+    "Install bubblewrap, or allow user namespaces; see 'tried' in /readyz."
 )
 
 log = get_logger(__name__)
 
 
 class Server:
-    """The request handlers and their shared state."""
+    """Request handlers and their shared state."""
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class Server:
         yield
 
     def _failure(self) -> str | None:
-        return None if self._chosen else "starting: no isolation is chosen yet"
+        return None if self._chosen else "starting: the isolation is still being probed"
 
     def _details(self) -> dict[str, object]:
         chosen = self._chosen
@@ -110,7 +110,7 @@ class Server:
 
     async def _judge(self, http: web.Request) -> RequestOutcome:
         request = requests.parse(await http.read(), http.content_type, SubmitRequest)
-        # In a thread: a huge record must not delay the time limits of running programs.
+        # In a thread: a huge record must not block the event loop, which enforces time limits.
         plan = await asyncio.to_thread(make_plan, request, self._tables)
         result = await judge(request, plan, self._execution())
         return "accepted" if result.accepted else "not_accepted", result
@@ -143,10 +143,10 @@ def _phrase(_request: web.Request, error: web.HTTPException) -> str:
 
 
 def create_app(settings: SandboxSettings) -> web.Application:
-    """Make the application; its start-up chooses the isolation.
+    """Create the application; it chooses the isolation at start-up.
 
     Raises:
         ConfigError: The folder of records cannot be used.
-        IsolationError: (at start-up) The configured isolation does not work here.
+        IsolationError: (at start-up) The configured isolation does not work on this machine.
     """
     return Server(settings).application()

@@ -1,8 +1,8 @@
 """Commands of a run: isolation, resource limits (ulimit) and environment around a command line.
 
-The shell sets the limits just before the program replaces it, not a preexec hook, which would copy
-the server's memory for every run. RLIMIT_STACK is not changed: it sets the default stack of
-threads, and a large one makes every thread creation fail.
+The shell sets the limits just before ``exec`` of the program. A preexec hook would copy the
+server's memory for every run. RLIMIT_STACK is unchanged: it is also the default stack size of
+threads, and with a large one every thread creation fails.
 """
 
 import math
@@ -27,7 +27,7 @@ FILE_BLOCK = 512
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """A command before isolation and limits are put around it; ``memory`` in bytes."""
+    """A command without isolation and limits; ``memory`` in bytes, None for no limit."""
 
     argv: list[str]
     workspace: Workspace
@@ -38,7 +38,7 @@ class CommandSpec:
 
 
 class CommandRunner:
-    """Executes jobs under one isolation."""
+    """Runs commands under one isolation."""
 
     def __init__(self, settings: SandboxSettings, isolation: Isolation, reaper: Reaper) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ class CommandRunner:
         self._reaper = reaper
 
     async def execute(self, spec: CommandSpec) -> CommandResult:
-        """Run one command; a failure of the sandbox itself has the status ``Error``."""
+        """Run one command; the status is ``Error`` if the sandbox itself fails."""
         if math.isnan(spec.seconds):
             return CommandResult(status=CommandStatus.ERROR, stderr="the time limit is NaN")
         try:
@@ -79,7 +79,7 @@ class CommandRunner:
             memory=spec.memory,
             file_size=self._settings.file_limit_bytes,
             open_files=self._settings.open_files_limit,
-            # As the server's own user the limit would count the server's other processes too.
+            # For the server's own user the limit would include the server's other processes.
             processes=None if shared_user else self._settings.process_limit,
         )
 
@@ -89,8 +89,8 @@ class CommandRunner:
             "LANG": "C.UTF-8",
             "HOME": str(spec.workspace.path),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # With a random seed the order of sets, and the output of some programs, would differ
-            # from run to run: a verdict must be a function of the program alone.
+            # A fixed seed: otherwise the order of sets, and so the verdict of some programs, would
+            # differ from run to run.
             "PYTHONHASHSEED": "0",
         }
 
@@ -124,7 +124,7 @@ def _decode(stream: bytes) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """In bytes and counts; None keeps the server's own limit."""
+    """Resource limits in bytes and counts; None keeps the server's own limit."""
 
     memory: int | None
     file_size: int
@@ -132,7 +132,7 @@ class Limits:
     processes: int | None
 
     def shell(self) -> str:
-        """Shell commands that set the limits."""
+        """Return the shell commands that set the limits."""
         commands = ["ulimit -c 0"]
         if self.memory is not None:
             memory = max(1, self.memory // KIB)
@@ -150,7 +150,7 @@ class Limits:
 
 
 def memory_limit(megabytes: int) -> int | None:
-    """A request's ``memory_limit_MB`` in bytes; None (no limit) if not positive or above 2^62."""
+    """Convert ``memory_limit_MB`` to bytes; None (no limit) if not positive or above 2^62."""
     limit = megabytes * MIB
     return limit if 0 < limit < 2**62 else None
 
@@ -162,7 +162,7 @@ def _clamp(value: int, kind: int, unit: int) -> int:
 
 @cache
 def _process_flag() -> str:
-    """``-u`` in most shells, ``-p`` in dash, which has no ``-u``."""
+    """Return ulimit's flag for processes: ``u`` in most shells, ``p`` in dash."""
     shell = shutil.which("sh") or "/bin/sh"
     answer = subprocess.run([shell, "-c", "ulimit -u"], capture_output=True, check=False)
     return "u" if answer.returncode == 0 else "p"

@@ -1,4 +1,4 @@
-"""Execution of requests in admitted slots, with metrics."""
+"""Execution of requests in slots of the admission control, with metrics."""
 
 import asyncio
 import time
@@ -33,12 +33,12 @@ class Execution:
     async def run(
         self, request: RunCodeRequest, *, admitted: bool = False, program: Program | None = None
     ) -> RunCodeResponse:
-        """Run in the next free slot; compile first unless ``program`` is given.
+        """Run a request in the next free slot; compile first unless ``program`` is given.
 
         Args:
             request: The program, its input and limits.
             admitted: The run belongs to an admitted submit: it waits even if the queue is full.
-            program: What ``compiled`` made of the same code.
+            program: The same code as compiled by ``compiled``.
 
         Raises:
             QueueFullError: The queue is full.
@@ -48,7 +48,7 @@ class Execution:
 
     @asynccontextmanager
     async def compiled(self, request: RunCodeRequest) -> AsyncIterator[Program | None]:
-        """The program, compiled once for all runs in the block; None for interpreted languages.
+        """Compile the program once for all runs in the block; None for interpreted languages.
 
         Raises:
             QueueFullError: The queue is full.

@@ -1,22 +1,22 @@
-"""Isolation of programs from the machine: bubblewrap, ``unshare`` or none; their command lines.
+"""Isolation of programs: command lines of bubblewrap, ``unshare`` or no isolation.
 
 Covered by ``bwrap`` and ``unshare`` alike: no network; a file system that holds only /usr, /etc,
-/opt and the interpreter, all read-only, an empty private /tmp and the run's own folder; a process
-namespace of its own, so that one kill ends everything the program started, daemons included;
-separate IPC and host name; no capabilities, no way to gain any.
+/opt and the interpreter, all read-only, an empty private /tmp and the run's own folder; a separate
+process namespace, so that one kill ends everything the program started, daemons included; separate
+IPC and host name; no capabilities and no way to gain any.
 
 Covered everywhere: limits of memory per process, file size, open files and core dumps; a wall-clock
 limit; a cap on output; a clean environment. The number of processes is limited where the program
-runs under a user of its own (the server is root) or in a user namespace of a server that is not
+runs under a separate user (the server is root) or in a user namespace of a server that is not
 root (Linux 5.14 or later); a server that is root only inside a user namespace cannot limit it.
 
-Not covered: there is no seccomp filter, so the whole kernel interface is in reach of an exploit;
+Not covered: there is no seccomp filter, so an exploit can reach the whole kernel interface;
 memory is limited per process and not for the run as a whole; the run's folder has no disk quota
 beyond the size of one file; CPU is shared fairly by the kernel, not reserved. If the server is
-killed outright, its programs end only under ``bwrap``, and the folders of its runs remain.
-With ``none`` the program can reach the network and read what its user can read, and only limits
-and the clean-up after each run remain. Programs of a language model are clumsy rather than hostile,
-and for those this is enough; for hostile ones put the server into a virtual machine.
+killed with SIGKILL, its programs end only under ``bwrap``, and the folders of its runs remain. With
+``none`` the program can use the network and read everything that its user can read; only the limits
+and the clean-up after each run apply. This is sufficient for programs of a language model, which
+are clumsy rather than hostile; to run hostile ones, put the server into a virtual machine.
 """
 
 import shlex
@@ -77,11 +77,11 @@ class Isolation:
 
     @property
     def own_processes(self) -> bool:
-        """Whether a program has a process namespace, with the supervising shell inside."""
+        """Whether a program runs in a process namespace, together with the supervising shell."""
         return self.kind is not IsolationChoice.NONE
 
     def command(self, folder: Path, uid: int, supervised: list[str]) -> list[str]:
-        """The whole command line around ``supervised``, for a run in ``folder`` as ``uid``."""
+        """Return the command line that runs ``supervised`` isolated in ``folder`` as ``uid``."""
         dropped = [*self._drop(uid), *supervised]
         match self.kind:
             case IsolationChoice.BWRAP:
@@ -120,11 +120,11 @@ class Isolation:
         return [*command, "--kill-child", "--"]
 
     def _mounts(self, folder: Path) -> str:
-        """A script that builds the new root and starts its arguments there.
+        """Return a script that builds the new root and runs its arguments there.
 
-        All mounts but the first are one call: starting ``mount`` for each would be the larger part
-        of a run's overhead. The table must be a regular file, and the new root is the one place
-        that is private already.
+        A single ``mount -a`` makes all mounts but the first: one process per mount would cost more
+        than the rest of a run's overhead. The table must be a regular file, and only the new root
+        is private at that point.
         """
         root = self.view.new_root
         private = f"size={self.view.tmp_bytes},mode=1777,nosuid,nodev"
@@ -149,7 +149,7 @@ class Isolation:
 
 
 def _parents(path: Path) -> list[str]:
-    # bwrap makes missing parents 0700, which locks out a program that is another user.
+    # bwrap creates missing parents with mode 0700, which locks out a program of another user.
     folders = list(path.parents)[:-1]
     return [word for folder in reversed(folders) for word in ("--dir", str(folder))]
 

@@ -8,7 +8,7 @@ BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class SandboxMetrics:
-    """Each server has a registry of its own, so that two can run in one process."""
+    """Metrics of one server, in a separate registry so that two servers can share a process."""
 
     def __init__(self, admission: Admission) -> None:
         self.registry = CollectorRegistry()

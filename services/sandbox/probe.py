@@ -1,4 +1,4 @@
-"""Start-up probe: chooses the isolation by running a program under each."""
+"""Start-up probe: choose the isolation by running a test program under each candidate."""
 
 import os
 import shutil
@@ -23,14 +23,14 @@ log = get_logger(__name__)
 
 
 class IsolationError(ServiceError):
-    """The configured isolation does not work here; the message has the reason."""
+    """The configured isolation does not work on this machine; the message has the reason."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True)
 class ChosenIsolation:
-    """The runner to use, and the isolations that failed before it (name -> reason)."""
+    """The runner to use, and the isolations that failed the probe (name -> reason)."""
 
     runner: Runner
     failed: dict[str, str]
@@ -40,7 +40,7 @@ class ChosenIsolation:
         return self.runner.isolation
 
     def missing(self) -> list[str]:
-        """Protections that this isolation lacks, in words."""
+        """Describe the protections that this isolation lacks."""
         missing = []
         if self.isolation.kind is IsolationChoice.NONE:
             missing += ["no network isolation", "the file system of the server is visible"]
@@ -52,10 +52,10 @@ class ChosenIsolation:
 
 
 async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenIsolation:
-    """The first isolation that works, or the one that the settings name.
+    """Return the configured isolation if it works; with ``auto`` the first one that works.
 
     Raises:
-        IsolationError: No allowed isolation runs a program.
+        IsolationError: No allowed isolation can run a program.
     """
     view = _file_system_view(settings)
     auto = settings.isolation is IsolationChoice.AUTO
@@ -81,7 +81,7 @@ def _identities(kind: IsolationChoice) -> list[Identity]:
 
 
 async def _try(runner: Runner) -> str | None:
-    """The reason why the isolation does not work, None if it does."""
+    """Return the reason why the isolation does not work; None if it works."""
     kind = runner.isolation.kind
     if kind is not IsolationChoice.NONE and shutil.which(kind.value) is None:
         return f"{kind.value} is not installed"
@@ -104,15 +104,15 @@ def _file_system_view(settings: SandboxSettings) -> FileSystemView:
 
 
 def _make_private(folder: Path) -> None:
-    """Make an empty folder to mount on; it stays, shared by all servers of this user."""
+    """Create an empty mount point, which all servers of this user share and never remove."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise IsolationError(f"{folder} belongs to someone else; remove it")
+        raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
 
 
 def _interpreter_folders(python: Path) -> tuple[Path, ...]:
-    question = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"
-    command = [str(python), "-I", "-S", "-c", question]
+    script = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"
+    command = [str(python), "-I", "-S", "-c", script]
     with tempfile.TemporaryDirectory() as folder:
         try:
             answer = subprocess.run(

@@ -1,10 +1,10 @@
-"""Process of one command: spawn, time limit, output limit, kill of everything it started.
+"""Process of one command: spawn, time limit, output limit, kill of all descendants.
 
 A shell runs between the server and the program. It sets the limits, writes ``S`` to file
-descriptor 3 when the program starts (the clock starts there, not when the isolation is built),
-and, inside a process namespace, writes ``E <status>`` when the program has ended. A shell reports
-a death by signal n as status 128+n, the same as an exit with that number; but only for a signal it
-also prints a message, which tells the two apart. No shell prints one for SIGINT and SIGPIPE, and
+descriptor 3 when the program starts (the time limit starts there, not when the isolation is set
+up), and, inside a process namespace, writes ``E <status>`` when the program has ended. A shell
+reports death by signal n as status 128+n, the same as an exit with that code, but it also prints a
+message for a signal, which distinguishes the two. No shell prints one for SIGINT and SIGPIPE, and
 some print none for SIGTERM, so a program that exits with exactly 130, 141 or 143 is reported as
 killed by the signal.
 """
@@ -42,7 +42,7 @@ class Command:
 
     Attributes:
         argv: The whole command line, isolation included.
-        uid: The user that only this run has, if it has one.
+        uid: User reserved for this run; None for the server's own user.
         seconds: Wall-clock limit; infinity for none.
         reports_end: The shell inside reports the exit status (see the module).
     """
@@ -71,7 +71,7 @@ class ProcessResult:
 
 
 class Process:
-    """A started command. ``end`` must be called in any case."""
+    """A started command. The caller must always call ``end``."""
 
     def __init__(self, command: Command, reaper: Reaper) -> None:
         self._command = command
@@ -110,7 +110,7 @@ class Process:
         self._stdin = PipeWriter(feed, self._command.stdin)
 
     async def end(self) -> None:
-        """Kill everything that is left of it and read the rest of its output."""
+        """Kill all remaining processes of the command and read the rest of its output."""
         self._reaper.kill_group(self._run)
         await self.exited
         await self._reaper.finish(self._run)
@@ -158,10 +158,10 @@ class Process:
 
 
 async def run(command: Command, reaper: Reaper) -> ProcessResult:
-    """Run ``command``; when this returns or is cancelled, no process of it is left.
+    """Run ``command``; no process of it is left after a return or a cancellation.
 
     Raises:
-        OSError: It could not be started.
+        OSError: The command could not be started.
     """
     process = Process(command, reaper)
     timed_out = False
@@ -182,9 +182,9 @@ async def run(command: Command, reaper: Reaper) -> ProcessResult:
 
 
 def _start(command: Command, ends: tuple[int, int, int, int]) -> int:
-    # posix_spawn and not subprocess: it puts the status pipe on descriptor 3 and never copies
-    # the server's memory. A new session makes the group killable; Python's own SIG_IGN of
-    # SIGPIPE must not reach the program.
+    # posix_spawn instead of subprocess: it puts the status pipe on descriptor 3 and never copies
+    # the server's memory. A new session makes the process group killable. The program must not
+    # inherit Python's SIG_IGN for SIGPIPE.
     return os.posix_spawnp(
         command.argv[0],
         command.argv,
@@ -197,11 +197,11 @@ def _start(command: Command, ends: tuple[int, int, int, int]) -> int:
 
 
 async def _wait(pid: int) -> int:
-    """The exit code of a child, negative after a signal."""
+    """Wait for a child; return its exit code, negative after a signal."""
     loop = asyncio.get_running_loop()
     try:
         fd = os.pidfd_open(pid)
-    except OSError:  # an old kernel, or a system that only emulates Linux
+    except OSError:  # no pidfd: an old kernel, or an emulation of Linux
         _, status = await loop.run_in_executor(None, os.waitpid, pid, 0)
         return os.waitstatus_to_exitcode(status)
     ready = asyncio.Event()
@@ -211,7 +211,7 @@ async def _wait(pid: int) -> int:
     finally:
         loop.remove_reader(fd)
         os.close(fd)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])  # noqa: ASYNC222 (it ended already)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])  # noqa: ASYNC222 (it has already ended)
 
 
 def _decode(status: int, message: bytes) -> int:
@@ -223,7 +223,7 @@ def _decode(status: int, message: bytes) -> int:
     return status
 
 
-# Pipes, served by the event loop so that neither side blocks.
+# Pipes, read and written by the event loop so that neither side blocks.
 
 
 class PipeReader:

@@ -1,9 +1,9 @@
-"""Orphan reaper: kills the processes that a run leaves behind, and reaps zombies.
+"""Orphan reaper: kill the processes that a run leaves behind, and reap zombies.
 
-The server is the "subreaper" of its descendants: a process whose parent dies becomes a child of
-the server instead of process 1, so no process escapes by forking twice. An orphan is assigned to a
-run by its session, its user, or the run's folder in its environment. One that changed all three
-(possible only without isolation) is killed when no other run is active.
+The server is the "child subreaper" of its descendants: a process whose parent dies becomes a child
+of the server instead of process 1, so no process escapes by forking twice. An orphan is assigned to
+a run by its session, its user, or the run's folder in its environment. An orphan that changed all
+three (possible only without isolation) is killed when no other run is active.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class ActiveRun:
-    """One running command: its first process, its folder, and the user that only it has, if any."""
+    """A running command: its first process, its folder, and the user reserved for it, if any."""
 
     pid: int
     folder: Path
@@ -39,9 +39,11 @@ class _Orphan:
 
 
 class Reaper:
+    """Tracks the active runs, and kills the orphans of each finished run."""
+
     def __init__(self) -> None:
         self._active: dict[int, ActiveRun] = {}
-        # Children from before the first run belong to the host process, not to a run.
+        # Existing children belong to the server's process, not to a run.
         self._before = frozenset(_children())
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -51,14 +53,14 @@ class Reaper:
         self._active[run.pid] = run
 
     def kill_group(self, run: ActiveRun) -> None:
-        """Kill the run's process group; its first process is not reaped yet, so the id is valid."""
+        """Kill the run's process group, before its first process is reaped and the id is reused."""
         try:
             os.killpg(run.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
 
     async def finish(self, run: ActiveRun) -> None:
-        """Return once no process of ``run`` is left; the first one is reaped by its owner."""
+        """Return once no process of ``run`` is left; the caller reaps the first process itself."""
         self._active.pop(run.pid, None)
         deadline = asyncio.get_running_loop().time() + SWEEP_SECONDS
         while self._sweep(run):
@@ -68,7 +70,7 @@ class Reaper:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _sweep(self, run: ActiveRun) -> bool:
-        """Kill and reap what belongs to ``run``; returns whether anything was left."""
+        """Kill and reap processes of ``run``; return whether there were any."""
         found = False
         for orphan in self._orphans():
             if orphan.state == "Z":
@@ -77,7 +79,7 @@ class Reaper:
                 _kill(orphan.pid)
             else:
                 continue
-            found = True  # its children become the server's only now: sweep again
+            found = True  # its children become children of the server only now: sweep again
         return found
 
     def _belongs(self, orphan: _Orphan, run: ActiveRun) -> bool:
@@ -88,11 +90,11 @@ class Reaper:
                 return True
             environment = Path(f"/proc/{orphan.pid}/environ").read_bytes()
         except OSError:
-            return False  # it ended, or is another user's
+            return False  # the process has ended, or belongs to another user
         return f"HOME={run.folder}".encode() in environment.split(b"\0")
 
     def _orphans(self) -> list[_Orphan]:
-        """Children of the server that it did not start itself; all are in other sessions."""
+        """Return adopted children of the server; all of them are in other sessions."""
         own_session = os.getsid(0)
         orphans = []
         for pid in _children():
@@ -111,7 +113,7 @@ def _children() -> list[int]:
         lists = []
     if lists:
         return [int(pid) for text in lists for pid in text.split()]
-    # A kernel without CONFIG_PROC_CHILDREN: look at the parent of every process.
+    # A kernel without CONFIG_PROC_CHILDREN: check the parent of every process.
     own = os.getpid()
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [pid for pid in pids if _stat_fields(pid)[1:2] == [str(own)]]
@@ -123,7 +125,7 @@ def _read_orphan(pid: int) -> _Orphan | None:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """State, parent, group, session …: the fields after the name, which may contain anything."""
+    """Return the fields after the command name: state, parent, group, session, …"""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

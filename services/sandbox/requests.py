@@ -1,7 +1,7 @@
-"""Request parsing, validation errors and error answers in SandboxFusion's format.
+"""Request parsing, validation errors and error responses in SandboxFusion's format.
 
-Errors are ``{"detail": …}``, as FastAPI answers them: a list of pydantic errors for an invalid
-body (422), else a message.
+Errors are ``{"detail": …}`` as in FastAPI: a list of pydantic errors for an invalid body (422),
+otherwise a message.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from services.sandbox.datasets.base import DatasetError
 from shared.service.logs import get_logger
 from shared.service.server import json_error
 
-LOGGED_CHARS = 500  # characters of a detail, which may quote the request
+LOGGED_CHARS = 500  # a detail may quote the whole request
 FIELD = "detail"
 
 log = get_logger(__name__)
@@ -27,14 +27,14 @@ log = get_logger(__name__)
 Request = TypeVar("Request", bound=BaseModel)
 
 RequestOutcome = tuple[str, BaseModel]
-"""The label under which a request is counted, and the body of its answer."""
+"""Value of the metric's outcome label, and the body of the response."""
 
 
 class InvalidRequestError(Exception):
     """A body that does not match its endpoint's model.
 
     Attributes:
-        detail: The list of pydantic-style errors that goes into the 422 answer.
+        detail: Pydantic-style errors for the 422 response.
     """
 
     def __init__(self, detail: list[dict[str, Any]]) -> None:
@@ -43,7 +43,7 @@ class InvalidRequestError(Exception):
 
 
 async def respond(work: Awaitable[RequestOutcome], counter: Counter) -> web.Response:
-    """Await ``work``, count it in ``counter`` and answer, errors included."""
+    """Await ``work``, count its outcome, and convert its result or error to a response."""
     try:
         outcome, body = await work
     except InvalidRequestError as error:
@@ -72,7 +72,7 @@ def parse(body: bytes, content_type: str, model: type[Request]) -> Request:
     """Validate a request body.
 
     Raises:
-        InvalidRequestError: With the errors in the original's wording.
+        InvalidRequestError: The body is invalid; the errors have the wording of SandboxFusion.
     """
     if not body:
         missing = {"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}
@@ -84,7 +84,7 @@ def parse(body: bytes, content_type: str, model: type[Request]) -> Request:
         for detail in details:
             detail["loc"] = ["body", *detail["loc"]]
             if detail["type"] == "model_type":
-                # FastAPI's error for anything but an object.
+                # FastAPI reports this error for anything but an object.
                 detail["type"] = "model_attributes_type"
                 detail["msg"] = (
                     "Input should be a valid dictionary or object to extract fields from"

@@ -1,4 +1,4 @@
-"""Compiles and runs the program of a request, in a workspace of its own."""
+"""Runner of requests: compile and run a program in a separate workspace."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ class Program:
 
     Attributes:
         compiled: Result of compiling, None for an interpreted language.
-        argv: Command line that runs it; of a compiled program, in any folder with a copy of it.
+        argv: Command line; a compiled program runs in any folder that has a copy of it.
     """
 
     workspace: Workspace
@@ -53,17 +53,17 @@ class Runner:
         self.isolation = isolation
         self._settings = settings
         self._commands = CommandRunner(settings, isolation, reaper)
-        # Process limits count per user on the whole machine: servers on one machine should not use
-        # the same users.
+        # Process limits count per user on the whole machine: two servers on one machine should use
+        # different users.
         spread = max(1, LAST_UID - FIRST_UID - settings.concurrency)
         self._first_uid = FIRST_UID + random.SystemRandom().randrange(spread)
 
     async def run(
         self, request: RunCodeRequest, slot: int, program: Program | None = None
     ) -> RunCodeResponse:
-        """Compile, unless the program is given, and run.
+        """Compile, unless ``program`` is given, and run.
 
-        A failure with the request's files is a SandboxError answer.
+        The response has the status SandboxError if the request's files cannot be written or read.
         """
         if request.language not in EXTENSIONS:
             supported = ", ".join(EXTENSIONS)
@@ -89,7 +89,7 @@ class Runner:
             await asyncio.shield(asyncio.to_thread(workspace.remove))
 
     async def compile(self, request: RunCodeRequest, slot: int) -> Program:
-        """Compile for later runs; the caller removes the workspace after them.
+        """Compile for later runs; the caller removes the workspace afterwards.
 
         Raises:
             WorkspaceError: The code cannot be written.
@@ -114,7 +114,7 @@ class Runner:
         argvs = _argvs(request.language, source, self._settings.python)
         compiled = None
         if argvs.compile is not None:
-            # The memory limit is for the program: the compiler may need more.
+            # The memory limit applies to the program only: the compiler may need more.
             spec = CommandSpec(argvs.compile, workspace, uid, b"", request.compile_timeout, None)
             compiled = await self._commands.execute(spec)
         return Program(workspace, compiled, argvs.run)
@@ -189,9 +189,9 @@ def _cpp_libraries() -> tuple[str, ...]:
 
 def _can_link(library: str) -> bool:
     for suffix in ("so", "a"):
-        # g++ answers with a full path if it has the file, else it repeats the name.
-        question = ["g++", f"-print-file-name=lib{library}.{suffix}"]
-        answer = subprocess.run(question, capture_output=True, text=True, check=False)
+        # g++ prints a full path if it finds the file, otherwise it repeats the name.
+        command = ["g++", f"-print-file-name=lib{library}.{suffix}"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
         if Path(answer.stdout.strip()).is_absolute():
             return True
     return False

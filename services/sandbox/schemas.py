@@ -31,7 +31,7 @@ def _from_json(value: object) -> object:
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
-"""A string without lone surrogates, which can be neither written to a file nor sent."""
+"""A string without lone surrogates, which cannot be encoded as UTF-8."""
 
 Key = int | Text
 
@@ -39,7 +39,7 @@ FromJson = BeforeValidator(_from_json)
 """Marks a column of a record that may be JSON or a string that contains JSON."""
 
 Record = dict[str, Any]
-"""A data set's record: foreign JSON, which each dataset class validates with a model of its own."""
+"""A data set's record: foreign JSON, which each dataset class validates with its own model."""
 
 Language = Literal[
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
@@ -101,12 +101,12 @@ class RunCodeResponse(BaseModel):
 
     @property
     def stdout(self) -> str:
-        """Standard output of the program, "" if it did not run."""
+        """Standard output of the program; empty if it did not run."""
         return (self.run_result.stdout or "") if self.run_result else ""
 
 
 def overall_status(results: list[CommandResult]) -> tuple[RunStatus, str]:
-    """The request's status and message: an error outweighs a timeout outweighs an exit code."""
+    """Return status and message of a response: any ``Error`` makes it a SandboxError."""
     for result in results:
         if result.status is CommandStatus.ERROR:
             return RunStatus.SANDBOX_ERROR, result.stderr or ""

@@ -1,4 +1,4 @@
-"""Settings of the sandbox server, from the environment."""
+"""Settings of the sandbox server, from environment variables."""
 
 import os
 import sys
@@ -44,8 +44,7 @@ class SandboxSettings(ServiceSettings):
     queue_limit: int = Field(256, ge=0)
     """Requests that may wait; beyond it clients get 503."""
     isolation: IsolationChoice = IsolationChoice.AUTO
-    """``auto`` uses the first mode that works; any other mode is an error where it does not work.
-    """
+    """``auto`` uses the first mode that works; any other mode is an error if it does not work."""
     python: Path = Field(default_factory=_base_interpreter)
     """Interpreter that runs the programs; by default the base interpreter of the server."""
     temp_root: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()))

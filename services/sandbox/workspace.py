@@ -1,4 +1,4 @@
-"""Workspace of one run: a temporary folder, with no access to paths outside it."""
+"""Workspace of one run: a temporary folder; requests cannot access paths outside it."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 
 class WorkspaceError(Exception):
-    """A file of the request cannot be written or read; the message names it and the reason."""
+    """A file of the request cannot be written or read; the message names file and reason."""
 
 
 class Workspace:
@@ -37,7 +37,7 @@ class Workspace:
         self._chown(self.path)
 
     def write_code(self, code: str, extension: str) -> Path:
-        """Write the program under a fresh name.
+        """Write the program under a new random name.
 
         Raises:
             WorkspaceError: The text cannot be encoded, or the disk is full.
@@ -53,7 +53,7 @@ class Workspace:
         """Write the files of a request; None values and names with the ignore marker are skipped.
 
         Raises:
-            WorkspaceError: A path leads outside, its base64 is broken, or it cannot be written.
+            WorkspaceError: A path is outside the folder, or a file is not base64 or not writable.
         """
         for name, content in files.items():
             if content is None or IGNORE_MARKER in name:
@@ -80,12 +80,12 @@ class Workspace:
             raise WorkspaceError(f"cannot copy file {name!r}: {_reason(error)}") from error
 
     def reclaim(self) -> None:
-        """Take the folder, which outlives its run, away from the program's user."""
+        """Make the server the owner, because this folder outlives the program's run."""
         if self._uid is not None:
             os.chown(self.path, os.geteuid(), os.getegid())
 
     def read_files(self, names: list[str], limit: int) -> dict[str, str]:
-        """Base64 of the regular files among ``names``; no symbolic link is followed.
+        """Read the regular files among ``names`` as base64; symbolic links are not followed.
 
         Raises:
             WorkspaceError: They exceed ``limit`` bytes together.
@@ -107,7 +107,7 @@ class Workspace:
             shutil.rmtree(self.path, ignore_errors=True)
         if not self.path.exists():
             return
-        # The program removed permissions, or nested folders too deep for rmtree.
+        # The program removed permissions, or nested folders too deeply for rmtree.
         for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
             subprocess.run([*command, "--", str(self.path)], capture_output=True, check=False)
         if self.path.exists():
@@ -137,7 +137,7 @@ class Workspace:
                     deeper = os.open(part, FOLDER, dir_fd=folder)
                     os.close(folder)
                     folder = deeper
-                # Non-blocking: a named pipe that the program left must not block the server.
+                # Non-blocking: a named pipe created by the program must not block the server.
                 fd = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | NO_FOLLOW, dir_fd=folder)
             finally:
                 os.close(folder)
@@ -151,14 +151,14 @@ class Workspace:
 
 
 def relative_parts(name: str) -> tuple[str, ...]:
-    """The parts of a relative path.
+    """Split a relative path into its parts.
 
     Raises:
         WorkspaceError: It is absolute, empty, contains ``..``, or is not a valid path.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise WorkspaceError(f"path {name!r} is not inside the folder of the run")
+        raise WorkspaceError(f"path {name!r} is outside the folder of the run")
     if "\0" in name or not _encodable(name):
         raise WorkspaceError(f"path {name!r} is not a valid file name")
     return path.parts

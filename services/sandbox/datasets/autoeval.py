@@ -1,4 +1,4 @@
-"""AutoEvalDataset: an answer joined to a test program; prompts with context and examples."""
+"""AutoEvalDataset: an answer joined with a test program; prompts with context and examples."""
 
 import secrets
 import string
@@ -40,7 +40,7 @@ _Served = Literal["python", "cpp", "bash"]
 
 
 class _Labels(BaseModel):
-    """The language of the answer, and the language as which the whole program runs."""
+    """Language of the answer, and language of the whole program if it differs."""
 
     programming_language: _Served
     execution_language: _Served | None = None
@@ -63,7 +63,7 @@ class _Tests(BaseModel):
 
 
 def plan(request: SubmitRequest) -> ProgramRun:
-    """The completion's code at the mark in the test program, else before it.
+    """Plan a program: the completion's code at the mark in the test program, or else before it.
 
     Source: SandboxFusion 469de08, ``sandbox/datasets/autoeval.py``.
 
@@ -94,9 +94,9 @@ def plan(request: SubmitRequest) -> ProgramRun:
 
 
 def _joined(code: str, test: str, *, as_literal: bool) -> str:
-    """One program of both; with ``as_literal`` the code becomes a Python string in it.
+    """Join code and test program; with ``as_literal`` the code becomes a Python string literal.
 
-    A second mark and what follows it are dropped, as the original does.
+    A second mark and everything after it are dropped, as in the original.
     """
     before, mark, after = test.partition(INSERT)
     if not mark:
@@ -116,7 +116,7 @@ def _random_flag() -> str:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Texts around the question; ``extra`` of the request overrides the record's labels."""
+    """Texts around the question; the request's ``extra`` overrides the record's labels."""
 
     context: str
     fewshot: str
@@ -124,9 +124,9 @@ class _Texts:
 
 
 def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """The content, with the context, examples or template of ``extra`` and labels around it.
+    """Write the content with the context, examples or template of ``extra`` and labels.
 
-    Source of the form: SandboxFusion 469de08, ``sandbox/datasets/autoeval.py``.
+    Source of the format: SandboxFusion 469de08, ``sandbox/datasets/autoeval.py``.
 
     Raises:
         DatasetError: 400.
@@ -148,7 +148,7 @@ def prompt(record: Record, config: SubmitConfig) -> Prompt:
 def _texts(labels: dict[str, Any], config: SubmitConfig) -> _Texts:
     given = labels | config.extra
     if config.is_fewshot and given.get("fewshot") is None:
-        raise bad_request("the record: labels.fewshot: is_fewshot needs it")
+        raise bad_request("the record: labels.fewshot: required by is_fewshot")
     fewshot = _text(given, "fewshot") if config.is_fewshot else ""
     return _Texts(_text(given, "context"), fewshot, _text(given, "prompt_template"))
 
@@ -164,9 +164,9 @@ def _plain(question: str, texts: _Texts, locale: str | None) -> str:
     before = [text for text in (texts.context, texts.fewshot) if text]
     if not before:
         return question
-    asks, answers = HINTS.get(locale or "", ENGLISH)
+    question_hint, answer_hint = HINTS.get(locale or "", ENGLISH)
     shown = f"\n\n{SEPARATOR}\n\n".join(before)
-    return f"{shown}\n\n{asks}{question}\n\n{answers}\n"
+    return f"{shown}\n\n{question_hint}{question}\n\n{answer_hint}\n"
 
 
 DATASET = DatasetClass(plan, prompt)

@@ -1,7 +1,7 @@
 """Dataset classes: interface, plans to run, errors and record validation.
 
-A dataset class makes a plan of programs for a submitted completion, without running anything, and
-writes the prompt of a record.
+A dataset class plans the programs for a submitted completion, without running them, and writes the
+prompt of a record.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ Columns = TypeVar("Columns", bound=BaseModel)
 
 
 class DatasetError(Exception):
-    """A request without a verdict or prompt; the message is the answer's ``detail``.
+    """A request failed; the message is the ``detail`` of the response.
 
     Attributes:
-        status: 400 where the request is at fault, 404 where its record does not exist, 500 where
-            the sandbox is at fault.
+        status: 400 if the request is at fault, 404 if its record does not exist, 500 if the
+            sandbox is at fault.
     """
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
@@ -59,8 +59,8 @@ class ProgramRun:
 
     Attributes:
         extracted_code: The completion's part of the program.
-        flag: Text that stdout must contain as well.
-        extra: The answer's ``extra``.
+        flag: Text that stdout must contain in addition.
+        extra: The response's ``extra``.
     """
 
     program: RunCodeRequest
@@ -74,8 +74,8 @@ class StdioRuns:
     """Plan of one program that runs once per case, on the case's standard input.
 
     Attributes:
-        run_all: Continue after a case that is not passed.
-        shorten: Cut long texts of passed cases in the answer.
+        run_all: Continue after a failed case.
+        shorten: Shorten long texts of passed cases in the response.
     """
 
     program: RunCodeRequest
@@ -92,7 +92,7 @@ class DatasetClass:
     """One of SandboxFusion's dataset classes.
 
     Attributes:
-        plan: Plans a submit, whose record is in its config. Raises DatasetError (400).
+        plan: Plans a submit with the record in its config. Raises DatasetError (400).
         prompt: Writes the prompt of a record. Raises DatasetError (400).
     """
 
@@ -101,7 +101,7 @@ class DatasetClass:
 
 
 class Content(BaseModel):
-    """Columns of a record whose prompt is in ``content``."""
+    """Columns of a record with the prompt in ``content``."""
 
     id: Key
     content: Text
@@ -109,10 +109,10 @@ class Content(BaseModel):
 
 
 def read_record(request: SubmitRequest, model: type[Columns]) -> Columns:
-    """The record of a submit.
+    """Validate the record of a submit.
 
     Raises:
-        DatasetError: 400, it is a list or does not match ``model``.
+        DatasetError: 400, the record is a list or does not match ``model``.
     """
     data = request.config.provided_data
     if isinstance(data, list):
@@ -121,10 +121,10 @@ def read_record(request: SubmitRequest, model: type[Columns]) -> Columns:
 
 
 def validate_columns(data: object, model: type[Columns]) -> Columns:
-    """The columns of a record.
+    """Validate the columns of a record.
 
     Raises:
-        DatasetError: 400, one is missing or has a wrong type.
+        DatasetError: 400, a column is missing or has a wrong type.
     """
     try:
         return model.model_validate(data)

@@ -44,7 +44,7 @@ class _Tests(BaseModel):
 
 
 def plan(request: SubmitRequest) -> StdioRuns:
-    """The code of the completion, unchanged, for every case of the record.
+    """Plan one run of the completion's unchanged code per case of the record.
 
     Source: SandboxFusion 469de08, ``sandbox/datasets/common_oj.py``, ``sandbox/utils/testing.py``.
 
@@ -56,8 +56,8 @@ def plan(request: SubmitRequest) -> StdioRuns:
         raise bad_request("config.language field must exist for CommonOJDataset, got None")
     if config.custom_extract_logic:
         raise bad_request(
-            "config.custom_extract_logic is not run by this server: it would be foreign code in "
-            "the server's own process. Extract before you submit"
+            "config.custom_extract_logic is not supported: it would run foreign code in the "
+            "server's own process; extract the code before you submit"
         )
     record = read_record(request, _Tests)
     return StdioRuns(
@@ -79,7 +79,7 @@ def _run_timeout(config: SubmitConfig) -> float:
 
 
 def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """The content, and a paragraph that names the language.
+    """Write the content, and a paragraph that names the language.
 
     Raises:
         DatasetError: 400.

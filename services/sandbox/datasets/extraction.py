@@ -1,8 +1,8 @@
 """Code extraction from a completion by SandboxFusion's rules.
 
-They keep all peculiarities of the original, because verdicts depend on them, and are unrelated to
-Plumbline's own rules in ``shared.extraction``. The original's regular expressions can take
-quadratic time and more; these take time linear in the text.
+The rules keep all peculiarities of the original, because verdicts depend on them, and are unrelated
+to Plumbline's own rules in ``shared.extraction``. The original's regular expressions can take
+quadratic time or worse; this implementation is linear in the length of the text.
 
 Source: SandboxFusion 469de08, ``sandbox/utils/extraction.py``.
 """
@@ -30,14 +30,14 @@ _BEFORE_HEAD = re.compile("(?:import|from|#).")
 
 @dataclass(frozen=True)
 class Block:
-    """``language`` is "" where the tag names none."""
+    """A code block; ``language`` is empty if the fence has no known tag."""
 
     language: str
     code: str
 
 
 def in_language(completion: str, language: str) -> str:
-    """The first block in ``language``, else the first in any, else "".
+    """Return the first block in ``language``, else the first in any language, else "".
 
     Source: ``default_extract_helper`` without custom logic.
     """
@@ -50,7 +50,7 @@ def in_language(completion: str, language: str) -> str:
 
 
 def first_block(completion: str, language: str) -> str:
-    """The first block in any language, without carriage returns and the entry point.
+    """Return the first block in any language, without carriage returns and the entry point.
 
     Source: ``extract_code_from_freeform_completion`` with ``first_block_only``.
     """
@@ -59,7 +59,7 @@ def first_block(completion: str, language: str) -> str:
 
 
 def without_entry_point(code: str, language: str) -> str:
-    """The code before the main guard or ``int main()``, and before an example of use.
+    """Return the code before the main guard or ``int main()``, and before an example of use.
 
     Source: ``remove_entripoints``.
     """
@@ -70,7 +70,7 @@ def without_entry_point(code: str, language: str) -> str:
 
 
 def _blocks(completion: str, language: str) -> Iterator[Block]:
-    """Complete fenced blocks; else an unclosed one; without a fence, text that looks like code."""
+    """Yield complete fenced blocks, else an unclosed one, else unfenced code."""
     for find in (_complete, _unclosed):
         blocks = find(completion)
         if block := next(blocks, None):
@@ -81,7 +81,7 @@ def _blocks(completion: str, language: str) -> Iterator[Block]:
 
 
 def _complete(text: str) -> Iterator[Block]:
-    """A closing fence starts a line, but not the one after the opening fence."""
+    """Yield closed blocks; the line right after the opening fence cannot be the closing fence."""
     start = 0
     while opening := _opening(text, start):
         tag, begin = opening
@@ -99,7 +99,7 @@ def _unclosed(text: str) -> Iterator[Block]:
 
 
 def _opening(text: str, start: int) -> tuple[str, int] | None:
-    """The next opening fence's language, and where its content begins."""
+    """Return the language of the next opening fence, and the offset of its content."""
     fence = text.find(_FENCE, start)
     newline = text.find("\n", fence) if fence >= 0 else -1
     if newline < 0:
@@ -109,7 +109,7 @@ def _opening(text: str, start: int) -> tuple[str, int] | None:
 
 
 def _without_blank_lines(code: str) -> str:
-    """Blank lines before a closing fence belong to the fence; blanks at a line's end do not."""
+    """Remove blank lines before the closing fence, but keep spaces at the end of the last line."""
     kept = code.rstrip()
     blanks, newline, _ = code[len(kept) :].partition("\n")
     return kept + blanks if newline else code
@@ -124,7 +124,7 @@ def _unfenced(text: str, language: str) -> Iterator[Block]:
 
 
 def _definitions(lines: list[str]) -> Iterator[Block]:
-    """Each top-level definition with its indented body, and the imports and comments before it."""
+    """Yield each top-level definition with its body and the imports and comments before it."""
     start = index = 0
     while index < len(lines):
         if _HEAD.match(lines[index]):

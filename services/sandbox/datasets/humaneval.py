@@ -1,4 +1,4 @@
-"""HumanEvalDataset: the rest of a function, or all of it, and a ``check`` that calls it."""
+"""HumanEvalDataset: a function (its body or all of it), and a ``check`` that calls it."""
 
 import re
 
@@ -49,7 +49,7 @@ _BODY_END = re.compile(r"\n(?=\S)")
 
 
 class _Tests(BaseModel):
-    """``prompt`` is needed only to complete it."""
+    """Columns with the tests; ``prompt`` is required unless the answer is freeform."""
 
     test: Text
     entry_point: Text
@@ -63,17 +63,17 @@ class _Task(BaseModel):
 
 
 def plan(request: SubmitRequest) -> ProgramRun:
-    """The prompt and its completion; or, with ``extra.is_freeform``, the completion's code.
+    """Plan a program: prompt and completion or, with ``extra.is_freeform``, the extracted code.
 
-    Source: SandboxFusion 469de08, ``sandbox/datasets/humaneval.py``. There the call of ``check``
-    is missing for unregistered names, so every program is accepted.
+    Source: SandboxFusion 469de08, ``sandbox/datasets/humaneval.py``. The original does not call
+    ``check`` for unregistered names, and so accepts every program.
 
     Raises:
         DatasetError: 400.
     """
     config = request.config
     if "tests" in (config.provided_data or ()):
-        raise bad_request("the record: those with 'tests' (MultiPL-E) are not served")
+        raise bad_request("the record: records with 'tests' (MultiPL-E) are not supported")
     record = read_record(request, _Tests)
     if config.extra.get("is_freeform"):
         code = head = _freeform_answer(request)
@@ -92,7 +92,7 @@ def plan(request: SubmitRequest) -> ProgramRun:
 
 
 def function_body(completion: str) -> str:
-    """The completion up to the first line, except for the very first, that is not indented."""
+    """Return the completion up to its first unindented line, not counting line 1."""
     return _BODY_END.split(completion, maxsplit=1)[0]
 
 
@@ -103,7 +103,7 @@ def _freeform_answer(request: SubmitRequest) -> str:
 
 
 def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """The prompt as it is; with ``extra.is_freeform`` in a fence, with an instruction.
+    """Write the prompt unchanged; with ``extra.is_freeform`` in a fence, with an instruction.
 
     Raises:
         DatasetError: 400.

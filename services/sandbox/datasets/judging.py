@@ -1,4 +1,4 @@
-"""Judging of a submit: runs its plan, compares the output, bounds the answer."""
+"""Judging of a submit: run its plan, compare the output, limit the size of the response."""
 
 import asyncio
 import signal
@@ -23,14 +23,14 @@ from services.sandbox.workspace import WorkspaceError
 from shared.checkers import lines
 
 CASES_AT_ONCE = 3
-LONGEST_SHOWN = 1000  # characters of a text in a passed case's test_info
+LONGEST_SHOWN = 1000  # characters per text in the test_info of a passed case
 PLACEHOLDER = "..."
 
 Result = TypeVar("Result")
 
 
 async def judge(request: SubmitRequest, plan: Plan, execution: Execution) -> EvalResult:
-    """Run the plan and compare.
+    """Run the plan and compare the output.
 
     Raises:
         DatasetError: 500, the sandbox could not run a program.
@@ -70,7 +70,7 @@ async def _judge_program(
 
 
 async def _run_cases(plan: StdioRuns, execution: Execution) -> list[EvalTest]:
-    """The cases in order, up to the first that is not passed unless all are requested."""
+    """Run the cases in order, up to the first failed one unless all are requested."""
     tests: list[EvalTest] = []
     if not plan.cases:
         return tests
@@ -93,7 +93,7 @@ def _begin(
 ) -> Iterator[Coroutine[Any, Any, RunCodeResponse]]:
     for index, case in enumerate(plan.cases):
         request = plan.program.model_copy(update={"stdin": case.input["stdin"]})
-        # The first run admits the whole submit: a rejection half-way would waste the runs so far.
+        # The first run admits the whole submit: a later rejection would waste the finished runs.
         admitted = program is not None or index > 0
         yield execution.run(request, admitted=admitted, program=program)
 
@@ -107,10 +107,10 @@ def _test(plan: StdioRuns, case: StdioCase, answer: RunCodeResponse) -> EvalTest
 async def in_order(
     works: Iterable[Coroutine[Any, Any, Result]], limit: int
 ) -> AsyncGenerator[Result, None]:
-    """Results in the order of ``works``, of which at most ``limit`` run concurrently.
+    """Yield results in the order of ``works``, of which at most ``limit`` run concurrently.
 
-    ``works`` is consumed no further ahead than that. Closing the generator cancels whatever is
-    running, and waits for its end.
+    ``works`` is consumed lazily. Closing the generator cancels the running ones and waits for their
+    end.
     """
     running: deque[asyncio.Task[Result]] = deque()
     try:
@@ -128,14 +128,14 @@ async def in_order(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-# The size of the answer.
+# Size limit of the response.
 
 
 class OutputBudget:
-    """Limit for the output of all runs of a submit together, since the answer holds all of it.
+    """Limit on the output of all runs of a submit together: the response contains all of it.
 
     Attributes:
-        exceeded: The last run exceeded the limit.
+        exceeded: Whether the last run exceeded the limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -144,7 +144,7 @@ class OutputBudget:
         self._left = limit
 
     def spend(self, answer: RunCodeResponse) -> RunCodeResponse:
-        """The answer; beyond the limit, one like that of a run beyond its own output limit."""
+        """Return the response; beyond the limit, the one of a run killed for its output."""
         results = [result for result in (answer.compile_result, answer.run_result) if result]
         self._left -= sum(len(result.stdout or "") + len(result.stderr or "") for result in results)
         self.exceeded = self._left < 0
@@ -168,7 +168,7 @@ def _updated(result: CommandResult | None, update: Mapping[str, object]) -> Comm
 
 
 def _shortened(case: StdioCase) -> StdioCase:
-    """The case with its long texts cut in the middle.
+    """Shorten the long texts of a case in the middle.
 
     Source: SandboxFusion 469de08, ``truncate_str`` in ``sandbox/utils/common.py``.
     """

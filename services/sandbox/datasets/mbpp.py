@@ -43,7 +43,7 @@ class _Task(Content):
 
 
 def plan(request: SubmitRequest) -> ProgramRun:
-    """Set-up code, the completion's code and the assertions; with ``is_fewshot`` only the last one.
+    """Plan a program: set-up code, extracted code, assertions (with ``is_fewshot`` the last one).
 
     Source: SandboxFusion 469de08, ``sandbox/datasets/mbpp.py``.
 
@@ -69,7 +69,7 @@ def plan(request: SubmitRequest) -> ProgramRun:
 
 
 def answer(completion: str) -> str:
-    """The first block before ``[DONE]``, up to the completion's own assertions or docstring."""
+    """Extract the first block before ``[DONE]``, up to its own assertions or docstring."""
     code = first_block(completion.partition(END)[0], "python")
     for stop in STOPS:
         code = code.partition(stop)[0]
@@ -77,13 +77,13 @@ def answer(completion: str) -> str:
 
 
 def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """Content and tests in the original's wording, which clients take apart.
+    """Write content and tests in the original's wording, which clients parse.
 
     Raises:
         DatasetError: 400.
     """
     if config.is_fewshot:
-        raise bad_request("config.is_fewshot: this server has no examples to show; ask without it")
+        raise bad_request("config.is_fewshot: this server has no examples; leave it unset")
     row = validate_columns(record, _Task)
     text = (
         f"You are an expert Python programmer, and here is your task: {row.content} "

@@ -28,7 +28,7 @@ CLASSES: dict[str, DatasetClass] = {
 
 
 def make_plan(request: SubmitRequest, tables: Tables = NO_TABLES) -> Plan:
-    """The programs to run, for the record in the request or else in the server's tables.
+    """Plan a submit, with the record from the request or else from the server's tables.
 
     Raises:
         DatasetError: 400, or 404 if the record does not exist.
@@ -39,7 +39,7 @@ def make_plan(request: SubmitRequest, tables: Tables = NO_TABLES) -> Plan:
 
 
 def write_prompts(request: GetPromptsRequest, tables: Tables) -> Prompts:
-    """Prompts of the records in the request, or else of a page of the table.
+    """Write the prompts of the records in the request, or else of a page of the table.
 
     Raises:
         DatasetError: 400.
@@ -53,7 +53,7 @@ def write_prompts(request: GetPromptsRequest, tables: Tables) -> Prompts:
 
 
 def write_prompt(request: GetPromptByIdRequest, tables: Tables) -> Prompt:
-    """The prompt of the record in the request, or else in the table.
+    """Write the prompt of the record in the request, or else in the table.
 
     Raises:
         DatasetError: 400, or 404 if the record does not exist.
@@ -66,7 +66,7 @@ def write_prompt(request: GetPromptByIdRequest, tables: Tables) -> Prompt:
 
 
 def _dataset(name: str, config: SubmitConfig) -> DatasetClass:
-    """The dataset of this name or, for an unknown one, of the class ``config.dataset_type``."""
+    """Look up a dataset by name or, if unknown, by the class ``config.dataset_type``."""
     if name in DATASETS:
         return DATASETS[name]
     kind = config.dataset_type

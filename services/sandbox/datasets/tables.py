@@ -1,4 +1,4 @@
-"""Tables of records that the server has itself: a folder with a JSONL file per dataset."""
+"""Tables of records on the server: a folder with one JSONL file per dataset."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from services.sandbox.schemas import Key, Record, SubmitConfig
 from shared.errors import ConfigError
 
 PREFIX = "code_eval_"
-# Ids of a record: the first that it has sorts it; HumanEval's prompts use the second.
+# Id columns of a record; records are sorted by the first that they have.
 KEYS = ("id", "task_id", "name")
 
 Version = tuple[int, int]
@@ -25,7 +25,7 @@ class Table:
     Attributes:
         version: The file's size and modification time.
         offsets: Offsets of the records' lines, in the order of their ids: numbers, then texts.
-        by_key: Offset by each of a record's ids, as text: ``1`` and ``"1"`` are the same.
+        by_key: Offset by each id of a record, as text: ``1`` and ``"1"`` are the same id.
     """
 
     path: Path
@@ -34,7 +34,7 @@ class Table:
     by_key: dict[str, int]
 
     def read(self, offsets: list[int]) -> list[Record]:
-        """The records at ``offsets``.
+        """Read the records at ``offsets``.
 
         Raises:
             DatasetError: 500, the file has changed since the server started.
@@ -44,20 +44,20 @@ class Table:
                 if _version(file) == self.version:
                     return [_read_at(file, offset) for offset in offsets]
         except OSError:
-            pass  # a removed file has changed, too
+            pass  # report a removed file as changed
         raise internal_error(
             f"{self.path.name} has changed since the server started; restart the server"
         )
 
 
 class Tables:
-    """The tables by dataset name; none without a folder."""
+    """Tables by dataset name; empty without a folder."""
 
     def __init__(self, folder: Path | None) -> None:
         """Index all files of the folder.
 
         Raises:
-            ConfigError: The folder or a file in it cannot be used; names file and line.
+            ConfigError: The folder or a file is invalid; the message names file and line.
         """
         self._tables: dict[str, Table] = {}
         for path in _files(folder) if folder else ():
@@ -67,19 +67,19 @@ class Tables:
             self._tables[name] = _table(path)
 
     def page(self, dataset: str, offset: int, limit: int) -> list[Record]:
-        """At most ``limit`` records from ``offset`` on, in the order of their ids.
+        """Read at most ``limit`` records from ``offset`` on, in the order of their ids.
 
         Raises:
-            DatasetError: 400, there is no such table.
+            DatasetError: 400, the dataset has no table.
         """
         table = self._table(dataset)
         return table.read(table.offsets[offset : offset + limit])
 
     def with_record(self, dataset: str, key: Key, config: SubmitConfig) -> SubmitConfig:
-        """The configuration with its record, from the table unless the request contains one.
+        """Return the config with a record: its own, else the one from the table.
 
         Raises:
-            DatasetError: 400, there is no such table; 404, the record is not in it.
+            DatasetError: 400, the dataset has no table; 404, the table has no such record.
         """
         if config.provided_data:
             return config
@@ -109,7 +109,7 @@ def _table(path: Path) -> Table:
         with path.open("rb") as file:
             return _indexed(path, file)
     except OSError as error:
-        raise _unusable(path, f"cannot be read ({error}); check its rights") from None
+        raise _unusable(path, f"cannot be read ({error}); check its permissions") from None
 
 
 def _indexed(path: Path, file: BinaryIO) -> Table:
@@ -129,7 +129,7 @@ def _indexed(path: Path, file: BinaryIO) -> Table:
 
 
 def _records(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, Record]]:
-    """Line number, offset and content of each record."""
+    """Yield line number, offset and content of each record."""
     offset = 0
     for number, line in enumerate(file, start=1):
         if line.strip():
@@ -155,7 +155,7 @@ def _record(line: bytes) -> Record:
     try:
         record = json.loads(line)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     return record
