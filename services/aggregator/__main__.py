@@ -55,12 +55,12 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
         ingester.stop()
         for task in tasks:
             task.cancel()
-    # Not closed after a crash of a task: another thread may still use the database.
+    # Skipped if a task crashed: another thread may still use the database.
     database.close()
 
 
 async def _repeat(work: Callable[[], bool], interval: float) -> None:
-    """Run ``work`` in a thread forever; pause for ``interval`` seconds when it found nothing."""
+    """Run ``work`` in a thread forever; pause ``interval`` seconds after it found no work."""
     while True:
         try:
             busy = await asyncio.to_thread(work)
@@ -75,7 +75,7 @@ async def _repeat(work: Callable[[], bool], interval: float) -> None:
 
 
 def publish_due(ingester: Ingester) -> bool:
-    """Publish all runs that are judged completely; returns whether there were any."""
+    """Publish all runs that are judged completely; return whether there were any."""
     due = list(ingester.unpublished())
     for ledger in due:
         try:

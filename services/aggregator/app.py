@@ -18,7 +18,7 @@ from shared.service.server import add_operations
 
 STATIC = Path(__file__).parent / "page" / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-# Completions are hostile text: no script runs except for the page's own files.
+# Completions are untrusted text: only the page's own scripts may run.
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -33,7 +33,7 @@ _PAGE_HEADERS = {
 def make_app(
     redis: Redis, ingester: Ingester, events: ProgressEvents | None = None
 ) -> web.Application:
-    """Serve ``/healthz``, ``/readyz``, ``/metrics``, the API and the page."""
+    """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(IndexCollector(ingester.database, ingester.metrics))
@@ -47,7 +47,7 @@ def make_app(
 
 
 def add_page(app: web.Application) -> None:
-    """Serve ``/`` and the static files of the page, which asks the API for its data."""
+    """Add ``/`` and the static files of the page, which gets its data from the API."""
     for path in sorted(STATIC.iterdir()):
         route = "/" if path.name == "index.html" else f"/static/{path.name}"
         app.router.add_get(route, _file(path))

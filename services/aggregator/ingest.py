@@ -24,7 +24,7 @@ from shared.service.logs import get_logger
 log = get_logger(__name__)
 
 _FACTS_INTERVAL = 1.0
-# Consumer groups of other indexes are removed after so many idle seconds.
+# Idle seconds after which consumer groups of other indexes are removed.
 _ABANDONED_AFTER = 600.0
 
 Record = TypeVar("Record", bound=BaseModel)
@@ -46,7 +46,7 @@ class Ingester:
         Args:
             redis: The ledger's server.
             database: The index; a temporary one by default.
-            batch_size: Entries per transaction; their completions, which are large, are in memory.
+            batch_size: Entries per transaction; their completions are in memory and may be large.
             delete_size: Samples deleted per transaction.
         """
         self.database = database or open_database()
@@ -64,7 +64,7 @@ class Ingester:
         self._stopping.set()
 
     def catch_up(self) -> bool:
-        """Index all new entries; returns whether there were any."""
+        """Index all new entries; return whether there were any."""
         runs = {progress.run: progress for progress in runs_progress(self._redis)}
         known = self._writer.runs()
         for run in known.values():
@@ -74,7 +74,7 @@ class Ingester:
         return sum(self._follow(progress, known.get(name)) for name, progress in runs.items()) > 0
 
     def unpublished(self) -> Iterator[Ledger]:
-        """Runs that are judged completely and whose artifacts are not written yet."""
+        """Yield the runs that are judged completely but not published yet."""
         for progress in runs_progress(self._redis):
             if progress.state is RunState.JUDGED:
                 yield Ledger(self._redis, progress.run)
@@ -101,7 +101,7 @@ class Ingester:
         ):
             batch = self._batch(ledger, run, [_storable(entry) for entry in entries])
             if ledger.incarnation() != run.incarnation:
-                return True  # the run was started over while it was read: drop the batch
+                return True  # the run was restarted from scratch meanwhile: drop the batch
             self.metrics.record(self._writer.apply(run, batch))
             self._group.ack(run.run, [entry.id for entry in entries])
             busy, position = True, entries[-1].id
@@ -134,7 +134,7 @@ class Ingester:
         return ProblemFacts() if problem is None else ProblemFacts.of(problem)
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
-        """Store state and metadata: immediately on a change of state, else once a second."""
+        """Store state and metadata: immediately on a change of state, otherwise once a second."""
         now = time.monotonic()
         due = now - self._facts_stored_at.get(run.id, -math.inf) >= _FACTS_INTERVAL
         finished = progress.state is not None and progress.state.final
@@ -149,7 +149,7 @@ def _planned(plan: RunPlan | None) -> dict[str, tuple[int, int]]:
 
 
 def _storable(entry: StreamEntry) -> StreamEntry:
-    """Treat an entry as unreadable if SQLite cannot store its sample's number."""
+    """Treat an entry as unreadable if SQLite cannot store its sample index."""
     if entry.event is None or entry.event.sample.sample_index <= MAX_INTEGER:
         return entry
     return StreamEntry(entry.id, None)

@@ -27,7 +27,7 @@ log = get_logger(__name__)
 _OTHER = "other"
 _MAX_DATASETS = 50
 _MAX_REASONS = 50
-# The usual failures of sandboxes and generators.
+# Common failures of sandboxes and generators, exported with 0 from the start.
 _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
     *("read_timeout", _OTHER),
@@ -41,7 +41,7 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
 class IngestMetrics:
-    """Counters of what this process has ingested. They restart at zero, as PromQL expects.
+    """Counters of the verdicts ingested by this process; they restart at zero, as PromQL expects.
 
     ``plumbline_verdicts`` counts entries of the streams, so a sample that is judged again counts
     again. The others count each verdict and each generation once.
@@ -84,7 +84,7 @@ class IngestMetrics:
             self._infra_failures.labels(self._reasons.admit(reason))
 
     def record(self, applied: AppliedBatch) -> None:
-        """Count what a batch added to the index; call once per committed batch."""
+        """Count the entries and changes of a committed batch; call once per batch."""
         for entry in applied.entries:
             if entry.event is None:
                 self._unreadable.inc()
@@ -105,7 +105,7 @@ class IngestMetrics:
                 self._verdicts.labels(self.dataset_label(dataset), status.value)
 
     def dataset_label(self, dataset: str) -> str:
-        """The label of a data set: its name, or ``other`` once there are too many."""
+        """Return the label of a data set: its name, or ``other`` once there are too many."""
         return self._datasets.admit(dataset)
 
     def collect(self) -> Iterator[Metric]:
@@ -134,7 +134,7 @@ class IngestMetrics:
 
 
 class _LabelValues:
-    """Bounded set of label values: beyond ``limit`` of them, new ones share ``other``."""
+    """Bounded set of label values: beyond ``limit``, new values become ``other``."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -202,7 +202,7 @@ class IndexCollector(Collector):
 
 
 class RedisCollector(Collector):
-    """Gauges of the judging queue, and of how far the index lags behind the streams."""
+    """Gauges of the judging queue, and of the lag of the index behind the streams."""
 
     def __init__(self, redis: Redis, database: Database) -> None:
         self._redis = redis

@@ -36,11 +36,10 @@ FactsByProblem = dict[str, dict[str, ProblemFacts]]
 def publish(ledger: Ledger) -> RunState:
     """Write all artifacts of a run whose samples are all judged, and record it in the ledger.
 
-    The report is written after everything that it is made of, so nothing else is missing where it
-    fails.
+    The report comes last of the files, so a failure to write it leaves all its sources complete.
 
     Returns:
-        The run's state now: complete or incomplete.
+        The new state of the run: complete or incomplete.
 
     Raises:
         OutputError: The output folder cannot be written.
@@ -82,7 +81,7 @@ def _write_record(folder: OutputFolder, record: RunRecord) -> None:
 
 @dataclass
 class PublishedSamples:
-    """Totals over the samples as they were written, and their results by data set."""
+    """Totals over the written samples, and their results by data set."""
 
     results: dict[str, list[SampleResult]] = field(default_factory=dict)
     samples: int = 0
@@ -122,7 +121,7 @@ class PublishedSamples:
         }
 
     def record(self, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> RunRecord:
-        """The content of ``run.json``: what was run, with what, and how completely."""
+        """Build the content of ``run.json``: provenance, totals and completeness of the run."""
         missing = self.samples - self.statuses.total() + self.statuses[FinalStatus.API_ERROR]
         return RunRecord.of(run, meta, datasets).model_copy(
             update={
@@ -141,7 +140,7 @@ class PublishedSamples:
 
 
 def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> PublishedSamples:
-    """Write completions and verdicts together; few of the completions are in memory at once."""
+    """Write completions and verdicts in chunks, so that few completions are in memory at once."""
     found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
     with (
         folder.replacing(artifacts.VERDICTS) as verdicts,
@@ -170,13 +169,13 @@ def _samples(
 def _write_problems(
     folder: OutputFolder, ledger: Ledger, plan: RunPlan, qa_logs: QaLogs
 ) -> FactsByProblem:
-    """Write ``problems.jsonl``; returns the facts of problems whose tests can be read.
+    """Write ``problems.jsonl``; return the facts of problems whose tests can be read.
 
     One problem is in memory at a time, because its tests may be large.
     """
     facts: FactsByProblem = {}
 
-    def noted() -> Iterator[ProblemOutline]:
+    def outlines() -> Iterator[ProblemOutline]:
         for problem in _problems(ledger, plan):
             qa_logs.add_problem(problem)
             outline = ProblemOutline.of(problem)
@@ -184,7 +183,7 @@ def _write_problems(
                 facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
             yield outline
 
-    folder.write_jsonl(artifacts.PROBLEMS, noted())
+    folder.write_jsonl(artifacts.PROBLEMS, outlines())
     return facts
 
 

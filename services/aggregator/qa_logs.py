@@ -1,4 +1,4 @@
-"""QA logs: a stratified sample of questions, answers and outcomes of each data set."""
+"""QA logs: a stratified sample of prompts, answers and verdicts of each data set."""
 
 import re
 from collections.abc import Mapping
@@ -38,13 +38,13 @@ ShortenedTests = dict[str, str | int | list[str]]
 
 @dataclass(frozen=True)
 class SampleChoice:
-    """The chosen samples, by status and then by id.
+    """Result of the sampling.
 
     Attributes:
-        samples: The chosen samples.
+        samples: The chosen samples, by status and then by id.
         wanted: The quota.
         chosen: Number of chosen samples by status.
-        filled: How many of them replace samples of a status that had too few.
+        filled: Number of them that replace samples of a status that had too few.
     """
 
     samples: tuple[SampleId, ...]
@@ -76,9 +76,9 @@ def choose(
 
 
 def apportion(number: int, available: Mapping[FinalStatus, int]) -> Counts:
-    """Divide a number in proportion to what is available, by the largest remainder method.
+    """Divide a number in proportion to the available counts, by the largest remainder method.
 
-    No share exceeds what is available. Ties are broken by the order of the statuses.
+    No share exceeds the available count. Ties are broken by the order of the statuses.
     """
     total = sum(available.values())
     if number >= total:
@@ -94,7 +94,7 @@ def apportion(number: int, available: Mapping[FinalStatus, int]) -> Counts:
 def _strata(
     statuses: Mapping[SampleId, FinalStatus], seed: int
 ) -> dict[FinalStatus, list[SampleId]]:
-    # Infrastructure failures tell nothing about a model.
+    # api_error is excluded: infrastructure failures say nothing about a model.
     strata: dict[FinalStatus, list[SampleId]] = {
         status: [] for status in FinalStatus if status is not FinalStatus.API_ERROR
     }
@@ -118,13 +118,13 @@ class _Record(BaseModel):
 
 
 class ExecutionOutput(_Record):
-    """``first_failed_case``: its texts are shortened."""
+    """Output of the judged program; the texts of ``first_failed_case`` are shortened."""
 
     first_failed_case: FailedCase | None
 
 
 class RunMetadata(_Record):
-    """``timestamp``: start of the run, ISO 8601 in UTC."""
+    """Model and sampling parameters; ``timestamp`` is the start of the run, ISO 8601 in UTC."""
 
     model: str
     temperature: float | None
@@ -133,7 +133,7 @@ class RunMetadata(_Record):
 
 
 class QaRecord(_Record):
-    """A sample with question, answer and outcome: one line of a QA log."""
+    """A sample with prompt, answer and verdict: one line of a QA log."""
 
     problem_id: str
     dataset: str
@@ -171,7 +171,7 @@ def qa_record(
     metadata: RunMetadata,
     limits: QaLogsConfig,
 ) -> QaRecord:
-    """Make the record of one sample; outputs are shortened."""
+    """Build the record of one sample; outputs are shortened."""
     case = verdict.first_failed_case
     return QaRecord(
         problem_id=verdict.problem_id,
@@ -195,7 +195,7 @@ def qa_record(
 
 
 def run_metadata(meta: RunRecord) -> RunMetadata:
-    """Model and sampling parameters of a run."""
+    """Return the model and the sampling parameters of a run."""
     rollout = meta.config.actor_rollout_ref.rollout
     return RunMetadata(
         model=meta.model or meta.config.actor_rollout_ref.model.path,
@@ -228,7 +228,7 @@ def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> ShortenedTests
 
 
 def shorten_case(case: FailedCase, limit: int) -> FailedCase:
-    """Copy a case with each of its texts shortened to ``limit`` characters."""
+    """Return a copy of a case with each text shortened to ``limit`` characters."""
     texts = {name: getattr(case, name) for name in ("input", "expected", "actual", "stderr")}
     return case.model_copy(
         update={name: text and shorten_middle(text, limit) for name, text in texts.items()}
@@ -300,7 +300,7 @@ class QaLogs:
 
 
 def file_name(dataset: str, total: int) -> str:
-    """Name of a QA log; shortened with a hash, because a file name is at most 255 bytes."""
+    """Return the name of a QA log; a long one is cut and hashed to fit in 255 bytes."""
     return f"{_stem(dataset)}_{total}.jsonl"
 
 
@@ -310,7 +310,7 @@ def _stem(dataset: str) -> str:
 
 
 def _remove_others(folder: OutputFolder, files: Mapping[str, str]) -> None:
-    """Remove logs of earlier quotas of these data sets; other files stay."""
+    """Remove the logs of these data sets for earlier quotas; keep all other files."""
     for dataset, current in files.items():
         pattern = re.compile(re.escape(_stem(dataset)) + r"_\d+\.jsonl")
         old = [name for name in folder.names(QA_LOGS) if pattern.fullmatch(name)]

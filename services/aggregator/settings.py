@@ -1,4 +1,4 @@
-"""Settings of the aggregator, from the environment."""
+"""Settings of the aggregator, from environment variables."""
 
 from pathlib import Path
 
@@ -13,5 +13,5 @@ class AggregatorSettings(ServiceSettings, RedisSettings):
     interval: float = Field(default=0.2, gt=0, validation_alias="PLUMBLINE_AGGREGATOR_INTERVAL")
     """Seconds between two checks for new stream entries."""
     index_dir: Path | None = Field(default=None, validation_alias="PLUMBLINE_INDEX_DIR")
-    """Folder of the index, for one aggregator only; by default a temporary index is rebuilt at
-    each start."""
+    """Folder of the index, for a single aggregator; by default a temporary index is rebuilt at each
+    start."""

@@ -47,7 +47,7 @@ class WandbJob(_Message):
         entity: Owner of the project; None for the owner of the API key.
         name: Name of the W&B run.
         run_id: Id of the W&B run; a run that is published again keeps it (idempotent).
-        folder: The run's output folder, in which W&B makes its own.
+        folder: The run's output folder, in which W&B creates its own.
         config: The resolved config.
         metrics: Metrics by key.
         artifact: Name of the W&B artifact that holds the files.
@@ -69,7 +69,7 @@ class WandbJob(_Message):
 
 
 class WandbDone(_Message):
-    """Output of the child process: folder of an offline run (``path``), page of an online one."""
+    """Output of the child process: ``path`` of an offline run, ``url`` of an online one."""
 
     version: str
     path: str | None
@@ -82,13 +82,13 @@ def log_results(
     """Log metrics, config, QA samples and files of a published run.
 
     Args:
-        folder: The run's, with its artifacts.
+        folder: The run's output folder, with its artifacts.
         record: The content of ``run.json``.
         summary: ``{dataset: {metric: value}}``.
         config: Project, mode and time limit.
 
     Returns:
-        For ``run.json``: where the results are, or the errors and what to do about them.
+        The record for ``run.json``: the location of the results, or the errors with remedies.
     """
     errors: dict[str, str] = {}
     for mode in _modes(config):
@@ -103,7 +103,7 @@ def log_results(
 
 
 def metric_keys(summary: Summary) -> dict[str, float]:
-    """Name metrics ``eval/<dataset>/<metric>``; an interval becomes two of them."""
+    """Name metrics ``eval/<dataset>/<metric>``; an interval becomes two metrics."""
     return {
         f"eval/{dataset}/{metric}": value
         for dataset, metrics in summary.items()
@@ -124,7 +124,9 @@ def _logged(
     if importlib.util.find_spec("wandb") is None:
         raise ServiceError("wandb is not installed; pip install wandb, and run the command again")
     if mode == "online" and not os.environ.get(_KEY):
-        raise ServiceError(f"{_KEY} is not set for the aggregator; set it, or take mode offline")
+        raise ServiceError(
+            f"{_KEY} is not set for the aggregator; set it, or use wandb.mode=offline"
+        )
     if mode == "offline" and not folder.local:
         raise ServiceError(
             f"offline files need a local output folder, not {folder.url}; set {_KEY}"
@@ -169,7 +171,7 @@ def _job(
 
 
 def _fetched(folder: OutputFolder, record: RunRecord, place: Path) -> dict[str, str]:
-    """Local paths of the run's files by name; files of a remote folder are downloaded."""
+    """Return local paths of the run's files by name; files of a remote folder are downloaded."""
     names = [*artifacts.FILES, *(log.file for log in record.qa_logs.values())]
     if not folder.local:
         for name in names:
@@ -178,12 +180,12 @@ def _fetched(folder: OutputFolder, record: RunRecord, place: Path) -> dict[str, 
 
 
 def _artifact_name(run: str) -> str:
-    """Replace what W&B does not allow: it takes 128 letters, digits, ``-``, ``_`` and ``.``."""
+    """Replace invalid characters: W&B allows 128 letters, digits, ``-``, ``_`` and ``.``."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in run)[-128:]
 
 
 def _remove_earlier(place: Path, run_id: str) -> None:
-    """Remove files of an earlier attempt to log this run, and the copies they refer to."""
+    """Remove the files of earlier attempts to log this run, and the copies they refer to."""
     for earlier in (place / "wandb").glob(f"*run-*-{run_id}"):
         shutil.rmtree(earlier, ignore_errors=True)
     shutil.rmtree(place / "wandb" / "data", ignore_errors=True)
@@ -191,7 +193,7 @@ def _remove_earlier(place: Path, run_id: str) -> None:
 
 def _run_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
     (scratch / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
-    # Files, because an orphaned server of the library would keep pipes open.
+    # Files instead of pipes, which an orphaned server of the library would keep open.
     stdout, stderr = scratch / "stdout", scratch / "stderr"
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(
@@ -200,12 +202,12 @@ def _run_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
             stdout=out,
             stderr=err,
             env=_environment(job, scratch),
-            start_new_session=True,  # a process group, to be killed with the library's server
+            start_new_session=True,  # its process group includes the library's server, for killpg
         )
     try:
         code = process.wait(timeout)
     except subprocess.TimeoutExpired:
-        raise ServiceError(f"not done after {timeout:g} s (wandb.timeout)") from None
+        raise ServiceError(f"not finished after {timeout:g} s (wandb.timeout)") from None
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -225,7 +227,7 @@ def _lines(path: Path) -> list[str]:
 
 def _environment(job: WandbJob, scratch: Path) -> dict[str, str]:
     hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", "WANDB_DIR"}
-    # Data waiting for an upload stays with the run; caches do not.
+    # Data waiting for upload stays with the run; caches are temporary.
     data = Path(job.folder) / "wandb" / "data"
     own = {"WANDB_DATA_DIR": str(data), "WANDB_CACHE_DIR": str(scratch / "cache")}
     return {name: value for name, value in os.environ.items() if name not in hidden} | own

@@ -1,7 +1,7 @@
 """Child process that runs the Weights & Biases library: one job in, one line of JSON out.
 
-The library starts threads and a server, and may wait long for the network. The parent process
-limits its time. Usage: ``python -m services.aggregator.wandb_process JOB.json``.
+The library starts threads and a server, and may wait for the network for a long time. The parent
+process enforces a time limit. Usage: ``python -m services.aggregator.wandb_process JOB.json``.
 """
 
 import json

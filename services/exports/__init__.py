@@ -1,4 +1,4 @@
-"""Export of a finished run to other projects' file formats."""
+"""Export of a finished run to the file formats of other projects."""
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum

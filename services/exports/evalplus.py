@@ -1,8 +1,8 @@
 """EvalPlus export: ``task_id`` and ``solution`` of each sample as a JSON line.
 
-EvalPlus has only HumanEval and MBPP, with ids of its own: ``HumanEval/0`` and ``Mbpp/11``. The
-code is the result of Plumbline's extraction; a bare function body is a ``completion``, which
-EvalPlus appends to its prompt.
+EvalPlus supports only HumanEval and MBPP, with its own ids: ``HumanEval/0`` and ``Mbpp/11``. The
+code is extracted by Plumbline; a bare function body becomes a ``completion``, which EvalPlus
+appends to its prompt.
 """
 
 import json
@@ -21,10 +21,10 @@ _MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
 
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write ``<dataset>.jsonl`` for each data set that EvalPlus has; yields the names.
+    """Write ``<dataset>.jsonl`` for each data set that EvalPlus supports; yields the names.
 
     Raises:
-        DataError: EvalPlus has none of them.
+        DataError: EvalPlus supports none of the run's data sets.
     """
     known = {name: members for name, members in samples.datasets.items() if _known(members)}
     others = ", ".join(name for name in samples.datasets if name not in known)
@@ -43,7 +43,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
 
 
 def task_id(problem_id: str) -> str | None:
-    """EvalPlus's id of a problem, or None."""
+    """Return EvalPlus's id of a problem; None if EvalPlus does not have it."""
     if problem_id.startswith("HumanEval/"):
         return problem_id
     match = _MBPP.fullmatch(problem_id)

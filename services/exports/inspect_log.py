@@ -1,7 +1,7 @@
 """Inspect export: evaluation logs (``inspect view``, ``inspect_ai.log``) as JSON, version 2.
 
-One log per data set, which is its task. A problem is a sample, its answers are epochs. A sample
-without a verdict has an error and no score.
+Each data set becomes one log and task. A problem becomes a sample and its answers become epochs. A
+sample without a verdict has an error and no score.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
 
 _SCORER = "plumbline"
-# Inspect lists a log with its first metric.
+# Inspect shows the first metric in its list of logs.
 _HEADLINE = "accepted_at_1"
 # Inspect's names of finish reasons.
 _STOP_REASONS = {"length": "max_tokens", "stop": "stop"}
@@ -36,7 +36,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
 def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
     unjudged = sum(not member.verdict.judged for member in members)
     message = f"{unjudged} of {len(members)} samples have no verdict"
-    # Readers of headers reject null as an error, and stop reading at "samples", which is last.
+    # Readers of the header reject a null "error", and stop reading at "samples", which comes last.
     return {
         "version": 2,
         "status": "error" if unjudged else "success",
@@ -128,7 +128,7 @@ def _sample(samples: RunSamples, member: Sample) -> Document:
 
 
 def _score(member: Sample) -> Document:
-    """Inspect's ``C`` (correct) or ``I`` (incorrect), with the verdict as metadata."""
+    """Build a score: ``C`` (correct) or ``I`` (incorrect), with the verdict as metadata."""
     verdict = member.verdict
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f"{verdict.cases_passed} of {verdict.cases_total} cases passed"
@@ -141,9 +141,9 @@ def _score(member: Sample) -> Document:
 
 
 def _usage(members: Sequence[Sample]) -> Document:
-    given = sum(member.generation.prompt_tokens or 0 for member in members)
-    made = sum(member.generation.output_tokens or 0 for member in members)
-    return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+    prompt = sum(member.generation.prompt_tokens or 0 for member in members)
+    output = sum(member.generation.output_tokens or 0 for member in members)
+    return {"input_tokens": prompt, "output_tokens": output, "total_tokens": prompt + output}
 
 
 def _error(message: str) -> Document:
@@ -155,5 +155,5 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _id(*parts: object) -> str:
-    """A deterministic id of 22 letters and digits, the length of Inspect's own ids."""
+    """Return a deterministic id of 22 hex digits, the length of Inspect's own ids."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:22]

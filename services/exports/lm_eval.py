@@ -1,7 +1,7 @@
 """lm-evaluation-harness export: results, and samples of each task as with ``--log_samples``.
 
-The files are in a folder named after the model. A problem is a document, its answers are the
-responses, and its metrics are means over the judged answers (null if there are none).
+The files are in a folder named after the model. A problem becomes a document and its answers become
+responses; its metrics are means over the judged answers (null if there are none).
 """
 
 import json
@@ -20,7 +20,7 @@ from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
 from shared.schemas import sha256
 
-# Metrics of a document, by the name that the task's metric has; values are fields of a verdict.
+# Field of a verdict by metric of a document; the task's metrics have the same names.
 _METRICS = {"accepted_at_1": "accepted", "pass_ratio_mean": "pass_ratio"}
 _FILTER = "none"
 
@@ -29,10 +29,10 @@ Document = dict[str, Any]
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     """Write ``results_<time>.json`` and ``samples_<task>_<time>.jsonl``; yields the names."""
-    place, when = folder_name(samples.model) or "model", start_time(samples)
+    model, when = folder_name(samples.model) or "model", start_time(samples)
     tasks, hashes = task_names(samples.datasets), {}
     for dataset, members in samples.datasets.items():
-        name = f"{place}/samples_{tasks[dataset]}_{when}.jsonl"
+        name = f"{model}/samples_{tasks[dataset]}_{when}.jsonl"
         digests = []
         with folder.replacing(name) as file:
             for document in _documents(samples, members):
@@ -40,7 +40,7 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
                 file.write(json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
         hashes[tasks[dataset]] = sha256("".join(digests))
         yield name
-    name = f"{place}/results_{when}.json"
+    name = f"{model}/results_{when}.json"
     folder.write_json(name, {**_results(samples, tasks), "task_hashes": hashes})
     yield name
 
@@ -77,7 +77,7 @@ def _results(samples: RunSamples, names: Mapping[str, str]) -> Document:
     run = samples.record
     tasks = {task: dataset for dataset, task in names.items()}
     started, finished = run.started_at, run.finished_at
-    took = finished - started if started and finished else None
+    duration = finished - started if started and finished else None
     return {
         "results": {task: _metrics(samples, dataset) for task, dataset in tasks.items()},
         "group_subtasks": {task: [] for task in tasks},
@@ -100,7 +100,7 @@ def _results(samples: RunSamples, names: Mapping[str, str]) -> Document:
         "system_instruction": run.system_prompt.text if run.system_prompt else None,
         "start_time": started,
         "end_time": finished,
-        "total_evaluation_time_seconds": None if took is None else str(took),
+        "total_evaluation_time_seconds": None if duration is None else str(duration),
     }
 
 

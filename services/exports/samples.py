@@ -1,4 +1,4 @@
-"""Samples of a finished run for export: answer, verdict, prompt; and the names of the files."""
+"""Samples of a finished run for export (answer, verdict, prompt), and the names of its files."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class RunSamples:
         return self.record.served_model or ""
 
     def messages(self, sample: Sample) -> list[dict[str, str]]:
-        """The chat messages that were sent, if the record has the template."""
+        """Rebuild the chat messages sent to the model, as far as the record has the template."""
         prompt = (self.record.prompts or {}).get(sample.generation.dataset)
         template = prompt.template if prompt else _SLOT
         content = template.replace(_SLOT, sample.prompt) if sample.question else ""
@@ -69,12 +69,12 @@ class RunSamples:
 
 
 def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
-    """Join a run's answers, verdicts, and the prompts from its data sets.
+    """Join a run's answers and verdicts with the prompts from its data sets.
 
     Args:
         run: The run.
         data: Parquet files or folders of the data sets. If empty, the paths in ``run.json`` are
-            used; if those no longer exist, the export has no prompts and a note says so.
+            used; if those no longer exist, the export has no prompts, and a note reports that.
 
     Raises:
         DataError: ``data`` cannot be read or differs from the run's data, or the run has no
@@ -108,7 +108,7 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
 def _questions(
     run: RunRecord, paths: Sequence[str], samples: set[SampleId]
 ) -> dict[tuple[str, str], Question]:
-    """Prompts by data set and problem, from data with the same hashes as the run's."""
+    """Read prompts by data set and problem; the data must have the same hashes as the run's."""
     ids = {(sample.dataset, sample.problem_id) for sample in samples}
     problems = read_datasets(paths, run.config.data.prompt_key)
     known = [problem for problem in problems if (problem.dataset, problem.problem_id) in ids]
@@ -132,17 +132,17 @@ def by_problem(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
     yield from groups.values()
 
 
-# Names of files and tasks that other projects' readers parse
+# Names of files and tasks, which the readers of other projects parse
 
 
 def start_time(samples: RunSamples) -> str:
-    """The run's start in UTC as part of a file name: ``2026-01-31T12-00-00``."""
+    """Format the run's start in UTC for a file name: ``2026-01-31T12-00-00``."""
     started = samples.record.started_at or 0.0
     return datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def task_name(dataset: str) -> str:
-    """The data set's name in letters, digits and ``_`` only."""
+    """Convert a data set's name to letters, digits and ``_``."""
     return re.sub(r"\W", "_", dataset, flags=re.ASCII)
 
 
@@ -161,5 +161,5 @@ def file_part(dataset: str) -> str:
 
 
 def folder_name(model: str) -> str:
-    """The model's name as a folder of lm-evaluation-harness."""
+    """Convert a model's name to a folder name as lm-evaluation-harness does."""
     return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)

@@ -1,7 +1,7 @@
-"""Table exports, one row per sample: a parquet file for the Hugging Face hub, and a CSV file.
+"""Table exports, one row per sample: a Parquet file for the Hugging Face hub, and a CSV file.
 
-All data sets share one file: ``datasets`` takes words such as ``test`` in file names for splits,
-and then ignores the files without one.
+All data sets share one file: ``datasets`` interprets words such as ``test`` in file names as
+splits, and then ignores the other files.
 """
 
 import csv
@@ -62,7 +62,7 @@ _SCHEMA = pa.schema(_COLUMNS)
 
 
 def _row(samples: RunSamples, sample: Sample) -> dict[str, Any]:
-    """The values of a sample by column; None where a value is unknown.
+    """Build the row of a sample; None for unknown values.
 
     ``accepted`` and ``pass_ratio`` are None for a sample without a verdict.
     """
@@ -96,7 +96,7 @@ def _batches(samples: RunSamples) -> Iterator[pa.RecordBatch]:
 
 
 def write_csv(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write all data sets into one CSV file (RFC 4180, UTF-8) with JSON for lists and records."""
+    """Write all data sets into one CSV file (RFC 4180, UTF-8); lists and records are JSON."""
     with folder.replacing(CSV, "wb") as file:
         # newline="" keeps the CRLF that RFC 4180 and the csv module use.
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)

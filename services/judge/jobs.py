@@ -160,7 +160,7 @@ class JudgeProcess:
         # Read for each job: a resumed run may have a corrected config.
         document = Ledger(self._redis, run).config()
         if document is None:
-            raise PlumblineError(f"the ledger knows no run {run!r}")
+            raise PlumblineError(f"run {run!r} is not in the ledger")
         return _parsed_config(document)
 
     def _load_problem(self, run: str, dataset: str, problem_id: str) -> Problem:

@@ -90,7 +90,7 @@ def test_a_folder_that_another_one_uses(redis_server: RedisServer, tmp_path: Pat
     try:
         second = Aggregator(redis_server.url, tmp_path / "b", **index)
         assert second.process.wait(20) == 2
-        assert "another aggregator keeps its index here" in second.process.stderr.read()
+        assert "another aggregator uses this index folder" in second.process.stderr.read()
     finally:
         first.process.kill()
         first.process.communicate()

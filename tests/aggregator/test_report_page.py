@@ -87,9 +87,9 @@ def test_the_link_of_a_sample_lasts(visit: Visit, report: Path) -> None:
     assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
     expect(page.get_by_role("group", name="Prompt")).to_have_text("a" * 600)
     page.goto(f"{report.as_uri()}#/run/run-1/d1/constructor/0")
-    expect(page.locator("main")).to_contain_text("lists no such sample")
+    expect(page.locator("main")).to_contain_text("does not contain the sample")
     page.goto(f"{report.as_uri()}#/run/other")
-    expect(page.locator("main")).to_contain_text("knows no other run")
+    expect(page.locator("main")).to_contain_text("contains no other run")
     assert errors == []
 
 

@@ -155,7 +155,7 @@ def test_publishing_again_replaces_the_offline_files(
 @pytest.mark.parametrize(
     ("source", "section", "reason"),
     [
-        (HANGS, {"timeout": 0.5}, r"not done after 0.5 s \(wandb.timeout\)"),
+        (HANGS, {"timeout": 0.5}, r"not finished after 0.5 s \(wandb.timeout\)"),
         (BREAKS, {}, "wandb exited with code 1: full"),
         ("", {}, "wandb exited with code 1: AttributeError.*init"),
         (RECORDING, {"mode": "online"}, "WANDB_API_KEY is not set"),

@@ -1,4 +1,4 @@
-"""Conversion of index rows and ledger records to the models of the API."""
+"""Conversion of index rows and ledger records to response models of the API."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: Figures
 
 
 def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
-    """Read a sample from the ledger; None if there is no such sample."""
+    """Read a sample from the ledger; None if it does not exist."""
     problem = ledger.problem(sample.dataset, sample.problem_id)
     generation, verdict = ledger.completion(sample), ledger.verdict(sample)
     if generation is None and verdict is None:
@@ -94,7 +94,7 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
 
 
 def extracted(generation: Generation | None, verdict: Verdict | None) -> ExtractedCode | None:
-    """The code that was judged, as recorded in the verdict; None if it records none."""
+    """Return the judged code as recorded in the verdict; None if it is not recorded."""
     if generation is None or verdict is None or (code := verdict.code) is None:
         return None
     return ExtractedCode(text=code.read(generation.completion), found=code.reason)
@@ -135,6 +135,6 @@ def _percentiles(values: Sequence[float | None]) -> Percentiles:
 
 
 def _share(part: int, whole: int) -> float | None:
-    """Ratio of at most 1: the ledger may hold samples that are no longer planned."""
+    """Ratio capped at 1: the ledger may hold samples that are no longer planned."""
     share = ratio(part, whole)
     return None if share is None else min(1.0, share)

@@ -12,12 +12,15 @@ ReadSummary = Callable[[], Awaitable[RunSummary | None]]
 
 
 class TooManyStreamsError(Exception):
-    """All streams that the server allows are open."""
+    """The limit on open event streams is reached."""
 
 
 class ProgressEvents:
-    """Event streams of runs. Each holds one summary: a slow client misses those in between, and
-    one that reads nothing for ``write_timeout`` is disconnected."""
+    """Event streams of runs, with backpressure.
+
+    Each stream keeps only the latest summary, so a slow client skips intermediate ones. A client
+    that reads nothing for ``write_timeout`` is disconnected.
+    """
 
     def __init__(
         self,
@@ -29,10 +32,10 @@ class ProgressEvents:
         """Set the limits; times are in seconds.
 
         Args:
-            interval: Time between two looks at a run.
-            heartbeat: Silence after which a comment is sent.
+            interval: Polling interval of a run's progress.
+            heartbeat: Time without events after which a comment is sent.
             write_timeout: Time that a client may take to receive an event.
-            max_streams: Open streams at the same time.
+            max_streams: Maximum number of open streams.
         """
         self._interval = interval
         self._heartbeat = heartbeat
@@ -42,7 +45,7 @@ class ProgressEvents:
         self._ending = asyncio.Event()
 
     def end(self) -> None:
-        """Finish all streams, because the server shuts down."""
+        """End all streams for the server's shutdown."""
         self._ending.set()
 
     async def stream(self, request: web.Request, read: ReadSummary) -> web.StreamResponse:
@@ -51,10 +54,10 @@ class ProgressEvents:
         The last event is ``end``, or ``gone`` when the run was deleted.
 
         Raises:
-            TooManyStreamsError: ``max_streams`` are open.
+            TooManyStreamsError: ``max_streams`` streams are open.
         """
         if self._open >= self._max_streams:
-            raise TooManyStreamsError(f"{self._max_streams} clients follow runs already")
+            raise TooManyStreamsError(f"{self._max_streams} event streams are open already")
         self._open += 1
         try:
             response = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
@@ -63,7 +66,7 @@ class ProgressEvents:
             try:
                 await self._follow(response, read)
             except (TimeoutError, ConnectionResetError, sqlite3.OperationalError):
-                response.force_close()  # a live client reconnects
+                response.force_close()  # the client reconnects if it is alive
             return response
         finally:
             self._open -= 1
@@ -106,6 +109,6 @@ def event(name: str, data: str) -> bytes:
 
 
 def _changed(last: RunSummary, now: RunSummary) -> bool:
-    """Compare all but the speed."""
+    """Compare everything except the speed."""
     ignored = {"rate": None, "seconds_left": None}
     return last.model_copy(update=ignored) != now.model_copy(update=ignored)

@@ -1,4 +1,4 @@
-"""Request and response models of the API; the OpenAPI document is made from them."""
+"""Request and response models of the API, from which the OpenAPI document is generated."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from shared.run_record import JsonObject, RunState
 from shared.schemas import Generation, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 
-# A count is never negative, a share lies between 0 and 1.
+# A count is not negative; a share is between 0 and 1.
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -21,13 +21,13 @@ class _Answer(BaseModel):
 
 
 class Failure(_Answer):
-    """Body of every answer with a status of 400 or more."""
+    """Body of every response with a status of 400 or above."""
 
     error: str
 
 
 class Progress(_Answer):
-    """Progress of a run in samples. ``ratio``: share of the planned ones that have a verdict."""
+    """Progress of a run in samples. ``ratio``: share of planned samples that have a verdict."""
 
     planned: Count
     generated: Count
@@ -78,7 +78,7 @@ class PassRatioCounts(_Answer):
 
 
 class DatasetDetail(_Answer):
-    """Figures of a data set so far; the n of the interval is the number of problems."""
+    """Figures of a data set so far; n of the confidence interval is the number of problems."""
 
     planned_problems: Count
     planned_samples: Count
@@ -117,17 +117,17 @@ class SamplePage(_Answer):
 
 
 class ExtractedCode(_Answer):
-    """The judged code of a completion (may be empty), and how it was found."""
+    """The judged code of a completion (may be empty), and how it was extracted."""
 
     text: str
     found: ExtractionReason
 
 
 class SampleDetail(_Answer):
-    """A sample with prompt, completion, code and verdict; parts that are missing are None.
+    """A sample with prompt, completion, code and verdict; missing parts are None.
 
-    ``code`` is also None when nothing was run, when SandboxFusion extracted it (``submit``), and
-    when a verdict of an older version does not record it.
+    ``code`` is also None if nothing was run, if SandboxFusion extracted it (``submit``), or if an
+    older version wrote the verdict and did not record it.
     """
 
     run: str
@@ -153,7 +153,7 @@ class TimelineAnswer(_Answer):
 
 
 class SamplesQuery(BaseModel):
-    """Filter, order and position of samples. ``q`` is searched in problem id and detail."""
+    """Filter, order and position of samples. ``q`` matches parts of problem id and detail."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 document of the API, made from its routes and models."""
+"""OpenAPI 3.1 document of the API, generated from its routes and models."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _REFERENCE = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A GET route. ``failures``: statuses and their meaning; ``media``: type of a 200 answer."""
+    """A GET route. ``failures``: error statuses and meanings; ``media``: type of a 200 response."""
 
     path: str
     name: str
@@ -35,15 +35,15 @@ class Route:
     media: str = "application/json"
 
 
-_NO_RUN = (404, "No such run; the error names the runs that there are.")
-_NO_INDEX = (503, "Index or Redis do not answer; try again.")
+_NO_RUN = (404, "No such run; the error lists the existing runs.")
+_NO_INDEX = (503, "Index or Redis is unavailable; try again.")
 _RUN = "/api/runs/{run}"
 ROUTES: tuple[Route, ...] = (
     Route("/api/runs", "list_runs", "All runs", RunList, failures=(_NO_INDEX,)),
     Route(
         _RUN,
         "show_run",
-        "A run with config, facts and live figures, which are at most 2 seconds old",
+        "A run with config, facts and live figures, at most 2 seconds old",
         RunDetail,
         failures=(_NO_RUN, _NO_INDEX),
     ),
@@ -53,19 +53,19 @@ ROUTES: tuple[Route, ...] = (
         "Judged samples, page by page",
         SamplePage,
         query=SamplesQuery,
-        failures=((400, "A parameter cannot be used."), _NO_RUN, _NO_INDEX),
+        failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
     Route(
         f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}",
         "show_sample",
-        "All that is known of a sample",
+        "A sample with prompt, completion, code and verdict",
         SampleDetail,
         failures=((404, "No such run or sample."), _NO_INDEX),
     ),
     Route(
         f"{_RUN}/timeline",
         "show_timeline",
-        "When samples were generated and judged",
+        "Numbers of samples generated and judged over time",
         TimelineAnswer,
         failures=(_NO_RUN, _NO_INDEX),
     ),
@@ -77,12 +77,12 @@ ROUTES: tuple[Route, ...] = (
         failures=(_NO_RUN, _NO_INDEX),
         media="text/event-stream",
     ),
-    Route("/api/openapi.json", "describe", "This description", None),
+    Route("/api/openapi.json", "describe", "This document", None),
 )
 
 
 def document(routes: Sequence[Route] = ROUTES) -> JsonObject:
-    """The OpenAPI document of ``routes``."""
+    """Build the OpenAPI document of ``routes``."""
     models: set[type[BaseModel]] = {Failure}
     for route in routes:
         models |= {model for model in (route.answer, route.query) if model is not None}
@@ -119,7 +119,7 @@ def _operation(route: Route) -> JsonObject:
 
 
 def _path_parameters(path: str) -> list[JsonValue]:
-    """One parameter per segment: slashes in an id are percent-encoded."""
+    """List the path parameters, one per segment: slashes in an id are percent-encoded."""
     return [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""HTTP handlers of the API; files and Redis are accessed in a thread pool."""
+"""HTTP handlers of the API; SQLite and Redis are accessed in a thread pool."""
 
 import asyncio
 import json
@@ -127,13 +127,13 @@ class _Api:
         try:
             return await self._events.stream(request, read)
         except TooManyStreamsError as error:
-            return _unavailable(f"{error}; ask /api/runs instead")
+            return _unavailable(f"{error}; poll /api/runs instead")
 
     async def describe(self, _request: web.Request) -> web.Response:
         return web.json_response(document())
 
     async def _read(self, request: web.Request, read: RunReader[T]) -> T:
-        """Read the run that the path names from one snapshot of the index."""
+        """Read the run named in the path from one snapshot of the index."""
         name = request.match_info["run"]
 
         def work() -> T:
@@ -179,7 +179,7 @@ def _sample(request: web.Request) -> SampleId:
     return SampleId(dataset, problem, int(index))
 
 
-# Errors: every answer with a status from 400 on is ``{"error": …}``.
+# Errors: the body of every response with a status of 400 or above is ``{"error": …}``.
 
 
 @web.middleware
@@ -189,14 +189,14 @@ async def _unavailable_stores(request: web.Request, handler: Handler) -> web.Str
         return await handler(request)
     except RedisError as error:
         log.warning("Redis unavailable for a request", reason=str(error))
-        return _unavailable("Redis does not answer; try again")
+        return _unavailable("Redis is unavailable; try again")
     except sqlite3.OperationalError as error:
         log.warning("index unavailable for a request", reason=str(error))
-        return _unavailable("the index does not answer; try again")
+        return _unavailable("the index is unavailable; try again")
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """Forbid browsers to sniff, cache or run an answer, unless the page set its own headers."""
+    """Forbid browsers to sniff, cache or execute a response; the page's headers take precedence."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
 

@@ -1,7 +1,7 @@
-"""SQLite database of the index: schema, single writer, concurrent readers, rebuild when unusable.
+"""SQLite database of the index: schema, single writer, concurrent readers, rebuild if unusable.
 
-The index is a materialized view of the ledger: one row per judged sample and tallies that triggers
-maintain. It can be rebuilt from the ledger's streams at any time.
+The index is a materialized view of the ledger: one row per judged sample, and tallies maintained by
+triggers. It can be rebuilt from the ledger's streams at any time.
 """
 
 import fcntl
@@ -23,9 +23,9 @@ log = get_logger(__name__)
 
 _FILE = "index.sqlite"
 _PREFIX = "plumbline-index-"
-# A new temporary folder is not locked yet for a moment, so younger ones are never removed.
+# Minimum age in seconds of a folder to remove: a new one is not locked yet for a moment.
 _MIN_AGE = 60.0
-# Seconds that a statement waits for a lock; with one writer only a checkpoint holds one.
+# Seconds that a statement waits for a lock; with a single writer only a checkpoint holds one.
 _BUSY_TIMEOUT = 30.0
 
 
@@ -72,7 +72,7 @@ def open_database(folder: Path | None = None) -> Database:
     An index that is damaged or of another version is rebuilt from scratch.
 
     Raises:
-        OutputError: The folder cannot be used, or another aggregator uses it.
+        OutputError: The folder is not writable, or another aggregator uses it.
     """
     if folder is None:
         temporary = tempfile.TemporaryDirectory(prefix=_PREFIX)
@@ -89,7 +89,7 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OutputError(
-            f"{folder}: another aggregator keeps its index here; stop it, or choose another "
+            f"{folder}: another aggregator uses this index folder; stop it, or choose another "
             "PLUMBLINE_INDEX_DIR"
         ) from None
     except OSError as error:
@@ -163,9 +163,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 _VERSION = 3
 
-# A run that is started over under its old id is a new row of ``runs``; AUTOINCREMENT never reuses
-# an id, so a cursor of the old run cannot land in the new one. Sort keys are expressions without
-# NULL, because keyset pagination cannot compare with NULL.
+# A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
+# not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
+# expressions without NULL, because keyset pagination cannot compare with NULL.
 _TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 

@@ -29,8 +29,8 @@ class IndexedRun:
 
     Attributes:
         facts: The run's metadata as stored in the ledger, without plan and results.
-        events: Entries of its stream that are indexed.
-        completions: Samples that have a completion.
+        events: Number of indexed stream entries.
+        completions: Number of samples with a completion.
         planned: Number of problems and samples by data set.
         statuses: Number of samples by data set and status.
         accepted: Number of accepted samples by data set.
@@ -47,7 +47,7 @@ class IndexedRun:
     accepted: dict[str, int]
 
     def meta(self) -> RunMeta | None:
-        """The run's metadata; None if another version wrote it and this one cannot read it."""
+        """Parse the run's metadata; None if another version wrote it in a different format."""
         try:
             return RunMeta.model_validate(self.facts)
         except ValidationError:
@@ -108,13 +108,13 @@ def _run(connection: sqlite3.Connection, row: sqlite3.Row) -> IndexedRun:
 
 
 def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
-    """The published ``metrics`` and ``slices`` of a run; empty before it is published."""
+    """Read the published ``metrics`` and ``slices`` of a run; empty before it is published."""
     (found,) = connection.execute("SELECT results FROM runs WHERE id = ?", (run.id,)).fetchone()
     return dict(json.loads(found)) if run.state is not None and run.state.published else {}
 
 
 def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:
-    """Verdicts per second over the last minute; None unless the run is running."""
+    """Compute verdicts per second over the last minute; None unless the run is running."""
     if run.state is not RunState.RUNNING:
         return None
     now = time.time()
@@ -139,8 +139,8 @@ class Timeline:
 def timeline(connection: sqlite3.Connection, run_id: int) -> Timeline | None:
     """Count samples with a verdict by the time they were generated and judged.
 
-    The width of a bucket is a whole number of seconds, so that there are about
-    ``_TIMELINE_BUCKETS``. Returns None when no time is known.
+    There are about ``_TIMELINE_BUCKETS`` buckets, each a whole number of seconds wide. Returns None
+    if no time is known.
     """
     first, last = connection.execute(
         "SELECT min(second), max(second) FROM moments WHERE run_id = ? AND samples > 0", (run_id,)
@@ -176,8 +176,8 @@ class PassRatios:
 class DatasetFigures:
     """Statistics of judged samples; percentiles in the order of ``PERCENTS``, None without data.
 
-    ``accepted_at_1_ci95`` is the interval of ``shared.analysis.metrics``: Wilson, n the number of
-    problems.
+    ``accepted_at_1_ci95`` is the interval of ``shared.analysis.metrics``: Wilson score, n is the
+    number of problems.
     """
 
     judged: int
@@ -191,10 +191,10 @@ class DatasetFigures:
 
 
 class FiguresCache:
-    """Cache of figures, because each costs a scan of the run's samples."""
+    """Cache of the figures of runs: each computation scans all samples of a run."""
 
     def __init__(self, max_age: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """``max_age``: seconds for which the figures of a run that moves are kept."""
+        """``max_age``: seconds for which the figures of a changing run are cached."""
         self._max_age = max_age
         self._clock = clock
         self._cached: dict[int, tuple[float, int, dict[str, DatasetFigures]]] = {}
@@ -256,7 +256,7 @@ def _percentiles(
     ordered = f"SELECT {column} {known} ORDER BY {column} LIMIT 2 OFFSET ?3"
 
     def at(percent: float) -> float | None:
-        # The percentile of the ranks 0 … n-1 is the position to interpolate at.
+        # The percentile of the ranks 0 … n-1 is the interpolation position.
         position = percentile(range(count), percent)
         if position is None:
             return None

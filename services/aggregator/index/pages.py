@@ -1,4 +1,4 @@
-"""Keyset pagination of samples: filtered, sorted, and stable while rows arrive."""
+"""Keyset pagination of samples: filtered, sorted, and stable while rows are inserted."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ _INTEGER = 2**63
 
 
 class CursorError(ValueError):
-    """A cursor that does not come from a page with this sort."""
+    """The cursor does not come from a page with this sort order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SampleQuery:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows and the cursor of the next page; None on the last page."""
+    """Rows, and the cursor of the next page (None on the last page)."""
 
     rows: list[SampleRow]
     next: str | None
@@ -59,10 +59,10 @@ class Page:
 def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery) -> Page:
     """Select one page of a run's samples.
 
-    A page begins after a value, not at an offset, so rows that arrive elsewhere do not shift it.
+    A page starts after a value, not at an offset, so rows inserted elsewhere do not shift it.
 
     Raises:
-        CursorError: The cursor does not come from a page with this sort.
+        CursorError: The cursor does not come from a page with this sort order.
     """
     keys = (*_SORTS[query.sort], "id")
     where, values = _conditions(query)
@@ -130,7 +130,7 @@ def _position(cursor: str, keys: int) -> Sequence[str | int | float]:
 
 
 def _comparable(value: object) -> bool:
-    """Check that SQLite can compare with the value."""
+    """Whether SQLite can compare with the value."""
     if isinstance(value, str):
         return is_encodable(value)
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < _INTEGER)

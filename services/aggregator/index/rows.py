@@ -15,8 +15,8 @@ MAX_INTEGER = 2**63 - 1  # of SQLite
 class SampleRow(BaseModel):
     """One judged sample. Times are seconds, ``finished_at`` (generated) and ``judged_at`` Unix.
 
-    ``confirmed`` counts cases that ran a second time on an idle sandbox, ``flipped`` those of them
-    whose outcome changed.
+    ``confirmed`` counts cases that ran a second time on an idle sandbox, ``flipped`` how many of
+    them changed their outcome.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +67,7 @@ class SampleRow(BaseModel):
         )
 
     def columns(self) -> tuple[object, ...]:
-        """The values as SQLite stores them, in the order of ``COLUMNS``."""
+        """Return the values as SQLite stores them, in the order of ``COLUMNS``."""
         values = {
             **self.__dict__,
             "tags": json.dumps(self.tags),
@@ -81,5 +81,5 @@ COLUMNS = tuple(SampleRow.model_fields)
 
 
 def _storable(count: int | None) -> int | None:
-    """Drop a number that SQLite cannot store: a server may report any."""
+    """Drop a number that SQLite cannot store: a generator may report any number."""
     return count if count is not None and count <= MAX_INTEGER else None

@@ -28,7 +28,7 @@ _OF_SAMPLE = "run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run in the index; ``position`` is the last entry of its stream that is indexed."""
+    """A run in the index; ``position`` is the id of its last indexed stream entry."""
 
     id: int
     run: str
@@ -39,10 +39,10 @@ class KnownRun:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries of a run's stream with the current rows of their samples.
+    """Entries of a run's stream, with the current rows of their samples.
 
-    A sample whose verdict was withdrawn (it will be judged again) has no row. ``infra_failures``
-    are the kinds of each verdict's infrastructure failures.
+    A sample whose verdict was withdrawn, because it will be judged again, has no row.
+    ``infra_failures`` holds the kinds of each verdict's infrastructure failures.
     """
 
     entries: Sequence[StreamEntry]
@@ -52,7 +52,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SampleChange:
-    """A sample's new row, the row that it replaces, and the kinds of the verdict's failures."""
+    """A sample's new row, the row it replaces, and the kinds of the verdict's failures."""
 
     row: SampleRow
     before: SampleRow | None
@@ -69,14 +69,14 @@ class SampleChange:
 
 @dataclass(frozen=True, slots=True)
 class AppliedBatch:
-    """Entries and changes of a batch that the index did not have before."""
+    """Entries and changes of a batch that were new to the index."""
 
     entries: Sequence[StreamEntry] = ()
     changes: Sequence[SampleChange] = ()
 
 
 class IndexWriter:
-    """The only writer of a database. Every method may be repeated safely."""
+    """The single writer of a database. Every method is safe to repeat."""
 
     def __init__(self, database: Database, delete_size: int = 2000) -> None:
         """``delete_size``: rows deleted per transaction when a run is dropped."""
@@ -92,7 +92,7 @@ class IndexWriter:
             }
 
     def add_run(self, progress: RunProgress, planned: Mapping[str, tuple[int, int]]) -> None:
-        """Add a run that the index does not have.
+        """Add a run to the index.
 
         Args:
             progress: The run.
@@ -133,7 +133,7 @@ class IndexWriter:
     def set_facts(self, run: KnownRun, progress: RunProgress, facts: JsonObject) -> None:
         """Store a run's metadata without passwords.
 
-        ``results``, which are large and only read for one run, have a column of their own.
+        ``results`` has a separate column, because it is large and only read for single runs.
         """
         shown = {name: _public(value) for name, value in facts.items()}
         results = json.dumps(shown.pop("results", None) or {})
@@ -144,12 +144,12 @@ class IndexWriter:
             )
 
     def load(self, run: KnownRun, rows: Iterable[SampleRow]) -> None:
-        """Write rows that do not come from a stream; the position stays."""
+        """Write rows that do not come from a stream; the stream position is unchanged."""
         with self._database.write() as connection:
             connection.executemany(_UPSERT, ((run.id, *row.columns()) for row in rows))
 
     def problem_facts(self, run: KnownRun, sample: SampleId) -> ProblemFacts | None:
-        """Facts that another sample of the same problem has stored already."""
+        """Return facts already stored with another sample of the same problem, if any."""
         with self._database.read() as connection:
             row = connection.execute(
                 "SELECT difficulty, tags, num_tests, prompt_length FROM samples "
@@ -165,7 +165,7 @@ class IndexWriter:
         """Write rows and stream position in one transaction; skip entries up to the position.
 
         Returns:
-            The part of the batch that was new, once it is committed.
+            The part of the batch that was new and is now committed.
         """
         with self._database.write() as connection:
             (position,) = connection.execute(

@@ -1,4 +1,4 @@
-// Replaces the API client in a report: answers from the data embedded in the page.
+// Replacement of the API client in a report: reads the data embedded in the page.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const id = data.run.summary.run;
@@ -18,7 +18,7 @@ function object(dataset, values) {
 const rows = Object.entries(data.samples).flatMap(([dataset, all]) => all.map((values) => object(dataset, values)));
 
 function known(run) {
-  if (run !== id) throw new Error(`This file is the report of ${id} and knows no other run.`);
+  if (run !== id) throw new Error(`This file is the report of ${id} and contains no other run.`);
 }
 
 function wanted({ status, dataset, q }) {
@@ -58,7 +58,7 @@ export async function samples(name, query) {
 export async function sample(name, dataset, problem, index) {
   known(name);
   const row = rows.find((one) => one.dataset === dataset && one.problem_id === problem && one.sample_index === Number(index));
-  if (!row) throw new Error("This report lists no such sample.");
+  if (!row) throw new Error("This report does not contain the sample.");
   const { texts, ...verdict } = row;
   const problems = Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : [];
   const [, difficulty = null, tags = [], prompt = null] = problems.find(([one]) => one === problem) ?? [];

@@ -1,7 +1,7 @@
-"""Data of a report as JSON, which the scripts of the page read in place of the API.
+"""Data of a report as JSON, which replaces the API for the scripts of the page.
 
-``{"run", "timeline", "notes", "columns", "problems", "samples"}``: the first two are answers of
-the API. ``samples`` holds a row per sample by data set, in the order of the API: the values of
+``{"run", "timeline", "notes", "columns", "problems", "samples"}``: the first two are responses of
+the API. ``samples`` has one row per sample by data set, in the order of the API: the values of
 ``columns``, then the sample's texts or null.
 """
 
@@ -44,7 +44,7 @@ _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 class Contents:
-    """Data of one finished run, to be written into a page."""
+    """Data of one finished run for embedding into a page."""
 
     def __init__(self, run: FinishedRun, database: Database, bounds: Bounds) -> None:
         """Read the run's folder and choose the samples.
@@ -61,7 +61,7 @@ class Contents:
         self.notes = _notes(run, self._shown, self._problems)
 
     def json(self) -> Iterator[str]:
-        """Yield the JSON in parts; none can end the script element around it."""
+        """Yield the JSON in parts; it is safe inside a script element."""
         texts = dict(self._texts())
         with self._database.read() as connection:
             for name, value in self._head(connection).items():
@@ -88,7 +88,7 @@ class Contents:
         }
 
     def _problem_parts(self) -> Iterator[tuple[str, str]]:
-        """Problems of listed samples, with prompts for samples whose texts are included."""
+        """Yield the problems of listed samples, with prompts if a sample's texts are included."""
         listed = {(one.dataset, one.problem_id) for one in self._shown.listed}
         with_texts = {(one.dataset, one.problem_id) for one in self._shown.with_texts}
         for outline in read_outlines(self._run.folder):
@@ -136,7 +136,7 @@ class Contents:
 
 
 def _notes(run: FinishedRun, shown: SampleSelection, problems: Problems) -> list[str]:
-    """Notes for the reader about data that the page omits."""
+    """List notes for the reader about data that the page omits."""
     notes = []
     listed, with_texts = len(shown.listed), len(shown.with_texts)
     if listed < shown.samples:
@@ -156,7 +156,7 @@ def _notes(run: FinishedRun, shown: SampleSelection, problems: Problems) -> list
 
 
 def compact(value: object) -> str:
-    """Encode JSON that is safe in a script element: no ``<``, ``>``, ``&``, line separators."""
+    """Encode JSON that is safe in a script element: no ``<``, ``>``, ``&`` or line separators."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -165,7 +165,7 @@ def compact(value: object) -> str:
 
 
 def _by_dataset(parts: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Join parts, which come data set by data set, into an object of arrays."""
+    """Join parts, grouped by data set, into a JSON object of arrays."""
     current: str | None = None
     for dataset, part in parts:
         if dataset == current:

@@ -18,13 +18,13 @@ from shared.finished_run import FinishedRun
 
 _DEFAULT_BOUNDS = Bounds()
 _STATIC = Path(__file__).parent.parent / "page" / "static"
-# Replaces the module that asks the aggregator: reads the data in the page itself.
+# Replaces the API client by a module that reads the data embedded in the page.
 _REPLACED = {"api": Path(__file__).parent / "api.js"}
 _STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 _SCRIPT = '<script type="module" src="/static/app.js"></script>\n'
 _API_HINT = "; everything it shows is at /api/runs."
 _CHARSET = '<meta charset="utf-8">\n'
-# Completions are hostile text: only our script may run, which its hash names.
+# Completions are untrusted text: only the script with this hash may run.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; "
     "form-action 'none'"
@@ -38,10 +38,10 @@ _UNSUPPORTED = re.compile(r"^\s*(?:import|export)\b.*", re.M)
 def write_report(
     run: FinishedRun, folder: OutputFolder, name: str, bounds: Bounds = _DEFAULT_BOUNDS
 ) -> list[str]:
-    """Write the report of a finished run; the same run and version give the same bytes.
+    """Write the report of a finished run; the same run and version produce the same bytes.
 
-    Samples go through a temporary index on the local disk, so memory holds little more than the
-    texts that are shown.
+    Samples are loaded into a temporary index on the local disk, so memory holds little more than
+    the texts that are shown.
 
     Args:
         run: The run; only its folder is read.
@@ -50,7 +50,7 @@ def write_report(
         bounds: Size limits.
 
     Returns:
-        One line for each thing that the report omits.
+        Notes about data that the report omits, one line each.
 
     Raises:
         OutputError: The run cannot be read, or the page or the index cannot be written.
@@ -68,23 +68,23 @@ def write_report(
 
 @contextmanager
 def _temporary_index(name: str) -> Iterator[Database]:
-    """Open a temporary index; its errors name the report that needs it."""
+    """Open a temporary index; its errors name the report."""
     try:
         database = open_database()
     except (OutputError, OSError) as error:
-        raise OutputError(f"cannot make {name}: {error}") from None
+        raise OutputError(f"cannot write {name}: {error}") from None
     try:
         yield database
     except sqlite3.OperationalError as error:
-        cause = f"{error} in {database.path.parent}; make room there, or choose another TMPDIR"
-        raise OutputError(f"cannot make {name}: {cause}") from None
+        cause = f"{error} in {database.path.parent}; free space there, or choose another TMPDIR"
+        raise OutputError(f"cannot write {name}: {cause}") from None
     finally:
         database.close()
 
 
 @cache
 def _frame() -> tuple[str, str]:
-    """HTML before and after the data."""
+    """Return the HTML before and after the data."""
     modules = {path.stem: path for path in _STATIC.glob("*.js")} | _REPLACED
     script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "app")
     style = (_STATIC / "style.css").read_text("utf-8")
@@ -98,7 +98,7 @@ def _frame() -> tuple[str, str]:
         (_API_HINT, "."),
     ):
         if page.count(found) != 1:
-            raise ValueError(f"index.html has no line {found!r} for a report to replace")
+            raise ValueError(f"index.html must contain {found!r} once, for a report to replace")
         page = page.replace(found, replacement)
     before, after = page.split("</body>")
     opening = f'{before}<script type="application/json" id="data">'

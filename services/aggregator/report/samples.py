@@ -1,4 +1,4 @@
-"""Selection of a report's samples: load a finished run into an index, choose within bounds."""
+"""Selection of a report's samples: load a finished run into an index, select within bounds."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from shared.ledger import RunProgress
 from shared.schemas import FailedCase, Generation, ProblemFacts, SampleId, Verdict, sha256
 
 _CHUNK = 1000
-# Characters that take two or six bytes in JSON or as an escape that is safe in HTML.
+# Characters that take two or six bytes in JSON, or as a \u escape that is safe in HTML.
 _TWO_BYTES = ('"', "\\", "\n", "\r", "\t")
 _SIX_BYTES = ("<", ">", "&", "\u2028", "\u2029")
 _SAMPLE_OVERHEAD = 800
@@ -25,14 +25,14 @@ CREATE TABLE sizes (
   PRIMARY KEY (dataset, problem_id, sample_index)
 ) WITHOUT ROWID
 """
-# Round robin over data sets and statuses, so that rare ones are shown completely.
+# Round robin over data sets and statuses, so that all samples of rare statuses are shown.
 _ROUND_ROBIN = """
 SELECT dataset, problem_id, sample_index, bytes FROM (
   SELECT *, row_number() OVER (PARTITION BY dataset, final_status ORDER BY draw) AS turn
   FROM samples JOIN sizes USING (dataset, problem_id, sample_index)
 ) ORDER BY turn, dataset, final_status
 """
-# Fields of run.json that the page shows elsewhere, or that are made after the page.
+# Fields of run.json that the page shows elsewhere, or that are written after the report.
 _OMITTED = {"run", "qa_logs", "wandb"}
 
 
@@ -51,7 +51,7 @@ class Bounds:
     characters: int = 20_000
 
     def cost(self, text: str | None) -> int:
-        """Upper bound of the bytes that a text takes in the page."""
+        """Return an upper bound of the bytes that a text takes in the page."""
         if text is None:
             return 0
         kept = text[: self.characters]
@@ -59,13 +59,13 @@ class Bounds:
         return len(kept.encode("utf-8", "replace")) + extra + 100
 
     def cost_of_sample(self, completion: str, *others: str | None) -> int:
-        """Upper bound for a sample; the completion counts twice, because its code is shown too."""
+        """Return an upper bound for a sample; the completion counts twice, as its code is shown."""
         return 2 * self.cost(completion) + sum(map(self.cost, others)) + _SAMPLE_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
 class ReportProblem:
-    """A problem of the run; ``cost`` is that of its prompt in the page."""
+    """A problem of the run; ``cost`` is the size of its prompt in the page, in bytes."""
 
     facts: ProblemFacts
     cost: int
@@ -73,7 +73,7 @@ class ReportProblem:
 
 @dataclass(frozen=True, slots=True)
 class SampleSelection:
-    """Of ``samples`` in all, those that are listed, and those whose texts are included."""
+    """Selected samples: ``samples`` is the total, ``with_texts`` is a subset of ``listed``."""
 
     samples: int
     listed: set[SampleId]
@@ -91,7 +91,7 @@ def report_problems(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Probl
 
 
 def load_index(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
-    """Fill the index with a run from its folder; returns the run's id."""
+    """Load a run from its folder into the index; return the run's id."""
     record, writer = run.record, IndexWriter(database)
     planned = {one.dataset: (one.problems, one.samples) for one in record.datasets}
     writer.add_run(RunProgress(record.run, "", record.state, "0", 0, 0), planned)

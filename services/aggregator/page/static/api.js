@@ -1,4 +1,4 @@
-// Client of the aggregator's API. Each id is one path segment.
+// HTTP client for the aggregator's API. Each id is one path segment.
 
 const quoted = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
 
@@ -10,7 +10,7 @@ async function get(path) {
   return body;
 }
 
-// A report replaces this module: `only` is its single run, `notes` name what its file omits.
+// A report replaces this module: `only` returns its single run, `notes` describe omitted data.
 export const only = () => null;
 export const notes = () => [];
 export const runs = () => get("/api/runs");
@@ -19,7 +19,7 @@ export const timeline = (id) => get(`/api/runs/${quoted(id)}/timeline`);
 export const sample = (id, dataset, problem, index) => get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
 export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
 
-// `lost` is called when the connection breaks; the browser reconnects by itself.
+// Follow server-sent events. `lost` is called on connection errors; the browser reconnects by itself.
 export function follow(id, progress, lost) {
   const source = new EventSource(`/api/runs/${quoted(id)}/events`);
   source.addEventListener("error", lost);

@@ -1,4 +1,4 @@
-// Router: shows the view of the current address, with navigation and notes on every view.
+// Router: shows the view for the current location hash, with breadcrumbs and notices.
 import * as api from "./api.js";
 import { el, name, plain, warn } from "./dom.js";
 import { showRun } from "./run.js";
@@ -10,7 +10,7 @@ const crumbs = document.getElementById("crumbs");
 let leave = () => {};
 let turns = 0;
 
-// A malformed link is shown unchanged.
+// Percent-decoded path segment; a malformed one is returned unchanged.
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -56,7 +56,7 @@ async function show() {
 
 addEventListener("hashchange", () => show().then(() => main.focus({ preventScroll: true })));
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // its hash would be taken for a view's address
+  event.preventDefault(); // the router would take its hash for a view
   main.focus();
 });
 show();

@@ -1,4 +1,4 @@
-// SVG charts; a title element has the numbers.
+// SVG charts; labels and title elements contain the numbers.
 import { el } from "./dom.js";
 
 export const STATUSES = ["success", "wrong_answer", "runtime_error", "timeout", "syntax_error", "empty_output", "api_error"];
@@ -29,7 +29,7 @@ export function passRatios(counts) {
   return el("svg", { viewBox: "0 0 232 76", role: "img", "aria-label": label }, axis, bars, marks);
 }
 
-// Percentiles of a distribution as bars.
+// Bar chart of a distribution's percentiles.
 export function spread(heading, values, digits) {
   const known = Object.entries(values).filter(([, value]) => value !== null);
   if (!known.length) return [];

@@ -1,4 +1,4 @@
-// DOM construction from text only: data is never parsed as markup.
+// DOM construction from text only: data is never parsed as HTML.
 
 export function el(name, attributes = {}, ...children) {
   const svg = ["svg", "rect", "path", "line", "text", "title", "g"].includes(name);
@@ -17,19 +17,19 @@ export function el(name, attributes = {}, ...children) {
 const HIDDEN = /((?:(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])+|\p{M}{9,})/u;
 
 const numbers = (letters) => Array.from(letters, (letter) => letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")).join(" ");
-const control = (letters) => el("span", { class: "control", title: "characters that cannot be seen, by number" }, numbers(letters));
+const control = (letters) => el("span", { class: "control", title: "invisible characters, by code point" }, numbers(letters));
 
 export function visible(text) {
   const parts = text.split(HIDDEN).map((part, i) => (i % 2 ? control(part) : part));
   return parts.filter((part) => part !== "");
 }
 
-// The same as a string, where elements are not possible, as in a title.
+// Like `visible`, but as a string, for titles and other places without elements.
 export const plain = (text) => visible(String(text)).map((part) => part.textContent ?? part).join("");
 
 export const name = (text) => el("bdi", {}, visible(String(text)));
 
-// Persistent notes at the foot of every view.
+// Notice at the foot of every view; an empty one is removed.
 export function warn(error) {
   document.getElementById("notice").replaceChildren(error ? name(error.message ?? error) : "");
 }

@@ -38,7 +38,7 @@ function value(found, key, form) {
   return cell;
 }
 
-// pass@k for the k that any data set has.
+// pass@k rows for every k of any data set.
 function passAt(metrics) {
   const keys = new Set(metrics.flatMap((found) => Object.keys(found)).filter((key) => /^pass_at_\d+$/.test(key)));
   const ks = [...keys].map((key) => Number(key.slice(8))).sort((a, b) => a - b);
@@ -65,7 +65,7 @@ export function metrics(found) {
   ];
 }
 
-// Headline metrics of a data set's card, as names and values.
+// Headline metrics on the card of a data set, as names and values.
 export function headline(found) {
   if (!found) return [];
   const shown = [...passAt([found]), ...METRICS.filter(([, key]) => ["pass_ratio_mean", "exec_success_rate"].includes(key))];

@@ -1,4 +1,4 @@
-// Syntax highlighting of Python by tokens; the text itself is never changed.
+// Syntax highlighting of Python by tokens; the text is unchanged.
 import { el, visible } from "./dom.js";
 
 const WORDS = "False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda match nonlocal not or pass raise return try while with yield";

@@ -30,7 +30,7 @@ function dataset(key, found, metrics) {
 export const address = (run, row) =>
   `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}`;
 
-// `usual` is the default when the address has no value.
+// Filter with `usual` as the label of its empty, default option.
 function select(label, key, usual, values, query, change) {
   const option = (value) => el("option", { value, selected: query.get(key) === value }, plain(value || usual));
   const options = ["", ...values].map(option);
@@ -42,17 +42,17 @@ function browser(run, datasets, query) {
   const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
   const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
   const status = el("p", { class: "soft number", role: "status" });
-  const cursors = [null]; // of the pages shown so far
+  const cursors = [null]; // start of each page seen so far
   let at = 0;
   let asked = 0;
 
-  // One page at a time is in the document, however many samples there are.
+  // The document holds one page at a time, so the number of samples does not matter.
   async function load(page) {
     const mine = ++asked;
     const wanted = Object.fromEntries([...query].filter(([, value]) => value));
     if (page) wanted.cursor = cursors[page];
     const found = await api.samples(run, { ...wanted, limit: PAGE });
-    if (mine !== asked) return; // a newer request is under way
+    if (mine !== asked) return; // superseded by a newer request
     at = page;
     cursors[page + 1] = found.next_cursor;
     body.replaceChildren(...found.samples.map((row) => line(run, row)));

@@ -30,7 +30,7 @@ function answer(text) {
   return [...parts, ...(end ? visible(text.slice(end)) : coloured(text))];
 }
 
-// Diff of both outputs line by line; differing lines are marked on both sides.
+// Line-by-line diff of both outputs; differing lines are marked on both sides.
 function outputs(expected, actual) {
   const side = (label, text, other, mark) => {
     const others = (other ?? "").split("\n");
@@ -43,7 +43,7 @@ function outputs(expected, actual) {
   return el("div", { class: "sides" }, side("Expected", expected, actual, "kept"), side("Actual", actual, expected, "lost"));
 }
 
-// The expected value of HumanEval and MBPP is a test, not an output to compare with.
+// The expected value of HumanEval and MBPP is a test, not an output to compare.
 function testAndOutput({ expected, actual }) {
   return el("div", { class: "sides" },
     el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", coloured)),
@@ -81,9 +81,9 @@ function answers({ generation, code, verdict }) {
 
 function nothing(code, verdict) {
   if (code) return "No code was found in the completion.";
-  if (verdict?.method === "submit") return "SandboxFusion took the code out of the completion by rules of its own.";
+  if (verdict?.method === "submit") return "SandboxFusion extracted the code from the completion by its own rules.";
   if (!verdict) return "Not judged yet.";
-  return ["guard", "none"].includes(verdict.method) ? "Nothing was run." : "The verdict, of an older version, does not record the code.";
+  return ["guard", "none"].includes(verdict.method) ? "Nothing was run." : "An older version wrote the verdict and did not record the code.";
 }
 
 function facts(found) {
@@ -94,7 +94,7 @@ function facts(found) {
     "judging, s": verdict?.total_judge_time?.toFixed(3),
     "CPU, s": verdict?.cpu_time?.toFixed(3),
     "sandbox requests": verdict?.attempts,
-    "failures of ours": verdict?.infra_failures?.join("; "),
+    "infrastructure failures": verdict?.infra_failures?.join("; "),
     "judged at": verdict?.judged_at && moment(verdict.judged_at),
     "prompt tokens": generation?.prompt_tokens,
     "output tokens": generation?.output_tokens ?? verdict?.output_tokens,

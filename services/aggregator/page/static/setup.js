@@ -13,7 +13,7 @@ function values({ summary, config, facts, versions }) {
     judging: judge && `${judge.method}, checker ${judge.checker ?? "by method"}, ${sandbox?.timeout} s per case`,
     begun: moment(summary.started_at),
     finished: summary.finished_at && moment(summary.finished_at),
-    "at work": facts.active_seconds && clock(facts.active_seconds),
+    "active time": facts.active_seconds && clock(facts.active_seconds),
     commit: facts.git_commit,
     versions: versions && Object.entries(versions).map(([key, one]) => `${key} ${one}`).join(", "),
     parent: facts.parent?.run,
