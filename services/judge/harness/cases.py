@@ -197,7 +197,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def own_user(folder: str) -> int | None:
-    """Return a user id for answers alone, if this is root and others can read the interpreter."""
+    """Return an unused user id for answers, if this is root and others can read the interpreter."""
     if os.geteuid() != 0:
         return None
     for path in (os.path.realpath(sys.executable), os.__file__, os.path.dirname(folder)):
