@@ -13,7 +13,7 @@ from services.judge.sandbox import (
     RunCode,
     RunCodeResponse,
     SandboxClient,
-    Usage,
+    SandboxUsage,
 )
 
 _SPIKE = """\
@@ -60,7 +60,7 @@ class Damaged:
             self.singles.append(request)
             return await self.real.run_code(request, attempts, alone=alone)
 
-        def damaged(response: RunCodeResponse) -> Usage:
+        def damaged(response: RunCodeResponse) -> SandboxUsage:
             results = self.damage(response.file(wire.RESULTS))
             response.files[wire.RESULTS] = base64.b64encode(results).decode()
             assert request.usage_of is not None
@@ -76,7 +76,7 @@ class Scripted:
     records: list[Sequence[tuple[object, ...]]]
     asked: list[RunCode] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
-    usages: list[Usage] = field(default_factory=list)
+    usages: list[SandboxUsage] = field(default_factory=list)
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False

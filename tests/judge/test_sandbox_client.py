@@ -20,8 +20,8 @@ from services.judge.sandbox import (
     RunCodeResponse,
     SandboxClient,
     SandboxUnavailableError,
+    SandboxUsage,
     Submit,
-    Usage,
 )
 from shared.schemas import InfraFailure
 from tests.judge.pools import OpenPool
@@ -496,9 +496,9 @@ async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
         clock.now += 4
         return web.json_response(ran_for(4))
 
-    def usage_of(response: RunCodeResponse) -> Usage:
+    def usage_of(response: RunCodeResponse) -> SandboxUsage:
         assert response.executed == 4
-        return Usage(cpu, wall)
+        return SandboxUsage(cpu, wall)
 
     server = await start(answer)
     await (await client(server.url, clock=clock)).run_code(
