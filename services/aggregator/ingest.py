@@ -15,8 +15,8 @@ from services.aggregator.index.database import Database, open_database
 from services.aggregator.index.rows import MAX_INTEGER, SampleRow
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from services.aggregator.metrics import IngestMetrics
+from shared.errors import OutputError
 from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
-from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import ProblemFacts, SampleId
 from shared.service.logs import get_logger
@@ -82,7 +82,7 @@ class Ingester:
     def _follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
         ledger = Ledger(self._redis, progress.run)
         if run is None or run.incarnation != progress.incarnation:
-            self._writer.add_run(progress, _planned(ledger.plan()))
+            self._writer.add_run(progress, _planned(ledger))
             run = self._writer.runs()[progress.run]
         busy = progress.last_event != run.position and self._index(ledger, run)
         self._update_facts(ledger, run, progress)
@@ -144,7 +144,13 @@ class Ingester:
             self._facts_stored_at[run.id] = now
 
 
-def _planned(plan: RunPlan | None) -> dict[str, tuple[int, int]]:
+def _planned(ledger: Ledger) -> dict[str, tuple[int, int]]:
+    """Problems and samples of each data set; empty if the plan is missing or unreadable."""
+    try:
+        plan = ledger.plan()
+    except OutputError as error:
+        log.error("a plan cannot be read", run=ledger.run, reason=str(error))
+        return {}
     return {one.name: (one.problems, len(one.owed)) for one in plan.datasets} if plan else {}
 
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from services.aggregator.outlines import ProblemOutline
 from services.aggregator.qa_logs import QaLogs
 from services.aggregator.report.page import write_report
@@ -24,7 +26,7 @@ from shared.run_record import (
     RunState,
     UnjudgedSample,
 )
-from shared.schemas import Generation, Problem, ProblemFacts, SampleId, Verdict
+from shared.schemas import Generation, Problem, ProblemFacts, SampleId, Verdict, describe
 from shared.statuses import FinalStatus
 
 _LISTED = 100
@@ -42,11 +44,21 @@ def publish(ledger: Ledger) -> RunState:
         The new state of the run: complete or incomplete.
 
     Raises:
-        OutputError: The output folder cannot be written.
+        OutputError: The output folder cannot be written, or a record in Redis cannot be read.
     """
     meta, plan = ledger.meta(), ledger.plan()
     if meta is None or plan is None:
         raise OutputError(f"run {ledger.run} has no plan in Redis; run its command again")
+    try:
+        return _publish(ledger, meta, plan)
+    except ValidationError as error:
+        raise OutputError(
+            f"a record of run {ledger.run} in Redis cannot be read ({describe(error)}); another "
+            "version of Plumbline wrote it: resume the run with that version"
+        ) from None
+
+
+def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     folder = OutputFolder(meta.output)
     samples = _write_samples(folder, ledger, plan)
     qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)

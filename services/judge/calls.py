@@ -88,7 +88,7 @@ def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
     chunk: list[int] = []
     size = 0
     for index in todo:
-        size += len(inputs[index])
+        size += len(inputs[index].encode("utf-8", "surrogatepass"))
         if chunk and size > most:
             break
         chunk.append(index)

@@ -119,7 +119,7 @@ class JudgeProcess:
             self.name,
             ttl=self._settings.lease_ttl,
         )
-        lease.renew()
+        lease.acquire()
         began = time.monotonic()
         verdict = self._run(lease, self._verdict(run, generation))
         self.metrics.count(verdict, time.monotonic() - began)
@@ -192,7 +192,10 @@ def _parsed_config(document: str) -> Config:
 async def _renew(lease: JobLease, every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        await asyncio.to_thread(lease.renew)
+        try:
+            await asyncio.to_thread(lease.renew)
+        except RedisError as error:  # the job goes on, and Redis may return before the lease ends
+            log.warning("lease not renewed, retrying", reason=str(error))
 
 
 _current: JudgeProcess | None = None

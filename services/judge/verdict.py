@@ -144,9 +144,14 @@ def count_confirmed(
     doubtful: Iterable[int], first: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]
 ) -> tuple[int, int]:
     """Count the cases that ran a second time, and how many of them were in time on that run."""
-    ran = [place for place in doubtful if first[place].detail is not VerdictDetail.NOT_RUN]
-    in_time = [p for p in ran if p in again and again[p].lateness is Lateness.IN_TIME]
-    return len(ran), len(in_time)
+    ran = [
+        place
+        for place in doubtful
+        if first[place].detail is not VerdictDetail.NOT_RUN
+        and place in again
+        and again[place].detail is not VerdictDetail.NOT_RUN
+    ]
+    return len(ran), sum(again[place].lateness is Lateness.IN_TIME for place in ran)
 
 
 # Aggregation

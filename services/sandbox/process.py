@@ -10,6 +10,7 @@ killed by the signal.
 """
 
 import asyncio
+import itertools
 import math
 import os
 import re
@@ -83,7 +84,7 @@ class Process:
         self._spawn()
 
     def _spawn(self) -> None:
-        pipes = [os.pipe() for _ in range(4)]
+        pipes = _pipes(4)
         (stdin, feed), (out, stdout), (err, stderr), (report, status) = pipes
         ends = (stdin, stdout, stderr, status)
         try:
@@ -179,6 +180,19 @@ async def run(command: Command, reaper: Reaper) -> ProcessResult:
         # Shielded: a second cancellation must not leave the processes behind.
         await asyncio.shield(asyncio.ensure_future(process.end()))
     return process.result(seconds, timed_out)
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """Open pipes; if one cannot be opened, close the others."""
+    pipes: list[tuple[int, int]] = []
+    try:
+        while len(pipes) < count:
+            pipes.append(os.pipe())
+    except OSError:
+        for fd in itertools.chain.from_iterable(pipes):
+            os.close(fd)
+        raise
+    return pipes
 
 
 def _start(command: Command, ends: tuple[int, int, int, int]) -> int:

@@ -109,10 +109,13 @@ class Ledger:
         try:
             return RunMeta.model_validate(document)
         except ValidationError as error:
-            raise OutputError(
-                f"the meta data of run {self.run} in Redis cannot be read ({describe(error)}); "
-                "another version of Plumbline wrote them: resume the run with that version"
-            ) from None
+            raise self._unreadable("meta data", error) from None
+
+    def _unreadable(self, what: str, error: ValidationError) -> OutputError:
+        return OutputError(
+            f"the {what} of run {self.run} in Redis cannot be read ({describe(error)}); "
+            "another version of Plumbline wrote it: resume the run with that version"
+        )
 
     def meta_document(self) -> JsonObject:
         """The meta data as they are stored, for display; ``results`` among them once published."""
@@ -128,9 +131,16 @@ class Ledger:
         return {text(name): json.loads(value) for name, value in stored if value is not None}
 
     def plan(self) -> RunPlan | None:
-        """The samples that the run owes; None where that is not known."""
+        """The samples that the run owes; None where that is not known.
+
+        Raises:
+            OutputError: As :meth:`meta`.
+        """
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, _PLAN))
-        return None if stored is None else RunPlan.model_validate_json(stored)
+        try:
+            return None if stored is None else RunPlan.model_validate_json(stored)
+        except ValidationError as error:
+            raise self._unreadable("plan", error) from None
 
     def incarnation(self) -> str | None:
         """Tells a run from one of the same id that was deleted before; None where there is none."""

@@ -89,20 +89,41 @@ class JudgeQueue:
             found.delete()
 
 
+# Unless another worker holds the lease by now.
+_RENEW_LEASE = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+_RELEASE_LEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
 class JobLease:
-    """A worker's claim on a job. It must be renewed before ``ttl`` seconds are over."""
+    """A worker's lease on a job. It must be renewed before ``ttl`` seconds are over."""
 
     def __init__(self, redis: Redis, job: str, holder: str, ttl: float = 10.0) -> None:
         self._redis = redis
         self._key = keys.lease(job)
         self._holder = holder
         self._ttl_ms = int(ttl * 1000)
+        self._renew = redis.register_script(_RENEW_LEASE)
+        self._release = redis.register_script(_RELEASE_LEASE)
 
-    def renew(self) -> None:
+    def acquire(self) -> None:
+        """Take the lease, from whichever worker had the job before."""
         self._redis.set(self._key, self._holder, px=self._ttl_ms)
 
+    def renew(self) -> bool:
+        """Extend the lease; False if another worker has taken it over."""
+        return bool(self._renew(keys=[self._key], args=[self._holder, self._ttl_ms]))
+
     def release(self) -> None:
-        self._redis.delete(self._key)
+        """Give the lease up, unless another worker has taken it over."""
+        self._release(keys=[self._key], args=[self._holder])
 
 
 def text(value: bytes | str) -> str:

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from services.aggregator.index.writer import Batch, IndexWriter
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.statistics import percentile
 from shared.ledger import RunProgress, StreamEntry, VerdictEvent
+from shared.run_record import RunState
 from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict
@@ -106,6 +108,21 @@ def test_figures_of_a_run_that_moves_are_cached_for_two_seconds(index: Index) ->
     assert judged() == 1
     clock[0] += 2 + chance.random()
     assert judged() == 2
+
+
+def test_the_figures_of_a_run_that_is_final_are_never_old(index: Index) -> None:
+    """The page asks for them once, when the last event arrives."""
+    figures = FiguresCache(clock=lambda: 100.0)
+
+    def judged(state: RunState) -> int:
+        with index.database.read() as connection:
+            run = replace(index.run(connection), state=state)
+            return figures.of(connection, run)["d1"].judged
+
+    for name in ("p1", "p2"):
+        index.add([(verdict(generation(name)), generation(name))])
+        assert judged(RunState.RUNNING) == 1
+    assert judged(RunState.COMPLETE) == 2
 
 
 def test_the_timeline_counts_every_sample_once_where_it_is_now(index: Index) -> None:

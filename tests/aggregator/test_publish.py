@@ -273,3 +273,21 @@ def test_the_ledger_is_read_once(redis: Redis, tmp_path: Path) -> None:
     assert set(ledger.read.values()) == {1}
     assert len(ledger.read) == 4 + 4 + 3
     assert len(list((tmp_path / artifacts.QA_LOGS).iterdir())) == 2
+
+
+@pytest.mark.parametrize("key", ["plan", "verdict"])
+def test_records_of_another_version_fail_their_run_alone(
+    ledger: Ledger, redis: Redis, tmp_path: Path, key: str
+) -> None:
+    judge_all(ledger)
+    if key == "plan":
+        put_meta(ledger, plan={"samples": 3})
+    else:
+        redis.hset("plumbline:run:run-1:verdicts", P1.key, "{}")
+    other = finished(redis, str(tmp_path / "other"), "run-2")
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    assert publish_due(ingester)
+    assert ledger.state() is RunState.FAILED
+    assert "another version of Plumbline wrote it" in ledger.meta().publish_error
+    assert other.state() is RunState.COMPLETE

@@ -83,7 +83,8 @@ def test_confirmed_are_cases_that_ran_twice() -> None:
     first = dict(enumerate([MAYBE, MAYBE, NOT_RUN, PASSED]))
     again = {0: WRONG, 1: TIMEOUT, 2: PASSED}
     assert count_confirmed([0, 1, 2], first, again) == (2, 1)
-    assert count_confirmed([0, 1, 2], first, {**again, 1: NOT_RUN}) == (2, 1)
+    assert count_confirmed([0, 1, 2], first, {**again, 1: NOT_RUN}) == (1, 1)
+    assert count_confirmed([0, 1, 2], first, {0: TIMEOUT}) == (1, 0)
     assert count_confirmed([], first, {}) == (0, 0)
 
 

@@ -255,6 +255,21 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     assert watch.errors == []
 
 
+def test_a_run_that_is_being_published_is_followed_to_its_end(address: str, visit: Visit) -> None:
+    page, watch = visit()
+
+    def before_publishing(route: Route) -> None:
+        answer = route.fetch()
+        document = answer.json()
+        document["summary"]["state"] = "judged"
+        route.fulfill(response=answer, json=document)
+
+    page.route("**/api/runs/done", before_publishing, times=1)
+    show(page, f"{address}/#/run/done")
+    expect(page.locator("main")).to_contain_text("org/model, incomplete")
+    assert watch.errors == []
+
+
 @pytest.fixture
 def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Aggregator]:
     """An aggregator that may be killed."""

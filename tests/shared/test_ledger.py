@@ -361,7 +361,7 @@ def test_a_job_that_a_worker_holds_is_not_missing(ledger: Ledger, redis: Redis) 
     ledger.record(generation())
     lose_all_jobs(ledger)
     lease = JobLease(redis, job_of(ledger), "worker")
-    lease.renew()
+    lease.acquire()
     assert ledger.requeue_lost({P1}, 3) == set()
     assert queued(ledger) == []
     lease.release()
@@ -376,6 +376,26 @@ def test_a_lease_ends_with_its_worker(ledger: Ledger, redis: Redis) -> None:
     redis.pexpire(key, 5_000)
     lease.renew()
     assert 9_000 < redis.pttl(key) <= 10_000
+
+
+def test_a_lease_that_another_worker_took_over_is_left_to_it(ledger: Ledger, redis: Redis) -> None:
+    late, current = (JobLease(redis, job_of(ledger), name) for name in ("late", "current"))
+    late.acquire()
+    current.acquire()
+    (key,) = redis.keys("*lease*")
+    assert late.renew() is False
+    late.release()
+    assert redis.get(key) == b"current"
+    assert current.renew() is True
+    redis.delete(key)
+    assert late.renew() is True  # it expired, and nobody else has the job
+
+
+def test_a_plan_of_another_version_is_refused_by_name(ledger: Ledger) -> None:
+    enter(ledger)
+    put_meta(ledger, plan={"samples": 3})
+    with pytest.raises(OutputError, match=r"the plan of run run-1 .*datasets.*that version"):
+        ledger.plan()
 
 
 def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> None:

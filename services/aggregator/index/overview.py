@@ -203,7 +203,10 @@ class FiguresCache:
     def of(self, connection: sqlite3.Connection, run: IndexedRun) -> dict[str, DatasetFigures]:
         with self._lock:
             cached = self._cached.get(run.id)
-            if cached and (cached[1] == run.events or self._clock() - cached[0] < self._max_age):
+            changing = run.state is None or not run.state.final
+            if cached and (
+                cached[1] == run.events or (changing and self._clock() - cached[0] < self._max_age)
+            ):
                 return cached[2]
             found = {name: dataset_figures(connection, run, name) for name in run.datasets}
             self._cached[run.id] = (self._clock(), run.events, found)

@@ -7,6 +7,7 @@ import { moment, progress } from "./runs.js";
 import { setup } from "./setup.js";
 
 const PAGE = 50;
+const FINAL = ["complete", "incomplete", "failed"];
 const LOST = "The connection to the aggregator is lost; trying again.";
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
@@ -131,7 +132,7 @@ export async function showRun(main, [run], query) {
   main.replaceChildren(
     el("h1", {}, name(found.summary.name ?? run)), state, bar, setup(found),
     el("h2", {}, "Data sets"), cards, published, el("h2", {}, "Pace"), chart, ...parts);
-  if (found.summary.state !== "running") return stop;
+  if (FINAL.includes(found.summary.state)) return stop;
   const update = async () => fill(await api.run(run), await api.timeline(run));
   const unfollow = api.follow(run, () => update().then(() => warn(""), warn), () => warn(LOST));
   return () => (stop(), unfollow());
