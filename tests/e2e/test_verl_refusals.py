@@ -76,7 +76,7 @@ def test_an_architecture_that_the_engine_does_not_know(
     shutil.copytree(tiny_model, folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NoSuchModel"]}))
-    said = "knows no NoSuchModel"
+    said = "does not support NoSuchModel"
     check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
 
 
