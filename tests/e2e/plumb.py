@@ -1,4 +1,4 @@
-"""Running `plumb` as a person would, and reading what it leaves."""
+"""Runs `plumb` as a subprocess, and reads its output folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What real verl, vLLM and Ray could not serve is refused, and nothing of it is left behind."""
+"""Configurations that real verl, vLLM and Ray cannot serve are refused, without orphans."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The default method against the sandbox of this repository."""
+"""The default method (`batch`) with this repository's sandbox."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""The method against the sandbox of this repository: codes and statuses are verl's."""
+"""The method `compute_score` with this repository's sandbox: verl's codes and statuses."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence

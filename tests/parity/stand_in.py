@@ -1,4 +1,4 @@
-"""A stand-in for the sandbox that answers what the input of a case names, trouble included."""
+"""Stand-in for the sandbox that answers what a case's input names, including failures."""
 
 import threading
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Our ``compute_score`` against verl's own, run for run in the same sandbox.
+"""Parity of our ``compute_score`` with verl's, run by run in the same sandbox.
 
 ``DIFFERENCES`` is where the sample's status is meant to say more than verl's codes do, and
 ``test_trouble_of_the_sandbox_is_no_verdict`` has the other thing that is meant to differ; all else

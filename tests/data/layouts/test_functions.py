@@ -1,4 +1,4 @@
-"""HumanEval and MBPP."""
+"""HumanEval and MBPP layouts."""
 
 import gzip
 import json

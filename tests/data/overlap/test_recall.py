@@ -1,4 +1,4 @@
-"""How many disguised copies are found, and how many of those found are copies."""
+"""Recall and precision of overlap detection on disguised copies."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Rows from a sandbox: this repository's own with tables, and one in front of it that fails."""
+"""Rows from a sandbox: this repository's server with tables, and a proxy with faults."""
 
 import fcntl
 import json
