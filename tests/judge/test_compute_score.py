@@ -330,7 +330,7 @@ async def test_a_compiled_program(judge: JudgeAnswer) -> None:
     assert verdict.final_status is FinalStatus.RUNTIME_ERROR
 
 
-# Trouble of ours
+# Infrastructure errors
 
 
 async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
