@@ -84,7 +84,7 @@ def addresses(cluster: Cluster) -> Iterator[str]:
 
 
 def _address(cluster: Cluster, host: str, port: int) -> str | None:
-    """Reason why nothing listens there; ``host`` is SERVICE, POD.SERVICE, or SERVICE.NAMESPACE.svc…"""
+    """Reason why nothing listens; ``host`` is SERVICE, POD.SERVICE, or SERVICE.NAMESPACE.svc…"""
     first, _, rest = host.partition(".")
     name = first if not rest or ".svc" in rest else rest
     if name not in cluster.names("Service"):

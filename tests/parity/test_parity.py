@@ -293,7 +293,7 @@ async def test_verl_as_a_method(pairs: dict[str, Pair], sandbox_url: str, name: 
 
 
 @pytest.mark.usefixtures("installed")
-async def test_verl_as_a_method_and_trouble() -> None:
+async def test_verl_as_a_method_and_infrastructure_errors() -> None:
     native = await _scripted("passed", "server error", "wrong")
     assert native.case_codes == [1, -1, 0]
     assert native.final_status is FinalStatus.API_ERROR
