@@ -16,7 +16,7 @@ from shared.schemas import sha256
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check. ``problems`` is their number; each of ``differences`` is one line."""
+    """Result of a check: number of problems compared, and one line per difference."""
 
     problems: int
     differences: tuple[str, ...]

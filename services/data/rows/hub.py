@@ -149,7 +149,7 @@ def split_files(source: HubSource, cache: Path | None, *, offline: bool) -> list
             cause = f"offline, and split {source.split!r} is not in the cache"
             raise data_error(source_name(source), f"{cause}; run once with a network") from None
     with hub_errors(source_name(source)):
-        files = _choose(source, _files_by_split(source))
+        files = _select_files(source, _files_by_split(source))
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, _Listing(files=files).model_dump_json())
     return files
@@ -172,7 +172,7 @@ def local_file(source: HubSource, name: str, cache: Path | None, *, offline: boo
         cause = "offline, and it is not in the cache; run once with a network"
         raise data_error(place, cause)
     with hub_errors(place):
-        _quiet()
+        _disable_output()
         return Path(
             hf_hub_download(
                 source.path, name, repo_type="dataset", revision=source.revision, cache_dir=cache
@@ -184,7 +184,7 @@ def _files_by_split(source: HubSource) -> dict[str, list[str]]:
     """Request the files of each split; ``datasets`` supports every way to declare splits."""
     import datasets  # slow
 
-    _quiet()
+    _disable_output()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     # With this prefix, datasets never takes it for a local folder.
@@ -217,7 +217,7 @@ def _wrong_configuration(source: HubSource, names: list[str], error: ValueError)
     return error
 
 
-def _choose(source: HubSource, by_split: dict[str, list[str]]) -> list[str]:
+def _select_files(source: HubSource, by_split: dict[str, list[str]]) -> list[str]:
     files = by_split.get(source.split)
     if not files:
         cause = f"no split {source.split!r}"
@@ -231,7 +231,7 @@ def _choose(source: HubSource, by_split: dict[str, list[str]]) -> list[str]:
     return files
 
 
-def _quiet() -> None:
+def _disable_output() -> None:
     """Disable progress bars and warnings; errors are reported as exceptions."""
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -240,7 +240,7 @@ def _quiet() -> None:
     logging.set_verbosity(40)  # ERROR
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _LOGIN = "log in with HF_TOKEN"
 # In order of priority: GatedRepoError, for example, is also a RepositoryNotFoundError.
 _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
@@ -271,7 +271,7 @@ def hub_errors(place: str) -> Iterator[None]:
 def _cause(error: BaseException) -> str:
     chain = list(_chain(error))
     for one in chain:
-        if isinstance(one, OSError) and one.errno in _NO_ROOM:
+        if isinstance(one, OSError) and one.errno in _NO_SPACE:
             return f"no space left for it ({one.strerror}); free some space or use another cache"
     for kind, cause in _CAUSES:
         if any(isinstance(one, kind) for one in chain):
@@ -281,10 +281,10 @@ def _cause(error: BaseException) -> str:
             return f"the hub returned HTTP {one.response.status_code}; try again later"
     for one in chain:
         if _is_network(one):
-            return f"the connection to the hub failed ({_brief(one)}); check the network"
+            return f"the connection to the hub failed ({_summarize(one)}); check the network"
     if isinstance(error, OSError) and error.filename:
         return f"the cache cannot be used ({error.strerror}: {error.filename}); check the folder"
-    return f"cannot be downloaded ({_brief(error)}); check it on the hub, or {_LOGIN}"
+    return f"cannot be downloaded ({_summarize(error)}); check it on the hub, or {_LOGIN}"
 
 
 def _is_network(error: BaseException) -> bool:
@@ -301,6 +301,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _brief(error: BaseException) -> str:
+def _summarize(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"

@@ -40,7 +40,7 @@ def rows(
 
     Args:
         source: Server and data set.
-        layout: SandboxLayout of the rows: "humaneval", "mbpp" or "code_contests".
+        layout: Layout of the rows: "humaneval", "mbpp" or "code_contests".
         cache: JSONL file to which each fetched row is appended. A file of another server, data set,
             split or layout is overwritten.
         offline: Read all rows from the cache.
@@ -59,7 +59,7 @@ def rows(
         raise DataError(f"{missing}; run once without --offline")
     with RowCache.opened(cache, header, read_only=offline) as stored:
         for key, row in stored.stored():
-            yield _place(client, key), row
+            yield _place_of(client, key), row
         if offline and not stored.complete:
             raise DataError(f"{missing}; run once without --offline")
         if not stored.complete:
@@ -78,7 +78,7 @@ def _fetch(client: DatasetApiClient, layout: SandboxLayout, stored: "RowCache", 
     _check_unchanged(client, layout, stored)
     while prompts := layout.page(client, len(stored.keys), page):
         for prompt in prompts:
-            place = _place(client, prompt.id)
+            place = _place_of(client, prompt.id)
             if prompt.id in stored.keys:
                 cause = "the server has this id twice; fix its table"
                 advice = f"delete {stored.path} and fetch again if the data set has changed"
@@ -103,7 +103,7 @@ def _check_unchanged(client: DatasetApiClient, layout: SandboxLayout, stored: "R
         raise data_error(client.place, f"{cause}; delete that file and fetch again")
 
 
-def _place(client: DatasetApiClient, key: int | str) -> str:
+def _place_of(client: DatasetApiClient, key: int | str) -> str:
     return f"{client.place} id {key!r}"
 
 
@@ -161,11 +161,11 @@ class RowCache:
         Yields nothing if the header does not match.
         """
         first = self._file.readline()
-        if _parsed(first) != self._header:
+        if _parse_line(first) != self._header:
             return
         self._end = len(first)
         for line in self._file:
-            match _parsed(line):
+            match _parse_line(line):
                 case {"complete": count} if count == len(self.keys):
                     self.complete = True
                     return
@@ -219,7 +219,7 @@ class RowCache:
         self._file.flush()
 
 
-def _parsed(line: bytes) -> object:
+def _parse_line(line: bytes) -> object:
     """Parse a line; None if it is torn or not JSON."""
     if not line.endswith(b"\n"):
         return None

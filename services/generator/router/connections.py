@@ -12,7 +12,7 @@ _KEEP_ALIVE_SECONDS = 3.0
 
 
 class Connections:
-    """One session; ``open`` and ``close`` it within the event loop.
+    """HTTP session for all replicas; ``open`` and ``close`` it within the event loop.
 
     Args:
         connect_timeout: Seconds to establish a connection.

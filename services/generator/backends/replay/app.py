@@ -64,7 +64,7 @@ async def serve_replay(settings: GeneratorSettings) -> None:
 
 
 class ReplayMetrics:
-    """Prometheus metrics in a registry of their own."""
+    """Prometheus metrics in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

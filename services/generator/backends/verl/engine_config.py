@@ -19,7 +19,7 @@ _ALWAYS = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Without deduplication and colours of Ray's log lines, which only disturb in a log.
+    # Disable deduplication and colours of log lines.
     "RAY_DEDUP_LOGS": "0",
     "RAY_COLOR_PREFIX": "0",
 }

@@ -41,7 +41,7 @@ _JOIN_SECONDS = 60
 
 
 class _StopError(BaseException):
-    """SIGTERM."""
+    """Raised on SIGTERM."""
 
 
 def main() -> int:
@@ -114,7 +114,7 @@ class Host:
         path = self._config.actor_rollout_ref.model.path
         folder = local_folder(path)
         if folder is None:
-            folder = _downloaded(path)
+            folder = _download(path)
         model = read_model_folder(folder)
         check_fits(model, self._config)
         return model
@@ -242,7 +242,7 @@ def _check_reachable(address: str) -> None:
         raise ServiceError(f"no Ray cluster at {address}: {error}") from None
 
 
-def _downloaded(name: str) -> Path:
+def _download(name: str) -> Path:
     """Return the folder of a model from the Hugging Face hub; downloads it unless cached."""
     from huggingface_hub import snapshot_download
 
