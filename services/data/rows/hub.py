@@ -58,7 +58,7 @@ def rows(
 
 
 def resolve_revision(source: HubSource, offline: bool, cache: Path | None = None) -> str:
-    """Resolve the source's revision to a commit; offline, to the one it last resolved to.
+    """Resolve the source's revision to a commit; offline, to the cached one.
 
     Raises:
         DataError: The data set or revision does not exist, or the hub cannot be reached.
