@@ -156,7 +156,7 @@ def _parse(row: int, line: bytes) -> object:
     except json.JSONDecodeError as error:
         cause = f"not JSON ({error.msg} at column {error.colno}); JSONL has one value per line"
     except (ValueError, RecursionError) as error:
-        cause = f"unusable JSON ({error})"
+        cause = f"JSON that cannot be used ({error})"
     raise RowError(row, cause)
 
 
