@@ -1,4 +1,4 @@
-"""Fixtures that all tests share."""
+"""Fixtures shared by all tests."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How much of the public data the tests take."""
+"""Amount of public data that the tests use."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A sandbox for tests and benchmarks: the one at ``SANDBOX_URL``, or this repository's own."""
+"""Sandbox for tests and benchmarks: the one at ``SANDBOX_URL``, or this repository's."""
 
 import os
 import sys

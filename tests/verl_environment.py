@@ -1,4 +1,4 @@
-"""Where real verl is, and a model for it."""
+"""Paths of real verl and of a model for it."""
 
 import os
 import time

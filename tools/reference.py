@@ -1,10 +1,10 @@
-"""Reference tables of the documents, generated from the code.
+"""Generator of the reference tables in the documents, from the code.
 
     python -m tools.reference            # rewrite the generated blocks in place
     python -m tools.reference --check    # exit code 1 if a block is stale; change nothing
 
-A block stands between ``<!-- generated: NAME -->`` and ``<!-- /generated -->``. Descriptions of
-settings and config keys are the docstrings below the fields.
+A block is delimited by ``<!-- generated: NAME -->`` and ``<!-- /generated -->``. The descriptions
+of settings and config keys are the docstrings below the fields.
 """
 
 import argparse
@@ -58,7 +58,7 @@ ARTIFACTS: Mapping[str, str] = {
 _BLOCK = re.compile(
     r"(?P<start><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- /generated -->)", re.DOTALL
 )
-_LONGEST_DEFAULT = 50
+_MAX_DEFAULT_LENGTH = 50
 
 
 def environment() -> str:
@@ -117,7 +117,7 @@ def _section(keys: Sequence[Leaf]) -> str:
 
 
 def protocol_keys(header: tuple[str, str]) -> str:
-    """Keys that two runs must agree in to be the same measurement, one row per section."""
+    """Keys that must be equal in two runs for a comparison, one row per section."""
     sections = _by_section(leaf for leaf in leaves(Config) if role(leaf.declared) == "protocol")
     rows = [
         (f"`{name}`", ", ".join(f"`{_key(leaf)}`" for leaf in keys))
@@ -127,7 +127,7 @@ def protocol_keys(header: tuple[str, str]) -> str:
 
 
 def role(declared: LeafRole) -> str:
-    """One word for a role: subject and numerics are a protocol and an operation of their own."""
+    """Name a role: subject and numerics are special cases of protocol and operation."""
     if declared.subject:
         return "subject"
     return "numerics" if declared.numerics else declared.role.value
@@ -178,12 +178,12 @@ def _default(field: FieldInfo) -> str:
     if field.default_factory in (list, dict):
         return f"`{field.default_factory()}`"
     if field.default_factory is not None:
-        return ""  # depends on the machine; the description names it
+        return ""  # depends on the machine; see the description
     value = field.default.value if isinstance(field.default, Enum) else field.default
     if value is None or value in ("", ()):
         return ""
     text = json.dumps(value, default=str) if not isinstance(value, str) else value
-    return f"`{text}`" if len(text) <= _LONGEST_DEFAULT else "see the description"
+    return f"`{text}`" if len(text) <= _MAX_DEFAULT_LENGTH else "see the description"
 
 
 def _kind(field: FieldInfo) -> str:

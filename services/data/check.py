@@ -1,4 +1,4 @@
-"""`plumb data check`: compares prepared files with lock and manifests and finds overlaps."""
+"""Consistency check of prepared data (`plumb data check`): lock, manifests and overlaps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from shared.schemas import sha256
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check. ``problems`` counts those compared; ``differences`` has a line each."""
+    """Result of a check: number of problems compared, and one line per difference."""
 
     problems: int
     differences: tuple[str, ...]
@@ -30,7 +30,7 @@ class CheckResult:
 def check(
     files: Sequence[Path], manifests: Path | None, checks: ChecksConfig, roles: Mapping[str, str]
 ) -> CheckResult:
-    """Compare prepared files with lock and manifests, and with one another.
+    """Compare prepared files with the lock, the manifests and one another.
 
     Args:
         files: Prepared parquet files.
@@ -48,7 +48,7 @@ def check(
         for record in read_records(str(file)):
             problem = record.problem
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
-                cause = f"problem {problem.problem_id!r}: prompt_sha256 is of another prompt"
+                cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
                 found.append(f"{file}: {cause}")
             hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record, roles.get(problem.dataset, "eval")))
@@ -63,7 +63,7 @@ def _lock_differences(files: Sequence[Path], manifests: Path) -> Iterator[str]:
     lock = load_lock(str(path))
     if lock.canonical_version != CANONICAL_VERSION:
         yield (
-            f"{path}: made with version {lock.canonical_version} of the canonical form, "
+            f"{path}: written with version {lock.canonical_version} of the canonical form, "
             f"but this is version {CANONICAL_VERSION}"
         )
     lists = [manifests / name for name in lock.files if not name.endswith(".parquet")]

@@ -18,7 +18,7 @@ def check_name(name: str) -> None:
     """Check that a data set's name can be part of file names and metric keys.
 
     Raises:
-        ValueError: It has other characters.
+        ValueError: It has unsupported characters.
     """
     if not _NAME.fullmatch(name):
         allowed = "letters, digits, '.', '_' and '-'"
@@ -97,7 +97,7 @@ class HubSource(_Section):
 
 
 class SandboxSource(_Section):
-    """A data set that a SandboxFusion server has, under the server's name for it.
+    """A data set on a SandboxFusion server; ``dataset`` is its name there.
 
     ``split`` is sent as ``extra.split``, which SandboxFusion itself ignores.
     """
@@ -117,7 +117,7 @@ class DatasetConfig(_Section):
     Attributes:
         role: ``train`` for training data, ``eval`` for evaluation data.
         ids: Problem numbers to keep, such as ``11-210`` (MBPP).
-        generated_tests: Add CodeContests' generated tests to the public and private ones.
+        generated_tests: Add the generated tests (CodeContests) to the public and private ones.
         solutions: Number of reference solutions kept per problem, for the checks.
         remove_near_duplicates: Remove near duplicates within the split, not only exact ones. This
             changes the number of problems, so leave it off for sets with a fixed list of problems.

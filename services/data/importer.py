@@ -1,4 +1,4 @@
-"""Importer of one public data set: reads a layout and writes Plumbline's parquet form."""
+"""Importer of one public data set: reads a layout and writes a parquet file."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ def collect(
 
 
 def _output_file(output: str | Path, dataset: str) -> Path:
-    # Path would turn "s3://" into the local folder "s3:", which is not what the user meant.
+    # Path would turn "s3://bucket" into the local path "s3:/bucket".
     if "://" in str(output):
         raise DataError(f"{output}: the output must be local; name a folder or a file")
     path = Path(output).expanduser()
@@ -107,7 +107,7 @@ def _output_file(output: str | Path, dataset: str) -> Path:
 
 
 def _write_dropped(path: Path, dropped: tuple[Dropped, ...]) -> Path | None:
-    """Write the list of dropped rows, or delete one from an earlier import if it is empty."""
+    """Write the list of dropped rows; if there are none, delete the list of an earlier import."""
     if dropped:
         write_list(path, dropped)
         return path

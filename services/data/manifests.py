@@ -1,4 +1,4 @@
-"""Files published next to the data: manifests, lists of findings (JSON Lines) and the lock."""
+"""Files published with the data: manifests, lists of findings (JSON Lines) and the lock."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -169,7 +169,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def write_lock(folder: Path, files: Iterable[Path]) -> Path:
-    """Write the lock over data files and manifests, whose names must differ.
+    """Write the lock of data files and manifests; their file names must differ.
 
     Returns:
         Path of the lock.

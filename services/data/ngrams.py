@@ -1,4 +1,4 @@
-"""Words and word n-grams as 64-bit hashes, the same for every comparison."""
+"""Word n-grams as 64-bit hashes, shared by all comparisons of texts."""
 
 import hashlib
 import re
@@ -32,7 +32,7 @@ def words(text: str) -> list[bytes]:
 
 
 def fold(text: str) -> bytes:
-    """Normalize a text to lower-case UTF-8 words with blanks in between (case folding, NFKC)."""
+    """Normalize a text to lower-case UTF-8 words separated by blanks (case folding, NFKC)."""
     if not text.isascii():
         text = _fold_beyond_ascii(text)
     return text.encode("utf-8", "surrogatepass").translate(_ASCII_LOWER_WORDS)
@@ -72,7 +72,7 @@ def word_hashes(words: Sequence[bytes]) -> Hashes:
     return np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
 
 
-# Most words of a text are common ones, so the cache hits often.
+# Most words of a text are common, so the hit rate of the cache is high.
 @lru_cache(maxsize=1 << 16)
 def _word_hash(word: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little")

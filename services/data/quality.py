@@ -1,4 +1,4 @@
-"""Test audit: finds duplicate and contradicting tests and very large expected outputs."""
+"""Test audit: duplicate tests, contradicting tests, very large expected outputs."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from shared.schemas import GroundTruth, HumanEvalTests, QualityFinding, StdioTests
 
-# SandboxFusion reads at most this much of an output through its pipe.
+# SandboxFusion reads at most this many bytes of a program's output.
 LARGE_OUTPUT_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A kind of defect in a problem's tests; ``reason`` names the first place, counting from 1."""
+class AuditFinding:
+    """A defect in a problem's tests; ``reason`` names the first test that has it, from 1."""
 
     kind: QualityFinding
     reason: str
 
 
-def audit_tests(tests: GroundTruth) -> list[Finding]:
+def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
     """Audit the tests of one problem; returns at most one finding of each kind.
 
     Outputs are equal if the checker ``tokens`` accepts one for the other. Tests of functions are
@@ -38,7 +38,7 @@ def audit_tests(tests: GroundTruth) -> list[Finding]:
     return found
 
 
-def _compare(pairs: list[tuple[str, str]], *, one_output: bool) -> Iterator[Finding]:
+def _compare(pairs: list[tuple[str, str]], *, one_output: bool) -> Iterator[AuditFinding]:
     first: dict[str, tuple[int, str]] = {}
     found: dict[QualityFinding, str] = {}
     for number, (question, answer) in enumerate(pairs, start=1):
@@ -53,16 +53,16 @@ def _compare(pairs: list[tuple[str, str]], *, one_output: bool) -> Iterator[Find
         elif one_output:
             reason = f"tests {other} and {number} have the same input and different outputs"
             found.setdefault(QualityFinding.CONTRADICTING_TESTS, reason)
-    return (Finding(kind, reason) for kind, reason in found.items())
+    return (AuditFinding(kind, reason) for kind, reason in found.items())
 
 
-def _large(outputs: Iterable[str]) -> Iterator[Finding]:
+def _large(outputs: Iterable[str]) -> Iterator[AuditFinding]:
     sizes = [len(output.encode("utf-8", "surrogatepass")) for output in outputs]
     large = [number for number, size in enumerate(sizes, start=1) if size > LARGE_OUTPUT_BYTES]
     if large:
         reason = f"test {large[0]} expects {sizes[large[0] - 1]:,} bytes"
         more = f", and {len(large) - 1} more expect above 128 KiB" if len(large) > 1 else ""
-        yield Finding(QualityFinding.LARGE_OUTPUT, reason + more)
+        yield AuditFinding(QualityFinding.LARGE_OUTPUT, reason + more)
 
 
 def _assertions(sources: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from shared.files import atomic_write
 from shared.schemas import Problem
 
 _SOLUTIONS = "solutions"
-# Limits of a row group. A ground truth may have 20 MB.
+# Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64
 _CHARACTERS = 16 << 20
 
@@ -109,7 +109,7 @@ class DatasetWriter:
 
 @contextmanager
 def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWriter]:
-    """Open a parquet file for writing; it replaces an earlier one when the block succeeds.
+    """Open a parquet file for atomic replacement, which happens when the block succeeds.
 
     Args:
         path: A local path or any fsspec URL; missing folders are created.
@@ -131,7 +131,7 @@ def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWr
             if not writer.count:
                 raise data_error(path, "no problem to write; an empty data set is not readable")
     except UnicodeEncodeError as error:
-        cause = f"a text has a character that UTF-8 lacks ({error.reason}); remove it"
+        cause = f"a text has a character that UTF-8 cannot encode ({error.reason}); remove it"
         raise data_error(path, cause) from None
     except (OSError, ValueError, ImportError) as error:
         raise data_error(path, f"cannot be written ({error}); check the folder") from None
@@ -165,7 +165,7 @@ class ReferenceSolution:
 
     @property
     def completion(self) -> str:
-        """The solution as a model would answer it, in a fence that its code cannot close."""
+        """The solution in the form of a completion: in a code fence that the code cannot close."""
         fence = "```"
         while fence in self.solution.code:
             fence += "`"

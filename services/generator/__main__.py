@@ -24,7 +24,7 @@ def main() -> int:
     try:
         settings = load_settings(GeneratorSettings)
         configure_logging("generator", settings.log_level)
-        # The router needs less time per request than on asyncio's own event loop.
+        # uvloop reduces the router's time per request.
         uvloop.run(BACKENDS[settings.backend](settings))
     except PlumblineError as error:
         return refuse("generator", error)

@@ -1,4 +1,4 @@
-"""OpenAI-compatible API, as far as the generator implements it: requests, answers, errors."""
+"""OpenAI-compatible API, the subset that the generator implements: requests, answers, errors."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -83,12 +83,12 @@ class CompletionRequest(_Lenient):
 
     @property
     def question(self) -> str:
-        """Text to search for a problem's prompt."""
+        """Text in which a problem's prompt is searched."""
         raise NotImplementedError
 
     @property
     def prompt_text(self) -> str:
-        """The whole prompt, to count its tokens."""
+        """The whole prompt, for counting its tokens."""
         return self.question
 
 
@@ -147,7 +147,7 @@ class UsageBody(TypedDict):
 
 
 class MessageBody(TypedDict, total=False):
-    """A message, or in a stream its change."""
+    """A message, or a delta of it in a stream."""
 
     role: Literal["assistant"]
     content: str
@@ -177,7 +177,7 @@ class AnswerBody(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer of a request; ``gen_time`` is seconds."""
+    """One of the ``n`` answers to a request; ``gen_time`` is seconds."""
 
     text: str
     finish_reason: str
@@ -187,7 +187,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, to be sent as one body or as a stream of chunks."""
+    """A complete response, sent as one body or as a stream of chunks."""
 
     id: str
     created: int
@@ -213,7 +213,7 @@ class Answer:
         return body
 
     def chunks(self, size: int, *, include_usage: bool) -> Iterator[AnswerBody]:
-        """The answer in chunks of up to ``size`` characters of text each."""
+        """Split the answer into chunks of up to ``size`` characters of text."""
         for index, choice in enumerate(self.choices):
             for part in self._parts(index, choice, size):
                 yield self._chunk([part], None, include_usage)

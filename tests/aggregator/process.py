@@ -1,4 +1,4 @@
-"""An aggregator as a process."""
+"""Aggregator process for tests: start, stop, address."""
 
 import os
 import subprocess

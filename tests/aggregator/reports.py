@@ -1,4 +1,4 @@
-"""Fixture of a run to be published, and parsers of its report."""
+"""Fixtures of a run to publish, and parsers of its report."""
 
 import base64
 import hashlib

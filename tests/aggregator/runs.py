@@ -1,4 +1,4 @@
-"""Helpers to fill a run, query the API, and read counters."""
+"""Helpers that fill a run, query the API, and read counters."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Publishing to a full disk: old artifacts stay whole, and nothing is lost."""
+"""Publishing to a full disk: old artifacts stay intact, and nothing is lost."""
 
 import json
 import resource

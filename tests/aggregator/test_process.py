@@ -1,4 +1,4 @@
-"""The aggregator as a process."""
+"""The aggregator as a process: signals, restart, exit codes."""
 
 import os
 import subprocess

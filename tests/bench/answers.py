@@ -1,4 +1,4 @@
-"""Real answers to measure with: public data if available, else the demo's."""
+"""Recorded answers for benchmarks: public data if available, else the demo's."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Judging one answer by one of our methods or by verl, with only a sandbox."""
+"""Judges one answer with one of our methods or with verl, using only a sandbox."""
 
 import asyncio
 import threading

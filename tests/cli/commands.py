@@ -1,4 +1,4 @@
-"""Running ``plumb`` as a user does, and stand-ins for the services that it looks for."""
+"""Runs ``plumb`` as a subprocess, with stand-ins for the services it connects to."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the input: exit code 2, one line that names it, and nothing is written."""
+"""Bad input: exit code 2, one line that names the cause, and no output files."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`plumb compare` as a user runs it."""
+"""`plumb compare` end to end."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`plumb data` as a user runs it."""
+"""`plumb data` end to end."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`plumb data prepare` from a hub and from a sandbox, once with a network and once without."""
+"""`plumb data prepare` from a hub and from a sandbox, online and offline."""
 
 import io
 import json

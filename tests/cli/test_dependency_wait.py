@@ -1,4 +1,4 @@
-"""Waiting of a command for dependencies that are starting."""
+"""Waiting for dependencies that are starting."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""`plumb export`, without the process around it."""
+"""`plumb export`, called in this process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`plumb gate` as a user runs it."""
+"""`plumb gate` end to end."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`plumb report`, and runs of one name that are told apart."""
+"""`plumb report`, and the selection of one of several runs with the same name."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The stack of docker-compose.yml in a project of its own."""
+"""The stack of docker-compose.yml as a separate Compose project."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The demo in Compose gives the verdicts of the embedded demo, in spite of injected faults."""
+"""The demo in Compose gives the verdicts of the embedded demo, despite injected faults."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rules and dashboard ask for what the services really expose."""
+"""Alert rules and dashboard query only metrics that the services expose."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Writing sources, and catching what the importer says about them."""
+"""Helpers that write sources, and catch the importer's errors."""
 
 import gzip
 import json

@@ -44,7 +44,7 @@ def edit(path, old, new):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (lambda desk: change(desk, prompt="Another."), "prompt_sha256 is of another prompt"),
+        (lambda desk: change(desk, prompt="Another."), "prompt_sha256 does not match the prompt"),
         (lambda desk: change(desk, difficulty="hard"), "has SHA-256"),
         (lambda desk: change(desk, problem_id="p9"), "problem 'p9' of"),
         (lambda desk: change(desk, problem_id="p9"), "problem 'p0' is missing in"),

@@ -1,4 +1,4 @@
-"""Words and n-grams of texts in any script."""
+"""Words and n-grams in any script."""
 
 import re
 import unicodedata

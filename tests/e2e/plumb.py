@@ -1,4 +1,4 @@
-"""Running `plumb` as a person would, and reading what it leaves."""
+"""Runs `plumb` as a subprocess, and reads its output folder."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def with_process(pid: int, action: Callable[[psutil.Process], object]) -> None:
 
 
 def verdicts_so_far(output: Path) -> int:
-    """How many verdicts the aggregator of a run in ``output`` has folded; -1 while it starts."""
+    """How many verdicts the aggregator of a run in ``output`` has ingested; -1 while it starts."""
     port_file = output / ".plumbline" / "aggregator.port"
     try:
         port = port_file.read_text().strip()

@@ -1,4 +1,4 @@
-"""The main job on the demo data, as `make demo` runs it."""
+"""The demo end to end, as in `make demo`."""
 
 import json
 from pathlib import Path

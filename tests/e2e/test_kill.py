@@ -1,4 +1,4 @@
-"""kill -9 of every process in mid-run: the numbers come out the same."""
+"""kill -9 of every process during a run does not change the results."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""A verdict is a function of the answer: not of how many are judged at once, nor of the load."""
+"""Verdicts do not depend on concurrency or load."""
 
 import asyncio
 import gzip

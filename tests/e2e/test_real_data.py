@@ -1,4 +1,4 @@
-"""Public data with known answers, judged end to end through queue, workers and sandbox."""
+"""Public data with known answers, judged end to end by queue, workers and sandbox."""
 
 import gzip
 import json

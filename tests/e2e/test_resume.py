@@ -1,4 +1,4 @@
-"""A run resumed by other commands, and the run of an earlier version in the present commands."""
+"""Resume with other commands, and of a run that an earlier version started."""
 
 import json
 import shutil

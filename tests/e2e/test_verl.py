@@ -1,4 +1,4 @@
-"""Real verl, vLLM and Ray on the CPU: served, killed, stopped, refused, and nothing left behind."""
+"""Real verl, vLLM and Ray on the CPU: serving, kills, shutdown, cleanup of orphans."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What real verl, vLLM and Ray could not serve is refused, and nothing of it is left behind."""
+"""Configurations that real verl, vLLM and Ray cannot serve are refused, without orphans."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_an_architecture_that_the_engine_does_not_know(
     shutil.copytree(tiny_model, folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NoSuchModel"]}))
-    said = "knows no NoSuchModel"
+    said = "does not support NoSuchModel"
     check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
 
 
@@ -96,7 +96,7 @@ def test_a_cluster_that_is_not_there(verl_python: Path, tiny_model: Path) -> Non
 
 @pytest.fixture(scope="module")
 def ray_cluster(verl_python: Path) -> Iterator[str]:
-    """The address of a cluster of somebody else's, with one GPU in its books."""
+    """Address of an external Ray cluster that declares one GPU."""
     port, folder = free_port(), tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     options = ["--head", "--block", "--num-gpus=1", "--num-cpus=4", f"--port={port}"]
     options += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--temp-dir={folder}"]
@@ -112,7 +112,7 @@ def ray_cluster(verl_python: Path) -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_placement_that_cannot_be_had(
+def test_a_placement_that_is_not_available(
     verl_python: Path, tiny_model: Path, ray_cluster: str
 ) -> None:
     overrides = [

@@ -1,4 +1,4 @@
-"""The generation service with real verl, vLLM and Ray on the CPU, as a process of its own."""
+"""The generation service with real verl, vLLM and Ray on the CPU, as a separate process."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A finished run with all that an export has to cope with, and its data sets."""
+"""Fixtures: a finished run with every special case for exports, and its data sets."""
 
 import json
 from dataclasses import dataclass

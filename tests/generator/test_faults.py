@@ -1,4 +1,4 @@
-"""Fault injection of the replay server, as a client sees it."""
+"""Fault injection of the replay server, from a client's view."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Answers that do harm, to a problem that asks for twice a number; what each may be judged."""
+"""Malicious answers to a problem (print twice a number), and the allowed verdicts of each."""
 
 import textwrap
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What hostile programs could leave behind on the machine of the sandbox."""
+"""Detection of traces that malicious programs leave on the sandbox's machine."""
 
 import asyncio
 import os

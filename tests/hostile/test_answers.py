@@ -1,4 +1,4 @@
-"""Answers that do harm, each judged beside a good one: of what they do, only a verdict is left."""
+"""Malicious answers, each judged next to a correct one, have no effect but their verdict."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Answers to function tests that want to pass them without solving anything."""
+"""Cheating answers to function tests: they try to pass without a solution."""
 
 import json
 import textwrap

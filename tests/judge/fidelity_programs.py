@@ -1,4 +1,4 @@
-"""Small programs, each after a way in which answers read, write, fail or end: bytes and inputs."""
+"""Small programs for the ways in which answers read, write, fail or exit, with inputs."""
 
 import textwrap
 

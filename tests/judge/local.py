@@ -1,4 +1,4 @@
-"""Runs function-test programs on this machine, where the sandbox is not what is tested."""
+"""Runs function-test programs on this machine, without a sandbox."""
 
 import secrets
 import subprocess

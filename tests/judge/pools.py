@@ -1,4 +1,4 @@
-"""A pool without limits, and waiting for the state of a real one."""
+"""A pool without limits, and waiting for a state of a real pool."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Sandboxes that do what the real one does too seldom: stand still, break off, lack a compiler."""
+"""Stand-ins for sandboxes with rare faults: hanging, dropped connections, no compiler."""
 
 import base64
 import tempfile

@@ -1,4 +1,4 @@
-"""The default method against the sandbox of this repository."""
+"""The default method (`batch`) with this repository's sandbox."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -601,7 +601,7 @@ async def test_a_compiler_that_takes_too_long() -> None:
     assert {outcome.detail for outcome in judgement.cases} == {"compile_timeout"}
 
 
-# Trouble of ours
+# Infrastructure errors
 
 
 async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:

@@ -1,4 +1,4 @@
-"""The method against the sandbox of this repository: codes and statuses are verl's."""
+"""The method `compute_score` with this repository's sandbox: verl's codes and statuses."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -330,7 +330,7 @@ async def test_a_compiled_program(judge: JudgeAnswer) -> None:
     assert verdict.final_status is FinalStatus.RUNTIME_ERROR
 
 
-# Trouble of ours
+# Infrastructure errors
 
 
 async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:

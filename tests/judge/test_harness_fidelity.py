@@ -1,4 +1,4 @@
-"""The harness of cases against ``python solution.py < input > output``, program by program.
+"""The harness equals ``python solution.py < input > output``, program by program.
 
 What cannot be the same is at the end of this file, each with its reason.
 """

@@ -1,4 +1,4 @@
-"""A verdict records the code that its method took out of the completion."""
+"""A verdict records the code that the method extracted from the completion."""
 
 import json
 

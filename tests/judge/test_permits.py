@@ -38,15 +38,15 @@ class Users:
         self._leave: dict[str, asyncio.Event] = {}
         self._here = asyncio.Condition()
 
-    async def come(self, name: str, **wish: Any) -> None:
+    async def come(self, name: str, **request: Any) -> None:
         """Queue ``name`` up, or have it served."""
         self._leave[name] = asyncio.Event()
         waiting = (await self.pool.state())[0].waiting
-        self.tasks[name] = asyncio.create_task(self._use(name, wish))
+        self.tasks[name] = asyncio.create_task(self._use(name, request))
         await until(self.pool, lambda s: name in self.served or s[0].waiting > waiting)
 
-    async def _use(self, name: str, wish: dict[str, Any]) -> None:
-        async with self.pool.permit(**wish) as permit:
+    async def _use(self, name: str, request: dict[str, Any]) -> None:
+        async with self.pool.permit(**request) as permit:
             async with self._here:
                 self.served.append(name)
                 self.places[name] = permit.url

@@ -1,4 +1,4 @@
-"""One worker's handling of a job: the ledger and the sandbox are real."""
+"""Processing of a job by one worker, with a real ledger and a real sandbox."""
 
 import sys
 from collections.abc import Iterator

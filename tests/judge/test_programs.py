@@ -1,4 +1,4 @@
-"""Function tests end to end on this machine: what is accepted, and what the rest is called."""
+"""Function tests end to end on this machine: accepted programs, and statuses of the others."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Function tests against recorded answers whose verdicts are known, and reference solutions."""
+"""Function tests on recorded answers with known verdicts, and on reference solutions."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""SandboxFusion's data-set API, spoken to the sandbox of this repository and to a stand-in."""
+"""SandboxFusion's data-set API, with this repository's sandbox and with a stand-in."""
 
 import json
 import shutil

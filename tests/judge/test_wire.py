@@ -1,4 +1,4 @@
-"""What the harness of cases writes, and what is believed of it. The harness is the real one."""
+"""Wire format of the harness: its output, and the validation of its output."""
 
 import secrets
 import subprocess

@@ -1,4 +1,4 @@
-"""What RQ learns of a worker while it judges."""
+"""State of a worker in RQ while it judges."""
 
 import signal
 import time

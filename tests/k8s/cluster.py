@@ -1,4 +1,4 @@
-"""Rendered documents as a cluster sees them."""
+"""Rendered documents, queried like a cluster."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

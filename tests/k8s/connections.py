@@ -9,7 +9,7 @@ _URL = re.compile(r"(?:https?|redis)://([a-z0-9.-]+):(\d+)")
 
 
 def ports(cluster: Cluster) -> Iterator[str]:
-    """Ports that nobody listens on."""
+    """Ports without a listener."""
     for service in cluster.of("Service"):
         chosen = {"matchLabels": service["spec"]["selector"]}
         for pod in (pod for pod in cluster.pods if pod.matches(chosen)):
@@ -74,17 +74,17 @@ def addresses(cluster: Cluster) -> Iterator[str]:
         for container in pod.containers:
             texts = [*env_of(container).values(), *container.get("args", [])]
             for host, port in _URL.findall(" ".join(texts)):
-                if trouble := _address(cluster, host, int(port)):
-                    yield f"{pod.name}: {host}:{port}: {trouble}"
+                if reason := _address(cluster, host, int(port)):
+                    yield f"{pod.name}: {host}:{port}: {reason}"
     for document in cluster.of("ScaledObject"):
         for trigger in document["spec"]["triggers"]:
             host, _, port = trigger["metadata"]["address"].partition(":")
-            if trouble := _address(cluster, host, int(port)):
-                yield f"ScaledObject: {host}:{port}: {trouble}"
+            if reason := _address(cluster, host, int(port)):
+                yield f"ScaledObject: {host}:{port}: {reason}"
 
 
 def _address(cluster: Cluster, host: str, port: int) -> str | None:
-    """Why nobody is there; ``host`` is SERVICE, POD.SERVICE, or SERVICE.NAMESPACE.svc…"""
+    """Reason why nothing listens; ``host`` is SERVICE, POD.SERVICE, or SERVICE.NAMESPACE.svc…"""
     first, _, rest = host.partition(".")
     name = first if not rest or ".svc" in rest else rest
     if name not in cluster.names("Service"):

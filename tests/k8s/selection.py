@@ -41,10 +41,10 @@ def _selectors(cluster: Cluster) -> Iterator[tuple[Document, Document]]:
 
 
 def scaled(cluster: Cluster) -> Iterator[str]:
-    """Autoscalers of what is not there, or whose number of replicas is said twice."""
+    """Autoscalers without a target, or whose number of replicas is set twice."""
     for document in cluster.of("HorizontalPodAutoscaler", "ScaledObject"):
         target = document["spec"]["scaleTargetRef"]
         if target["name"] not in cluster.names(target["kind"]):
             yield f"{document['kind']} scales {target['name']}, which is not there"
         elif "replicas" in cluster.one(target["kind"], target["name"])["spec"]:
-            yield f"replicas of {target['name']} are set beside its {document['kind']}"
+            yield f"replicas of {target['name']} are set in addition to its {document['kind']}"

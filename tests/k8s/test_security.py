@@ -15,10 +15,10 @@ SANDBOX_CAPABILITIES = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SE
 def insecure(cluster: Cluster) -> Iterator[str]:
     for pod in cluster.pods:
         sandbox = pod.component == "sandbox"
-        yield from (f"{pod.name}: {trouble}" for trouble in _pod(pod, sandbox))
+        yield from (f"{pod.name}: {problem}" for problem in _pod(pod, sandbox))
         for container in pod.containers:
-            for trouble in _container(container, sandbox):
-                yield f"{pod.name}/{container['name']}: {trouble}"
+            for problem in _container(container, sandbox):
+                yield f"{pod.name}/{container['name']}: {problem}"
     for account in cluster.of("ServiceAccount"):
         if account.get("automountServiceAccountToken") is not False:
             yield f"ServiceAccount/{account['metadata']['name']}: a token"

@@ -1,4 +1,4 @@
-"""Nothing that a model, a program or a user writes does anything but stand there as text.
+"""Hostile text of models, programs and users is displayed, and has no other effect (XSS).
 
 Checked for the aggregator's page, and for the report that a published run leaves as a file.
 """

@@ -1,4 +1,4 @@
-"""The pictures in ``docs/pages`` are those that ``python -m tools.screenshots`` takes."""
+"""The screenshots in ``docs/pages`` are the ones that ``python -m tools.screenshots`` takes."""
 
 from tools.screenshots.pictures import all_pictures
 from tools.screenshots.stack import REPOSITORY

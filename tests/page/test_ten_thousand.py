@@ -1,4 +1,4 @@
-"""Ten thousand samples stay fluid: what the browser holds and fetches does not grow with them.
+"""Scale: with ten thousand samples the DOM and each request stay small.
 
 Bounds are counts and sizes, which load on the machine does not change; times are printed.
 """

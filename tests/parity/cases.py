@@ -1,4 +1,4 @@
-"""The answers and tests on which both sides have to agree."""
+"""Answers and tests on which our scorer and verl's must agree."""
 
 import random
 from collections.abc import Iterator, Sequence

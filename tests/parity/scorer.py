@@ -1,4 +1,4 @@
-"""Asking verl's scorer, and asking ours."""
+"""Calls of verl's scorer and of ours."""
 
 import threading
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A stand-in for the sandbox that answers what the input of a case names, trouble included."""
+"""Stand-in for the sandbox that answers what a case's input names, including failures."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 # What no working sandbox says: an HTTP status, and a document or a text.
-TROUBLE: dict[str, tuple[int, Any]] = {
+FAILURES: dict[str, tuple[int, Any]] = {
     "sandbox error": (200, _answer("SandboxError", message="Incorrect padding")),
     "unknown status": (200, _answer("Perhaps", _command(stdout="x"))),
     "server error": (500, {"detail": "x", "traceback": []}),
@@ -64,7 +64,7 @@ class StandIn:
         if name.startswith("504 ") and self._first(name):
             return web.Response(status=504)
         name = name.removeprefix("504 ")
-        status, body = TROUBLE.get(name) or (200, ANSWERS[name])
+        status, body = FAILURES.get(name) or (200, ANSWERS[name])
         if isinstance(body, str):
             return web.Response(status=status, text=body)
         return web.json_response(body, status=status)

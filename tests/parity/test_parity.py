@@ -1,7 +1,7 @@
-"""Our ``compute_score`` against verl's own, run for run in the same sandbox.
+"""Parity of our ``compute_score`` with verl's, run by run in the same sandbox.
 
 ``DIFFERENCES`` is where the sample's status is meant to say more than verl's codes do, and
-``test_trouble_of_the_sandbox_is_no_verdict`` has the other thing that is meant to differ; all else
+``test_a_failing_sandbox_gives_no_verdict`` has the other thing that is meant to differ; all else
 has to be the same.
 """
 
@@ -29,7 +29,7 @@ from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
 from tests.bench.judges import client
 from tests.parity.cases import ECHO, Answer, answers, compiled, fenced, found_before, scripts, stdio
 from tests.parity.scorer import Found, Scorer, judge
-from tests.parity.stand_in import ANSWERS, TROUBLE, stand_in
+from tests.parity.stand_in import ANSWERS, FAILURES, stand_in
 
 ALL = {answer.name: answer for answer in answers()}
 # They use up their limit, and others beside them would use it up for them.
@@ -47,7 +47,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the sample's status is not what verl's codes, folded by our rule, would give."""
+    """Reasons why the status differs from verl's codes, aggregated by our rule."""
 
     name: str
     reason: str
@@ -72,8 +72,8 @@ DIFFERENCES = [
     ),
     Difference(
         "no-code",
-        "verl scores an answer without a fence 0.0 and judges no case; so do we, and no case "
-        "judged is not taken for trouble of ours",
+        "verl scores an answer without a fence 0.0 and judges no case; so do we, and an "
+        "answer without judged cases is not reported as an infrastructure error",
         lambda pair: not pair.verl.codes,
         FinalStatus.SYNTAX_ERROR,
     ),
@@ -180,11 +180,11 @@ async def test_a_compile_error_spreads_in_the_same_way(scorer: Scorer) -> None:
     assert seen == {1, 0, -1, -2, -3, -4}
 
 
-@pytest.mark.parametrize("name", TROUBLE)
-async def test_trouble_of_the_sandbox_is_no_verdict(scorer: Scorer, name: str) -> None:
+@pytest.mark.parametrize("name", FAILURES)
+async def test_a_failing_sandbox_gives_no_verdict(scorer: Scorer, name: str) -> None:
     """With verl the case is -1 and counts as failed; here the call is made again, and in the end
-    there is no verdict: trouble of ours is never held against an answer."""
-    answer = Answer("trouble", fenced(ECHO), stdio(("passed", "x"), (name, "x"), ("wrong", "x")))
+    there is no verdict: infrastructure errors never count against an answer."""
+    answer = Answer("failure", fenced(ECHO), stdio(("passed", "x"), (name, "x"), ("wrong", "x")))
     async with (
         stand_in() as url,
         client(url, max_attempts=1, retry_budget=0) as sandbox,
@@ -293,7 +293,7 @@ async def test_verl_as_a_method(pairs: dict[str, Pair], sandbox_url: str, name: 
 
 
 @pytest.mark.usefixtures("installed")
-async def test_verl_as_a_method_and_trouble() -> None:
+async def test_verl_as_a_method_and_infrastructure_errors() -> None:
     native = await _scripted("passed", "server error", "wrong")
     assert native.case_codes == [1, -1, 0]
     assert native.final_status is FinalStatus.API_ERROR

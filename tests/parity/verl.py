@@ -1,4 +1,4 @@
-"""verl's own scorer: the installed one, or the pinned wheel's, without the rest of verl.
+"""verl's own scorer, from the installed package or from the pinned wheel alone.
 
 verl as a whole imports Ray and PyTorch; its scorer for SandboxFusion needs ``requests`` alone. So
 where verl is not installed, the wheel that ``requirements.txt`` pins is unpacked into a folder of

@@ -1,4 +1,4 @@
-"""Fixture of the servers that the client's tests talk to."""
+"""Fixture of the servers for the client's tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""Servers for the client to ask: the replay server, and stand-ins for what that does not do."""
+"""Servers for the client: the replay server, and stand-ins for other behaviour."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What the client asks for, and what it makes of a server's answer."""
+"""Requests of the client, and its interpretation of responses."""
 
 from collections.abc import Mapping
 from typing import Any

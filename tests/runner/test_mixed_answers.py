@@ -1,4 +1,4 @@
-"""Which differences between two sessions would mix answers of two kinds."""
+"""Differences between two sessions that would mix answers of two models or configurations."""
 
 from typing import Any
 

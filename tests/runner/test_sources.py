@@ -1,4 +1,4 @@
-"""Where generations come from: recorded completions, and a generator."""
+"""Sources of generations: recorded completions, and a generator."""
 
 import asyncio
 from collections.abc import AsyncIterator

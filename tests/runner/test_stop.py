@@ -1,4 +1,4 @@
-"""A closing fence as a stop string: the program found is the one that the whole answer has."""
+"""A closing fence as a stop string: the extracted program is the same as without it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Recorded cases that are answered otherwise on purpose: the same names as in DIFFERENCES.md."""
+"""Recorded cases that are answered differently on purpose, named as in DIFFERENCES.md."""
 
 DIFFERENCES: dict[str, str] = {
     "py_stdout_250k": "large-output",

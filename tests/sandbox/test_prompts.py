@@ -1,4 +1,4 @@
-"""Prompts and records by id, through the real server with tables of its own."""
+"""Prompts and records by id, from the real server with test tables."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The server against recorded requests and answers of SandboxFusion."""
+"""The server's responses equal recorded responses of SandboxFusion."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The server as its own process: the port file, the log lines, SIGTERM."""
+"""The server as a process: port file, log lines, SIGTERM."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Submits through the real server: the dataset classes, refusals, hostile requests."""
+"""Submissions to the real server: data-set classes, refusals, hostile requests."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Submits with cases of standard input and output: order, concurrency, admission, compiling."""
+"""Submissions with input/output cases: order, concurrency, admission, compilation."""
 
 import asyncio
 import time

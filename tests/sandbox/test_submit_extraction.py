@@ -1,4 +1,4 @@
-"""SandboxFusion's extraction: rules that recorded answers show, and some they do not."""
+"""SandboxFusion's code extraction: rules shown by recorded answers, and others."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Removal of a workspace, whatever the program did to its folder."""
+"""Removal of a workspace, regardless of a program's changes to its folder."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Folders of finished runs, small enough to work out the comparison by hand."""
+"""Folders of finished runs, small enough to compute a comparison by hand."""
 
 import copy
 import json

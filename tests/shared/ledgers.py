@@ -1,4 +1,4 @@
-"""Records to fill a ledger with."""
+"""Records for filling a ledger."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What each checker lets pass."""
+"""Outputs that each checker accepts."""
 
 import math
 import time

@@ -98,7 +98,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.parquet"
     write_dataset(str(path), [problem()])
     message = failure(write_dataset, str(path), [problem("p2"), problem("p3", prompt="\ud800")])
-    assert f"{path}: a text has a character that UTF-8 lacks" in message
+    assert f"{path}: a text has a character that UTF-8 cannot encode" in message
     assert read_dataset(str(path)) == [problem()]
     assert [found.name for found in tmp_path.iterdir()] == ["a.parquet"]
 

@@ -1,4 +1,4 @@
-"""verl's rule for finding the program, to the letter."""
+"""verl's rule for extracting the program, reproduced exactly."""
 
 import pytest
 from hypothesis import given

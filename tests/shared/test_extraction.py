@@ -1,4 +1,4 @@
-"""Which text of a completion is taken as the Python program."""
+"""Extraction of the Python program from a completion."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which of several blocks is the answer."""
+"""Choice of the answer among several code blocks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Extraction of answers in other languages than Python."""
+"""Extraction of answers in languages other than Python."""
 
 import pytest
 

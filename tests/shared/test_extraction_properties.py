@@ -1,4 +1,4 @@
-"""What holds of extraction whatever the completion."""
+"""Invariants of extraction for any completion."""
 
 import ast
 import textwrap

@@ -1,4 +1,4 @@
-"""Health checks: of a running service, of one that waits for Redis, of one that cannot start."""
+"""Health checks of a service: running, waiting for Redis, unable to start."""
 
 import json
 import os

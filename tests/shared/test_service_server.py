@@ -1,4 +1,4 @@
-"""The aiohttp side of a service: operations endpoints, JSON errors, bind and shutdown."""
+"""HTTP server of a service: operations endpoints, JSON errors, binding, shutdown."""
 
 import asyncio
 import socket

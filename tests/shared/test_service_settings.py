@@ -1,4 +1,4 @@
-"""The address of Redis, and the password beside it."""
+"""Redis settings: the address, and the separate password."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit

@@ -17,13 +17,13 @@ from shared.errors import DataError, OutputError
 from tools.tiny_model.demo import FOLDER, read_demo, texts
 from tools.tiny_model.examples import (
     Role,
-    deal_roles,
+    assign_roles,
     drop_bracket,
     make_examples,
     messages_of,
     swap_operator,
 )
-from tools.tiny_model.folder import MARK, check_output, new_folder
+from tools.tiny_model.folder import MARKER_FILE, check_output, new_folder
 
 REPOSITORY = Path(__file__).parents[2]
 PROBLEMS = read_demo(FOLDER)
@@ -45,7 +45,7 @@ def test_prompts_are_those_of_a_run() -> None:
 
 
 def test_half_of_the_problems_are_answered_rightly_and_no_kind_of_fault_is_missing() -> None:
-    counts = Counter(deal_roles(PROBLEMS, seed=0).values())
+    counts = Counter(assign_roles(PROBLEMS, seed=0).values())
 
     assert set(counts) == set(Role)
     assert 0.4 <= counts[Role.RIGHT] / len(PROBLEMS) <= 0.6
@@ -53,9 +53,9 @@ def test_half_of_the_problems_are_answered_rightly_and_no_kind_of_fault_is_missi
 
 @given(st.integers(0, 10_000))
 def test_the_same_seed_deals_the_same_roles_and_recorded_ones_are_wrong(seed: int) -> None:
-    roles = deal_roles(PROBLEMS, seed)
+    roles = assign_roles(PROBLEMS, seed)
 
-    assert roles == deal_roles(PROBLEMS, seed)
+    assert roles == assign_roles(PROBLEMS, seed)
     assert roles.keys() == {problem.name for problem in PROBLEMS}
     recorded = [p.recorded for p in PROBLEMS if roles[p.name] is Role.RECORDED]
     assert recorded
@@ -65,7 +65,7 @@ def test_the_same_seed_deals_the_same_roles_and_recorded_ones_are_wrong(seed: in
 def test_a_single_problem_is_answered_rightly() -> None:
     right = [problem for problem in PROBLEMS if problem.recorded.right]
 
-    assert list(deal_roles(right[:1], seed=0).values()) == [Role.RIGHT]
+    assert list(assign_roles(right[:1], seed=0).values()) == [Role.RIGHT]
 
 
 @pytest.mark.parametrize("role", [role for role in Role if role is not Role.UNSEEN])
@@ -185,7 +185,7 @@ def test_only_an_earlier_model_is_replaced_without_force(tmp_path: Path) -> None
         check_output(tmp_path, force=False)
     with pytest.raises(OutputError, match="name a folder"):
         check_output(tmp_path / "thesis.txt", force=False)
-    (tmp_path / MARK).touch()
+    (tmp_path / MARKER_FILE).touch()
     check_output(tmp_path, force=False)
 
 
@@ -235,12 +235,12 @@ def test_a_model_is_trained_the_same_way_twice(tmp_path: Path, verl_python: Path
     first, second = tmp_path / "first", tmp_path / "second"
     names = {path.name for path in first.iterdir()}
     assert {"config.json", "generation_config.json", "model.safetensors"} <= names
-    assert {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", MARK} <= names
+    assert {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", MARKER_FILE} <= names
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
-    mark = json.loads((first / MARK).read_text())
+    mark = json.loads((first / MARKER_FILE).read_text())
     assert mark["epochs"] == 1
-    assert mark["roles"] == deal_roles(PROBLEMS, seed=0)
+    assert mark["roles"] == assign_roles(PROBLEMS, seed=0)
 
 
 @pytest.mark.verl

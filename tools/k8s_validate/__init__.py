@@ -1,1 +1,1 @@
-"""Validation of the manifests in ``k8s/``: schemas of built-in and custom kinds, policy."""
+"""Validation of the manifests in ``k8s/``: schemas of built-in and custom resources, policy."""

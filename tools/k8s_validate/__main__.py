@@ -1,4 +1,6 @@
-"""``python -m tools.k8s_validate``: prints findings, one per line; exit code 1 if there are any.
+"""Validate the manifests in ``k8s/`` (``python -m tools.k8s_validate``).
+
+Prints one finding per line; the exit code is 1 if there are any.
 
 Requires kubectl and the packages of packaging/k8s.in. Schemas of custom resources are read from the
 folder in PLUMBLINE_K8S_SCHEMAS, by default ``shared/k8s-schemas`` next to the checkout.

@@ -7,8 +7,8 @@ from tools.k8s_validate.render import K8S, ROOT, Document
 SOURCE = ROOT / "configs" / "prometheus" / "rules.yml"
 COPY = K8S / "components" / "monitoring" / "rules.yaml"
 _HEAD = "# Made of configs/prometheus/rules.yml by `python -m tools.k8s_validate --write-rules`.\n"
-# A cluster's Prometheus also scrapes targets that are not ours.
-_OURS = 'up{job=~"aggregator|generator|judge|sandbox"} == 0'
+# A cluster's Prometheus also scrapes targets of other applications.
+_PLUMBLINE_DOWN = 'up{job=~"aggregator|generator|judge|sandbox"} == 0'
 
 
 def prometheus_rule() -> Document:
@@ -16,7 +16,7 @@ def prometheus_rule() -> Document:
     for group in rules["groups"]:
         for rule in group["rules"]:
             if rule["expr"] == "up == 0":
-                rule["expr"] = _OURS
+                rule["expr"] = _PLUMBLINE_DOWN
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

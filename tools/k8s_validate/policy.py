@@ -18,7 +18,7 @@ EXCEPTIONS = K8S / "policy-exceptions.yaml"
 
 
 class PolicyException(BaseModel):
-    """``resources``: a regular expression that the whole ``Kind.name`` matches."""
+    """Exception from a check; the regular expression ``resources`` matches ``Kind.name``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,7 +46,7 @@ def exceptions(path: Path = EXCEPTIONS) -> list[PolicyException]:
 
 
 def check(rendered: dict[str, list[Document]], allowed: Sequence[PolicyException]) -> list[Finding]:
-    """Failed checks that no exception covers, and exceptions without a failed check."""
+    """Return failed checks that no exception covers, and exceptions without a failed check."""
     used: set[PolicyException] = set()
     findings = []
     for target, failed in _failures(rendered):
@@ -56,7 +56,7 @@ def check(rendered: dict[str, list[Document]], allowed: Sequence[PolicyException
             message = f"{failed.check_id} {failed.check_name}"
             findings.append(Finding(target, failed.short, message))
     stale = [entry for entry in allowed if entry not in used]
-    unneeded = "nothing needs this exception any more"
+    unneeded = "unused exception; remove it"
     return findings + [Finding(EXCEPTIONS.name, entry.check, unneeded) for entry in stale]
 
 
@@ -79,8 +79,8 @@ def _reports(folder: str) -> list[dict[str, dict[str, list[dict[str, str]]]]]:
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        raise ServiceError(f"checkov gave no report: {done.stderr.strip()[-300:]}") from None
+        raise ServiceError(f"checkov wrote no report: {done.stderr.strip()[-300:]}") from None
     reports = answer if isinstance(answer, list) else [answer]
     if not all("results" in report for report in reports):
-        raise ServiceError("checkov looked at no resource")
+        raise ServiceError("checkov checked no resource")
     return reports

@@ -36,7 +36,7 @@ def name_of(document: Document) -> str:
 
 @dataclass(frozen=True)
 class Target:
-    """An overlay (or the base) with components added."""
+    """An overlay or the base, with additional components."""
 
     name: str
     folder: Path
@@ -48,7 +48,7 @@ def overlays() -> list[Target]:
 
 
 def targets() -> list[Target]:
-    """Every overlay, and the base with every component by itself."""
+    """Every overlay, the base alone and with each component, and an overlay with several."""
     base = K8S / "base"
     components = sorted(f for f in (K8S / "components").iterdir() if f.is_dir())
     alone = [Target(f"base+{component.name}", base, (component,)) for component in components]
@@ -58,10 +58,10 @@ def targets() -> list[Target]:
 
 
 def render(target: Target) -> list[Document]:
-    """Render with ``kubectl kustomize``, without options, as ``kubectl apply -k`` does.
+    """Render with ``kubectl kustomize`` without options, like ``kubectl apply -k``.
 
     Raises:
-        ServiceError: There is no kubectl, or it fails.
+        ServiceError: kubectl is not installed, or it fails.
     """
     if not target.components:
         return _documents(_kustomize(target.folder, target.name))

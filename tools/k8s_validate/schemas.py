@@ -37,7 +37,7 @@ def custom(target: str, documents: Iterable[Document], schemas: Path) -> Iterato
         group, _, version = str(document["apiVersion"]).partition("/")
         path = schemas / group / f"{document['kind'].lower()}_{version}.json"
         if not path.is_file():
-            yield Finding(target, name_of(document), f"there is no schema {path.name} of {group}")
+            yield Finding(target, name_of(document), f"no schema {path.name} of {group}")
             continue
         validator = jsonschema.Draft7Validator(json.loads(path.read_text()))
         for error in validator.iter_errors(document):

@@ -1,4 +1,4 @@
-"""``python -m tools.screenshots [OUT]``: pictures of the web page, of a demo run."""
+"""Take screenshots of the web page with a demo run (``python -m tools.screenshots [OUT]``)."""
 
 import argparse
 import sys

@@ -18,35 +18,35 @@ from shared.plan import make_plan
 from shared.run_record import RunMeta, RunState
 from shared.schemas import Generation, Problem, Verdict
 
-FINISHED, MOVING = "demo-2f9d1c7ab304", "demo-again-81c40e55d6f2"
+FINISHED, IN_PROGRESS = "demo-2f9d1c7ab304", "demo-again-81c40e55d6f2"
 # A fixed time, 2 March 2026, 9:00 UTC, so that pictures of an unchanged page are equal.
-_BEGUN = 1_772_442_000.0
+_STARTED_AT = 1_772_442_000.0
 _FACTS = ("config", "versions", "seed", "model", "git_commit", "active_seconds")
 _GENERATED, _JUDGED = 0.8, 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """Records of a run: facts, problems, and each sample's completion and verdict as judged."""
+class RecordedRun:
+    """Records of a run: facts, problems, and completion and verdict of each sample as judged."""
 
     facts: dict[str, Any]
     problems: Sequence[Problem]
     records: Sequence[tuple[Generation, Verdict]]
 
     @property
-    def begun(self) -> float:
+    def started_at(self) -> float:
         return float(self.facts["started_at"])
 
     @property
     def seconds(self) -> float:
-        return float(self.facts["finished_at"]) - self.begun
+        return float(self.facts["finished_at"]) - self.started_at
 
 
-def read_run(folder: Path, data: Path) -> Recorded:
+def read_run(folder: Path, data: Path) -> RecordedRun:
     """Read the folder of a complete run over the data sets in ``data``.
 
     Raises:
-        DataError: A file is missing or is not a run's, or a sample has no verdict.
+        DataError: A file is missing or invalid, or a sample has no verdict.
     """
     try:
         facts = json.loads((folder / RUN).read_text(encoding="utf-8"))
@@ -60,33 +60,40 @@ def read_run(folder: Path, data: Path) -> Recorded:
     records = sorted(
         ((one, judged[one.sample]) for one in made), key=lambda pair: pair[1].judged_at or 0.0
     )
-    return Recorded(facts, read_datasets([str(data)]), records)
+    return RecordedRun(facts, read_datasets([str(data)]), records)
 
 
-def enter_finished(redis: Redis, recorded: Recorded, output: Path) -> Ledger:
-    """Enter the whole run; the aggregator then publishes it into ``output``."""
-    ledger = _open(redis, FINISHED, recorded, name="demo", started_at=_BEGUN, output=str(output))
+def enter_finished(redis: Redis, recorded: RecordedRun, output: Path) -> Ledger:
+    """Write the whole run to the ledger; the aggregator then publishes it into ``output``."""
+    ledger = _open(
+        redis, FINISHED, recorded, name="demo", started_at=_STARTED_AT, output=str(output)
+    )
     for made, verdict in recorded.records:
-        _enter(ledger, made, verdict, shift=_BEGUN - recorded.begun)
-    ledger.finish(_BEGUN + recorded.seconds)
+        _enter(ledger, made, verdict, shift=_STARTED_AT - recorded.started_at)
+    ledger.finish(_STARTED_AT + recorded.seconds)
     ledger.set_state(RunState.JUDGED)
     return ledger
 
 
-def enter_moving(redis: Redis, recorded: Recorded, output: Path) -> Ledger:
-    """Enter a part of it as if it were being judged now, so that it has a rate and a time left."""
+def enter_in_progress(redis: Redis, recorded: RecordedRun, output: Path) -> Ledger:
+    """Write a part of the run as if it were judged now, so that it has a rate and a time left."""
     count = len(recorded.records)
-    last = recorded.records[int(_JUDGED * count) - 1][1].judged_at or recorded.begun
+    last = recorded.records[int(_JUDGED * count) - 1][1].judged_at or recorded.started_at
     shift = time.time() - last
     ledger = _open(
-        redis, MOVING, recorded, name="demo-again", started_at=_BEGUN + 3600, output=str(output)
+        redis,
+        IN_PROGRESS,
+        recorded,
+        name="demo-again",
+        started_at=_STARTED_AT + 3600,
+        output=str(output),
     )
     for number, (made, verdict) in enumerate(recorded.records[: int(_GENERATED * count)]):
         _enter(ledger, made, verdict if number < int(_JUDGED * count) else None, shift)
     return ledger
 
 
-def _open(redis: Redis, run: str, recorded: Recorded, **facts: str | float) -> Ledger:
+def _open(redis: Redis, run: str, recorded: RecordedRun, **facts: str | float) -> Ledger:
     kept = {name: recorded.facts[name] for name in _FACTS if name in recorded.facts}
     plan = make_plan(recorded.problems, lambda _problem: range(1))
     ledger = Ledger(redis, run)
@@ -95,11 +102,11 @@ def _open(redis: Redis, run: str, recorded: Recorded, **facts: str | float) -> L
 
 
 def _enter(ledger: Ledger, made: Generation, verdict: Verdict | None, shift: float) -> None:
-    ledger.record(made.model_copy(update={"finished_at": _moved(made.finished_at, shift)}))
+    ledger.record(made.model_copy(update={"finished_at": _shifted(made.finished_at, shift)}))
     if verdict is not None:
-        moved = {"judged_at": _moved(verdict.judged_at, shift)}
+        moved = {"judged_at": _shifted(verdict.judged_at, shift)}
         ledger.record_verdict(verdict.model_copy(update=moved))
 
 
-def _moved(moment: float | None, shift: float) -> float | None:
+def _shifted(moment: float | None, shift: float) -> float | None:
     return None if moment is None else moment + shift

@@ -9,14 +9,14 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Page, Playwright, expect
 
-from tools.screenshots.ledger_runs import FINISHED, MOVING
+from tools.screenshots.ledger_runs import FINISHED, IN_PROGRESS
 
 Theme = Literal["light", "dark"]
 _SAMPLE = "codecontests_test/cc_test_002/0"  # a wrong answer with both outputs to compare
 _VIEWS = {
     "runs": "",
     "run": f"#/run/{FINISHED}",
-    "run-in-progress": f"#/run/{MOVING}",
+    "run-in-progress": f"#/run/{IN_PROGRESS}",
     "sample": f"#/run/{FINISHED}/{_SAMPLE}",
 }
 # Maximum height of a picture in pixels, by width.
@@ -57,7 +57,7 @@ def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path
     try:
         page = context.new_page()
         page.goto(f"{address}/{_VIEWS[picture.view]}")
-        _settle(page, picture.view)
+        _wait_until_rendered(page, picture.view)
         path = folder / picture.file
         high = min(_MAX_HEIGHT[picture.width], _height(page))
         page.screenshot(
@@ -71,22 +71,22 @@ def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path
         context.close()
 
 
-def _settle(page: Page, view: str) -> None:
+def _wait_until_rendered(page: Page, view: str) -> None:
     expect(page.locator("main h1")).to_be_visible()
     if view.startswith("run-") or view == "run":
         expect(page.locator("tbody tr").last).to_be_visible()
 
 
 def _height(page: Page) -> int:
-    """Height of the content in pixels; the window is often higher."""
+    """Height of the content in pixels, which is often less than the window's."""
     return int(page.evaluate("document.querySelector('main').getBoundingClientRect().bottom"))
 
 
-# Chromium of the distribution, instead of Playwright's own
+# Chromium of the distribution, not Playwright's
 
 
 def find_chromium() -> Path | None:
-    """Path of the Chromium on the PATH; None if there is none."""
+    """Find Chromium on the PATH; None if it is not installed."""
     found = next(filter(None, map(shutil.which, _EXECUTABLES)), None)
     return None if found is None else Path(found)
 

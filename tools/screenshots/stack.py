@@ -1,4 +1,4 @@
-"""Services for screenshots: a demo run, then Redis and an aggregator with two runs."""
+"""Services for screenshots: a demo run, and Redis and an aggregator with two runs."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from services.cli.embedded.supervisor import ChildProcess, wait_until
 from shared.errors import ServiceError
 from shared.ledger import Ledger
 from shared.run_record import RunState
-from tools.screenshots.ledger_runs import Recorded, enter_finished, enter_moving
+from tools.screenshots.ledger_runs import RecordedRun, enter_finished, enter_in_progress
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Slow enough for the page to show a rate.
@@ -39,7 +39,7 @@ def run_demo(output: Path) -> None:
 
 
 @contextmanager
-def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
+def serving(recorded: RecordedRun, folder: Path) -> Iterator[str]:
     """Serve a finished run and one in progress; yields the aggregator's URL."""
     with (folder / "lock").open("a") as lock:
         redis, url = start_redis(
@@ -53,7 +53,7 @@ def serving(recorded: Recorded, folder: Path) -> Iterator[str]:
         aggregator.start()
         wait_until(port.exists, aggregator)
         _wait_until_published(finished)
-        enter_moving(client, recorded, folder / "moving")
+        enter_in_progress(client, recorded, folder / "moving")
         yield f"http://127.0.0.1:{port.read_text(encoding='utf-8').strip()}"
     finally:
         aggregator.stop(5.0)

@@ -3,6 +3,6 @@
 It is trained on the demo problems so that its greedy answers are a mixture: correct, wrong, broken,
 truncated. Its scores have no meaning.
 
-Torch, transformers and tokenizers are in the engine's environment only, not in ours, so they are
-imported where they are used.
+Torch, transformers and tokenizers are installed only in the engine's environment, not in
+Plumbline's, so functions import them.
 """

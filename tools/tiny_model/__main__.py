@@ -1,4 +1,4 @@
-"""``python -m tools.tiny_model OUT``: create a very small model, trained or random, in a folder."""
+"""Create a very small model, trained or random (``python -m tools.tiny_model OUT``)."""
 
 import argparse
 import json
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import ConfigError, PlumblineError, ServiceError
 from tools.tiny_model.demo import FOLDER, DemoProblem, read_demo, texts
-from tools.tiny_model.folder import MARK, check_output, new_folder
+from tools.tiny_model.folder import MARKER_FILE, check_output, new_folder
 from tools.tiny_model.model import SHAPES, TINY, new_model, random_model, train_tokenizer
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 _LIBRARIES = ("torch", "transformers", "tokenizers")
-# Minimum probability of every learnt token: with a margin for bfloat16 and other engines' kernels.
+# Minimum probability of every learnt token, with a margin for bfloat16 and other kernels.
 _TARGET_PROBABILITY = 0.6
 
 
@@ -37,7 +37,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tiny_model", description=__doc__)
-    parser.add_argument("out", type=Path, help="folder to make; an earlier model is replaced")
+    parser.add_argument("out", type=Path, help="folder to create; an earlier model is replaced")
     parser.add_argument("--random", action="store_true", help="do not train; for benchmarks")
     parser.add_argument("--shape", default=TINY, help=f"{' or '.join(SHAPES)} (with --random)")
     parser.add_argument("--epochs", type=int, default=60, help="train no longer than this (60)")
@@ -65,7 +65,7 @@ def _make(options: argparse.Namespace) -> None:
             else _trained(options, problems, folder)
         )
         mark = {"shape": options.shape, "seed": options.seed, **facts}
-        (folder / MARK).write_text(json.dumps(mark, indent=1) + "\n", encoding="utf-8")
+        (folder / MARKER_FILE).write_text(json.dumps(mark, indent=1) + "\n", encoding="utf-8")
     print(f"{out}: made in {time.monotonic() - started:.0f} s")
 
 
@@ -103,15 +103,15 @@ def _trained(
 ) -> dict[str, Any]:
     import torch
 
-    # These need our own dependencies, too, which are not required for random models.
-    from tools.tiny_model.examples import deal_roles, make_examples
+    # These need Plumbline's dependencies, which random models do not require.
+    from tools.tiny_model.examples import assign_roles, make_examples
     from tools.tiny_model.training import encode, train
 
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(options.seed)
     shape = SHAPES[TINY]
     tokenizer = train_tokenizer(texts(problems), shape.max_position_embeddings)
-    roles = deal_roles(problems, options.seed)
+    roles = assign_roles(problems, options.seed)
     examples = make_examples(problems, roles, options.seed)
     encoded = encode(examples, tokenizer, shape.max_position_embeddings)
     model = new_model(shape, tokenizer)

@@ -1,7 +1,7 @@
 """Reader of the demo's problems and recorded answers.
 
 Uses the standard library only, because a model for a GPU machine is created in an environment that
-has torch and lacks our dependencies.
+has torch and lacks Plumbline's dependencies.
 """
 
 import json
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[2] / "demo"
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
     completion: str
-    complete: bool  # False: cut off at the length limit
+    complete: bool  # False if truncated at the length limit
     right: bool
 
 
@@ -51,7 +51,7 @@ def read_demo(folder: Path) -> list[DemoProblem]:
 
 
 def texts(problems: Sequence[DemoProblem]) -> list[str]:
-    """Training data for a tokenizer: prompts, solutions and answers."""
+    """Collect training data for a tokenizer: prompts, solutions and answers."""
     return [text for p in problems for text in (p.prompt, p.solution, p.recorded.completion)]
 
 

@@ -21,7 +21,7 @@ class Role(StrEnum):
     CHANGED = "changed"  # the reference with another operator
     BROKEN = "broken"  # the reference without one of its brackets
     PROSE = "prose"  # no code at all
-    ENDLESS = "endless"  # the same line over and over, to the length limit
+    ENDLESS = "endless"  # the same line repeated up to the length limit
     UNSEEN = "unseen"  # not in the training data
 
 
@@ -43,30 +43,30 @@ _ENDLESS = "```python\n" + "# let me check the example once more\n" * 16
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A conversation to learn; with ``complete``, its end of turn too."""
+    """A conversation to learn, with its end of turn if ``complete``."""
 
     messages: list[dict[str, str]]
     completion: str
     complete: bool = True
 
 
-def deal_roles(problems: Sequence[DemoProblem], seed: int) -> dict[str, Role]:
+def assign_roles(problems: Sequence[DemoProblem], seed: int) -> dict[str, Role]:
     """Assign a role to every problem, by name; RECORDED only where the recorded answer is wrong."""
     random = Random(seed)
     failed = [problem for problem in problems if not problem.recorded.right]
     wanted = round(_RECORDED_SHARE * len(problems))
     recorded = {problem.name for problem in random.sample(failed, min(wanted, len(failed)))}
-    deck = [role for role, share in _SHARES.items() for _ in range(round(share * len(problems)))]
-    deck += [Role.RIGHT] * (len(problems) - len(recorded) - len(deck))
-    random.shuffle(deck)
-    cards = iter(deck)
-    return {p.name: Role.RECORDED if p.name in recorded else next(cards) for p in problems}
+    pool = [role for role, share in _SHARES.items() for _ in range(round(share * len(problems)))]
+    pool += [Role.RIGHT] * (len(problems) - len(recorded) - len(pool))
+    random.shuffle(pool)
+    remaining = iter(pool)
+    return {p.name: Role.RECORDED if p.name in recorded else next(remaining) for p in problems}
 
 
 def make_examples(
     problems: Sequence[DemoProblem], roles: Mapping[str, Role], seed: int
 ) -> list[Example]:
-    """One example per problem, except unseen ones."""
+    """Make one example per problem, except for unseen problems."""
     return [
         _example(problem, roles[problem.name], Random(f"{seed}/{problem.name}"))
         for problem in problems
@@ -125,8 +125,8 @@ _CLOSING = frozenset(")]}")
 def swap_operator(code: str, random: Random) -> str:
     """Replace one operator or constant, so that the program parses and is wrong.
 
-    It is one of the last third, which rarely reads the input. A program without any becomes one
-    that does nothing.
+    It is chosen from the last third, which rarely reads the input. A program without operators and
+    constants is replaced by ``pass``.
     """
     places = _tokens(code, _SWAPS)
     if not places:
@@ -142,7 +142,7 @@ def drop_bracket(code: str, random: Random) -> str:
 
 
 def _tokens(code: str, wanted: Container[str]) -> list[tokenize.TokenInfo]:
-    """Find the ``wanted`` tokens of a program; operators in strings and comments are none."""
+    """Find the ``wanted`` tokens of a program, which excludes text in strings and comments."""
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
     return [token for token in tokens if token.string in wanted]
 

@@ -1,4 +1,4 @@
-"""Atomic replacement of the output folder, which is never another program's."""
+"""Atomic replacement of the output folder, which must not contain other data."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 
 from shared.errors import OutputError
 
-MARK = "plumbline_model.json"
+MARKER_FILE = "plumbline_model.json"
 
 
 def check_output(target: Path, force: bool) -> None:
@@ -18,7 +18,7 @@ def check_output(target: Path, force: bool) -> None:
         OutputError: ``target`` is a file, or a folder with other content and not ``force``.
     """
     try:
-        if not target.exists() or (target / MARK).is_file() or not any(target.iterdir()):
+        if not target.exists() or (target / MARKER_FILE).is_file() or not any(target.iterdir()):
             return
     except OSError as error:
         raise OutputError(f"{target}: {error.strerror}; name a folder") from None

@@ -1,4 +1,4 @@
-"""Training loop: overfits a model on a handful of answers."""
+"""Training loop that overfits a model to a small number of answers."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrainingProgress:
     """Mean loss and lowest token probability of the last epoch."""
 
     epochs: int
@@ -53,10 +53,10 @@ def encode(
 
 def train(
     model: "Qwen2ForCausalLM", encoded: Sequence[Encoded], epochs: int, target: float, seed: int
-) -> Progress:
+) -> TrainingProgress:
     """Train until every token has probability ``target``, at most ``epochs`` epochs.
 
-    Deterministic for given arguments, torch version and machine. Progress is printed.
+    Deterministic for given arguments, torch version and machine. Prints its progress.
     """
     import torch
 
@@ -65,14 +65,14 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
     started = time.monotonic()
-    progress = Progress(0, float("inf"), 0.0)
+    progress = TrainingProgress(0, float("inf"), 0.0)
     model.train()
     while progress.epochs < epochs and progress.worst < target:
         results = []
         for batch in _batches(encoded, random):
             results.append(_step(model, batch, optimizer))
             schedule.step()
-        progress = Progress(
+        progress = TrainingProgress(
             epochs=progress.epochs + 1,
             loss=sum(loss for loss, _ in results) / len(results),
             worst=min(worst for _, worst in results),
@@ -114,7 +114,7 @@ def _step(
     import torch
     from torch.nn.functional import cross_entropy
 
-    # Padded on the right, which causal attention never sees: no mask is needed.
+    # No mask is needed: causal attention never sees padding on the right.
     width = max(len(each.ids) for each in batch)
     ids = torch.tensor([each.ids + [0] * (width - len(each.ids)) for each in batch])
     rows, columns = zip(*_places(batch), strict=True)
@@ -138,7 +138,7 @@ def _places(batch: Sequence[Encoded]) -> Iterator[tuple[int, int]]:
             yield row, column
 
 
-def _report(progress: Progress, started: float) -> None:
+def _report(progress: TrainingProgress, started: float) -> None:
     seconds = time.monotonic() - started
     print(
         f"epoch {progress.epochs:4d}  loss {progress.loss:.4f}  "

@@ -26,10 +26,10 @@ from services.data.contamination.files import (
 )
 from services.data.contamination.index import EvalProblem, Index, build_index
 from services.data.contamination.matching import Tally, tally_documents
-from services.data.contamination.report import ContaminationReport, Limits, make_report
+from services.data.contamination.report import ContaminationReport, ReportLimits, make_report
 from shared.errors import DataError, data_error
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 _READERS = {Format.JSONL: read_lines, Format.PARQUET: read_rows, Format.TEXT: read_passages}
 
 
@@ -42,10 +42,10 @@ def check_contamination(
     min_solution_share: float = 0.8,
     max_problems: int = 10,
     processes: int = 1,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     sizes: BufferSizes = DEFAULT_SIZES,
 ) -> ContaminationReport:
-    """Search a corpus for the n-grams of problems; its files are read once, in parts.
+    """Search a corpus for the n-grams of problems. Each file is read once, in parts.
 
     The report does not depend on the number of processes.
 
@@ -57,7 +57,7 @@ def check_contamination(
         min_solution_share: or this share of a solution's n-grams.
         max_problems: N-grams in more problems than this are common phrases and do not count.
         processes: Number of worker processes; each takes about 150 MB.
-        progress: Called from time to time with the bytes read and the total.
+        progress: Called after each part with the bytes read so far and the total.
         sizes: Buffer sizes.
 
     Raises:
@@ -70,7 +70,7 @@ def check_contamination(
     scanner = Scanner(build_index(problems, size, max_problems), sizes)
     with closing(_scan(scanner, corpus.parts, processes)) as results:
         tally = _merge(corpus, results, progress)
-    limits = Limits(size, min_share, min_solution_share, max_problems)
+    limits = ReportLimits(size, min_share, min_solution_share, max_problems)
     return make_report(problems, limits, corpus, scanner.index, tally)
 
 
@@ -78,21 +78,21 @@ def check_contamination(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Cause why a row of the part cannot be used."""
+class RowFailure:
+    """An unusable row; ``row`` counts from the start of the part."""
 
     row: int
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
-    """Result for a part. ``rows`` counts its rows or lines; the tally's row numbers begin at it."""
+class ScanResult:
+    """Result for a part with ``rows`` rows or lines; row numbers are relative to the part."""
 
     part: Part
     rows: int
     tally: Tally
-    failure: Failure | None = None
+    failure: RowFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class Scanner:
     index: Index
     sizes: BufferSizes
 
-    def scan(self, part: Part) -> Scanned:
-        """Scan a part; an invalid row is a result, because its line in the file is unknown here.
+    def scan(self, part: Part) -> ScanResult:
+        """Scan a part. An invalid row is returned, because only the caller knows its line number.
 
         Raises:
             DataError: The file cannot be read.
@@ -113,12 +113,12 @@ class Scanner:
         try:
             tally = tally_documents(self.index, part.path, documents, self.sizes)
         except RowError as error:
-            return Scanned(part, counter.rows, Tally(), Failure(error.row, error.cause))
+            return ScanResult(part, counter.rows, Tally(), RowFailure(error.row, error.cause))
         if part.format is Format.TEXT:
-            # Passages are only a way of reading: the document is the file.
+            # A text file is one document; it is split into passages only to bound memory.
             tally.documents = 1
             tally.hit_documents = Counter(dict.fromkeys(tally.hit_documents, 1))
-        return Scanned(part, counter.rows, tally)
+        return ScanResult(part, counter.rows, tally)
 
 
 # All parts
@@ -126,7 +126,7 @@ class Scanner:
 
 def _scan(
     scanner: Scanner, parts: Sequence[Part], processes: int
-) -> Generator[Scanned, None, None]:
+) -> Generator[ScanResult, None, None]:
     """Yield the results in the order of the parts."""
     processes = min(processes, len(parts))
     if processes <= 1:
@@ -155,11 +155,13 @@ def _init_worker(scanner: Scanner) -> None:
     _scanner = scanner
 
 
-def _scan_in_worker(part: Part) -> Scanned:
+def _scan_in_worker(part: Part) -> ScanResult:
     return _scanner.scan(part)
 
 
-def _merge(corpus: Corpus, results: Iterator[Scanned], progress: Progress | None) -> Tally:
+def _merge(
+    corpus: Corpus, results: Iterator[ScanResult], progress: ProgressCallback | None
+) -> Tally:
     tally = Tally()
     rows: Counter[str] = Counter()
     texts: Counter[str] = Counter()

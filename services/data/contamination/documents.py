@@ -1,6 +1,6 @@
-"""Documents of a corpus part: JSONL lines, parquet rows, or passages of plain text.
+"""Document readers for corpus parts: JSONL lines, parquet rows, or passages of plain text.
 
-From JSONL and parquet every string is read, wherever it is nested.
+From JSONL and parquet every string is read, at any depth.
 """
 
 import codecs
@@ -19,7 +19,7 @@ from shared.errors import DataError, data_error, reading
 
 _BLOCK = 1 << 20  # bytes
 _BATCH_BYTES = 1 << 22
-_MOST_ROWS = 1024
+_MAX_BATCH_ROWS = 1024
 _BLANKS = (" ", "\n", "\t")
 
 
@@ -32,7 +32,7 @@ class Document:
 
 
 class RowError(DataError):
-    """A row that cannot be used, counted from the part's first row."""
+    """An unusable row; ``row`` counts from the start of the part."""
 
     def __init__(self, row: int, cause: str) -> None:
         super().__init__(row, cause)
@@ -42,7 +42,7 @@ class RowError(DataError):
 
 @dataclass(slots=True)
 class RowCounter:
-    """Number of rows or lines that were read from a part."""
+    """Number of rows or lines read from a part."""
 
     rows: int = 0
 
@@ -136,7 +136,7 @@ def _split_lines(part: Part, longest: int) -> Iterator[bytes]:
 
 
 def _first_line(stream: BinaryIO, start: int, end: int) -> int:
-    """Find the offset of the first line that begins between the two, else ``end``."""
+    """Find the offset of the first line that begins between ``start`` and ``end``, else ``end``."""
     if start == 0:
         return 0
     position = stream.seek(start - 1)
@@ -169,7 +169,7 @@ def read_passages(
     """Yield overlapping passages, since a file may be larger than memory.
 
     The row of a passage is its first line. Passages begin and end at a blank; a word longer than a
-    passage is cut.
+    passage is split.
 
     Raises:
         RowError: While iterating: bytes that are not UTF-8, or damaged compressed data.
@@ -224,7 +224,7 @@ def read_rows(
     """Yield the rows of the part's row groups.
 
     Columns without text (numbers, times, raw bytes) are skipped. Memory grows with the largest
-    page, which parquet reads as a whole, so with single values of tens of megabytes.
+    page, because parquet reads pages as a whole; a single value may have tens of megabytes.
 
     Raises:
         DataError: While iterating: the file cannot be read, or no column has text.
@@ -260,4 +260,4 @@ def _rows_at_once(table: pq.ParquetFile) -> int:
     groups = range(table.num_row_groups)
     size = sum(table.metadata.row_group(group).total_byte_size for group in groups)
     rows = max(1, table.metadata.num_rows)
-    return max(1, min(_MOST_ROWS, _BATCH_BYTES * rows // max(1, size)))
+    return max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES * rows // max(1, size)))

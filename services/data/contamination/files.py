@@ -26,7 +26,7 @@ class BufferSizes:
             its characters 4 bytes.
         passage: Characters of a passage of plain text.
         overlap: Characters that neighboring passages share; a long problem with its solution should
-            fit completely into one of the two.
+            fit completely into one of them.
         batch: Bytes of documents that are searched together; larger batches do not fit into the
             processor's cache and are slower.
         window: Bytes that are searched at once; a typical batch fits into one window.
@@ -60,8 +60,8 @@ _FORMATS = {
 class Part:
     """A piece of a file for one process.
 
-    ``start`` and ``end`` are byte offsets for JSONL, where lines that begin between them belong to
-    the part, and row groups for parquet. ``end`` is None for a whole file; ``size`` is in bytes.
+    For JSONL, ``start`` and ``end`` are byte offsets: lines that begin between them belong to the
+    part. For parquet they are row groups. ``end`` is None for a whole file; ``size`` is in bytes.
     """
 
     path: str
@@ -74,7 +74,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Parts of all corpus files. ``skipped`` are files in folders with an unknown format."""
+    """Parts of all corpus files; ``skipped`` are files of an unknown format, found in folders."""
 
     parts: tuple[Part, ...]
     skipped: tuple[str, ...]
@@ -90,7 +90,7 @@ class Corpus:
 
 
 def find_corpus(sources: Sequence[str], sizes: BufferSizes = DEFAULT_SIZES) -> Corpus:
-    """Find the files of paths, folders and globs; a file that is named twice counts once.
+    """Find the files of paths, folders and globs, without duplicates.
 
     Raises:
         DataError: A file does not exist or has an unknown format, or a folder or glob has no

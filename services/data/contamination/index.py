@@ -1,4 +1,4 @@
-"""N-gram index of evaluation problems, to be searched for in a corpus."""
+"""N-gram index of evaluation problems, for the search in a corpus."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from services.data.ngrams import Hashes, ngram_hashes, words
 
-# Minimum words of a text: shorter ones match by chance.
-SHORTEST = 8
+# Shorter texts match by chance.
+MIN_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class EvalProblem:
 
 @dataclass(frozen=True, slots=True)
 class EvalText:
-    """One text of a problem as words.
+    """One text of a problem, split into words.
 
-    ``problem`` counts from 0. ``length`` is the number of words per n-gram: a text below the usual
-    size is one n-gram of all its words, and 0 means too short to check.
+    ``problem`` counts from 0. ``length`` is the number of words per n-gram: a text shorter than the
+    n-gram size is one n-gram of all its words, and 0 means too short to check.
     """
 
     problem: int
@@ -50,14 +50,14 @@ def eval_texts(problems: Sequence[EvalProblem], size: int) -> list[EvalText]:
     for number, problem in enumerate(problems):
         for part, text in problem.texts.items():
             found = tuple(interned.setdefault(word, word) for word in words(text))
-            length = min(size, len(found)) if len(found) >= shortest_length(size) else 0
+            length = min(size, len(found)) if len(found) >= min_words(size) else 0
             texts.append(EvalText(number, part, found, length))
     return texts
 
 
-def shortest_length(size: int) -> int:
-    """Minimum number of words to search for."""
-    return min(SHORTEST, size)
+def min_words(size: int) -> int:
+    """Minimum words of a text that is searched for."""
+    return min(MIN_WORDS, size)
 
 
 Positions = npt.NDArray[np.intp]
@@ -114,12 +114,12 @@ def _numbers(text: bytes, starts: Positions, ends: Positions) -> Hashes:
 
 Numbers = npt.NDArray[np.int64]
 _SLOTS_PER_NGRAM = 64
-_FEWEST_SLOT_BITS, _MOST_SLOT_BITS = 16, 26
+_MIN_SLOT_BITS, _MAX_SLOT_BITS = 16, 26
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Sorted hashes of the n-grams of ``length`` words, which are numbered from ``first`` on."""
+    """Sorted hashes of the n-grams of ``length`` words, numbered from ``first`` on."""
 
     length: int
     first: int
@@ -128,7 +128,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Texts that have an n-gram, and the index of the word at which it begins there.
+    """Inverted index: the texts that have an n-gram, and the word index at which it begins.
 
     The entries of n-gram ``i`` are those from ``offsets[i]`` up to ``offsets[i + 1]``.
     """
@@ -149,7 +149,7 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """Prefilter: tells whether an n-gram may begin with a hash of ``length`` words.
+    """Prefilter: reports whether any n-gram can begin with a hash of ``length`` words.
 
     One lookup in this table, which fits into a cache, rejects most words of a corpus.
     """
@@ -164,10 +164,10 @@ class Sieve:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Searchable n-grams. ``own`` is the number of n-grams that count, for each text."""
+    """Searchable n-grams. ``ngram_counts`` has the number of indexed n-grams for each text."""
 
     texts: tuple[EvalText, ...]
-    own: Numbers
+    ngram_counts: Numbers
     lookups: tuple[Lookup, ...]
     postings: Postings
     sieve: Sieve
@@ -208,13 +208,13 @@ class _Rows:
 def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -> Index:
     """Build the index, without n-grams that are in more than ``max_problems`` problems."""
     texts = tuple(eval_texts(problems, size))
-    shortest = shortest_length(size)
-    rows = _own_rows(_all_rows(texts, shortest), texts, max_problems)
+    shortest = min_words(size)
+    rows = _select_rows(_all_rows(texts, shortest), texts, max_problems)
     ids = rows.ids()
     offsets = np.searchsorted(ids, np.arange(ids[-1] + 2 if len(ids) else 1))
     return Index(
         texts=texts,
-        own=np.bincount(rows.texts, minlength=len(texts)),
+        ngram_counts=np.bincount(rows.texts, minlength=len(texts)),
         lookups=tuple(_lookups(rows.take(offsets[:-1]))),
         postings=Postings(offsets, rows.texts, rows.positions),
         sieve=_sieve(shortest, rows.beginnings),
@@ -239,7 +239,7 @@ def _all_rows(texts: Sequence[EvalText], shortest: int) -> _Rows:
     return rows.take(np.lexsort((rows.positions, rows.texts, rows.hashes, rows.lengths)))
 
 
-def _own_rows(rows: _Rows, texts: Sequence[EvalText], max_problems: int) -> _Rows:
+def _select_rows(rows: _Rows, texts: Sequence[EvalText], max_problems: int) -> _Rows:
     """Select the first occurrence in each text of every n-gram that is not too common."""
     ids = rows.ids()
     rows_of_problems = np.array([text.problem for text in texts])[rows.texts]
@@ -257,7 +257,7 @@ def _lookups(distinct: _Rows) -> Iterator[Lookup]:
 
 def _sieve(length: int, beginnings: Hashes) -> Sieve:
     bits = (len(beginnings) * _SLOTS_PER_NGRAM).bit_length()
-    bits = min(max(bits, _FEWEST_SLOT_BITS), _MOST_SLOT_BITS)
+    bits = min(max(bits, _MIN_SLOT_BITS), _MAX_SLOT_BITS)
     shift = np.uint64(64 - bits)
     slots = np.zeros(1 << bits, dtype=np.bool_)
     slots[(beginnings >> shift).view(np.int64)] = True

@@ -1,4 +1,4 @@
-"""Search for indexed n-grams in documents, summed up per problem."""
+"""Document search for indexed n-grams, with sums per problem."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -13,8 +13,8 @@ from services.data.contamination.files import DEFAULT_SIZES, BufferSizes
 from services.data.contamination.index import Index, Lookup, Numbers, Tokens, tokenize
 from services.data.ngrams import Hashes, extend_ngrams, fold, ngram_hashes
 
-# A word that no text has, because `fold` replaces this character by a blank. Between two texts it
-# prevents n-grams that span both.
+# No text contains this word, because `fold` replaces the character by a blank. Between two texts
+# it prevents n-grams that span both.
 SEPARATOR = b" \0 "
 _CACHED = 1 << 15
 
@@ -31,8 +31,8 @@ class Matcher:
     def find(self, folded: bytes) -> Iterator[tuple[int, int]]:
         """Yield (offset in the text, number of the n-gram) of every exact match.
 
-        To bound memory the text is searched in windows that overlap by an n-gram less a word, so an
-        n-gram shorter than the others may be found twice.
+        To bound memory the text is searched in windows. They overlap by one word less than the
+        longest n-gram, so a shorter n-gram may be found twice.
         """
         start = end = 0
         while end < len(folded) and self._index.lookups:
@@ -55,9 +55,9 @@ class Matcher:
                 at, hashes = at[kept], hashes[kept]
                 hashes = extend_ngrams(hashes, tokens.hashes[at + length])
                 length += 1
-            yield from self._confirmed(window, tokens, lookup, *_known(lookup, at, hashes))
+            yield from self._confirm(window, tokens, lookup, *_known(lookup, at, hashes))
 
-    def _confirmed(
+    def _confirm(
         self, window: bytes, tokens: Tokens, lookup: Lookup, at: Numbers, ngrams: Numbers
     ) -> Iterator[tuple[int, int]]:
         starts = tokens.starts[at].tolist()
@@ -81,12 +81,9 @@ def _window_end(folded: bytes, end: int) -> int:
     return len(folded) if found < 0 else found
 
 
-_CACHED = 1 << 15
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
-    """N-grams of a problem's text in one document; ``share`` is relative to those that count."""
+    """N-grams of a problem's text in one document; ``share`` is relative to its indexed n-grams."""
 
     share: float
     text: int
@@ -97,7 +94,7 @@ class Match:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over documents; ``texts`` counts those that have a word.
+    """Sums over documents; ``texts`` is the number of their texts that are not blank.
 
     ``found`` has all n-grams that occur, ``best`` the document with the highest share for each text
     of a problem, ``hit_documents`` the number of documents with any n-gram of a problem.
@@ -110,13 +107,13 @@ class Tally:
     hit_documents: Counter[int] = field(default_factory=Counter)
 
     def add(self, match: Match) -> None:
-        """Keep the match with the highest share, the first one of equals."""
+        """Keep the match with the highest share; on a tie, the first one."""
         known = self.best.get(match.text)
         if known is None or match.share > known.share:
             self.best[match.text] = match
 
     def merge(self, later: "Tally", rows: int) -> None:
-        """Add the sums of a part that begins ``rows`` rows later."""
+        """Add the sums of a later part that begins at row ``rows``."""
         self.documents += later.documents
         self.texts += later.texts
         self.found |= later.found
@@ -128,15 +125,17 @@ class Tally:
 def tally_documents(
     index: Index, path: str, documents: Iterable[Document], sizes: BufferSizes = DEFAULT_SIZES
 ) -> Tally:
-    """Search documents for the n-grams of the index, many small documents at a time."""
-    counter = _Counter(index, path, sizes)
+    """Search documents for the n-grams of the index, in batches of many small documents."""
+    counter = _TallyBuilder(index, path, sizes)
     for document in documents:
         counter.add(document)
     counter.flush()
     return counter.tally
 
 
-class _Counter:
+class _TallyBuilder:
+    """Collects documents in batches, and searches a batch when it is full."""
+
     def __init__(self, index: Index, path: str, sizes: BufferSizes) -> None:
         self.tally = Tally()
         self._batch_bytes = sizes.batch
@@ -144,8 +143,8 @@ class _Counter:
         self._path = path
         self._matcher = Matcher(index, sizes.window)
         self._texts_of = lru_cache(_CACHED)(index.postings.texts_of)
-        self._own = index.own.tolist()
-        self._empty()
+        self._ngram_counts = index.ngram_counts.tolist()
+        self._reset()
 
     def add(self, document: Document) -> None:
         texts = [fold(text) for text in document.texts]
@@ -168,9 +167,9 @@ class _Counter:
                 self.tally.add(match)
             problems = {self._index.texts[match.text].problem for match in matches}
             self.tally.hit_documents.update(problems)
-        self._empty()
+        self._reset()
 
-    def _empty(self) -> None:
+    def _reset(self) -> None:
         self._batch: list[bytes] = []
         self._rows: list[int] = []
         self._starts = [0]
@@ -181,6 +180,6 @@ class _Counter:
             for text in self._texts_of(ngram):
                 by_text[text].append(ngram)
         return [
-            Match(len(found) / self._own[text], text, self._path, row, tuple(found))
+            Match(len(found) / self._ngram_counts[text], text, self._path, row, tuple(found))
             for text, found in by_text.items()
         ]

@@ -7,19 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from services.data.contamination.files import Corpus
-from services.data.contamination.index import EvalProblem, Index, shortest_length
+from services.data.contamination.index import EvalProblem, Index, min_words
 from services.data.contamination.matching import Match, Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReportLimits:
     """Thresholds of the check; see `check_contamination`.
 
     The default shares are far from the measured values on both sides. HumanEval, MBPP, 40 problems
     of CodeContests, answers to them and 110 MB of unrelated code have less than 0.1 of any other
     prompt and less than 0.2 of any other solution. Of 164 answers that repeat HumanEval's prompt,
-    160 have over 0.9 of it, and all at least 0.6. The limit for solutions is higher, because the
-    same idea is often written alike.
+    160 have over 0.9 of it, and all at least 0.6. The limit for solutions is higher, because
+    independent solutions of similar problems often look alike.
     """
 
     size: int
@@ -30,11 +30,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The document with the largest share of a text, the first one of equals.
+    """The document with the largest share of a text; on a tie, the first one.
 
     ``row`` is the row of a parquet file, the line of JSONL, or the first line of the passage in
     plain text; all count from 1. ``part`` is the problem's ``prompt`` or a ``solution``.
-    ``excerpt`` has common words, as they were compared.
+    ``excerpt`` has matching words in their normalized form.
     """
 
     path: str
@@ -46,8 +46,8 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
-    """N-grams that count of a problem's prompt, or of all its solutions.
+class CorpusOverlap:
+    """Indexed n-grams of a problem's prompt, or of all its solutions, and how many were found.
 
     ``found`` of them are in the corpus; ``hit`` is the document with the largest share.
     """
@@ -65,15 +65,15 @@ class Overlap:
 class ProblemReport:
     """Result for a problem.
 
-    ``documents`` have at least one of its n-grams; ``unchecked`` lists the texts without n-grams,
-    with the reason.
+    ``documents`` is the number of documents with at least one of its n-grams; ``unchecked`` lists
+    texts without indexed n-grams, with the reason.
     """
 
     dataset: str
     problem_id: str
     contaminated: bool
-    prompt: Overlap
-    solutions: Overlap
+    prompt: CorpusOverlap
+    solutions: CorpusOverlap
     documents: int
     unchecked: tuple[str, ...]
 
@@ -87,9 +87,9 @@ class ProblemReport:
 
 @dataclass(frozen=True, slots=True)
 class ContaminationReport:
-    """Result for all problems, the highest share first. ``bytes`` is the stored size."""
+    """Result for all problems, by descending share. ``bytes`` is the stored size of the corpus."""
 
-    limits: Limits
+    limits: ReportLimits
     files: int
     documents: int
     bytes: int
@@ -114,10 +114,14 @@ _PROMPT = "prompt"
 
 
 def make_report(
-    problems: Sequence[EvalProblem], limits: Limits, corpus: Corpus, index: Index, tally: Tally
+    problems: Sequence[EvalProblem],
+    limits: ReportLimits,
+    corpus: Corpus,
+    index: Index,
+    tally: Tally,
 ) -> ContaminationReport:
-    findings = _Findings(limits, index, tally)
-    reports = [findings.problem(number, problem) for number, problem in enumerate(problems)]
+    builder = _ReportBuilder(limits, index, tally)
+    reports = [builder.problem(number, problem) for number, problem in enumerate(problems)]
     reports.sort(key=lambda one: (-one.share, one.dataset, one.problem_id))
     return ContaminationReport(
         limits=limits,
@@ -129,8 +133,8 @@ def make_report(
     )
 
 
-class _Findings:
-    def __init__(self, limits: Limits, index: Index, tally: Tally) -> None:
+class _ReportBuilder:
+    def __init__(self, limits: ReportLimits, index: Index, tally: Tally) -> None:
         self._limits = limits
         self._index = index
         self._tally = tally
@@ -145,15 +149,17 @@ class _Findings:
         texts = self._texts[number]
         prompt = [text for text in texts if self._index.texts[text].part == _PROMPT]
         solutions = [text for text in texts if text not in prompt]
-        about_prompt, about_solutions = self._overlap(prompt), self._overlap(solutions)
+        prompt_overlap, solution_overlap = self._overlap(prompt), self._overlap(solutions)
         return ProblemReport(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
             contaminated=self._is_contaminated(texts),
-            prompt=about_prompt,
-            solutions=about_solutions,
+            prompt=prompt_overlap,
+            solutions=solution_overlap,
             documents=self._tally.hit_documents[number],
-            unchecked=tuple(self._why_unchecked(text) for text in texts if not self._own(text)),
+            unchecked=tuple(
+                self._unchecked_reason(text) for text in texts if not self._ngram_count(text)
+            ),
         )
 
     def _is_contaminated(self, texts: Sequence[int]) -> bool:
@@ -164,7 +170,7 @@ class _Findings:
         )
 
     def _threshold(self, number: int) -> float:
-        """The share that counts as contaminated; short solutions are only reported.
+        """Minimum share of contamination; infinite for short solutions, which are only reported.
 
         A prompt of 8 words is a specific sentence, but a solution of 8 words is an idiom: Euclid's
         algorithm, a solution in HumanEval, is in any large code base.
@@ -174,14 +180,14 @@ class _Findings:
             return self._limits.min_share
         return self._limits.min_solution_share if text.length == self._limits.size else math.inf
 
-    def _own(self, text: int) -> int:
-        return int(self._index.own[text])
+    def _ngram_count(self, text: int) -> int:
+        return int(self._index.ngram_counts[text])
 
-    def _overlap(self, texts: Sequence[int]) -> Overlap:
+    def _overlap(self, texts: Sequence[int]) -> CorpusOverlap:
         matches = [match for text in texts if (match := self._tally.best.get(text))]
         best = max(matches, key=lambda match: match.share, default=None)
-        return Overlap(
-            ngrams=sum(self._own(text) for text in texts),
+        return CorpusOverlap(
+            ngrams=sum(self._ngram_count(text) for text in texts),
             found=sum(self._found[text] for text in texts),
             hit=self._hit(best) if best else None,
         )
@@ -207,16 +213,16 @@ class _Findings:
         postings = self._index.postings
         return postings.positions_of(ngram)[postings.texts_of(ngram).index(match.text)]
 
-    def _why_unchecked(self, number: int) -> str:
+    def _unchecked_reason(self, number: int) -> str:
         text = self._index.texts[number]
         if text.length:
             return f"{text.part}: only phrases of more than {self._limits.max_problems} problems"
-        least = shortest_length(self._limits.size)
+        least = min_words(self._limits.size)
         return f"{text.part}: {len(text.words)} words, fewer than {least} are too short to check"
 
 
 def _longest_run(positions: Sequence[int]) -> tuple[int, int]:
-    """Return start and length of the longest run of successive numbers, the first of equals."""
+    """Return start and length of the longest run of successive numbers; on a tie, the first."""
     best = run = (positions[0], 0)
     for position in positions:
         start, count = run

@@ -1,4 +1,4 @@
-"""Layout registry: looks up the reader of a public data set's format by name."""
+"""Layout registry: the readers of public data-set formats, by name."""
 
 from collections.abc import Mapping
 

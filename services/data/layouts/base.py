@@ -1,4 +1,4 @@
-"""Layout interface and the parts that all layouts share: options, row schemas, problems."""
+"""Layout interface, and helpers of all layouts: options, row schemas, construction of problems."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -111,7 +111,7 @@ def make_problem(
     """Build a problem and check that it can be stored and judged.
 
     Raises:
-        DataError: It cannot; names place, problem and cause.
+        DataError: The problem is invalid; names place, problem and cause.
     """
     if not isinstance(ground_truth, str):
         ground_truth = json.dumps(ground_truth, ensure_ascii=False)
@@ -139,7 +139,7 @@ def make_problem(
 
 
 def info_text(info: ProblemInfo) -> str:
-    """Serialize the known facts for ``extra_info``; unknown ones are omitted."""
+    """Serialize the known facts for ``extra_info``; unknown facts are omitted."""
     known = info.model_dump(exclude_defaults=True)
     return json.dumps(known, ensure_ascii=False) if known else ""
 
@@ -178,5 +178,5 @@ def _check_utf8(fields: dict[str, str]) -> None:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"{name} has half a surrogate pair at character {error.start}"
+                f"{name} has an unpaired surrogate at character {error.start}"
             ) from None

@@ -58,9 +58,10 @@ _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Contest(LayoutRow):
-    """``time_limit`` is a struct of seconds and nanoseconds, or a number of seconds.
+    """Row of the data set.
 
-    A limit of zero means unknown; blank tags are skipped.
+    ``time_limit`` is a struct of seconds and nanoseconds, or a number of seconds. A limit of zero
+    means unknown; blank tags are skipped.
     """
 
     name: str
@@ -99,7 +100,7 @@ class Contest(LayoutRow):
 
 
 class ContestWithGenerated(Contest):
-    """Requires the generated tests, for imports that include them."""
+    """Row whose generated tests are required, for imports that include them."""
 
     generated_tests: Tests
 
@@ -114,7 +115,7 @@ _GENERATED = "generated_tests"
 
 
 def _columns(options: Options) -> tuple[str, ...]:
-    # A row's generated tests and solutions are huge: they are read only on request.
+    # Generated tests and solutions are large, so they are read only on request.
     wanted = ("solutions",) if options.solutions else ()
     return ("name", "description", *_INFO, *_test_fields(options), *wanted)
 
@@ -208,7 +209,7 @@ def _test_fields(options: Options) -> tuple[str, ...]:
 
 
 def _problem_id(place: str, row: Contest, named: dict[str, str]) -> str:
-    """Add a hash of the text to a name that another problem has; the first keeps the name."""
+    """Append a hash of the text to a name that an earlier problem has."""
     problem_id = problem_id_of(row.name)
     if not problem_id:
         raise data_error(place, "name is empty; give the problem a name")

@@ -75,7 +75,7 @@ HUMANEVAL = Layout(_humaneval_columns, _read_humaneval)
 # MBPP
 
 REGRESSION_IDS = range(11, 211)
-# The splits of the MBPP paper, by task_id; other numbers are not problems of MBPP.
+# The splits of the MBPP paper, by task_id.
 _SPLITS = {
     range(1, 11): "prompt",
     range(11, 511): "test",
@@ -86,7 +86,7 @@ _MBPP_COLUMNS = ("task_id", "text", "prompt", "test_list", "test_setup_code", "t
 
 
 class _MbppRow(LayoutRow):
-    """The sanitized edition has ``prompt`` for ``text`` and lists imports for set-up code."""
+    """The sanitized edition has ``prompt`` and ``test_imports`` for ``text`` and setup code."""
 
     task_id: int
     text: str = Field(validation_alias=AliasChoices("text", "prompt"))
@@ -101,13 +101,13 @@ class _MbppRow(LayoutRow):
 
     @property
     def prompt(self) -> str:
-        # The tests are part of the question: only they give the function's name and arguments.
+        # The tests are part of the prompt: only they name the function and its arguments.
         tests = "\n".join(self.test_list)
         return f"{self.text}\n\nThe code has to pass these assertions:\n{tests}"
 
     @property
     def solution(self) -> str | None:
-        """The code with ``\\n`` line ends; the full edition has carriage returns."""
+        """The code with ``\\n`` line ends; the full edition uses carriage returns."""
         return self.code and self.code.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -12,11 +12,11 @@ from services.data.ngrams import Hashes, ngram_hashes, word_hashes, words
 from services.data.overlap.near import near_pairs
 from services.data.overlap.pairs import (
     MAX_PAIRS,
-    Finding,
-    Kind,
     Overlap,
+    OverlapFinding,
+    OverlapKind,
+    OverlapSide,
     ProblemText,
-    Side,
     Similarities,
     check_number,
 )
@@ -24,17 +24,17 @@ from services.data.overlap.shares import common_shares
 from services.data.overlap.views import Views, code_tokens, views_of
 
 # Excerpts
-_RUNS = (5, 3, 1)  # words
-_LENGTH = 160  # characters
-_LEAD = 2  # words before the run
+_RUN_WORDS = (5, 3, 1)
+_EXCERPT_CHARACTERS = 160
+_WORDS_BEFORE_RUN = 2
 
 
 def find_overlaps(
     texts: Sequence[ProblemText], checks: ChecksConfig, max_pairs: int = MAX_PAIRS
 ) -> list[Overlap]:
-    """Find all pairs of problems that are duplicates or have much in common.
+    """Find all pairs of problems that are duplicates or similar.
 
-    The result depends neither on the order of the texts nor on the machine.
+    The result does not depend on the order of the texts or on the machine.
 
     Returns:
         One entry per pair, sorted by the names of the problems.
@@ -45,15 +45,15 @@ def find_overlaps(
     problems = sorted(texts, key=_sort_key)
     views = [views_of(problem.prompt) for problem in problems]
     found = {
-        Kind.EXACT: _exact(problems, max_pairs),
-        Kind.NEAR: near_pairs(views, checks.near, max_pairs),
-        Kind.PROMPT_NGRAMS: _prompt_ngrams(views, checks.ngrams, max_pairs),
-        Kind.SOLUTION_NGRAMS: _solution_ngrams(problems, checks.ngrams, max_pairs),
+        OverlapKind.EXACT: _exact(problems, max_pairs),
+        OverlapKind.NEAR: near_pairs(views, checks.near, max_pairs),
+        OverlapKind.PROMPT_NGRAMS: _prompt_ngrams(views, checks.ngrams, max_pairs),
+        OverlapKind.SOLUTION_NGRAMS: _solution_ngrams(problems, checks.ngrams, max_pairs),
     }
-    pairs: dict[tuple[int, int], list[Finding]] = defaultdict(list)
+    pairs: dict[tuple[int, int], list[OverlapFinding]] = defaultdict(list)
     for kind, similarities in found.items():
         for pair, similarity in similarities.items():
-            pairs[pair].append(Finding(kind, similarity))
+            pairs[pair].append(OverlapFinding(kind, similarity))
     return [_overlap(problems[a], problems[b], pairs[a, b]) for a, b in sorted(pairs)]
 
 
@@ -73,8 +73,8 @@ def _exact(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
 def _prompt_ngrams(prompts: Sequence[Views], config: NgramConfig, max_pairs: int) -> Similarities:
     parts = [_ngrams(prompt.prose, config.size, config.min_ngrams) for prompt in prompts]
     found = _shares(parts, config.min_share, config, max_pairs)
-    # Sample data may be half of a short prompt, and questions about the same data differ in a word:
-    # so short prompts must be in the other one almost completely.
+    # Sample data may be half of a short prompt, and different questions about the same data may
+    # differ in one word. So a short prompt must be almost completely contained in the other one.
     for view in ("words", "named"):
         wholes = [_ngrams(getattr(prompt, view), config.size) for prompt in prompts]
         for pair, share in _shares(wholes, config.min_whole_share, config, max_pairs).items():
@@ -107,9 +107,9 @@ def _ngrams(words: Hashes, size: int, at_least: int = 1) -> Hashes:
     return found if len(found) >= at_least else found[:0]
 
 
-def _overlap(a: ProblemText, b: ProblemText, findings: Iterable[Finding]) -> Overlap:
+def _overlap(a: ProblemText, b: ProblemText, findings: Iterable[OverlapFinding]) -> Overlap:
     found = tuple(findings)
-    by_code = all(finding.kind is Kind.SOLUTION_NGRAMS for finding in found)
+    by_code = all(finding.kind is OverlapKind.SOLUTION_NGRAMS for finding in found)
     of_a, of_b = (_code(a), _code(b)) if by_code else (a.prompt, b.prompt)
     excerpt_a, excerpt_b = excerpts(of_a, of_b)
     return Overlap(_side(a, excerpt_a), _side(b, excerpt_b), found)
@@ -119,18 +119,18 @@ def _code(problem: ProblemText) -> str:
     return "\n".join(problem.solutions)
 
 
-def _side(problem: ProblemText, excerpt: str) -> Side:
-    return Side(problem.dataset, problem.split, problem.role, problem.problem_id, excerpt)
+def _side(problem: ProblemText, excerpt: str) -> OverlapSide:
+    return OverlapSide(problem.dataset, problem.split, problem.role, problem.problem_id, excerpt)
 
 
 def excerpts(a: str, b: str) -> tuple[str, str]:
-    """Cut a line from each text around the longest run of common words.
+    """Return a line of each text around the longest run of common words.
 
-    If no word is common, the lines are the beginnings of the texts.
+    Without a common word, the lines are the beginnings of the texts.
     """
     pieces_a, pieces_b = a.split(), b.split()
     hashes_a, hashes_b = _hashes(pieces_a), _hashes(pieces_b)
-    for size in _RUNS:
+    for size in _RUN_WORDS:
         at = _longest_run(ngram_hashes(hashes_a, size), ngram_hashes(hashes_b, size))
         if at is not None:
             return _cut(pieces_a, at[0]), _cut(pieces_b, at[1])
@@ -148,15 +148,18 @@ def _longest_run(a: Hashes, b: Hashes) -> tuple[int, int] | None:
         return None
     order = np.argsort(in_a)
     in_a, in_b = in_a[order], in_b[order]
-    goes_on = (np.diff(in_a) == 1) & (np.diff(in_b) == 1)
-    starts: npt.NDArray[np.intp] = np.flatnonzero(np.r_[True, ~goes_on])
+    continues = (np.diff(in_a) == 1) & (np.diff(in_b) == 1)
+    starts: npt.NDArray[np.intp] = np.flatnonzero(np.r_[True, ~continues])
     longest = starts[np.argmax(np.diff(np.r_[starts, len(in_a)]))]
     return int(in_a[longest]), int(in_b[longest])
 
 
 def _cut(pieces: list[str], at: int) -> str:
-    # A word longer than an excerpt is cut to that length.
-    begin = max(0, at - _LEAD)
-    line = " ".join(piece[:_LENGTH] for piece in pieces[begin : begin + _LENGTH // 2])
+    # A word longer than an excerpt is truncated to that length.
+    begin = max(0, at - _WORDS_BEFORE_RUN)
+    shown = pieces[begin : begin + _EXCERPT_CHARACTERS // 2]
+    line = " ".join(piece[:_EXCERPT_CHARACTERS] for piece in shown)
     printable = line.encode("utf-8", "replace").decode("utf-8")
-    return printable if len(printable) <= _LENGTH else printable[: _LENGTH - 1] + "…"
+    if len(printable) <= _EXCERPT_CHARACTERS:
+        return printable
+    return printable[: _EXCERPT_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Near-duplicate detection: MinHash LSH finds candidates, the exact Jaccard index decides."""
+"""Near-duplicate detection: MinHash LSH finds candidates, the exact Jaccard index confirms."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,29 +10,29 @@ from services.data.ngrams import Hashes, ngram_hashes
 from services.data.overlap.pairs import Similarities, check_number
 from services.data.overlap.views import Views
 
-# Minimum words: with fewer, a single word would decide.
+# Minimum words; with fewer, a single word would decide.
 _MIN_PROSE = 7
 _MIN_WITHOUT_CODE = 15
-# Minimum distinct words of prose. In the public sets, two problems about different things share at
-# most 0.48 of their words from this number on, and up to 0.82 with fewer.
+# Minimum distinct words of prose. In the public sets, unrelated problems with at least this many
+# words share at most 0.48 of them; with fewer words, up to 0.82.
 _MIN_VOCABULARY = 30
 # Probability that two texts whose similarity is the threshold become candidates.
 _CANDIDATE_CHANCE = 0.99
 _LOW_BITS = np.uint64(0xFFFFFFFF)
-# Shingle sets of a text in one reading: all of them must be similar, and the first one determines
-# the candidates. Empty if the reading does not apply to the text.
-_Reading = tuple[Hashes, ...]
+# Shingle sets of a text for one criterion: all of them must be similar, and the first one
+# determines the candidates. Empty if the criterion does not apply to the text.
+_ShingleSets = tuple[Hashes, ...]
 
 
 def near_pairs(texts: Sequence[Views], config: NearConfig, max_pairs: int) -> Similarities:
-    """Find the pairs that are near duplicates in at least one reading.
+    """Find the pairs that are near duplicates by at least one criterion.
 
     Raises:
         DataError: There are more than ``max_pairs``.
     """
     found: Similarities = {}
-    for reading in (_by_prose, _by_vocabulary, _by_named, _without_code, _by_words):
-        sets = [reading(text, config) for text in texts]
+    for criterion in (_by_prose, _by_vocabulary, _by_named, _without_code, _by_words):
+        sets = [criterion(text, config) for text in texts]
         for pair in _candidates([one[0] if one else None for one in sets], config):
             similarity = _similarity(sets[pair[0]], sets[pair[1]])
             if similarity >= config.threshold:
@@ -53,34 +53,34 @@ def jaccard(a: Hashes, b: Hashes) -> float:
     return both / either if either else 1.0
 
 
-def _by_prose(text: Views, config: NearConfig) -> _Reading:
+def _by_prose(text: Views, config: NearConfig) -> _ShingleSets:
     if len(text.prose) < _MIN_PROSE:
         return ()
     return (shingles(text.prose, config.shingle_words),)
 
 
-def _by_vocabulary(text: Views, config: NearConfig) -> _Reading:
-    # Robust against words inserted all over a text, such as longer variable names.
+def _by_vocabulary(text: Views, config: NearConfig) -> _ShingleSets:
+    # Robust against words inserted throughout a text, such as longer variable names.
     vocabulary = shingles(text.prose, 1)
     return (vocabulary,) if len(vocabulary) >= _MIN_VOCABULARY else ()
 
 
-def _by_named(text: Views, config: NearConfig) -> _Reading:
-    # Two questions about the same sample data differ in one word of many, and with masked names
-    # others differ only in numbers: so both views must agree.
+def _by_named(text: Views, config: NearConfig) -> _ShingleSets:
+    # Some different questions about the same sample data differ in one word; others, with masked
+    # names, only in numbers. So both views must be similar.
     if not len(text.named):
         return ()
     size = config.shingle_words
     return shingles(text.named, size), shingles(text.named_prose, size)
 
 
-def _without_code(text: Views, config: NearConfig) -> _Reading:
+def _without_code(text: Views, config: NearConfig) -> _ShingleSets:
     if len(text.without_code) < _MIN_WITHOUT_CODE:
         return ()
     return (shingles(text.without_code, config.shingle_words),)
 
 
-def _by_words(text: Views, config: NearConfig) -> _Reading:
+def _by_words(text: Views, config: NearConfig) -> _ShingleSets:
     # Texts with almost no prose are compared by all words, including numbers and signs.
     if not len(text.words) or len(text.prose) >= 2 * _MIN_PROSE:
         return ()
@@ -88,7 +88,7 @@ def _by_words(text: Views, config: NearConfig) -> _Reading:
     return shingles(text.words, size), shingles(text.prose, size)
 
 
-def _similarity(a: _Reading, b: _Reading) -> float:
+def _similarity(a: _ShingleSets, b: _ShingleSets) -> float:
     return min(jaccard(one, other) for one, other in zip(a, b, strict=True))
 
 

@@ -30,14 +30,14 @@ class ProblemText:
     solutions: tuple[str, ...] = ()
 
 
-# With more pairs the data sets repeat a few texts, and nobody could review a list of them.
+# More pairs mean that the data sets repeat a few texts; such a list is too long to review.
 MAX_PAIRS = 200_000
 
 # Similarity (0 to 1) by the two problems' positions, the smaller one first.
 Similarities = dict[tuple[int, int], float]
 
 
-class Kind(StrEnum):
+class OverlapKind(StrEnum):
     """Kind of similarity between two problems."""
 
     EXACT = "exact"
@@ -47,8 +47,8 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One problem of a pair. ``excerpt`` is a line of its text that is similar in both."""
+class OverlapSide:
+    """One problem of a pair; ``excerpt`` is a line of the text that both have in common."""
 
     dataset: str
     split: str
@@ -62,10 +62,13 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """``similarity`` is 1 if exact, the Jaccard index if near, otherwise the share of n-grams."""
+class OverlapFinding:
+    """One kind of similarity of a pair, and its degree.
 
-    kind: Kind
+    ``similarity`` is 1 if exact, the Jaccard index if near, otherwise the share of n-grams.
+    """
+
+    kind: OverlapKind
     similarity: float
 
 
@@ -73,17 +76,17 @@ class Finding:
 class Overlap:
     """A pair of problems, ordered by data set, split and id, and all findings about it."""
 
-    a: Side
-    b: Side
-    findings: tuple[Finding, ...]
+    a: OverlapSide
+    b: OverlapSide
+    findings: tuple[OverlapFinding, ...]
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[OverlapKind, ...]:
         return tuple(finding.kind for finding in self.findings)
 
 
 def check_number(pairs: int, max_pairs: int) -> None:
-    """Stop if most problems are copies of one another.
+    """Limit the number of pairs; it explodes if most problems are copies of one another.
 
     Raises:
         DataError: There are more than ``max_pairs``.
@@ -123,7 +126,7 @@ class AllowedOverlap:
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """Overlaps by review. ``stale`` are exceptions for pairs that do not overlap (any more)."""
+    """Overlaps by review status; ``stale`` are exceptions for pairs that no longer overlap."""
 
     open: tuple[Overlap, ...]
     allowed: tuple[AllowedOverlap, ...]
@@ -153,7 +156,7 @@ class Allowlist:
 
 
 def load_allowlist(path: str) -> Allowlist:
-    """Read exceptions from a YAML list, or from JSONL if the file name ends so.
+    """Read exceptions from a YAML list, or from a JSONL file (``.jsonl``, ``.jsonl.gz``).
 
     Args:
         path: A local path or any fsspec URL.

@@ -1,4 +1,4 @@
-"""Shared n-grams between texts, counted through one inverted index over all of them."""
+"""Shared n-grams of all pairs of texts, counted through one inverted index."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ def common_shares(
 def _count_common(
     texts: Sequence[Hashes], problems: Positions, max_problems: int
 ) -> tuple[Positions, Positions, Positions]:
-    """Count the common n-grams of each pair of texts of different problems, if there are any."""
+    """Count the common n-grams of each pair of texts of different problems; omits empty pairs."""
     holders, groups = _postings(texts, problems, max_problems)
     pairs, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     # One round per distance within the list of an n-gram's texts.
@@ -75,7 +75,7 @@ def _postings(
     """Build the inverted index: the texts of each n-gram that 2 to ``max_problems`` problems have.
 
     Returns:
-        Texts, and for each the number of its n-gram; sorted by n-gram, then by text.
+        Parallel arrays of texts and n-gram numbers, sorted by n-gram, then by text.
     """
     per_problem = int(np.bincount(problems).max(initial=1))
     repeated = _repeated(texts, max_problems * per_problem)
@@ -94,7 +94,7 @@ def _postings(
 
 
 def _repeated(texts: Sequence[Hashes], most: int) -> Hashes:
-    """Select the n-grams of 2 to ``most`` texts, sorted; most n-grams are in one text only."""
+    """Select the n-grams that 2 to ``most`` texts have, sorted; this drops the majority early."""
     ngrams = np.concatenate([*texts, np.empty(0, np.uint64)])
     ngrams.sort()
     starts = np.flatnonzero(np.r_[True, ngrams[1:] != ngrams[:-1]][: len(ngrams)])

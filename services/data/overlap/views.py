@@ -46,7 +46,7 @@ def views_of(prompt: str) -> Views:
     text = canonicalize(prompt)
     nameless = without_names(text)
     body = _without_headings(text)
-    # A text that consists of signs only is compared by its signs.
+    # A text without letters and digits is compared by its other characters.
     all_words = words(body) or words(text) or text.encode("utf-8", "surrogatepass").split()
     named = "" if nameless is None else _without_headings(nameless)
     without_code = "" if nameless is None else _CODE_LINE.sub("", body)
@@ -76,18 +76,18 @@ def _is_heading(line: str) -> bool:
     return len(line) <= _SHORT_LINE and len(line.split()) <= _HEADING_WORDS
 
 
-# Names cannot begin with a digit, so this is never one.
+# Names cannot begin with a digit, so this is never a name.
 PLACEHOLDER = "0name"
 BUILTINS = frozenset(dir(builtins)) | frozenset(keyword.kwlist)
 
 _FENCE = re.compile(r"^```[ \t]*+(?:python3?|py)?[ \t]*+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"\b(?:def|class|assert|lambda)\b|>>>|```")
 _DEFINED = re.compile(r"\b(?:def|class)[ \t]+(\w+)")
-# Only the tests give the name of MBPP's function.
+# In MBPP only the tests name the function.
 _TEST_LINE = re.compile(r"^[ \t]*(?:assert\b|>>>)(.*)$", re.MULTILINE)
 _CALLED = re.compile(r"(?<![\w.])([^\W\d]\w*)\(")
 _IDENTIFIER = re.compile(r"(?<!\w)[^\W\d]\w*")
-# Characters, far more than any prompt has; the parser needs many times the memory of its text.
+# In characters, far beyond any prompt; the parser needs many times the memory of its text.
 _PARSED_LENGTH = 100_000
 
 
@@ -107,7 +107,7 @@ def without_names(text: str) -> str | None:
 
 
 def own_names(text: str) -> frozenset[str]:
-    """Collect functions, classes, parameters, variables and the functions that tests call."""
+    """Collect the names that code defines or binds, and the functions that tests call."""
     if not _CODE.search(text):
         return frozenset()
     names = {name for code in (text, *_FENCE.findall(text)) for name in _bound(code)}
@@ -118,7 +118,7 @@ def own_names(text: str) -> frozenset[str]:
 
 
 def _bound(code: str) -> Iterator[str]:
-    """Yield the names that the code binds; none if it is not Python."""
+    """Yield the names that the code binds; yields nothing if it is not Python."""
     tree = _parse(code)
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -140,7 +140,7 @@ def _parse(code: str) -> ast.Module | None:
         return None
 
 
-# The length of strings is limited, so that the search for their ends stays fast on any text.
+# Bounded string length keeps the search for the closing quote fast on any text.
 _TOKEN = re.compile(
     r"""
     (?P<skip> \#[^\n]* | \"{3}.*?\"{3} | '{3}.*?'{3} )

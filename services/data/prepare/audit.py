@@ -22,8 +22,8 @@ SHOWN = 50
 class DatasetAudit:
     """A published data set.
 
-    ``rows`` counts the source's rows; ``dropped``, ``duplicates`` and ``findings`` are the entries
-    of the lists next to the manifest; ``verified``: its reference solutions were judged.
+    ``rows`` counts the source's rows. ``dropped``, ``duplicates`` and ``findings`` are the entries
+    of the lists next to the manifest. ``verified`` means that its reference solutions were judged.
     """
 
     name: str
@@ -52,8 +52,8 @@ class DatasetAudit:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Overlaps between two data sets: pairs of problems by kind, and how many are reviewed."""
+class DatasetPair:
+    """Overlaps between two data sets: number of problem pairs by kind, and by review status."""
 
     first: str
     second: str
@@ -66,8 +66,7 @@ class Pair:
 class Audit:
     """Content of the report.
 
-    ``overlaps`` are unreviewed ones between data sets; the data should not be used before they are
-    resolved.
+    ``overlaps`` are the unreviewed ones between data sets; resolve them before the data is used.
     """
 
     datasets: tuple[DatasetAudit, ...]
@@ -79,14 +78,14 @@ class Audit:
     commands: tuple[str, ...]
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[DatasetPair]:
         """Every pair of data sets, including pairs without an overlap."""
         names = [dataset.name for dataset in self.datasets]
         return [self._pair(first, second) for first, second in combinations(names, 2)]
 
     @property
-    def leaks(self) -> list[Pair]:
-        """The pairs of a training set and an evaluation set."""
+    def leaks(self) -> list[DatasetPair]:
+        """Pairs of a training set and an evaluation set."""
         roles = {dataset.name: dataset.role for dataset in self.datasets}
         return [
             pair
@@ -94,7 +93,7 @@ class Audit:
             if {roles[pair.first], roles[pair.second]} == {"train", "eval"}
         ]
 
-    def _pair(self, first: str, second: str) -> Pair:
+    def _pair(self, first: str, second: str) -> DatasetPair:
         def is_between(overlap: Overlap) -> bool:
             return {overlap.a.dataset, overlap.b.dataset} == {first, second}
 
@@ -104,7 +103,7 @@ class Audit:
         for one in (*found, *allowed):
             for kind in one.kinds:
                 kinds[kind] = kinds.get(kind, 0) + 1
-        return Pair(first, second, kinds, len(found), len(allowed))
+        return DatasetPair(first, second, kinds, len(found), len(allowed))
 
 
 def write_report(folder: Path, audit: Audit) -> Path:

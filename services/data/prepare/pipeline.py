@@ -31,8 +31,8 @@ from shared.versions import versions_of
 OVERLAPS = "overlaps.jsonl"
 
 
-class Progress(Protocol):
-    """Progress display: ``begin`` names a step, ``advance`` counts within it, such as rows."""
+class PrepareProgress(Protocol):
+    """Progress display: ``begin`` starts a step, ``advance`` counts its items, such as rows."""
 
     def begin(self, step: str) -> None: ...
 
@@ -43,7 +43,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Result of a preparation; the data should not be used while ``audit.overlaps`` has entries."""
+    """Result of a preparation; do not use the data while ``audit.overlaps`` has entries."""
 
     audit: Audit
     lock: Path
@@ -52,7 +52,7 @@ class Prepared:
 
 def prepare(
     config: PrepareConfig,
-    progress: Progress,
+    progress: PrepareProgress,
     *,
     offline: bool = False,
     verifier: Verifier | None = None,
@@ -105,7 +105,7 @@ def prepare(
     return Prepared(audit, lock, report)
 
 
-def _stage(config: PrepareConfig, name: str, progress: Progress, *, offline: bool) -> Stage:
+def _stage(config: PrepareConfig, name: str, progress: PrepareProgress, *, offline: bool) -> Stage:
     progress.begin(name)
     stage = stage_dataset(
         name, config.datasets[name], Path(config.raw), progress.advance, offline=offline
@@ -155,7 +155,7 @@ def _overlap_entries(reviewed: Reviewed) -> Iterator[OverlapEntry]:
 
 
 def _near_duplicates(stage: Stage, overlaps: Sequence[Overlap]) -> list[Duplicate]:
-    """List near duplicates within a data set in the order of its problems; the first one stays."""
+    """List near duplicates within a data set, in its order; the first problem of a pair stays."""
     records = read_records(str(stage.files.data))
     order = {record.problem.problem_id: at for at, record in enumerate(records)}
     pairs = []

@@ -25,7 +25,7 @@ from shared.schemas import Problem, QualityFinding, quality_findings, quality_te
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes that the checks make to a stage.
+    """Changes to a stage that result from the checks.
 
     ``near`` are near duplicates within the data set; ``rejected`` is None if reference solutions
     were not judged.

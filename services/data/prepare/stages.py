@@ -1,4 +1,4 @@
-"""Resumable stages: fetches, standardizes and audits one data set before it is published.
+"""Resumable stages: fetch, standardize and audit one data set before publication.
 
 A stage is reused as long as its key, a hash of source, revision and rules, is unchanged.
 """
@@ -22,7 +22,7 @@ from shared.datasets import CANONICAL_VERSION
 from shared.errors import DataError, data_error
 from shared.schemas import quality_text, sha256
 
-# Increment it when the same rows produce another stage.
+# Increment when the same rows produce another stage.
 _STAGE_VERSION = 1
 
 
@@ -55,7 +55,7 @@ class StageFiles:
 
     @property
     def content(self) -> tuple[Path, ...]:
-        """The files that the state has hashes of."""
+        """Files whose hashes are in the state."""
         return self.data, self.dropped, self.duplicates, self.findings
 
 
@@ -72,7 +72,7 @@ class StageState(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A finished stage. ``reused``: it was complete before."""
+    """A finished stage; ``reused`` if an earlier preparation built it."""
 
     name: str
     dataset: DatasetConfig
@@ -86,7 +86,7 @@ def stage_dataset(
 ) -> Stage:
     """Build a data set's stage, or reuse it if source and rules are unchanged.
 
-    Offline, a stage of a remote source is reused without asking whether the source has changed.
+    Offline, a stage of a remote source is reused without a check for changes of the source.
 
     Args:
         name: Name of the data set.
@@ -117,11 +117,11 @@ def _read_state(files: StageFiles) -> StageState | None:
     try:
         return StageState.model_validate_json(files.state.read_bytes())
     except (OSError, ValidationError):
-        return None  # unfinished, or of another version: the stage is built again
+        return None  # unfinished or of another version: rebuild the stage
 
 
 def _revision(dataset: DatasetConfig, old: StageState | None, *, offline: bool) -> str:
-    """Identify the source's state: a commit of the hub, a hash of local files, empty otherwise."""
+    """Identify the version of the source: hub commit, hash of local files, empty otherwise."""
     source = dataset.source
     if isinstance(source, LocalSource):
         hashes = (hash_file(file).sha256 for file in local.files(source.path))
@@ -132,7 +132,7 @@ def _revision(dataset: DatasetConfig, old: StageState | None, *, offline: bool) 
 
 
 def _key(dataset: DatasetConfig, revision: str) -> str:
-    """Hash everything that determines the content; descriptions and use of the set do not."""
+    """Hash everything that determines the content, without descriptions and role."""
     described = {"role", "version", "licence", "source_url", "remove_near_duplicates"}
     parts = [
         dataset.model_dump(mode="json", exclude=described),
@@ -199,7 +199,7 @@ def _read_rows(
         else:
             problem_id, digest = row.problem_id, ""
         place, other = known.setdefault(problem_id, (row.place, digest))
-        # The same problem twice is a duplicate, which is listed; two problems need two ids.
+        # A repeated problem is listed as a duplicate; different problems need different ids.
         if place != row.place and (digest != other or not digest):
             cause = f"another problem {problem_id!r} is at {place}; give one of them another id"
             raise data_error(row.place, cause)

@@ -87,9 +87,9 @@ def check_columns(path: str, schema: pa.Schema, columns: Sequence[str] | None) -
     """
     names = [name for name in schema.names if columns is None or name in columns]
     if not names:
-        there = ", ".join(schema.names)
+        found = ", ".join(schema.names)
         wanted = ", ".join(columns or ())
-        raise data_error(path, f"none of the columns {wanted}; it has: {there}")
+        raise data_error(path, f"none of the columns {wanted}; it has: {found}")
     for name in names:
         if names.count(name) > 1:
             raise data_error(path, f"two columns {name!r}; rename one of them")
@@ -101,7 +101,7 @@ def _batches(path: str, file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
             opened = pa.ipc.open_file(file)
             yield from (opened.get_batch(index) for index in range(opened.num_record_batches))
             return
-        if not _ends(file):
+        if not _has_end_marker(file):
             raise pa.ArrowInvalid("it is truncated")
         file.seek(0)
         yield from pa.ipc.open_stream(file)
@@ -110,7 +110,7 @@ def _batches(path: str, file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
         raise data_error(path, cause) from None
 
 
-def _ends(file: pa.MemoryMappedFile) -> bool:
+def _has_end_marker(file: pa.MemoryMappedFile) -> bool:
     file.seek(max(0, file.size() - len(_END_OF_STREAM)))
     return bool(file.read() == _END_OF_STREAM)
 

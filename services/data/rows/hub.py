@@ -42,7 +42,7 @@ def rows(
     Args:
         source: The data set.
         columns: The fields to yield; a row may lack some. None for all.
-        cache: Folder for downloaded files; None for the hub's own cache (``HF_HOME``).
+        cache: Folder for downloaded files; None for the default cache (``HF_HOME``).
         offline: Use only the cache, as ``HF_HUB_OFFLINE`` does.
 
     Raises:
@@ -54,11 +54,11 @@ def rows(
     for name in split_files(pinned, cache, offline=offline):
         file = str(local_file(pinned, name, cache, offline=offline))
         for place, fields in local.rows(file, columns):
-            yield f"{where(pinned)}/{name}{place.removeprefix(file)}", fields
+            yield f"{source_name(pinned)}/{name}{place.removeprefix(file)}", fields
 
 
 def resolve_revision(source: HubSource, offline: bool, cache: Path | None = None) -> str:
-    """Resolve the source's revision to a commit; offline, to the one it last resolved to.
+    """Resolve the source's revision to a commit; offline, to the cached one.
 
     Raises:
         DataError: The data set or revision does not exist, or the hub cannot be reached.
@@ -68,22 +68,26 @@ def resolve_revision(source: HubSource, offline: bool, cache: Path | None = None
     path = _reference(source, cache)
     if offline or constants.HF_HUB_OFFLINE:
         return _last_commit(source, path)
-    with asking(where(source)):
+    with hub_errors(source_name(source)):
         info = HfApi().dataset_info(source.path, revision=source.revision, timeout=_TIMEOUT)
         commit = info.sha or ""
         if not is_commit(commit):
-            raise data_error(where(source), "the hub returned no commit for it; name one yourself")
+            raise data_error(
+                source_name(source), "the hub returned no commit; set the revision to a commit"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, commit)
     return commit
 
 
 def _reference(source: HubSource, cache: Path | None) -> Path:
-    """Path of a branch's or tag's commit in the cache, the same as the hub's own client uses."""
+    """Path of a branch's or tag's commit in the cache, as in huggingface_hub."""
     revision = PurePosixPath(source.revision)
     if revision.is_absolute() or ".." in revision.parts:
-        raise data_error(where(source), "not a valid revision; name a commit, a branch or a tag")
-    with asking(where(source)):
+        raise data_error(
+            source_name(source), "not a valid revision; name a commit, a branch or a tag"
+        )
+    with hub_errors(source_name(source)):
         return repository_folder(source, cache) / "refs" / revision
 
 
@@ -94,7 +98,7 @@ def _last_commit(source: HubSource, path: Path) -> str:
         commit = ""
     if not is_commit(commit):
         cause = "offline, and the revision's commit is not in the cache; name a commit"
-        raise data_error(where(source), cause)
+        raise data_error(source_name(source), cause)
     return commit
 
 
@@ -115,13 +119,13 @@ def is_commit(revision: str) -> bool:
     return _COMMIT.fullmatch(revision) is not None
 
 
-def where(source: HubSource) -> str:
-    """Name the data set in errors and places."""
+def source_name(source: HubSource) -> str:
+    """Name of the data set in errors and row places."""
     return f"{source.path}@{source.revision}"
 
 
 def repository_folder(source: HubSource, cache: Path | None) -> Path:
-    """Path of the data set in the cache; None means the hub's own cache."""
+    """Path of the data set in the cache; None means the default cache."""
     name = repo_folder_name(repo_id=source.path, repo_type="dataset")
     return (cache or Path(constants.HF_HUB_CACHE)) / name
 
@@ -129,7 +133,7 @@ def repository_folder(source: HubSource, cache: Path | None) -> Path:
 def split_files(source: HubSource, cache: Path | None, *, offline: bool) -> list[str]:
     """List the files of the source's split; its revision must be a commit.
 
-    The hub's answer is cached, because it cannot change.
+    The hub's answer is cached, because it never changes for a commit.
 
     Raises:
         DataError: The configuration or split does not exist, its files have an unsupported format,
@@ -143,9 +147,9 @@ def split_files(source: HubSource, cache: Path | None, *, offline: bool) -> list
     except (OSError, ValidationError):
         if offline:
             cause = f"offline, and split {source.split!r} is not in the cache"
-            raise data_error(where(source), f"{cause}; run once with a network") from None
-    with asking(where(source)):
-        files = _choose(source, _files_by_split(source))
+            raise data_error(source_name(source), f"{cause}; run once with a network") from None
+    with hub_errors(source_name(source)):
+        files = _select_files(source, _files_by_split(source))
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, _Listing(files=files).model_dump_json())
     return files
@@ -163,12 +167,12 @@ def local_file(source: HubSource, name: str, cache: Path | None, *, offline: boo
     )
     if isinstance(known, str):
         return Path(known)
-    place = f"{where(source)}/{name}"
+    place = f"{source_name(source)}/{name}"
     if offline:
         cause = "offline, and it is not in the cache; run once with a network"
         raise data_error(place, cause)
-    with asking(place):
-        _quiet()
+    with hub_errors(place):
+        _disable_output()
         return Path(
             hf_hub_download(
                 source.path, name, repo_type="dataset", revision=source.revision, cache_dir=cache
@@ -177,13 +181,13 @@ def local_file(source: HubSource, name: str, cache: Path | None, *, offline: boo
 
 
 def _files_by_split(source: HubSource) -> dict[str, list[str]]:
-    """Ask the hub; ``datasets`` knows all the ways in which a repository declares its splits."""
+    """Request the files of each split; ``datasets`` supports every way to declare splits."""
     import datasets  # slow
 
-    _quiet()
+    _disable_output()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
-    # With this prefix it is never a local folder.
+    # With this prefix, datasets never takes it for a local folder.
     path = f"hf://datasets/{source.path}"
     # An empty cache, because ``datasets`` would fall back to old entries if the hub fails.
     with TemporaryDirectory() as scratch:
@@ -206,26 +210,28 @@ def _files_by_split(source: HubSource) -> dict[str, list[str]]:
 def _wrong_configuration(source: HubSource, names: list[str], error: ValueError) -> Exception:
     known = ", ".join(names)
     if source.name is None and len(names) > 1:
-        return data_error(where(source), f"has several configurations; name one of {known}")
+        return data_error(source_name(source), f"has several configurations; name one of {known}")
     if source.name is not None and source.name not in names:
         cause = f"no configuration {source.name!r}"
-        return data_error(where(source), f"{cause}; name one of {known}")
+        return data_error(source_name(source), f"{cause}; name one of {known}")
     return error
 
 
-def _choose(source: HubSource, by_split: dict[str, list[str]]) -> list[str]:
+def _select_files(source: HubSource, by_split: dict[str, list[str]]) -> list[str]:
     files = by_split.get(source.split)
     if not files:
         cause = f"no split {source.split!r}"
-        raise data_error(where(source), f"{cause}; choose one of: {', '.join(by_split) or 'none'}")
+        raise data_error(
+            source_name(source), f"{cause}; choose one of: {', '.join(by_split) or 'none'}"
+        )
     for name in files:
         if not name.endswith(_ENDINGS):
             cause = f"{name!r} is neither parquet, Arrow nor JSON; convert it to a local file"
-            raise data_error(where(source), cause)
+            raise data_error(source_name(source), cause)
     return files
 
 
-def _quiet() -> None:
+def _disable_output() -> None:
     """Disable progress bars and warnings; errors are reported as exceptions."""
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -234,9 +240,9 @@ def _quiet() -> None:
     logging.set_verbosity(40)  # ERROR
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _LOGIN = "log in with HF_TOKEN"
-# The first match counts: GatedRepoError is also a RepositoryNotFoundError, for example.
+# In order of priority: GatedRepoError, for example, is also a RepositoryNotFoundError.
 _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (GatedRepoError, f"needs a login; accept its terms on the hub and {_LOGIN}"),
     (
@@ -250,14 +256,14 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
 
 
 @contextmanager
-def asking(place: str) -> Iterator[None]:
+def hub_errors(place: str) -> Iterator[None]:
     """Convert any error of the hub's libraries into a DataError that names ``place``."""
     try:
         yield
     except DataError:
         raise
-    # The libraries raise their own errors, HTTP clients' errors and plain ones, wrapped in each
-    # other; the block does nothing except use the hub.
+    # The libraries raise their own exceptions, those of HTTP clients and builtin ones, nested in
+    # each other; the block does nothing but use the hub.
     except Exception as error:  # noqa: BLE001
         raise data_error(place, _cause(error)) from None
 
@@ -265,7 +271,7 @@ def asking(place: str) -> Iterator[None]:
 def _cause(error: BaseException) -> str:
     chain = list(_chain(error))
     for one in chain:
-        if isinstance(one, OSError) and one.errno in _NO_ROOM:
+        if isinstance(one, OSError) and one.errno in _NO_SPACE:
             return f"no space left for it ({one.strerror}); free some space or use another cache"
     for kind, cause in _CAUSES:
         if any(isinstance(one, kind) for one in chain):
@@ -275,14 +281,14 @@ def _cause(error: BaseException) -> str:
             return f"the hub returned HTTP {one.response.status_code}; try again later"
     for one in chain:
         if _is_network(one):
-            return f"the connection to the hub failed ({_brief(one)}); check the network"
+            return f"the connection to the hub failed ({_summarize(one)}); check the network"
     if isinstance(error, OSError) and error.filename:
         return f"the cache cannot be used ({error.strerror}: {error.filename}); check the folder"
-    return f"cannot be downloaded ({_brief(error)}); look at it on the hub, or {_LOGIN}"
+    return f"cannot be downloaded ({_summarize(error)}); check it on the hub, or {_LOGIN}"
 
 
 def _is_network(error: BaseException) -> bool:
-    # The module's name, because httpx is a dependency of the hub's client only.
+    # By module name, because httpx is only an indirect dependency.
     return type(error).__module__.startswith("httpx")
 
 
@@ -295,6 +301,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _brief(error: BaseException) -> str:
+def _summarize(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"

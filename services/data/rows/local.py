@@ -1,4 +1,4 @@
-"""Rows of published files: JSON Lines, a JSON array, parquet or Arrow.
+"""Rows of local files: JSON Lines, a JSON array, parquet or Arrow.
 
 The file name determines the format: ``.parquet``, ``.arrow``, ``.json`` for an array, JSON Lines
 otherwise. Gzip is also recognized by its first bytes.
@@ -22,15 +22,15 @@ from shared.datasets import parquet_rows
 from shared.errors import data_error, reading
 from shared.json_lines import numbered_lines, parse_line
 
-# A folder is read through its files with the first of these endings that it has.
+# A folder is read through its files with the first of these endings that occurs.
 _ENDINGS = ((".parquet",), (".arrow",), (".jsonl", ".jsonl.gz"))
 
 
 def rows(path: str, columns: Sequence[str] | None) -> Rows:
     """Read a file or a folder row by row; few rows are in memory at a time.
 
-    A folder was written by ``save_to_disk`` of Hugging Face datasets, or it has shards: its
-    ``*.parquet``, else its ``*.arrow``, else its JSON Lines files, sorted by name.
+    A folder is either written by ``save_to_disk`` of Hugging Face datasets, or it has shards:
+    ``*.parquet``, else ``*.arrow``, else JSON Lines files, sorted by name.
 
     Args:
         path: A local path or, except for Arrow files, any fsspec URL.
@@ -44,7 +44,7 @@ def rows(path: str, columns: Sequence[str] | None) -> Rows:
 
 
 def files(path: str) -> list[str]:
-    """List the files that ``rows`` reads, in order; a path that is not a folder is the file.
+    """List the files that ``rows`` reads, in order; a path to a file is its only entry.
 
     Raises:
         DataError: The folder has no data, or several data sets.
@@ -107,7 +107,7 @@ def _names_in(path: str) -> list[str] | None:
 
 def _file_names(fs: fsspec.AbstractFileSystem, root: str) -> Iterator[str]:
     for entry in fs.ls(root, detail=True):
-        # To fsspec a link is neither file nor directory, and a Kubernetes volume consists of links.
+        # fsspec reports a link as neither file nor directory; Kubernetes volumes consist of links.
         if entry["type"] != "directory":
             yield str(entry["name"]).rpartition("/")[2]
 

@@ -1,4 +1,4 @@
-"""SandboxFusion data-set client: prompts and test cases, with retry and exponential backoff."""
+"""Client of SandboxFusion's data-set API: prompts and test cases, retry with backoff."""
 
 import asyncio
 import json
@@ -15,15 +15,15 @@ from tenacity.wait import wait_exponential
 from services.data.config import SandboxSource
 from shared.errors import DataError, data_error
 
-# Reads all of its input: some servers report an error for a program that exits before that.
+# It reads all of its input, because some servers report an error if a program exits earlier.
 IDLE_PROGRAM = "```python\nimport sys\nsys.stdin.read()\n```"
 CASE_SECONDS = 5.0
 DETAIL_LIMIT = 300  # characters of a server's message
 RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, *range(500, 600))
 LONGEST_WAIT = 30.0  # seconds
 
-# Raised for an invalid address, or an answer that is not SandboxFusion's.
-_UNUSABLE = (
+# Raised for an invalid address, or a response that is not from SandboxFusion.
+_INVALID = (
     aiohttp.InvalidURL,
     aiohttp.ContentTypeError,
     ValueError,
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One problem as ``get_prompts`` returns it."""
+    """One problem in the response of ``get_prompts``."""
 
     id: int | str
     text: str
@@ -45,7 +45,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Standard input and the expected output."""
+    """Standard input and expected output of a test."""
 
     stdin: str
     stdout: str
@@ -64,12 +64,12 @@ class RetryBudget:
     wait: float = 0.5
 
 
-class SandboxClient:
-    """Requests one data set from one server.
+class DatasetApiClient:
+    """Synchronous client for one data set of one server.
 
     ``dataset_class`` is the server's class for data sets that are not registered there. All methods
-    raise DataError if the server cannot be reached or refuses, one line with the reason. They must
-    not be called from inside an event loop.
+    raise DataError, one line with the reason, if the server is unreachable or rejects the request.
+    Do not call them inside an event loop.
     """
 
     def __init__(self, source: SandboxSource, dataset_class: str, budget: RetryBudget) -> None:
@@ -82,7 +82,7 @@ class SandboxClient:
         self._returns_all_cases = False
 
     def prompts(self, offset: int, limit: int, language: str | None = None) -> list[Prompt]:
-        """Get problems in the order of their ids; ``language`` is for prompts that name one."""
+        """Get problems in the order of their ids; ``language`` is inserted into some prompts."""
         request = sdk.GetPromptsRequest(
             dataset=self.dataset,
             config=sdk.TestConfig(
@@ -94,13 +94,13 @@ class SandboxClient:
         return self._request(self.place, "get_prompts", request.dict(), _parse_prompts)
 
     def cases(self, key: int | str) -> list[Case]:
-        """Get all test cases of a problem, from the verdict on a program that does nothing."""
+        """Get all test cases of a problem, from the verdict on a program without output."""
         if not self._returns_all_cases:
             self._check_cases()
         return self._judged_cases(key)
 
     def _check_cases(self) -> None:
-        """Refuse a server that stops at the first failed case, or truncates accepted ones."""
+        """Reject a server that stops at the first failed case, or truncates accepted cases."""
         cases = [Case("", "x"), Case("x" * 2000, "")]
         record: dict[str, object] = {
             "id": 0,
@@ -162,19 +162,19 @@ def _parse_result(answer: Any) -> sdk.EvalResult:  # noqa: ANN401 -- the server'
 
 
 def _case(place: str, info: dict[str, Any] | None) -> Case:
-    """Parse a case; other keys are files of the server, which it does not compare."""
+    """Parse a case; other keys name files, which the server does not compare."""
     match info:
         case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:
             return Case(stdin, stdout)
     cause = "the server's answer has no test_info with input.stdin and output.stdout"
-    raise data_error(place, f"{cause}; check that its table is one of CommonOJDataset")
+    raise data_error(place, f"{cause}; check that its table is a CommonOJDataset")
 
 
 # One attempt
 
 
 class _RetryableError(Exception):
-    """A failure that the next attempt may not have."""
+    """A failure that may be transient."""
 
 
 async def _attempt(
@@ -189,8 +189,8 @@ async def _attempt(
             if response.status != HTTPStatus.OK:
                 raise _refusal(place, response.status, await response.text(errors="replace"))
             return parse(await response.json())
-    except _UNUSABLE as error:
-        cause = f"the answer is not one of a SandboxFusion ({_shorten(error)}); check source.url"
+    except _INVALID as error:
+        cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
         raise data_error(place, cause) from None
     except TimeoutError:
         cause = f"no answer within {seconds:g} s; check whether the server is overloaded"

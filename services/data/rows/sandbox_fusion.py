@@ -1,7 +1,7 @@
-"""Rows of a data set that a SandboxFusion serves, in the public layouts, cached while fetching.
+"""Rows of a SandboxFusion data set, in the public layouts, with a resumable cache.
 
-The cache is a JSONL file, so an interrupted fetch resumes. Its first line identifies the source, a
-line per row follows, and the last line marks it complete.
+The cache is a JSONL file. Its first line identifies the source, then follows one line per row, and
+the last line marks it complete. An interrupted fetch resumes after the last valid line.
 """
 
 import fcntl
@@ -14,8 +14,8 @@ from typing import BinaryIO, Self
 
 from services.data.config import SandboxSource
 from services.data.rows import Fields, Rows
-from services.data.rows.sandbox_client import RetryBudget, SandboxClient
-from services.data.rows.sandbox_layouts import LAYOUTS, Layout
+from services.data.rows.sandbox_client import DatasetApiClient, RetryBudget
+from services.data.rows.sandbox_layouts import LAYOUTS, SandboxLayout
 from shared.errors import DataError, data_error, reading
 
 PAGE = 100  # prompts per request
@@ -41,8 +41,8 @@ def rows(
     Args:
         source: Server and data set.
         layout: Layout of the rows: "humaneval", "mbpp" or "code_contests".
-        cache: JSONL file to which each row is added when it is fetched. A file of another server,
-            data set, split or layout is overwritten.
+        cache: JSONL file to which each fetched row is appended. A file of another server, data set,
+            split or layout is overwritten.
         offline: Read all rows from the cache.
         page: Prompts per request.
         budget: Retry limits of each request.
@@ -52,33 +52,33 @@ def rows(
             and advice. Fetched rows stay in the cache.
     """
     wanted = _layout(source, layout)
-    client = SandboxClient(source, wanted.dataset_class, budget)
+    client = DatasetApiClient(source, wanted.dataset_class, budget)
     header = CacheHeader(source.dataset, source.split, source.url.rstrip("/"), layout)
     missing = f"offline, and {client.place} is not completely in the cache {cache}"
     if offline and not cache.exists():
         raise DataError(f"{missing}; run once without --offline")
     with RowCache.opened(cache, header, read_only=offline) as stored:
         for key, row in stored.stored():
-            yield _place(client, key), row
+            yield _place_of(client, key), row
         if offline and not stored.complete:
             raise DataError(f"{missing}; run once without --offline")
         if not stored.complete:
             yield from _fetch(client, wanted, stored, page)
 
 
-def _layout(source: SandboxSource, name: str) -> Layout:
+def _layout(source: SandboxSource, name: str) -> SandboxLayout:
     if name not in LAYOUTS:
         known = ", ".join(LAYOUTS)
         raise DataError(f"{source.dataset}: no sandbox layout {name!r}; choose one of {known}")
     return LAYOUTS[name]
 
 
-def _fetch(client: SandboxClient, layout: Layout, stored: "RowCache", page: int) -> Rows:
-    """Yield the rows that ``stored`` lacks, each after it has been added."""
+def _fetch(client: DatasetApiClient, layout: SandboxLayout, stored: "RowCache", page: int) -> Rows:
+    """Fetch the rows that the cache lacks; each is stored before it is yielded."""
     _check_unchanged(client, layout, stored)
     while prompts := layout.page(client, len(stored.keys), page):
         for prompt in prompts:
-            place = _place(client, prompt.id)
+            place = _place_of(client, prompt.id)
             if prompt.id in stored.keys:
                 cause = "the server has this id twice; fix its table"
                 advice = f"delete {stored.path} and fetch again if the data set has changed"
@@ -92,18 +92,18 @@ def _fetch(client: SandboxClient, layout: Layout, stored: "RowCache", page: int)
     stored.finish()
 
 
-def _check_unchanged(client: SandboxClient, layout: Layout, stored: "RowCache") -> None:
-    """Refuse to resume if the data set has changed, because pages are counted from its start."""
+def _check_unchanged(client: DatasetApiClient, layout: SandboxLayout, stored: "RowCache") -> None:
+    """Refuse to resume if the data set has changed, because offsets would no longer match."""
     if not stored.keys:
         return
     last = next(reversed(stored.keys))
-    there = layout.page(client, len(stored.keys) - 1, 1)
-    if [prompt.id for prompt in there] != [last]:
+    current = layout.page(client, len(stored.keys) - 1, 1)
+    if [prompt.id for prompt in current] != [last]:
         cause = f"the data set has changed since a part of it was fetched into {stored.path}"
         raise data_error(client.place, f"{cause}; delete that file and fetch again")
 
 
-def _place(client: SandboxClient, key: int | str) -> str:
+def _place_of(client: DatasetApiClient, key: int | str) -> str:
     return f"{client.place} id {key!r}"
 
 
@@ -127,7 +127,7 @@ class RowCache:
     Attributes:
         path: Path of the file.
         keys: The ids of the rows, in order.
-        complete: The file has all rows of the data set; set when ``stored`` ends.
+        complete: Whether the file has all rows; known after iterating over ``stored``.
     """
 
     def __init__(self, path: Path, file: BinaryIO, header: CacheHeader) -> None:
@@ -142,7 +142,7 @@ class RowCache:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, header: CacheHeader, *, read_only: bool) -> Iterator[Self]:
-        """Open the file; it is created unless ``read_only``.
+        """Open the file, and create it unless ``read_only``.
 
         Raises:
             DataError: The file cannot be opened.
@@ -158,14 +158,14 @@ class RowCache:
     def stored(self) -> Iterator[tuple[Key, Fields]]:
         """Yield the rows up to the first invalid line, such as a torn one.
 
-        There are none if the header does not match.
+        Yields nothing if the header does not match.
         """
         first = self._file.readline()
-        if _parsed(first) != self._header:
+        if _parse_line(first) != self._header:
             return
         self._end = len(first)
         for line in self._file:
-            match _parsed(line):
+            match _parse_line(line):
                 case {"complete": count} if count == len(self.keys):
                     self.complete = True
                     return
@@ -219,7 +219,7 @@ class RowCache:
         self._file.flush()
 
 
-def _parsed(line: bytes) -> object:
+def _parse_line(line: bytes) -> object:
     """Parse a line; None if it is torn or not JSON."""
     if not line.endswith(b"\n"):
         return None

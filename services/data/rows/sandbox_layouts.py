@@ -1,4 +1,4 @@
-"""Converts SandboxFusion's prompts back into rows of the public layouts."""
+"""Conversion of SandboxFusion's prompts into rows of the public layouts."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.data.rows import Fields
-from services.data.rows.sandbox_client import Prompt, SandboxClient
+from services.data.rows.sandbox_client import DatasetApiClient, Prompt
 from shared.errors import data_error
 from shared.schemas import describe
 
@@ -18,16 +18,16 @@ UNKNOWN_DIFFICULTY = "UNKNOWN_DIFFICULTY"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Requests and conversion of a data set of ``dataset_class``.
+class SandboxLayout:
+    """Requests and conversion for a data set of the server's class ``dataset_class``.
 
-    ``page`` gets at most so many prompts from an offset on, none beyond the end; ``row`` converts a
-    prompt.
+    ``page(client, offset, limit)`` gets up to ``limit`` prompts, and an empty list beyond the end;
+    ``row(client, place, prompt)`` converts a prompt.
     """
 
     dataset_class: str
-    page: Callable[[SandboxClient, int, int], list[Prompt]]
-    row: Callable[[SandboxClient, str, Prompt], Fields]
+    page: Callable[[DatasetApiClient, int, int], list[Prompt]]
+    row: Callable[[DatasetApiClient, str, Prompt], Fields]
 
 
 class _Labels(BaseModel):
@@ -54,27 +54,27 @@ class _ContestLabels(_Labels):
     difficulty: int | str | None = None
 
 
-def _page(client: SandboxClient, offset: int, limit: int) -> list[Prompt]:
+def _page(client: DatasetApiClient, offset: int, limit: int) -> list[Prompt]:
     return client.prompts(offset, limit)
 
 
-def _humaneval(_client: SandboxClient, place: str, prompt: Prompt) -> Fields:
+def _humaneval(_client: DatasetApiClient, place: str, prompt: Prompt) -> Fields:
     labels = _labels(_HumanEvalLabels, place, prompt)
     return labels.model_dump(exclude_none=True) | {"prompt": prompt.text}
 
 
-def _mbpp(_client: SandboxClient, place: str, prompt: Prompt) -> Fields:
+def _mbpp(_client: DatasetApiClient, place: str, prompt: Prompt) -> Fields:
     labels = _labels(_MbppLabels, place, prompt)
     if not isinstance(prompt.id, int):
-        raise data_error(place, "MBPP's ids are numbers; check that the table is one of MBPP")
+        raise data_error(place, "MBPP's ids are numbers; check that the table is MBPP's")
     text, tests = content_and_tests(place, prompt.text)
     return labels.model_dump() | {"task_id": prompt.id, "text": text, "test_list": tests}
 
 
-def _contest(client: SandboxClient, place: str, prompt: Prompt) -> Fields:
-    """Convert a contest problem; all tests count as private, because the server does not say.
+def _contest(client: DatasetApiClient, place: str, prompt: Prompt) -> Fields:
+    """Convert a contest problem; all tests count as private, because the server merges them.
 
-    ``name`` includes the id, because the server's names may repeat.
+    ``name`` includes the id, because names on the server are not unique.
     """
     labels = _labels(_ContestLabels, place, prompt)
     cases = client.cases(prompt.id)
@@ -91,11 +91,11 @@ def _contest(client: SandboxClient, place: str, prompt: Prompt) -> Fields:
     }
 
 
-def _contest_page(client: SandboxClient, offset: int, limit: int) -> list[Prompt]:
-    """Get prompts without the final sentence that names the language to write in.
+def _contest_page(client: DatasetApiClient, offset: int, limit: int) -> list[Prompt]:
+    """Get prompts without the final sentence that names the programming language.
 
-    The server appends it as a paragraph. It is recognized because it differs between two languages,
-    so its wording does not matter.
+    The server appends it as a paragraph. It is the paragraph that differs between two languages, so
+    its wording does not matter.
     """
     pythons = client.prompts(offset, limit, "python")
     others = client.prompts(offset, limit, "cpp")
@@ -104,18 +104,18 @@ def _contest_page(client: SandboxClient, offset: int, limit: int) -> list[Prompt
     return [_contest_prompt(client, *both) for both in zip(pythons, others, strict=True)]
 
 
-def _contest_prompt(client: SandboxClient, python: Prompt, other: Prompt) -> Prompt:
+def _contest_prompt(client: DatasetApiClient, python: Prompt, other: Prompt) -> Prompt:
     content, break_, sentence = python.text.rpartition("\n\n")
     other_content, _, other_sentence = other.text.rpartition("\n\n")
     if not break_ or content != other_content or sentence == other_sentence:
         cause = "the prompt does not end with a paragraph about the language"
-        advice = "check that the table is one of CommonOJDataset"
+        advice = "check that the table is a CommonOJDataset"
         raise data_error(f"{client.place} id {python.id!r}", f"{cause}; {advice}")
     return Prompt(python.id, content, python.labels)
 
 
 def _difficulty(value: int | str | None) -> int | str | None:
-    """Lower CodeContests' words, which the server has in capitals; letters are Codeforces'."""
+    """Convert CodeContests' words to lower case; single letters are Codeforces' difficulties."""
     if value == UNKNOWN_DIFFICULTY:
         return "unknown"
     return value.lower() if isinstance(value, str) and len(value) > 1 else value
@@ -129,10 +129,10 @@ def _labels(kind: type[LabelsT], place: str, prompt: Prompt) -> LabelsT:
         raise data_error(place, cause) from None
 
 
-LAYOUTS: dict[str, Layout] = {
-    "humaneval": Layout("HumanEvalDataset", _page, _humaneval),
-    "mbpp": Layout("MBPPDataset", _page, _mbpp),
-    "code_contests": Layout("CommonOJDataset", _contest_page, _contest),
+LAYOUTS: dict[str, SandboxLayout] = {
+    "humaneval": SandboxLayout("HumanEvalDataset", _page, _humaneval),
+    "mbpp": SandboxLayout("MBPPDataset", _page, _mbpp),
+    "code_contests": SandboxLayout("CommonOJDataset", _contest_page, _contest),
 }
 
 
@@ -150,7 +150,7 @@ def content_and_tests(place: str, prompt: str) -> tuple[str, list[str]]:
         DataError: The prompt has another format.
     """
     if prompt.startswith(PREFIX) and not prompt.endswith(FEW_SHOT_END):
-        # The text may contain the sentence as well: the tests are the part after it that is Python.
+        # The text may contain the sentence, too; the tests follow the one before valid Python.
         for sentence in re.finditer(re.escape(BEFORE_TESTS), prompt):
             tests = split_tests(prompt[sentence.end() :])
             if tests is not None:
@@ -160,10 +160,11 @@ def content_and_tests(place: str, prompt: str) -> tuple[str, list[str]]:
 
 
 def split_tests(joined: str) -> list[str] | None:
-    """Split joined tests; None if they are not Python, empty if there is no statement.
+    """Split joined tests; returns None if they are not Python, an empty list without a statement.
 
-    A test ends with a line that ends an assertion; other statements belong to the next test, and
-    those after the last assertion to the last test. Joined by newlines, the tests give ``joined``.
+    A test ends with the line that ends an assertion. Other statements belong to the next test;
+    statements after the last assertion belong to the last test. The tests joined by newlines equal
+    ``joined``.
     """
     body = _statements(joined)
     if not body:

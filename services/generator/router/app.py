@@ -43,15 +43,14 @@ def build_app(
     info: Info = dict,
     failed: asyncio.Event | None = None,
 ) -> web.Application:
-    """Make the application; the replicas start and stop with it.
+    """Build the application; the replicas start and stop with it.
 
     Args:
-        settings: ``model`` is the name under which the model is served; if it is not set, the
-            engines' own name is used.
+        settings: ``model`` is the served name of the model; the default is the engines' name.
         factory: Starts the replicas.
         n_replicas: Number of replicas.
         info: Returns what ``/info`` reports about the engines.
-        failed: Set when no replica could be started or is left; see :func:`serve_router`.
+        failed: Set when no replica could be started or none is left; see :func:`serve_router`.
     """
     components = make_components(settings, factory, n_replicas, failed or asyncio.Event())
     return RouterServer(settings, components, info).application()
@@ -67,8 +66,8 @@ async def serve_router(
     ``router_grace`` seconds, then all replicas are stopped.
 
     Raises:
-        ServiceError: The address cannot be bound, no replica could be started, or all have been
-            given up.
+        ServiceError: The address cannot be bound, no replica could be started, or every replica
+            has exhausted its restarts.
     """
     _raise_file_limit()
     stop = asyncio.Event()
@@ -81,7 +80,7 @@ async def serve_router(
 
 
 def _raise_file_limit() -> None:
-    """Each request in flight takes two sockets; many systems start with a limit of 1,024 files."""
+    """Raise the soft limit of open files, often 1,024; a request in flight takes two sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -184,7 +183,7 @@ class RouterServer:
         if not client.started:
             response.headers["X-Request-Id"] = name
             if self._components.balancer.closed:
-                response.force_close()  # so that the next request finds another server
+                response.force_close()  # so that the client reconnects to another server
         return response
 
     def _parse(self, path: str, body: bytes) -> RoutedRequest:
@@ -197,7 +196,7 @@ class RouterServer:
 
     @property
     def _model(self) -> str:
-        """The model's name for clients; empty as long as it is not known."""
+        """The model's name for clients; empty until an engine has reported it."""
         if "model" in self._settings.model_fields_set:
             return self._settings.model
         names = (engine.model for engine in self._components.pool.engines)
@@ -223,11 +222,11 @@ class RouterServer:
         return None if self._components.pool.ready else "no replica is ready"
 
     async def _health(self, _request: web.Request) -> web.Response:
-        """``/health`` as vLLM has it: an empty body, 200 or 503."""
+        """``/health`` compatible with vLLM: an empty body, 200 or 503."""
         return web.Response(status=503 if self._not_ready() else 200)
 
     def _status(self) -> dict[str, object]:
-        """What ``/readyz`` reports besides readiness."""
+        """Details for ``/readyz``."""
         return {
             "model": self._model,
             "queued": self._components.balancer.queued,

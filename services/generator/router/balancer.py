@@ -1,4 +1,4 @@
-"""Load balancer: least outstanding tokens, with a bounded queue in order of arrival."""
+"""Load balancer: least outstanding tokens, with a bounded first-in, first-out queue."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ STOPPING = "the generator is shutting down"
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """Position of a request in the queue; ``tried`` are the engines on which it has failed."""
+    """Position of a request in the queue; ``tried`` has the engines on which it has failed."""
 
     number: int
     request: RoutedRequest
@@ -32,7 +32,7 @@ class CompletionRate:
         clock: Seconds.
         window: Time constant of the decay, in seconds.
         longest: Upper limit of :meth:`retry_after`, in seconds.
-        unknown: :meth:`retry_after` as long as nothing has been completed, in seconds.
+        unknown: :meth:`retry_after` before any request has been completed, in seconds.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class CompletionRate:
     @property
     def per_second(self) -> float:
         age = self._clock() - self._began
-        # A young count has not had the time to decay.
+        # Correct for a window that is not full yet.
         seen = self._window * -math.expm1(-age / self._window)
         return self._decayed() / seen if seen > 0 else 0.0
 
@@ -72,12 +72,12 @@ class CompletionRate:
 class Balancer:
     """Assigns requests to the engine with the fewest outstanding tokens.
 
-    While all slots are taken, requests wait in the order of arrival.
+    While all slots are taken, requests wait in order of arrival.
 
     Args:
         slots: Requests in flight on one engine.
-        queue_size: Requests that may wait. One that was admitted and has failed on a replica
-            may exceed it, and keeps the position of its arrival.
+        queue_size: Limit of waiting requests. A request that was admitted and has failed on a
+            replica is not subject to it, and keeps its position by arrival.
     """
 
     def __init__(self, *, slots: int, queue_size: int) -> None:
@@ -101,21 +101,21 @@ class Balancer:
         return self._closed
 
     def add(self, engine: Engine) -> None:
-        engine.on_return = self.dispatch
+        engine.on_available = self.dispatch
         self._engines.append(engine)
         self.dispatch()
 
     def remove(self, engine: Engine) -> None:
         if engine in self._engines:
             self._engines.remove(engine)
-            # A request that waited for this engine may have to retry one that it has tried.
+            # A request that waited for this engine may now retry an engine that it has tried.
             self.dispatch()
 
     def ticket(self, request: RoutedRequest) -> Ticket:
         return Ticket(next(self._arrivals), request)
 
     def untried(self, ticket: Ticket) -> bool:
-        """Whether there is a trusted engine on which the request has not failed."""
+        """Whether any trusted engine has not failed the request yet."""
         return any(e.trusted and e not in ticket.tried for e in self._engines)
 
     async def acquire(self, ticket: Ticket) -> ReplicaSlot:
@@ -187,7 +187,7 @@ class Balancer:
 
     async def _wait(self, ticket: Ticket) -> ReplicaSlot:
         ticket.granted = asyncio.get_running_loop().create_future()
-        insort(self._queue, ticket, key=_number)
+        insort(self._queue, ticket, key=_arrival)
         self.dispatch()
         try:
             return await ticket.granted
@@ -198,11 +198,11 @@ class Balancer:
     def _leave(self, ticket: Ticket) -> None:
         granted = ticket.granted
         if granted is not None and granted.done() and not granted.cancelled():
-            # The slot was granted just as its request was cancelled.
+            # The request was cancelled after its slot was granted.
             if granted.exception() is None:
                 self.release(granted.result(), finished=False)
             return
-        index = bisect_left(self._queue, ticket.number, key=_number)
+        index = bisect_left(self._queue, ticket.number, key=_arrival)
         if index < len(self._queue) and self._queue[index] is ticket:
             del self._queue[index]
 
@@ -218,12 +218,12 @@ class Balancer:
         trusted = [engine for engine in self._engines if engine.trusted]
         others = [engine for engine in trusted if engine not in ticket.tried] or trusted
         free = [engine for engine in others if len(engine.slots) < self._slots]
-        return min(free, key=_burden, default=None)
+        return min(free, key=_load_order, default=None)
 
 
-def _number(ticket: Ticket) -> int:
+def _arrival(ticket: Ticket) -> int:
     return ticket.number
 
 
-def _burden(engine: Engine) -> tuple[int, int]:
+def _load_order(engine: Engine) -> tuple[int, int]:
     return engine.load, engine.last_used

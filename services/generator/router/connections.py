@@ -1,4 +1,4 @@
-"""HTTP client for all replicas, one connection pool without a limit."""
+"""HTTP client for all replicas, with one unlimited connection pool."""
 
 import io
 from contextlib import AbstractAsyncContextManager
@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager
 import aiohttp
 
 _LARGE_BODY = 2**20
-# Shorter than the five seconds after which uvicorn closes an idle connection: a request sent at
-# that moment would look like a connection that the replica dropped.
+# Uvicorn closes idle connections after 5 s. A request sent at that moment would fail as if the
+# replica had dropped the connection.
 _KEEP_ALIVE_SECONDS = 3.0
 
 
 class Connections:
-    """One session; ``open`` and ``close`` it within the event loop.
+    """HTTP session for all replicas; ``open`` and ``close`` it within the event loop.
 
     Args:
         connect_timeout: Seconds to establish a connection.
@@ -50,7 +50,7 @@ class Connections:
     def post(
         self, url: str, body: bytes, headers: dict[str, str], *, total: float | None = None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Send JSON; ``total`` seconds for the whole answer replace the usual limits."""
+        """Post JSON; ``total`` limits the seconds for the whole answer, instead of the defaults."""
         return self._opened.post(
             url,
             data=io.BytesIO(body) if len(body) > _LARGE_BODY else body,
@@ -60,10 +60,10 @@ class Connections:
         )
 
     async def get(self, url: str, timeout: float) -> bytes:
-        """The body of an answer with status 200.
+        """Get the body of a successful response.
 
         Raises:
-            aiohttp.ClientError, OSError: No such answer within ``timeout`` seconds.
+            aiohttp.ClientError, OSError: No successful response within ``timeout`` seconds.
         """
         limit = aiohttp.ClientTimeout(total=timeout)
         async with self._opened.get(url, timeout=limit, raise_for_status=True) as response:

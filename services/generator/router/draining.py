@@ -24,8 +24,8 @@ async def drain(balancer: Balancer, grace: float) -> None:
 class DrainOnSignal:
     """Drains on SIGTERM and SIGINT, then sets ``stop``; a second signal skips the grace period.
 
-    An aiohttp server that is stopping refuses connections, and does not answer requests that
-    still arrive on open ones. Requests must get a 503 with ``Retry-After`` until the drain is over.
+    A stopping aiohttp server refuses connections, and does not answer requests on open ones. But
+    requests must get 503 with ``Retry-After`` during the drain, so the server stops after it.
     """
 
     def __init__(self, balancer: Balancer, grace: float, stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the engines: scraped and merged, with a label ``replica``."""
+"""Prometheus metrics of the engines, scraped and merged with a label ``replica``."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ _PARSE_ERRORS = (ValueError, IndexError, OverflowError)
 
 
 async def scrape(connections: Connections, urls: Mapping[int, str], timeout: float) -> bytes:
-    """The metrics of all engines, by rank; skips one that takes over ``timeout`` seconds."""
+    """Scrape all engines, given by rank; skips engines that take over ``timeout`` seconds."""
     texts = await asyncio.gather(*(_fetch(connections, url, timeout) for url in urls.values()))
-    # Thousands of lines: the event loop must serve requests meanwhile.
+    # In a thread: parsing thousands of lines would block the event loop.
     return await asyncio.to_thread(merge, dict(zip(map(str, urls), texts, strict=True)))
 
 
@@ -35,8 +35,8 @@ async def _fetch(connections: Connections, url: str, timeout: float) -> str:
 def merge(texts: Mapping[str, str]) -> bytes:
     """Merge expositions of several replicas into one; skips lines that cannot be parsed.
 
-    The samples of a metric are grouped, under the first engine's ``HELP`` and ``TYPE``. A label
-    ``replica`` of the engine's own becomes ``exported_replica``, as Prometheus itself renames it.
+    The samples of a metric are grouped under the first engine's ``HELP`` and ``TYPE``. If an engine
+    has a label ``replica`` itself, it becomes ``exported_replica``, as in Prometheus.
     """
     merged: dict[tuple[str, str], Metric] = {}
     for replica, text in texts.items():
@@ -53,8 +53,8 @@ def merge(texts: Mapping[str, str]) -> bytes:
 
 
 def count_tokens(text: str) -> float | None:
-    """Tokens that an engine (vLLM, SGLang) has read and written; None if it does not count."""
-    # Only these lines: the parser takes 40 microseconds for each.
+    """Sum the prompt and generation tokens of an engine; None without such counters."""
+    # Parse only these lines, because the parser takes 40 microseconds per line.
     lines = [line for line in text.splitlines() if any(name in line for name in _TOKEN_COUNTERS)]
     values = [
         sample.value
@@ -81,7 +81,7 @@ def _families(text: str) -> list[Metric]:
 
 
 def _parsed_line(line: str) -> list[Metric]:
-    """One line alone, without its type: the rest of the text is damaged."""
+    """Parse one line by itself, without its type, from a text that is damaged elsewhere."""
     try:
         return _parsed(line)
     except _PARSE_ERRORS:
@@ -96,7 +96,7 @@ def _parsed(text: str) -> list[Metric]:
 
 
 def _checked(sample: Sample) -> Sample:
-    """The sample with a value that can be written again.
+    """Check that a sample can be written again.
 
     Raises:
         ValueError, OverflowError: Its timestamp is not finite, or its value is too large.

@@ -1,4 +1,4 @@
-"""Forwards requests to replicas; retries failed attempts on other replicas, with backoff."""
+"""Request forwarding: retry failed attempts on other replicas, with backoff."""
 
 import asyncio
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class RetryPolicy:
     """Limits of the retries of one request. Times are seconds.
 
     Args:
-        deadline: For a request, including its waiting and all its attempts.
-        max_attempts: Replicas on which a request may fail.
-        first_pause: Before the second attempt if every replica has failed; doubles each time.
+        deadline: Limit for a request, including its time in the queue and all attempts.
+        max_attempts: Number of attempts.
+        first_pause: Pause before the next attempt if every replica has failed; doubles each time.
         longest_pause: Limit of that pause.
     """
 
@@ -49,7 +49,7 @@ class RetryPolicy:
 
 
 class Forwarder:
-    """Tries one replica after the other until one answers."""
+    """Forwards a request to one replica after another until one answers."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Forwarder:
     async def forward(
         self, request: web.Request, routed: RoutedRequest, request_id: str, client: ClientStream
     ) -> web.StreamResponse:
-        """The answer, or a stream that has been sent.
+        """Forward a request; returns the response, or the stream that has already been sent.
 
         Raises:
-            RequestError: 429, 502, 503 or 504: no answer.
-            AttemptError: A stream broke after the client had received part of it; the client has
-                got an error event.
-            ClientGoneError: The client has left.
+            RequestError: 429, 502, 503 or 504: no replica answered.
+            AttemptError: A stream broke after the client had received part of it, and an error
+                event was sent.
+            ClientGoneError: The client has disconnected.
         """
         arrived = asyncio.get_running_loop().time()
         headers = {
@@ -160,11 +160,11 @@ class _Attempt:
     arrived: float
 
     async def send(self, slot: ReplicaSlot) -> web.StreamResponse:
-        """The replica's answer: complete and not sent yet, or a stream that has been relayed.
+        """Send the request; returns a complete response to send, or the stream already relayed.
 
         Raises:
             AttemptError: The replica did not answer, or a stream broke.
-            ClientGoneError: The client has left.
+            ClientGoneError: The client has disconnected.
         """
         url = slot.engine.url + self.routed.path
         body = self.routed.body_for(slot.engine.model)
@@ -210,7 +210,7 @@ class _Attempt:
         usage = find_usage(body)
         self._count(usage)
         if usage is None or usage.completion_tokens:
-            slot.engine.gave_token()
+            slot.engine.record_token()
 
     def _count(self, usage: Usage | None) -> None:
         if usage is not None:

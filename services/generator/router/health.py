@@ -1,7 +1,7 @@
 """Health checks: an engine is healthy if it generates a token.
 
-An engine whose ``/health`` answers 200 may be stopped, paused or dead inside, so a probe asks for
-a token. Tokens of other requests count as well.
+An engine can answer ``/health`` with 200 although it is paused or its workers are dead, so a probe
+requests a token. Tokens of other requests count as well.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ class ProbeSettings:
     """Times are seconds.
 
     Args:
-        interval: Without a token, after which a probe is sent.
-        timeout: For one probe, which may queue behind a long prefill.
-        failures: Failed probes in a row until an engine is ejected. After a dropped connection
-            one is enough, unless it merely timed out.
-        pause: Between a failed probe and the next one, if ``interval`` is not shorter.
-        models_timeout: For an engine to report the name of its model.
-        counters_timeout: For an engine to report its token counters.
+        interval: Time without a token after which a probe is sent.
+        timeout: Limit for one probe, which may queue behind a long prefill.
+        failures: Consecutive failed probes before an engine is ejected. After a dropped connection
+            one is enough, unless it only timed out.
+        pause: Pause between a failed probe and the next one, unless ``interval`` is shorter.
+        models_timeout: Limit for an engine to report the name of its model.
+        counters_timeout: Limit for an engine to report its token counters.
     """
 
     interval: float
@@ -46,7 +46,10 @@ class ProbeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProbeFailure:
-    """``slow``: the engine may only be busy. ``local``: this process is out of sockets."""
+    """Cause of a failed probe.
+
+    ``slow`` if the engine may only be busy, ``local`` if this process is out of resources.
+    """
 
     message: str
     slow: bool = False
@@ -54,7 +57,7 @@ class ProbeFailure:
 
 
 class HealthCheck:
-    """Probes engines, at their start and for as long as they run."""
+    """Probes engines, at startup and while they run."""
 
     def __init__(self, connections: Connections, settings: ProbeSettings) -> None:
         self._connections = connections
@@ -64,7 +67,7 @@ class HealthCheck:
         """Wait for an engine's first token.
 
         Raises:
-            ServiceError: It does not generate one.
+            ServiceError: The engine does not generate a token.
         """
         await self._find_model(engine)
         failures = 0
@@ -75,7 +78,7 @@ class HealthCheck:
             await self._pause()
 
     async def until_unhealthy(self, engine: Engine) -> str:
-        """Return the reason to eject the engine, once there is one."""
+        """Probe the engine until it must be ejected; returns the reason."""
         while True:
             await self._until_due(engine)
             engine.probe_wanted.clear()
@@ -87,7 +90,7 @@ class HealthCheck:
             await self._pause()
 
     def _record(self, engine: Engine, failure: ProbeFailure) -> str:
-        """Count a failed probe; returns the reason to eject the engine, if it has to go."""
+        """Count a failed probe; returns the reason to eject the engine, empty to keep it."""
         log.warning("probe failed", replica=engine.rank, reason=failure.message)
         if failure.local:
             return ""
@@ -113,10 +116,10 @@ class HealthCheck:
                 pass
 
     async def _find_model(self, engine: Engine) -> None:
-        """Learn the name under which the engine serves its model.
+        """Query the name under which the engine serves its model.
 
         Raises:
-            ServiceError: It does not report one.
+            ServiceError: The engine does not report a model.
         """
         url, timeout = f"{engine.url}/v1/models", self._settings.models_timeout
         try:
@@ -127,20 +130,20 @@ class HealthCheck:
             raise ServiceError(f"{engine.name} does not report its model: {reason}") from None
 
     async def _probe(self, engine: Engine) -> ProbeFailure | None:
-        """Request one token; returns the failure if none came.
+        """Request one token; returns the failure if no token was generated.
 
-        Other signs of life count as well: a token of any other request since the probe began, or
-        the engine's own counters, if it has some.
+        Two other signs of progress count as success: a token of any other request since the probe
+        began, or an increase of the engine's own token counters.
         """
         began = time.monotonic()
         before = await self._counted(engine) if engine.slots else None
         failure = await self._request_token(engine)
         if failure is None:
-            engine.gave_token()
+            engine.record_token()
         elif engine.last_token > began:
             return None
         elif before is not None and (await self._counted(engine) or 0) > before:
-            engine.gave_token()
+            engine.record_token()
             return None
         return failure
 

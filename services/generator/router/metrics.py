@@ -13,7 +13,7 @@ _DURATION = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3
 
 
 class RouterMetrics:
-    """Metrics in a registry of their own; ``gauges`` is collected at each scrape."""
+    """Counters and histograms in a separate registry; ``gauges`` is collected at each scrape."""
 
     def __init__(self, gauges: Collector) -> None:
         self.registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Relay of a streamed answer from a replica to the client, event by event."""
+"""Streaming relay: server-sent events from a replica to the client."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ _FAIL_SECONDS = 5.0
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection, or does not read any more."""
+    """The client has closed the connection, or has stopped reading."""
 
 
 class ClientStream:
@@ -35,7 +35,7 @@ class ClientStream:
 
     Args:
         request: The client's request.
-        fail_timeout: Seconds for :meth:`fail`, as the client may have stopped reading.
+        fail_timeout: Seconds for :meth:`fail`, because the client may have stopped reading.
     """
 
     def __init__(self, request: web.Request, fail_timeout: float = _FAIL_SECONDS) -> None:
@@ -60,7 +60,7 @@ class ClientStream:
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
                 "Cache-Control": "no-cache",
-                "X-Accel-Buffering": "no",  # a proxy in between must not buffer events
+                "X-Accel-Buffering": "no",  # proxies must not buffer events
                 **headers,
             }
         )
@@ -84,7 +84,7 @@ class ClientStream:
             raise ClientGoneError from None
 
     def drop(self) -> web.StreamResponse:
-        """Abort the connection of a client that is gone or does not read."""
+        """Abort the connection of a client that has disconnected or stopped reading."""
         if self._request.transport is not None:
             self._request.transport.abort()
         return self._response or web.Response(status=499)
@@ -93,10 +93,10 @@ class ClientStream:
         """End the stream with an error event, and without ``[DONE]``.
 
         Raises:
-            ClientGoneError: The client has left, or does not read.
+            ClientGoneError: The client has disconnected, or has stopped reading.
         """
         if self._stuck:
-            # The write that timed out was blocked by a client that does not read.
+            # The previous write timed out, because the client does not read.
             raise ClientGoneError
         error = {"message": message, "type": "server_error", "code": code}
         try:
@@ -114,12 +114,12 @@ async def relay_stream(
     client: ClientStream,
     start: Callable[[], Awaitable[None]],
 ) -> Usage | None:
-    """Pass on whole events as they arrive; ``start`` is awaited before the first with content.
+    """Forward whole events as they arrive; awaits ``start`` before the first event with content.
 
     Raises:
-        AttemptError: The stream broke or reported a failure. ``client.started`` tells whether
-            another replica can still take over.
-        ClientGoneError: The client has left.
+        AttemptError: The stream broke or reported a failure. Another replica can take over unless
+            ``client.started``.
+        ClientGoneError: The client has disconnected.
         aiohttp.ClientError: The connection to the replica broke.
     """
     held, usage, done = b"", None, False
@@ -147,7 +147,7 @@ async def relay_stream(
 
 
 async def _read_rest(upstream: aiohttp.ClientResponse) -> None:
-    """Keep the connection reusable, if its last bytes arrive at once."""
+    """Read the last bytes, if they arrive soon, so that the connection can be reused."""
     with suppress(aiohttp.ClientError, TimeoutError):
         async with asyncio.timeout(_LAST_BYTES_SECONDS):
             await upstream.content.read()

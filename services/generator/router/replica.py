@@ -1,4 +1,4 @@
-"""Replica of the model: the interface a backend implements, its load, and its slots for requests.
+"""Replica of the model: the interface for backends, its load, and its slots for requests.
 
 A backend provides :class:`Replica` and :class:`ReplicaFactory`. The router wraps each started
 replica in an :class:`Engine`; a request in flight there holds a :class:`ReplicaSlot`.
@@ -15,11 +15,11 @@ from typing import Protocol
 
 
 class Replica(Protocol):
-    """A running engine that speaks OpenAI's API, and the resources that it holds."""
+    """A running engine with OpenAI's API, and its resources."""
 
     @property
     def name(self) -> str:
-        """Printable ASCII, as it is sent in the response header ``X-Plumbline-Replica``."""
+        """Printable ASCII, because the response header ``X-Plumbline-Replica`` has it."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Replica(Protocol):
         ...
 
     def describe(self) -> Mapping[str, object]:
-        """Facts for logs and ``/readyz``, as values that JSON has."""
+        """Facts for logs and ``/readyz``, as JSON values."""
         ...
 
 
@@ -40,10 +40,10 @@ class ReplicaFactory(Protocol):
     async def start(self, rank: int, generation: int) -> Replica:
         """Start replica ``rank`` (from 0); ``generation`` counts its restarts.
 
-        Several ranks start concurrently. A failed or cancelled start leaves nothing behind.
+        Several ranks start concurrently. A failed or cancelled start frees all its resources.
 
         Raises:
-            PlumblineError: It cannot be started. The router retries with the next generation.
+            PlumblineError: The start failed. The router retries with the next generation.
         """
         ...
 
@@ -63,7 +63,7 @@ class FailureReason(StrEnum):
 
 
 class AttemptError(Exception):
-    """One replica did not answer; another one may."""
+    """A failed attempt on one replica; another replica may answer."""
 
     def __init__(self, reason: FailureReason, message: str) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ _LOCAL_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.
 
 
 def connection_failed(error: Exception) -> AttemptError:
-    """Classify a connection error as the replica's, or as a lack of resources in this process."""
+    """Classify a connection error: the replica failed, or this process is out of resources."""
     local = isinstance(error, OSError) and error.errno in _LOCAL_ERRORS
     message = " ".join(str(error).split()) or type(error).__name__
     return AttemptError(FailureReason.ROUTER if local else FailureReason.CONNECTION, message)
@@ -88,8 +88,9 @@ class Engine:
 
     Attributes:
         load: Estimated tokens that it still has to read or write.
-        last_token: Time (``time.monotonic``) at which it was last seen to generate a token.
-        doubt: Reason why it gets no new requests at present; the next token clears it.
+        last_token: Time (``time.monotonic``) of the last token it is known to have generated.
+        doubt: Reason why it gets no new requests, else empty; the next token clears it.
+        on_available: Called when it can take requests again.
     """
 
     def __init__(self, rank: int, generation: int, replica: Replica) -> None:
@@ -105,7 +106,7 @@ class Engine:
         self.dropped = False
         self.failed_probes = 0
         self.probe_wanted = asyncio.Event()
-        self.on_return: Callable[[], None] = lambda: None
+        self.on_available: Callable[[], None] = lambda: None
 
     @property
     def doubt(self) -> str:
@@ -117,14 +118,14 @@ class Engine:
     def trusted(self) -> bool:
         return not self.dropped and not self.failed_probes
 
-    def gave_token(self) -> None:
+    def record_token(self) -> None:
         self.last_token = time.monotonic()
         if not self.trusted:
             self.dropped, self.failed_probes = False, 0
-            self.on_return()
+            self.on_available()
 
     def failed(self, failure: AttemptError) -> None:
-        """Request a probe, because a request failed here."""
+        """Request a probe after a failed request."""
         if failure.reason in (FailureReason.EJECTED, FailureReason.ROUTER):
             return
         if failure.reason is FailureReason.CONNECTION:
@@ -132,14 +133,14 @@ class Engine:
         self.probe_wanted.set()
 
     def evict(self, reason: str) -> int:
-        """Interrupt all requests in flight so that they move elsewhere; returns their number."""
+        """Interrupt all requests in flight, to be retried elsewhere; returns their number."""
         for slot in self.slots:
             slot.evict(reason)
         return len(self.slots)
 
 
 class ReplicaSlot:
-    """Slot of a request on an engine; holds its share of the load until :meth:`close`."""
+    """Slot of a request on an engine, with its share of the load until :meth:`close`."""
 
     def __init__(self, engine: Engine, prompt_tokens: int, output_tokens: int) -> None:
         self.engine = engine
@@ -151,8 +152,8 @@ class ReplicaSlot:
         engine.load += self._prompt_left + self._output_left
 
     def progressed(self, tokens: int) -> None:
-        """Record that the engine wrote ``tokens`` more, and so has read the prompt."""
-        self.engine.gave_token()
+        """Record ``tokens`` generated tokens, which imply that the prompt has been read."""
+        self.engine.record_token()
         tokens = min(tokens, self._output_left)
         self.engine.load -= self._prompt_left + tokens
         self._prompt_left = 0
@@ -165,7 +166,7 @@ class ReplicaSlot:
 
     @asynccontextmanager
     async def until(self, deadline: float) -> AsyncIterator[None]:
-        """Limit the work in this slot by ``deadline`` (loop time) and by :meth:`evict`.
+        """Limit a block by ``deadline`` (loop time) and by :meth:`evict`.
 
         Raises:
             AttemptError: The request was evicted.
@@ -185,7 +186,7 @@ class ReplicaSlot:
             raise
 
     def evict(self, reason: str) -> None:
-        """Interrupt :meth:`until`. It reschedules the timeout, so no extra task is needed."""
+        """Interrupt :meth:`until`, by rescheduling its timeout to now."""
         self._evicted = reason
         if self._timer is not None and not self._timer.expired():
             self._timer.reschedule(asyncio.get_running_loop().time())
@@ -198,7 +199,7 @@ class ReplicaState(StrEnum):
     STARTING = "starting"
     HEALTHY = "healthy"
     SUSPECT = "suspect"
-    """Running, but without new requests until it generates a token again."""
+    """Running, but gets no new requests until it generates a token again."""
     EJECTED = "ejected"
     RESTARTING = "restarting"
     GIVEN_UP = "given_up"

@@ -1,6 +1,6 @@
-"""Admission of requests: API key, request id, size limits, and an estimate of the tokens.
+"""Admission control: API key, request id, size limits, token estimate.
 
-The body is parsed once and forwarded as it came; only the model's name is replaced.
+The body is parsed once and forwarded unchanged, except for the model's name.
 """
 
 import hmac
@@ -17,7 +17,8 @@ from pydantic import SecretStr
 from services.generator.protocol import RequestError
 
 _CHARACTERS_PER_TOKEN = 4
-# An engine rejects requests beyond these. Until it does, a replica must not look busy for ever.
+# Bounds of the load estimate: a request beyond these, which an engine will reject, must not make a
+# replica look overloaded.
 _MAX_TOKENS = 1_000_000
 _MAX_ANSWERS = 1024
 _MAX_ID_LENGTH = 512
@@ -29,7 +30,7 @@ class ApiKey:
     """Bearer token that clients must send; with ``key`` None every client is admitted."""
 
     def __init__(self, key: SecretStr | None) -> None:
-        # A key read from a file often ends in a newline, which no header may contain.
+        # A key read from a file often ends in a newline, which a header cannot contain.
         self._expected = _bytes(f"Bearer {key.get_secret_value().strip()}") if key else None
 
     def check(self, headers: Mapping[str, str]) -> None:
@@ -48,14 +49,14 @@ def _bytes(text: str) -> bytes:
 
 
 def request_id(headers: Mapping[str, str]) -> str:
-    """The client's ``X-Request-Id``, or a new id if there is none that a header can carry."""
+    """Return the client's ``X-Request-Id`` if it is a valid header value, else a new id."""
     given = headers.get("X-Request-Id", "")
     usable = given.isascii() and given.isprintable() and 0 < len(given) <= _MAX_ID_LENGTH
     return given if usable else uuid.uuid4().hex
 
 
 class BodyLimit:
-    """Backpressure by memory: limits one request body, and all bodies held at the same time.
+    """Backpressure by memory: limits each request body, and the sum of all bodies held at once.
 
     Args:
         max_body: Bytes of one body.
@@ -69,10 +70,10 @@ class BodyLimit:
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
-        """Read a request's body, which counts as held within the ``async with``.
+        """Read a request's body, which counts as held until the context exits.
 
         Raises:
-            RequestError: 413, the body is too large; 429, too many bytes are held already.
+            RequestError: 413, the body is too large; 429, too many bytes are already held.
         """
         held = request.content_length or 0
         if held > self._max_body:
@@ -94,7 +95,7 @@ class BodyLimit:
 
     def _check(self) -> None:
         if self._held > self._max_held:
-            message = "the requests in flight are too large together; retry later"
+            message = "the requests in flight hold too much memory; retry later"
             retry_after = _QUEUE_FULL_RETRY_AFTER
             raise RequestError(429, message, code="queue_full", retry_after=retry_after)
 
@@ -105,7 +106,7 @@ class BodyLimit:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A request to forward. Tokens are estimates of its cost, over all of its answers."""
+    """A request to forward, with token estimates over all of its answers."""
 
     path: str
     body: bytes
@@ -114,14 +115,14 @@ class RoutedRequest:
     output_tokens: int
 
     def body_for(self, model: str) -> bytes:
-        """The body for an engine that serves the model under the name ``model``."""
+        """Return the body with the model's name replaced by ``model``."""
         if self.model is None or self.model == model:
             return self.body
         name = json.dumps(model).encode()
         found = list(_MODEL.finditer(self.body))
         if len(found) == 1 and json.loads(found[0][1]) == self.model:
             return self.body[: found[0].start(1)] + name + self.body[found[0].end(1) :]
-        # The key occurs several times, or is escaped in an unusual way.
+        # The key occurs several times, or has an unusual escape sequence.
         return json.dumps({**json.loads(self.body), "model": model}).encode()
 
 
@@ -156,7 +157,7 @@ def parse_routed_request(path: str, body: bytes, default_output: int) -> RoutedR
 
 
 def _prompts(document: Mapping[str, object]) -> tuple[int, int]:
-    """Number of prompts, and the tokens of all of them."""
+    """Count the prompts, and estimate the tokens of all of them."""
     if isinstance(messages := document.get("messages"), list):
         characters = sum(_characters(message) for message in messages)
         return 1, characters // _CHARACTERS_PER_TOKEN + 1

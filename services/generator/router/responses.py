@@ -1,6 +1,6 @@
 """Parser of replica responses: token usage, aborted answers, server-sent events.
 
-Works on bytes and decodes as few of them as possible.
+It works on bytes and decodes as little JSON as possible.
 """
 
 import json
@@ -25,7 +25,7 @@ class Usage:
 
 
 def find_usage(body: bytes) -> Usage | None:
-    """The last ``usage`` in the bytes, which is the valid one in a body and in a stream."""
+    """Find the last ``usage`` in the bytes, which is the valid one in a body and in a stream."""
     end = len(body)
     while (start := body.rfind(b'"usage"', 0, end)) >= 0:
         if _USAGE.match(body, start):
@@ -41,7 +41,7 @@ def _count(kind: str, body: bytes, start: int) -> int:
 
 def is_aborted_body(body: bytes) -> bool:
     """Whether any choice ends with ``finish_reason: "abort"``: the engine dropped the request."""
-    # Quotation marks inside a text are escaped, so nearly every body ends here.
+    # Quotes in a text are escaped, so this skips nearly every body.
     if b'"abort"' not in body:
         return False
     try:
@@ -62,13 +62,13 @@ def is_aborted(document: object) -> bool:
 
 
 class EventSplitter:
-    """Buffer that returns whole events only."""
+    """Buffer that returns only whole events."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """All events completed by ``data``, byte for byte.
+        """Add data; returns all events that are complete now, unchanged.
 
         Raises:
             AttemptError: An event is larger than 8 MiB.
@@ -88,7 +88,7 @@ def _end(data: bytes, mark: bytes) -> int:
 
 
 def split_at_failure(block: bytes) -> tuple[bytes, AttemptError | None]:
-    """The events before the first that reports a failure, and that failure."""
+    """Split off the events before the first failure; returns them and the failure."""
     if b'"abort"' not in block and b'"error"' not in block:
         return block, None
     valid = 0
@@ -100,7 +100,7 @@ def split_at_failure(block: bytes) -> tuple[bytes, AttemptError | None]:
 
 
 def has_no_content(block: bytes) -> bool:
-    """Whether no event has text or a finish reason, such as the one that only names the role."""
+    """Whether no event has text or a finish reason, such as one with only the role."""
     return all(_is_empty_event(event) for event in _BOUNDARY.split(block) if event.strip())
 
 
@@ -109,7 +109,7 @@ def is_done(block: bytes) -> bool:
 
 
 def _decode(event: bytes) -> object:
-    """The JSON of an event, None if it has none."""
+    """Parse the JSON of an event; None if it has no valid JSON."""
     lines = [line[5:] for line in event.splitlines() if line.startswith(b"data:")]
     try:
         return json.loads(b"\n".join(lines)) if lines else None
@@ -125,7 +125,7 @@ def _failure(document: object) -> AttemptError | None:
         return None
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, int) and 400 <= code < 500:
-        return None  # an error of the client, which has to receive it
+        return None  # the client's error, which is relayed
     message = error.get("message") if isinstance(error, dict) else error
     text = f"the replica's stream reports an error: {message}"[:500]
     return AttemptError(FailureReason.SERVER_ERROR, text)
@@ -133,7 +133,7 @@ def _failure(document: object) -> AttemptError | None:
 
 def _is_empty_event(event: bytes) -> bool:
     if event.startswith(b":"):
-        return True  # a comment, which keeps the connection alive
+        return True  # a comment, as a keep-alive
     document = _decode(event)
     choices = document.get("choices") if isinstance(document, dict) else None
     return isinstance(choices, list) and bool(choices) and all(map(_is_empty_choice, choices))

@@ -1,4 +1,4 @@
-"""Supervises replicas: start, health checks, ejection, restart with backoff."""
+"""Supervisor of the replicas: start, health checks, ejection, restart with backoff."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ log = get_logger(__name__)
 class RestartBudget:
     """Limit of restarts per hour, with exponential backoff between them. Times are seconds.
 
-    Restarts older than an hour are forgotten, by the backoff as well.
+    Restarts older than an hour count neither for the limit nor for the backoff.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ReplicaSupervisor:
         return ReplicaStatus(self.rank, self.state, self.generation, self.error, engine)
 
     async def run(self) -> None:
-        """Return when the restart budget is exhausted; if cancelled, call :meth:`stop` after."""
+        """Run until the restart budget is exhausted. After a cancellation, call :meth:`stop`."""
         try:
             while True:
                 await self._run_generation()
@@ -137,7 +137,7 @@ class ReplicaSupervisor:
             self.engine = None
 
     async def _run_generation(self) -> None:
-        """Start the replica and serve with it until it is ejected."""
+        """Start the replica and serve requests until it is ejected."""
         self._state = ReplicaState.STARTING
         began = time.monotonic()
         self._log.info("starting", generation=self.generation)
@@ -184,7 +184,7 @@ class ReplicaSupervisor:
         )
 
     def _withdraw(self, reason: str) -> int:
-        """Send no more requests there, and move those in flight; returns their number."""
+        """Remove the engine from load balancing, and evict its requests; returns their number."""
         if self.engine is None:
             return 0
         self._context.balancer.remove(self.engine)
@@ -195,7 +195,7 @@ class ReplicaPool:
     """All replicas of the service, started and stopped concurrently.
 
     Attributes:
-        failed: Set when no replica is left to serve with; ``error`` is then the reason.
+        failed: Set when no replica is left; ``error`` is then the reason.
     """
 
     def __init__(self, n_replicas: int, context: SupervisorContext, failed: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Load generator in a process of its own, with a fixed number of concurrent requests."""
+"""Load generator in a separate process, with a fixed number of concurrent requests."""
 
 import asyncio
 import json

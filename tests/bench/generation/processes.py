@@ -1,4 +1,4 @@
-"""Child processes with their descendants: start and stop."""
+"""Start and stop of child processes with all their descendants."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""verl's own generation script against our generator, where the work is spread unevenly.
+"""Unevenly distributed work: verl's own generation script against our generator.
 
 `main_generation_server` has one `response_length` for all prompts, so what can be uneven is what
 they cost to read. It gives each replica a contiguous part of the prompts before it begins; sorted

@@ -1,4 +1,4 @@
-"""Problems to leak, clean text to hide them in, and corpora in every format."""
+"""Fixtures: problems to leak, clean text around them, and corpora in every format."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A corpus that cannot be read to its end is an error of one line that says where."""
+"""Unreadable corpora: an error of one line that names the place."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Leaks in every disguise that n-grams of words see through, and where they were."""
+"""Detection of leaks in every disguise that word n-grams can detect, and their location."""
 
 import json
 

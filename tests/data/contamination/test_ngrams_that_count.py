@@ -1,4 +1,4 @@
-"""Which n-grams are looked for, and that they are found exactly where the words are."""
+"""Selection of indexed n-grams, and exact matches of their words."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""CodeContests: its tests, splits, names, and the facts in ``extra_info``."""
+"""CodeContests layout: tests, splits, names, and facts in ``extra_info``."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""HumanEval and MBPP."""
+"""HumanEval and MBPP layouts."""
 
 import gzip
 import json
@@ -196,10 +196,13 @@ def test_a_test_that_is_empty_is_named(tmp_path):
     assert f"{source}:1: problem 'HumanEval/0' cannot be used: test: String" in message
 
 
-def test_half_a_surrogate_pair_is_named(tmp_path):
+def test_an_unpaired_surrogate_is_named(tmp_path):
     source = write_lines(tmp_path / "h.jsonl", [ROW | {"prompt": "ab\ud800"}])
     message = import_failure("humaneval", source, tmp_path)
-    assert f"{source}:1: problem 'HumanEval/0' cannot be used: prompt has half a" in message
+    assert (
+        f"{source}:1: problem 'HumanEval/0' cannot be used: prompt has an unpaired surrogate"
+        in message
+    )
 
 
 def test_truncated_gzip_is_named(tmp_path):

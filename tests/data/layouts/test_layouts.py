@@ -1,4 +1,4 @@
-"""The registry of layouts, and what all of them have in common: ids and solutions."""
+"""Layout registry, and rules common to all layouts: ids and solutions."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Several hundred different problems, in the manner of the three public data sets."""
+"""Several hundred different problems in the style of the three public data sets."""
 
 import json
 from pathlib import Path

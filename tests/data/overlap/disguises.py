@@ -1,4 +1,4 @@
-"""What a copy of a problem looks like after somebody changed it, knowingly or not."""
+"""Disguises of a copied problem: renamed, reformatted, translated headings, and others."""
 
 import ast
 import re

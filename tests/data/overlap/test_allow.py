@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from services.data.overlap.pairs import (
     Allowlist,
     Exemption,
-    Finding,
-    Kind,
     Overlap,
-    Side,
+    OverlapFinding,
+    OverlapKind,
+    OverlapSide,
     load_allowlist,
 )
 from shared.errors import DataError
@@ -26,9 +26,10 @@ YAML = """\
 
 def overlap(a, b):
     sides = [
-        Side(*name.split("/", 1)[:1], "test", "eval", name.split("/", 1)[1], "") for name in (a, b)
+        OverlapSide(*name.split("/", 1)[:1], "test", "eval", name.split("/", 1)[1], "")
+        for name in (a, b)
     ]
-    return Overlap(*sides, (Finding(Kind.NEAR, 0.9),))
+    return Overlap(*sides, (OverlapFinding(OverlapKind.NEAR, 0.9),))
 
 
 def written(path, content):

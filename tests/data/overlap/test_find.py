@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.data.config import ChecksConfig, NearConfig, NgramConfig
 from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import Kind
+from services.data.overlap.pairs import OverlapKind
 from shared.errors import DataError
 from tests.data.overlap.corpus import generated_problems, program
 from tests.data.overlap.support import problem
@@ -44,7 +44,7 @@ def similarity(overlap, kind):
 def test_an_exact_copy_has_every_kind_of_prompts():
     a, b = problem("a", "1", STATEMENT), problem("b", "1", STATEMENT)
     (overlap,) = find_overlaps([b, a], CHECKS)
-    assert overlap.kinds == (Kind.EXACT, Kind.NEAR, Kind.PROMPT_NGRAMS)
+    assert overlap.kinds == (OverlapKind.EXACT, OverlapKind.NEAR, OverlapKind.PROMPT_NGRAMS)
     assert [finding.similarity for finding in overlap.findings] == [1, 1, 1]
     assert (overlap.a.dataset, overlap.b.dataset) == ("a", "b")
 
@@ -53,8 +53,8 @@ def test_a_copy_within_a_data_set_is_found():
     first, second = problem("a", "x", STATEMENT), problem("a", "y", STATEMENT.upper())
     (overlap,) = find_overlaps([first, second], CHECKS)
     assert (overlap.a.name, overlap.b.name) == ("a/x", "a/y")
-    assert Kind.EXACT not in overlap.kinds
-    assert similarity(overlap, Kind.NEAR) == 1
+    assert OverlapKind.EXACT not in overlap.kinds
+    assert similarity(overlap, OverlapKind.NEAR) == 1
 
 
 def test_a_side_says_where_its_problem_stands():
@@ -69,8 +69,8 @@ def test_a_statement_within_a_longer_one_shares_its_ngrams():
     (overlap,) = find_overlaps(
         [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")], CHECKS
     )
-    assert overlap.kinds == (Kind.PROMPT_NGRAMS,)
-    assert similarity(overlap, Kind.PROMPT_NGRAMS) == 1
+    assert overlap.kinds == (OverlapKind.PROMPT_NGRAMS,)
+    assert similarity(overlap, OverlapKind.PROMPT_NGRAMS) == 1
 
 
 def test_the_share_is_of_the_shorter_texts_ngrams():
@@ -78,7 +78,7 @@ def test_the_share_is_of_the_shorter_texts_ngrams():
     one, other = problem("a", "1", " ".join(words[:60])), problem("b", "1", " ".join(words[20:]))
     checks = ChecksConfig(ngrams=NgramConfig(size=5))
     (overlap,) = find_overlaps([one, other], checks)
-    assert similarity(overlap, Kind.PROMPT_NGRAMS) == pytest.approx(36 / 56)
+    assert similarity(overlap, OverlapKind.PROMPT_NGRAMS) == pytest.approx(36 / 56)
 
 
 def test_common_phrases_are_nobodys_own():
@@ -86,7 +86,7 @@ def test_common_phrases_are_nobodys_own():
     several = [problem("a", str(n), f"{phrase} {' '.join([f'own{n}'] * 30)}") for n in range(12)]
     checks = ChecksConfig(near=NearConfig(threshold=1))
     assert kinds(*several, checks=checks) == []
-    assert kinds(*several[:10], checks=checks) == [(Kind.PROMPT_NGRAMS,)] * 45
+    assert kinds(*several[:10], checks=checks) == [(OverlapKind.PROMPT_NGRAMS,)] * 45
 
 
 def test_a_solution_with_other_names_and_a_wrapper_is_found():
@@ -96,15 +96,15 @@ def test_a_solution_with_other_names_and_a_wrapper_is_found():
     )
     a, b = problem("a", "1", "One thing", CODE), problem("b", "1", "Another matter", "x", wrapped)
     (overlap,) = find_overlaps([a, b], CHECKS)
-    assert overlap.kinds == (Kind.SOLUTION_NGRAMS,)
-    assert similarity(overlap, Kind.SOLUTION_NGRAMS) == 1
+    assert overlap.kinds == (OverlapKind.SOLUTION_NGRAMS,)
+    assert similarity(overlap, OverlapKind.SOLUTION_NGRAMS) == 1
     assert "best" in overlap.a.excerpt
 
 
 def test_solutions_of_one_problem_do_not_overlap_with_each_other():
     twice = problem("a", "1", "One thing", CODE, CODE)
     assert kinds(twice) == []
-    assert kinds(twice, problem("b", "1", "Another", CODE)) == [(Kind.SOLUTION_NGRAMS,)]
+    assert kinds(twice, problem("b", "1", "Another", CODE)) == [(OverlapKind.SOLUTION_NGRAMS,)]
 
 
 def test_short_solutions_say_nothing():
@@ -114,13 +114,13 @@ def test_short_solutions_say_nothing():
 
 def test_short_prompts_are_found_by_their_words_alone():
     copies = [problem("a", "1", "Sort a list."), problem("b", "1", "sort  a list")]
-    assert kinds(*copies, problem("b", "2", "Reverse a list.")) == [(Kind.NEAR,)]
+    assert kinds(*copies, problem("b", "2", "Reverse a list.")) == [(OverlapKind.NEAR,)]
 
 
 def test_a_word_more_or_less_hides_no_short_prompt():
     one = "Sort these numbers with merge sort: 12 7 5 31 8 2 40 16"
     (found,) = kinds(problem("a", "1", one), problem("b", "1", f"Please {one}"))
-    assert Kind.NEAR in found
+    assert OverlapKind.NEAR in found
 
 
 def test_short_lines_are_no_headings_where_they_are_sentences():
@@ -232,7 +232,7 @@ def test_overlaps_are_symmetric(one, other):
 def test_layout_hides_no_copy(text, margin, line_end):
     copy = line_end.join(margin + line for line in text.split("\n"))
     (found,) = kinds(problem("a", "1", text), problem("b", "1", copy))
-    assert {Kind.EXACT, Kind.NEAR} & set(found)
+    assert {OverlapKind.EXACT, OverlapKind.NEAR} & set(found)
 
 
 HOSTILE = {
@@ -265,7 +265,7 @@ HOSTILE = {
 def test_hostile_texts_are_compared_like_others(text):
     copies = [problem("a", "1", text, text), problem("b", "1", text, text, "")]
     (overlap,) = find_overlaps([*copies, problem("b", "2", STATEMENT, CODE)], CHECKS)
-    assert Kind.EXACT in overlap.kinds
+    assert OverlapKind.EXACT in overlap.kinds
     for side in (overlap.a, overlap.b):
         assert len(side.excerpt) <= 160
         side.excerpt.encode("utf-8")

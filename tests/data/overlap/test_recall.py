@@ -1,4 +1,4 @@
-"""How many disguised copies are found, and how many of those found are copies."""
+"""Recall and precision of overlap detection on disguised copies."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from services.data.config import ChecksConfig
 from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import Kind
+from services.data.overlap.pairs import OverlapKind
 from tests.data.overlap.corpus import demo_problems, generated_problems, program
 from tests.data.overlap.disguises import DISGUISES, disguised, renamed
 from tests.data.overlap.support import problem
@@ -183,12 +183,12 @@ def test_public_problems_overlap_only_where_they_are_the_same(public_problems):
     by_solution = {
         frozenset((one.a.problem_id, one.b.problem_id))
         for one in overlaps
-        if Kind.SOLUTION_NGRAMS in one.kinds
+        if OverlapKind.SOLUTION_NGRAMS in one.kinds
     }
     by_prompt = {
         frozenset((one.a.problem_id, one.b.problem_id))
         for one in overlaps
-        if set(one.kinds) - {Kind.SOLUTION_NGRAMS}
+        if set(one.kinds) - {OverlapKind.SOLUTION_NGRAMS}
     }
     assert by_prompt == SAME_QUESTIONS
     assert by_solution == SAME_SOLUTIONS

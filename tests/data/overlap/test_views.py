@@ -1,4 +1,4 @@
-"""Names and code, compared whatever they are called."""
+"""Normalized views: names and code, compared independently of renaming."""
 
 import pytest
 

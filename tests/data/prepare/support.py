@@ -1,4 +1,4 @@
-"""Small sets to prepare: JSON lines in our own layout, and the config for them."""
+"""Small data sets to prepare, in Plumbline's own layout, and their config."""
 
 import json
 

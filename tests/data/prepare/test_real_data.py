@@ -1,4 +1,4 @@
-"""The public files: counts, what is found in them, and leaks that are planted among them."""
+"""Preparation of the public files: counts, findings, and detection of planted leaks."""
 
 import json
 

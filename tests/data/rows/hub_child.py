@@ -1,4 +1,4 @@
-"""Reads of the hub in a process of their own, for ``HF_ENDPOINT`` counts when it is imported.
+"""Hub reader in a separate process, because ``HF_ENDPOINT`` is read on import.
 
 Gets a JSON list of calls as its argument, and writes a JSON list of what came of them.
 """

@@ -1,4 +1,4 @@
-"""A small stand-in of the Hugging Face hub's HTTP API: one data set's repository, and faults."""
+"""Stand-in for the Hugging Face hub's HTTP API: one repository, with fault injection."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The same rows in every form that can be read."""
+"""The same rows in every supported file format."""
 
 import gzip
 import json

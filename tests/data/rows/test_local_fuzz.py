@@ -1,4 +1,4 @@
-"""Damaged files end in rows or in one line that names the file, and soon."""
+"""Fuzzing of damaged files: rows, or one line that names the file, without a hang."""
 
 import json
 import random

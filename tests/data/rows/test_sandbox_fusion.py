@@ -1,4 +1,4 @@
-"""Rows from a sandbox: this repository's own with tables, and one in front of it that fails."""
+"""Rows from a sandbox: this repository's server with tables, and a proxy with faults."""
 
 import fcntl
 import json
@@ -325,15 +325,15 @@ def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
         (None, "cannot connect to SandboxFusion", 3),
         ((400, b'{"detail": "no eval class found"}'), "400: no eval class found", 1),
         ((404, b'{"detail": ["a", 1]}'), "404: ['a', 1]", 1),
-        ((200, b"<html>"), "the answer is not one of a SandboxFusion", 1),
-        ((200, b"{}]"), "the answer is not one of a SandboxFusion", 1),
-        ((200, b"5"), "the answer is not one of a SandboxFusion", 1),
-        ((200, b"[5]"), "the answer is not one of a SandboxFusion", 1),
-        ((200, b"[" * 100_000), "the answer is not one of a SandboxFusion", 1),
-        ((200, b'[{"id": 1}]'), "the answer is not one of a SandboxFusion", 1),
+        ((200, b"<html>"), "not a response of SandboxFusion", 1),
+        ((200, b"{}]"), "not a response of SandboxFusion", 1),
+        ((200, b"5"), "not a response of SandboxFusion", 1),
+        ((200, b"[5]"), "not a response of SandboxFusion", 1),
+        ((200, b"[" * 100_000), "not a response of SandboxFusion", 1),
+        ((200, b'[{"id": 1}]'), "not a response of SandboxFusion", 1),
         (
             (200, b'[{"id": 1, "prompt": "", "labels": 5}]'),
-            "the answer is not one of a SandboxFusion",
+            "not a response of SandboxFusion",
             1,
         ),
     ],

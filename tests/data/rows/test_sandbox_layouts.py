@@ -1,4 +1,4 @@
-"""Text and tests out of the prompt that a sandbox makes of a problem of MBPP."""
+"""Parsing of a sandbox's MBPP prompt into text and tests."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Forwarding: what passes the router unchanged, and what it rejects."""
+"""Forwarding: unchanged requests and responses, and rejected requests."""
 
 import asyncio
 import json

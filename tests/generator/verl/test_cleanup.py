@@ -1,4 +1,4 @@
-"""Orphans of a replica are found by their tag and removed, and nothing else is."""
+"""Cleanup removes exactly the orphans that have the replica's tag."""
 
 import os
 import subprocess

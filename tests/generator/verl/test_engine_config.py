@@ -6,10 +6,10 @@ import pytest
 
 from services.generator.backends.verl.engine_config import (
     child_environment,
+    count_replicas,
     engine_variables,
+    environment_variables,
     overrides,
-    replicas,
-    variables,
 )
 from shared.config import load_config
 from shared.errors import ConfigError
@@ -35,7 +35,7 @@ ROLLOUT = "actor_rollout_ref.rollout."
     ],
 )
 def test_replicas(given: list[str], expected: int) -> None:
-    assert replicas(load_config(None, given)) == expected
+    assert count_replicas(load_config(None, given)) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_replicas(given: list[str], expected: int) -> None:
 )
 def test_gpus_that_make_no_replicas(given: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        replicas(load_config(None, given))
+        count_replicas(load_config(None, given))
 
 
 def test_the_plans_layout_goes_to_verl_as_it_is() -> None:
@@ -87,13 +87,13 @@ def test_determinism_is_an_option_of_sglang_and_a_variable_of_vllm() -> None:
     assert sglang == {"enable_deterministic_inference": True}
     vllm = load_config(None, given[:1])
     assert overrides(vllm)[f"{ROLLOUT}engine_kwargs.vllm"] == {}
-    assert variables(vllm)["VLLM_BATCH_INVARIANT"] == "1"
+    assert environment_variables(vllm)["VLLM_BATCH_INVARIANT"] == "1"
 
 
 def test_engines_on_one_machine_are_on_loopback_and_those_of_a_cluster_are_not() -> None:
-    assert variables(load_config(None))["VLLM_HOST_IP"] == "127.0.0.1"
+    assert environment_variables(load_config(None))["VLLM_HOST_IP"] == "127.0.0.1"
     joined = load_config(None, ["generation.verl.ray_address=10.0.0.1:6379"])
-    assert "VLLM_HOST_IP" not in variables(joined)
+    assert "VLLM_HOST_IP" not in environment_variables(joined)
 
 
 def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
@@ -107,7 +107,7 @@ def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
 def test_engines_have_what_the_user_has_set_where_it_is_harmless() -> None:
     config = load_config(None, ["generation.deterministic=true"])
     given = {"NCCL_DEBUG": "INFO", "VLLM_BATCH_INVARIANT": "0", "HOME": "/home"}
-    assert engine_variables(config, given) == variables(config) | {"NCCL_DEBUG": "INFO"}
+    assert engine_variables(config, given) == environment_variables(config) | {"NCCL_DEBUG": "INFO"}
 
 
 def test_without_a_compiler_nothing_is_compiled(
@@ -118,6 +118,6 @@ def test_without_a_compiler_nothing_is_compiled(
     compiler.write_text("#!/bin/sh\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "TORCH_COMPILE_DISABLE" not in variables(config)
+    assert "TORCH_COMPILE_DISABLE" not in environment_variables(config)
     compiler.unlink()
-    assert variables(config)["TORCH_COMPILE_DISABLE"] == "1"
+    assert environment_variables(config)["TORCH_COMPILE_DISABLE"] == "1"

@@ -57,7 +57,7 @@ def test_no_model_at_all() -> None:
     [
         ({"config": None}, "has no config.json"),
         ({"config": "{"}, "config.json cannot be read"),
-        ({"config": "[]"}, "holds no JSON object"),
+        ({"config": "[]"}, "is not a JSON object"),
         ({"config": {**CONFIG, "architectures": []}}, "must name one architecture, not []"),
         ({"config": {"vocab_size": 5}}, "must name one architecture, not None"),
         ({"weights": None}, "has no weights"),

@@ -1,4 +1,4 @@
-"""Intervals by resampling, against what is known of them otherwise."""
+"""Bootstrap confidence intervals against analytical results."""
 
 import math
 import random

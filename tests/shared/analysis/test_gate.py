@@ -1,4 +1,4 @@
-"""Rules of the release gate, and the policies that have them."""
+"""Rules of the release gate, and policy files."""
 
 from pathlib import Path
 

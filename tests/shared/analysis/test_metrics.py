@@ -1,4 +1,4 @@
-"""The summary against numbers worked out by hand, and what must hold for all of them."""
+"""The summary against values computed by hand, and its invariants."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Paired statistics against numbers worked out by hand, scipy, and what must hold for all."""
+"""Paired statistics against values computed by hand, scipy, and invariants."""
 
 import math
 import random

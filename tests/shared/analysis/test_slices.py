@@ -1,4 +1,4 @@
-"""Parts of a data set."""
+"""Slices of a data set."""
 
 import json
 

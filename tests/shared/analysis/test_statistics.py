@@ -1,4 +1,4 @@
-"""Percentile, Wilson interval and pass@k on their own."""
+"""Percentile, Wilson interval and pass@k."""
 
 import math
 from itertools import combinations

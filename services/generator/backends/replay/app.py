@@ -1,4 +1,4 @@
-"""OpenAI-compatible server that replays recorded completions; a stand-in for a model."""
+"""OpenAI-compatible server that replays recorded completions instead of running a model."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ _CHUNK_CHARACTERS = 16
 
 
 def build_app(settings: GeneratorSettings) -> web.Application:
-    """Load the recordings and make the application.
+    """Load the recordings and build the application.
 
     Raises:
         PlumblineError: A setting or a file cannot be used.
@@ -63,8 +63,8 @@ async def serve_replay(settings: GeneratorSettings) -> None:
     await serve(build_app(settings), host=settings.host, port=settings.port)
 
 
-class Metrics:
-    """Prometheus metrics in a registry of their own."""
+class ReplayMetrics:
+    """Prometheus metrics in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -95,7 +95,7 @@ class ReplayServer:
         self._settings = settings
         self._recordings = recordings
         self._plan = plan
-        self._metrics = Metrics()
+        self._metrics = ReplayMetrics()
         self._stopping = asyncio.Event()
         self._started = int(time.time())
 
@@ -201,7 +201,7 @@ class ReplayServer:
 async def _send_body(
     request: web.Request, answer: Answer, *, seconds: float, cut: bool
 ) -> web.StreamResponse:
-    """Answer in one piece after ``seconds``; ``cut`` closes the connection in the middle of it."""
+    """Send the whole answer after ``seconds``; ``cut`` closes the connection after half of it."""
     await asyncio.sleep(seconds)
     if not cut:
         return web.json_response(answer.body())
@@ -217,7 +217,7 @@ async def _send_body(
 async def _send_stream(
     request: web.Request, answer: Answer, *, seconds: float, include_usage: bool, cut: bool
 ) -> web.StreamResponse:
-    """Answer as server-sent events over ``seconds``; ``cut`` closes the connection half-way."""
+    """Stream the answer over ``seconds``; ``cut`` closes the connection after half of it."""
     chunks = list(answer.chunks(_CHUNK_CHARACTERS, include_usage=include_usage))
     sent = chunks[: len(chunks) // 2] if cut else chunks
     response = web.StreamResponse(

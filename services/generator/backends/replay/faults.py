@@ -1,4 +1,4 @@
-"""Fault injection: HTTP errors, resets, hangs and damaged answers in place of an answer."""
+"""Fault injection: HTTP errors, connection resets, hangs and damaged answers."""
 
 import asyncio
 import hashlib
@@ -14,9 +14,9 @@ from services.generator.protocol import Answer, RequestError
 from shared.errors import ConfigError
 
 FAULTS = {
-    "ok": "no fault, the answer",
+    "ok": "no fault",
     "reset": "the connection is reset",
-    "hang": "no answer ever",
+    "hang": "no answer until the server stops",
     "abort": 'HTTP 200 with a cut text and finish_reason "abort"',
     "empty": "HTTP 200 with no choices",
     "garbage": "HTTP 200 with a body that is not JSON",
@@ -71,10 +71,10 @@ def _parse(text: str) -> Fault:
 
 
 class FaultPlan:
-    """First the configured faults, one a request; then random errors.
+    """Configured faults, one per request, followed by random errors.
 
-    The random number is a hash of the seed, the request's identity and its number of repetitions:
-    runs with the same seed get the same errors, whatever the order of their requests.
+    The random number is a hash of the seed, the request's identity and its number of repetitions.
+    So runs with the same seed get the same errors, regardless of the order of their requests.
     """
 
     def __init__(self, faults: Sequence[Fault], *, error_rate: float, seed: int) -> None:
@@ -93,9 +93,9 @@ class FaultPlan:
 
 
 def _random(text: str) -> float:
-    """A number from 0 (inclusive) to 1 (exclusive), the same for the same text."""
+    """Derive a number from 0 (inclusive) to 1 (exclusive) from a text, deterministically."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-    # 53 bits: a float holds them without rounding up to 1.
+    # A float holds 53 bits exactly, without rounding up to 1.
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
@@ -103,7 +103,7 @@ def _random(text: str) -> float:
 
 
 def aborted(answer: Answer) -> Answer:
-    """The answer of an engine that aborts its requests: cut, yet with HTTP 200."""
+    """Truncate an answer as an engine does that aborts its requests, still with HTTP 200."""
     choices = [
         replace(
             choice,
@@ -124,7 +124,7 @@ def close(request: web.Request) -> None:
 async def _reset(request: web.Request, _stopping: asyncio.Event) -> web.StreamResponse:
     if request.transport is not None:
         connection = request.transport.get_extra_info("socket")
-        # With no time to linger, closing sends RST instead of FIN.
+        # With a linger time of zero, closing sends RST instead of FIN.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         request.transport.abort()
     return web.Response()

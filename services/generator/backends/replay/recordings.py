@@ -24,7 +24,7 @@ class Recordings:
         self._by_sample: dict[tuple[str | None, str, int], RecordedCompletion] = {}
         for recorded in completions:
             self._add(recorded)
-        # Only the prompts, as the tests of problems may be large.
+        # Keep only the prompts, because the tests of problems may be large.
         prompts = [(p.prompt.strip(), SampleId(p.dataset, p.problem_id)) for p in problems]
         # Longest first, so that a prompt is matched before one that it contains.
         self._prompts = sorted(
@@ -35,7 +35,7 @@ class Recordings:
         return len(self._by_sample)
 
     def choices(self, request: CompletionRequest, request_id: str) -> list[Choice]:
-        """The answers to a request: up to ``n``, at least one.
+        """Return the answers to a request: up to ``n``, at least one.
 
         Raises:
             RequestError: 404, no completion is recorded for the request.
@@ -79,7 +79,7 @@ class Recordings:
 
 
 def sample_of(request_id: str) -> SampleId | None:
-    """The sample in an ``X-Request-Id`` of the form ``<run>/<sample key>``, else None."""
+    """Parse an ``X-Request-Id`` of the form ``<run>/<sample key>``; None for any other."""
     parts = request_id.rsplit("/", 3)
     if len(parts) != 4:
         return None

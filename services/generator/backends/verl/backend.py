@@ -1,9 +1,9 @@
-"""The backend ``verl``: standalone replicas (vLLM or SGLang) on Ray, behind the router.
+"""Backend ``verl``: standalone replicas (vLLM or SGLang) on Ray, behind the router.
 
-The service itself imports neither Ray nor verl. A Ray cluster started here, and each replica, live
-in child processes that exchange lines of JSON with it. So whatever happens to an engine, to Ray or
-to verl (which blocks for ever in places), requests are still served; and a replica ends with its
-process, whereupon Ray frees its resources.
+The service itself imports neither Ray nor verl. The local Ray cluster and each replica run in child
+processes that exchange JSON lines with the service. So the service keeps answering requests even if
+an engine, Ray or verl crashes or hangs (some of verl's calls have no timeout). When a replica's
+process exits, Ray frees its resources.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def check(config: Config, is_installed: Callable[[str], bool] = _is_installed) -
                 f"actor_rollout_ref.rollout.name={rollout.name}); see docs/generation.md"
             )
     rollout.check_sampling()
-    n_replicas = engine_config.replicas(config)
+    n_replicas = engine_config.count_replicas(config)
     folder = local_folder(config.actor_rollout_ref.model.path)
     if folder is not None:
         check_fits(read_model_folder(folder), config)
@@ -100,7 +100,7 @@ def _with_config(settings: GeneratorSettings, config: Config) -> GeneratorSettin
     if "model" not in settings.model_fields_set:
         update["model"] = _model_name(config)
     if "router_max_in_flight" not in settings.model_fields_set:
-        # Fills a replica without letting requests queue inside it.
+        # Keeps a replica busy without requests queueing inside it.
         update["router_max_in_flight"] = config.actor_rollout_ref.rollout.max_num_seqs
     if not update.get("model", settings.model):
         raise ConfigError(f"the model's name is empty; set {PREFIX}MODEL")
@@ -108,7 +108,7 @@ def _with_config(settings: GeneratorSettings, config: Config) -> GeneratorSettin
 
 
 def _model_name(config: Config) -> str:
-    """The configured name, else the name on the hub, else that of the model's folder."""
+    """The configured name, else the name on the hub, else the name of the model's folder."""
     path = config.actor_rollout_ref.model.path
     if config.generation.model:
         return config.generation.model
@@ -153,7 +153,7 @@ class VerlReplicaFactory:
     """Starts replicas of one configuration, each in a child process.
 
     Attributes:
-        facts: Facts about the replica that started last, for ``/info``.
+        facts: Facts about the most recently started replica, for ``/info``.
     """
 
     def __init__(self, config: Config, cluster: RayCluster) -> None:
@@ -179,7 +179,7 @@ class VerlReplicaFactory:
                     config=self._config, rank=rank, generation=generation, name=tag[:8], tag=tag
                 )
             )
-            # Its imports take longer than starting a cluster.
+            # The cluster starts while the child imports its libraries, which takes longer.
             await child.send(await self._cluster.join())
             ready = await child.next_event()
             if not isinstance(ready, ReplicaReady):
@@ -209,7 +209,7 @@ class VerlReplicaFactory:
 
 
 async def _stop(child: Child, tag: str, shm: Sequence[str]) -> None:
-    """Stop a replica's host process, and remove its orphans on this machine by force."""
+    """Stop a replica's host process, and kill its orphans on this machine."""
     await child.stop(_STOP_SECONDS)
     processes, files = await asyncio.to_thread(cleanup.sweep, tag, shm)
     if processes or files:

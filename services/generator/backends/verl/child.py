@@ -1,6 +1,6 @@
-"""Child process of the service: spawn, exchange messages in lines of JSON, stop.
+"""Child process of the service: spawn, exchange messages as JSON lines, stop.
 
-Its other output is buffered, to find the cause if it fails.
+Other output is buffered, so that an error can name the cause of a failure.
 """
 
 import asyncio
@@ -26,13 +26,18 @@ _KEPT_LINES = 400
 _LONGEST_LINE = 1 << 20
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE = re.compile(r"(?:^|[\s:])(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .+)$")
-# Errors that only repeat that something failed.
-_EMPTY_CAUSES = ("Engine core initialization failed", "EngineCore failed to start", "ray::", "Ray")
+# Errors that report a failure without its cause.
+_GENERIC_ERRORS = (
+    "Engine core initialization failed",
+    "EngineCore failed to start",
+    "ray::",
+    "Ray",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pipe:
-    """A pipe of our own: asyncio's stays open as long as any descendant of the child holds it."""
+    """A pipe that can be closed at any time; asyncio's stays open while a descendant holds it."""
 
     lines: asyncio.StreamReader
     transport: asyncio.ReadTransport
@@ -55,7 +60,7 @@ class Child:
         module: Module to run with ``python -m``.
         name: Name in log lines and errors.
         environment: The complete environment.
-        labels: Fields of its log lines.
+        labels: Fields of the child's log lines.
     """
 
     def __init__(
@@ -95,7 +100,7 @@ class Child:
                 stdout=out.write_end,
                 stderr=err.write_end,
                 env=dict(self._environment),
-                start_new_session=True,  # Ctrl-C goes to the parent alone, which stops its children
+                start_new_session=True,  # Ctrl-C reaches only the parent, which stops its children
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
         finally:
@@ -105,7 +110,7 @@ class Child:
         self._reader = asyncio.create_task(self._read_output(err.lines))
 
     async def send(self, message: BaseModel) -> None:
-        """Send one message; if the child is gone, the next :meth:`next_event` raises."""
+        """Send one message; if the child has exited, the next :meth:`next_event` raises."""
         assert self._process is not None
         assert self._process.stdin is not None
         if self._process.stdin.is_closing():
@@ -119,7 +124,7 @@ class Child:
 
         Raises:
             ConfigError: The child rejects its configuration.
-            ServiceError: It failed or exited.
+            ServiceError: The child failed or exited.
         """
         assert self._process is not None
         while line := await self._events.readline():
@@ -137,9 +142,9 @@ class Child:
         raise ServiceError(f"{self._name} ended with exit code {code}: {reason}")
 
     def cause(self) -> str:
-        """The first specific error in its output, empty if there is none."""
+        """The first specific error in the child's output, else an empty string."""
         causes = [match[1] for line in self._lines if (match := _CAUSE.search(line))]
-        specific = [cause for cause in causes if not any(empty in cause for empty in _EMPTY_CAUSES)]
+        specific = [cause for cause in causes if not any(part in cause for part in _GENERIC_ERRORS)]
         return (specific or causes or [""])[0][:500]
 
     async def stop(self, grace: float = 15.0) -> None:

@@ -1,6 +1,6 @@
-"""Cleanup of orphans: processes and shared memory that a replica left behind, found by its tag.
+"""Cleanup of a replica's orphans: processes and shared memory, found by the replica's tag.
 
-Standard library only: on other machines of a cluster it runs where Plumbline may not be installed.
+It uses the standard library only, because it also runs on machines without Plumbline.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from pathlib import Path
 
 TAG = "PLUMBLINE_REPLICA_TAG"
 _SHM = Path("/dev/shm")
-# Names that Python's multiprocessing gives to its shared memory and semaphores.
-_OURS = re.compile(r"psm_|sem\.mp-")
+# Names of shared memory and semaphores of Python's multiprocessing.
+_MULTIPROCESSING_NAMES = re.compile(r"psm_|sem\.mp-")
 _KILL_SECONDS = 10.0
 
 
 def tagged_processes(tag: str) -> list[int]:
-    """Processes that have inherited the tag in their environment."""
+    """Find the processes that have inherited the tag in their environment."""
     mark = f"{TAG}={tag}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -27,14 +27,14 @@ def tagged_processes(tag: str) -> list[int]:
             try:
                 environment = (entry / "environ").read_bytes().split(b"\0")
             except OSError:
-                continue  # another user's, or gone
+                continue  # another user's process, or it has exited
             if mark in environment:
                 found.append(int(entry.name))
     return found
 
 
 def shared_memory(tag: str) -> list[str]:
-    """Files in /dev/shm that Python's multiprocessing made for processes with the tag."""
+    """Find the multiprocessing files in /dev/shm that processes with the tag have mapped."""
     mapped: set[int] = set()
     for pid in tagged_processes(tag):
         with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def shared_memory(tag: str) -> list[str]:
     found = []
     for entry in _SHM.iterdir():
         with contextlib.suppress(OSError):
-            if _OURS.match(entry.name) and entry.stat().st_ino in mapped:
+            if _MULTIPROCESSING_NAMES.match(entry.name) and entry.stat().st_ino in mapped:
                 found.append(str(entry))
     return sorted(found)
 
@@ -54,8 +54,8 @@ def sweep(tag: str, known: Iterable[str] = ()) -> tuple[int, int]:
 
     Args:
         tag: The replica's tag.
-        known: Files to remove as well. Once a process was killed its shared memory cannot be
-            found any more, so callers record it beforehand.
+        known: More files to remove. The shared memory of a killed process can no longer be found,
+            so callers record it beforehand.
 
     Returns:
         The number of processes killed and of files removed.
@@ -63,7 +63,7 @@ def sweep(tag: str, known: Iterable[str] = ()) -> tuple[int, int]:
     files = {*known, *shared_memory(tag)}
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_SECONDS
-    # Processes may have started others before they were killed.
+    # Repeat: a process may have started others before it was killed.
     while (pids := tagged_processes(tag)) and time.monotonic() < deadline:
         for pid in pids:
             killed.add(pid)
@@ -73,7 +73,7 @@ def sweep(tag: str, known: Iterable[str] = ()) -> tuple[int, int]:
     removed = 0
     for path in map(Path, files):
         with contextlib.suppress(OSError):
-            if path.parent == _SHM and _OURS.match(path.name):
+            if path.parent == _SHM and _MULTIPROCESSING_NAMES.match(path.name):
                 path.unlink()
                 removed += 1
     return len(killed), removed

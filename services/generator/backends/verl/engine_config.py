@@ -19,14 +19,14 @@ _ALWAYS = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray's warnings of duplicate log lines, and its colours, are of no use in a log.
+    # Disable deduplication and colours of log lines.
     "RAY_DEDUP_LOGS": "0",
     "RAY_COLOR_PREFIX": "0",
 }
-# For a cluster of this machine alone, where everything listens on loopback.
+# For a cluster on this machine only, where everything listens on loopback.
 _LOCAL = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray takes the machine's external address
-    "RAY_AUTH_MODE": "disabled",  # or Ray writes a token into the home folder
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # otherwise Ray uses the external address
+    "RAY_AUTH_MODE": "disabled",  # otherwise Ray writes a token into the home folder
     "VLLM_HOST_IP": LOOPBACK,
 }
 _CPU = {
@@ -36,15 +36,15 @@ _CPU = {
 }
 
 
-def own_cluster(config: Config) -> bool:
+def starts_own_cluster(config: Config) -> bool:
     """Whether the service starts Ray itself rather than joining a cluster."""
     return config.generation.verl.ray_address is None
 
 
-def variables(config: Config) -> dict[str, str]:
-    """Environment variables that the replicas of this config need."""
+def environment_variables(config: Config) -> dict[str, str]:
+    """Environment variables for the replicas of this config."""
     found = dict(_ALWAYS)
-    if own_cluster(config):
+    if starts_own_cluster(config):
         found |= _LOCAL
     if config.generation.verl.cpu_engine:
         found |= _CPU
@@ -59,16 +59,16 @@ def variables(config: Config) -> dict[str, str]:
 def engine_variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     """Variables to set through Ray; engines inherit the rest of the service's environment."""
     given = child_environment(config, environment)
-    return {name: given[name] for name in variables(config)}
+    return {name: given[name] for name in environment_variables(config)}
 
 
 def child_environment(
     config: Config, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of a child process; the user's own values win unless they change results."""
+    """The environment of a child process; the user's values win unless they change results."""
     given = dict(os.environ if environment is None else environment)
     fixed = {"VLLM_BATCH_INVARIANT", *_LOCAL}
-    ours = variables(config)
+    ours = environment_variables(config)
     kept = {name: value for name, value in given.items() if name not in fixed or name not in ours}
     return {**ours, **kept}
 
@@ -77,7 +77,7 @@ def child_environment(
 
 
 def overrides(config: Config) -> dict[str, object]:
-    """The values of the sections trainer, model and rollout, by verl's dotted names."""
+    """Overrides of verl's sections trainer, model and rollout, by dotted name."""
     trainer, model = config.trainer, config.actor_rollout_ref.model
     rollout = config.actor_rollout_ref.rollout
     values: dict[str, object] = {
@@ -94,13 +94,13 @@ def overrides(config: Config) -> dict[str, object]:
         "actor_rollout_ref.rollout.max_model_len": rollout.max_model_len
         or rollout.prompt_length + rollout.response_length,
         "actor_rollout_ref.rollout.skip_tokenizer_init": False,
-        # There is no training that needs the GPU's memory in between.
+        # Sleep mode frees GPU memory for training, which does not happen here.
         "actor_rollout_ref.rollout.enable_sleep_mode": False,
         "actor_rollout_ref.rollout.full_determinism": False,
         f"actor_rollout_ref.rollout.engine_kwargs.{rollout.name}": _engine_kwargs(config),
     }
     if config.generation.verl.cpu_engine:
-        # Graphs are a feature of CUDA; compiling for a CPU takes longer than it saves.
+        # CUDA graphs need a GPU, and compiling for a CPU takes longer than it saves.
         values["actor_rollout_ref.rollout.enforce_eager"] = True
     return values
 
@@ -109,7 +109,7 @@ def _engine_kwargs(config: Config) -> dict[str, object]:
     rollout, verl = config.actor_rollout_ref.rollout, config.generation.verl
     options: dict[str, object] = {}
     if verl.cpu_engine:
-        # By default the engine takes its share of the whole machine's memory.
+        # By default the engine reserves a share of the machine's memory.
         options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
     if verl.chat_template:
         options["chat_template"] = verl.chat_template
@@ -119,7 +119,7 @@ def _engine_kwargs(config: Config) -> dict[str, object]:
 
 
 def compose(config: Config) -> Any:
-    """verl's ``ppo_trainer`` as an OmegaConf document, with the overrides. Needs verl."""
+    """Compose verl's ``ppo_trainer`` with the overrides, as an OmegaConf document. Needs verl."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
     from omegaconf import OmegaConf
@@ -132,7 +132,7 @@ def compose(config: Config) -> Any:
     return document
 
 
-def replicas(config: Config) -> int:
+def count_replicas(config: Config) -> int:
     """The number of replicas that fit on the GPUs.
 
     Raises:
@@ -152,7 +152,7 @@ def replicas(config: Config) -> int:
         raise ConfigError(
             f"a replica of {each} GPUs does not fit onto nodes of {trainer.n_gpus_per_node}"
         )
-    if trainer.nnodes > 1 and own_cluster(config):
+    if trainer.nnodes > 1 and starts_own_cluster(config):
         raise ConfigError(
             f"trainer.nnodes is {trainer.nnodes}, but Ray is started on this machine alone; name "
             "the cluster in generation.verl.ray_address"

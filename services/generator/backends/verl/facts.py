@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from services.generator.backends.verl import cleanup
-from services.generator.backends.verl.engine_config import variables
+from services.generator.backends.verl.engine_config import environment_variables
 from services.generator.backends.verl.messages import Hardware, ModelFacts, ReplicaFacts
 from services.generator.backends.verl.model_folder import ModelFolder
 from shared.config import Config
@@ -42,7 +42,7 @@ def gather(config: Config, composed: Any, model: ModelFolder, replica: Any) -> R
         versions=versions_of(_PACKAGES),
         hardware=[Hardware(gpus=one[0], cpu=one[1]) for one in hardware if one is not None],
         config=sections,
-        environment=variables(config),
+        environment=environment_variables(config),
         model=_model(model),
         chat_template=template,
         chat_template_sha256=hashlib.sha256(template.encode()).hexdigest(),
@@ -52,7 +52,7 @@ def gather(config: Config, composed: Any, model: ModelFolder, replica: Any) -> R
 def local_hardware() -> tuple[list[str], str | None]:
     """GPUs (name, driver, memory) as nvidia-smi lists them, and the CPU's name.
 
-    Returns builtin types: it runs on machines that may not have Plumbline.
+    Returns builtin types, because it also runs on machines without Plumbline.
     """
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
@@ -73,14 +73,14 @@ def local_hardware() -> tuple[list[str], str | None]:
 def on_nodes(replica: Any, function: Callable[..., Any], *args: object) -> list[Any]:
     """Run a function on each of the replica's machines; None for a machine where it failed.
 
-    It runs in verl's own workers, which are idle and need no start.
+    It runs in verl's workers, which are idle and already started.
     """
     import ray
     from ray import cloudpickle
 
     from services.generator.backends.verl import facts
 
-    for module in (cleanup, facts):  # other machines may not have them
+    for module in (cleanup, facts):  # other machines may lack these modules
         cloudpickle.register_pickle_by_value(module)
     first_of_node: dict[str, Any] = {}
     for worker, node in _with_nodes(replica):
@@ -106,14 +106,14 @@ def _with_nodes(replica: Any) -> list[tuple[Any, str]]:
 def _result(ray: Any, call: Any) -> Any:
     try:
         return ray.get(call, timeout=_NODE_SECONDS)
-    except Exception:  # noqa: BLE001 - a machine may be gone, and facts are not worth a replica
+    except Exception:  # noqa: BLE001 - a lost machine must not fail the replica
         return None
 
 
 def _model(model: ModelFolder) -> ModelFacts:
     weights = [path for kind in ("*.safetensors", "*.bin") for path in model.path.glob(kind)]
     text = (model.path / "config.json").read_bytes()
-    # The hub's cache names folders after commits.
+    # The cache of the hub names snapshot folders after commits.
     revision = model.path.name if model.path.parent.name == "snapshots" else None
     return ModelFacts(
         architecture=model.architecture,

@@ -1,8 +1,8 @@
-"""Host process of one of verl's replicas, run with ``python -m``.
+"""Host process of one verl replica, run with ``python -m``.
 
-Reads a ``ReplicaSpec``, then a ``Cluster``; reports phases and ``ReplicaReady``; ends with its
-standard input. It is the Ray driver of its replica: however it dies, Ray ends the actors and frees
-the placement.
+It reads a ``ReplicaSpec`` and a ``Cluster``, reports phases and ``ReplicaReady``, and exits when
+its standard input is closed. It is the Ray driver of its replica: whenever it exits, Ray kills the
+actors and frees their placement.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from services.generator.backends.verl.model_folder import (
 )
 from shared.errors import ConfigError, PlumblineError, ServiceError
 
-# After that the kernel ends this process, and Ray everything that belongs to it.
+# After this time SIGALRM kills this process, and Ray frees everything that belongs to it.
 _SHUTDOWN_SECONDS = 30
 _CONNECT_SECONDS = 10
 _JOIN_SECONDS = 60
 
 
 class _StopError(BaseException):
-    """SIGTERM."""
+    """Raised on SIGTERM."""
 
 
 def main() -> int:
@@ -107,14 +107,14 @@ class Host:
         except (ImportError, ValueError) as error:
             raise ServiceError(
                 f"verl's {name} rollout cannot be loaded here ({_one_line(error)}); "
-                f"see docs/generation.md for what has to be installed"
+                f"see docs/generation.md for the required packages"
             ) from None
 
     def _model(self) -> ModelFolder:
         path = self._config.actor_rollout_ref.model.path
         folder = local_folder(path)
         if folder is None:
-            folder = _downloaded(path)
+            folder = _download(path)
         model = read_model_folder(folder)
         check_fits(model, self._config)
         return model
@@ -126,7 +126,7 @@ class Host:
 
         if model.architecture not in ModelRegistry.get_supported_archs():
             raise ConfigError(
-                f"actor_rollout_ref.model.path: this vLLM knows no {model.architecture} "
+                f"actor_rollout_ref.model.path: this vLLM does not support {model.architecture} "
                 f"({model.path})"
             )
 
@@ -135,7 +135,7 @@ class Host:
 
         _check_reachable(cluster.address)
         tag = {cleanup.TAG: self._spec.tag}
-        with self._limited(f"Ray at {cluster.address} did not let this process join"):
+        with self._exit_on_timeout(f"Ray at {cluster.address} did not let this process join"):
             ray.init(
                 address=cluster.address,
                 runtime_env={
@@ -143,15 +143,15 @@ class Host:
                 },
                 logging_level="WARNING",
             )
-        _on_sigterm()  # Ray has put its own handler in place
+        _on_sigterm()  # Ray has installed its own handler
 
     def _check_placement(self, cluster: Cluster) -> None:
-        """Check that the replica can be placed, as verl would wait for ever."""
+        """Check that the replica can be placed, because verl waits without a timeout."""
         import ray
         from ray.util.placement_group import placement_group, remove_placement_group
 
         rollout, trainer = self._config.actor_rollout_ref.rollout, self._config.trainer
-        # verl's bundles: a GPU and two CPUs a worker, those of a node together.
+        # The same bundles as verl's: one GPU and two CPUs per worker, packed per node.
         per_node = min(rollout.gpus_per_replica, trainer.n_gpus_per_node)
         nodes = rollout.gpus_per_replica // per_node
         groups = [
@@ -205,10 +205,10 @@ class Host:
             ray.shutdown()
 
     @contextmanager
-    def _limited(self, error: str) -> Iterator[None]:
-        """End the process if a call into Ray does not return in time."""
+    def _exit_on_timeout(self, error: str) -> Iterator[None]:
+        """Exit the process if a call into Ray does not return in time."""
 
-        def give_up() -> None:
+        def exit_process() -> None:
             self._events.send(
                 Failed(
                     reason=f"{error} within {_JOIN_SECONDS} s (another version of Ray or of "
@@ -217,7 +217,7 @@ class Host:
             )
             os._exit(2)
 
-        timer = threading.Timer(_JOIN_SECONDS, give_up)
+        timer = threading.Timer(_JOIN_SECONDS, exit_process)
         timer.start()
         try:
             yield
@@ -232,23 +232,23 @@ class Host:
 
 
 def _check_reachable(address: str) -> None:
-    """Check the connection first, as Ray would retry for minutes."""
+    """Check the connection first, because Ray retries for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
-        return  # "auto" and the like
+        return  # such as "auto"
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise ServiceError(f"no Ray cluster at {address}: {error}") from None
 
 
-def _downloaded(name: str) -> Path:
-    """The folder of a model from the Hugging Face hub, downloaded or cached."""
+def _download(name: str) -> Path:
+    """Return the folder of a model from the Hugging Face hub; downloads it unless cached."""
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, ignore_patterns=["original/*", "*.pth"]))
-    except Exception as error:  # noqa: BLE001 - a network has many ways to fail
+    except Exception as error:  # noqa: BLE001 - many exception types of the HTTP libraries
         raise ConfigError(
             f"actor_rollout_ref.model.path: no folder {name!r}, and it cannot be downloaded from "
             f"the Hugging Face hub: {_one_line(error)}"
@@ -263,7 +263,7 @@ def _on_sigterm() -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    """The innermost cause, in one line."""
+    """Describe the innermost cause in one line."""
     while isinstance(error.__cause__, BaseException):
         error = error.__cause__
     text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Messages between the service and its child processes: JSON, one object a line."""
+"""Messages between the service and its child processes, as JSON lines."""
 
 import json
 import os
@@ -27,8 +27,8 @@ class _Message(BaseModel):
 class ClusterSpec(_Message):
     """Ray cluster to start.
 
-    ``folder`` is for Ray's sockets and logs. ``gpus`` is the number of GPUs to declare, None for
-    those of the machine; fewer than ``needed`` are an error.
+    ``folder`` is for Ray's sockets and logs. ``gpus`` is the number of GPUs to declare, None to
+    detect them. A cluster with fewer than ``needed`` GPUs is an error.
     """
 
     folder: str
@@ -48,7 +48,7 @@ class ReplicaSpec(_Message):
 
 
 class Cluster(_Message):
-    """Address of Ray; ``placement_timeout`` is the seconds that a placement may take there."""
+    """Ray cluster to join; ``placement_timeout`` is seconds for a replica's placement."""
 
     address: str
     placement_timeout: float
@@ -99,7 +99,7 @@ class SelfCheckFacts(_Message):
 
 
 class ReplicaFacts(_Message):
-    """``config`` has verl's resolved sections model and rollout, with keys of verl's choice."""
+    """``config`` has verl's resolved sections model and rollout; verl defines their keys."""
 
     engine: str
     versions: dict[str, str]
@@ -116,7 +116,7 @@ class ReplicaFacts(_Message):
 
 
 class Phase(_Message):
-    """A step of the start is done; ``seconds`` is its duration."""
+    """A finished step of the start; ``seconds`` is its duration."""
 
     kind: Literal["phase"] = "phase"
     phase: str
@@ -138,7 +138,7 @@ class ReplicaReady(_Message):
 
 
 class Failed(_Message):
-    """The start failed; ``refused`` if the configuration is the reason."""
+    """A failed start; ``refused`` if the configuration is the reason, so a retry is useless."""
 
     kind: Literal["failed"] = "failed"
     reason: str
@@ -159,9 +159,9 @@ def read_event(line: bytes) -> Event:
 
 
 class EventWriter:
-    """A child's channel to the service: its standard output, closed to everything else.
+    """A child's channel to the service: its original standard output.
 
-    Output of libraries goes to standard error.
+    Standard output is redirected to standard error, so that libraries cannot write to the channel.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ def local_folder(path: str) -> Path | None:
         ConfigError: It looks like a folder but does not exist, or it cannot be read.
     """
     if not path:
-        raise ConfigError(f"{_KEY} is not set: which model is to generate?")
+        raise ConfigError(f"{_KEY} is not set; name a model folder or a model on the hub")
     folder = Path(path).expanduser()
     try:
         if folder.is_dir():
@@ -62,7 +62,7 @@ def read_model_folder(folder: Path) -> ModelFolder:
         )
     _check_weights(folder)
     if not any(_any(folder, pattern) for pattern in _TOKENIZERS):
-        raise ConfigError(f"{_KEY}: {folder} has no tokenizer (tokenizer.json or the like)")
+        raise ConfigError(f"{_KEY}: {folder} has no tokenizer (such as tokenizer.json)")
     text = config.get("text_config")
     config = {**config, **(text if isinstance(text, dict) else {})}
     vocabulary = config.get("vocab_size")
@@ -111,7 +111,7 @@ def check_fits(model: ModelFolder, config: Config) -> None:
 
 
 def _check_readable(folder: Path) -> None:
-    """Open the files that an engine opens: it would fail minutes later, with another error."""
+    """Open the files that an engine will read, which would fail minutes later."""
     file = folder
     try:
         for file in sorted(folder.iterdir()):
@@ -126,7 +126,7 @@ def _unreadable(error: OSError, file: Path) -> ConfigError:
         return ConfigError(f"{_KEY}: {file} cannot be read: {error.strerror or error}")
     return ConfigError(
         f"{_KEY}: {file} cannot be read: permission is denied to the user {os.geteuid()} that this "
-        "runs as; let it read the folder and all in it (chmod -R a+rX)"
+        "process runs as; make the folder readable (chmod -R a+rX)"
     )
 
 
@@ -148,8 +148,8 @@ def _check_weights(folder: Path) -> None:
 def _check_safetensors(file: Path) -> None:
     """Reject a truncated download, minutes before an engine would.
 
-    The format: https://github.com/huggingface/safetensors (8 bytes of the header's length, the
-    header in JSON with the place of each tensor behind it, the tensors).
+    Source of the format: https://github.com/huggingface/safetensors (8 bytes with the length of the
+    header, a JSON header with the offsets of each tensor, the tensors).
     """
     try:
         size = file.stat().st_size
@@ -176,7 +176,7 @@ def _context(config: Mapping[str, object]) -> int | None:
     factor = scaling.get("factor")
     if not isinstance(factor, int | float) or factor <= 1:
         return min(lengths)
-    # Configs name the length before or after the scaling; the engine decides in the end.
+    # Some configs name the length before scaling, others after; the engine makes the final check.
     original = scaling.get("original_max_position_embeddings")
     return max(min(lengths), int((original or min(lengths)) * factor))
 
@@ -203,5 +203,5 @@ def _json(folder: Path, name: str) -> dict[str, object]:
     except ValueError as error:
         raise ConfigError(f"{_KEY}: {folder / name} cannot be read: {error}") from None
     if not isinstance(document, dict):
-        raise ConfigError(f"{_KEY}: {folder / name} holds no JSON object")
+        raise ConfigError(f"{_KEY}: {folder / name} is not a JSON object")
     return document

@@ -1,7 +1,8 @@
-"""Ray cluster under the replicas: the configured one, or one started in a child process.
+"""Ray cluster of the replicas: the configured one, or a local one in a child process.
 
-As ``python -m`` this module is that child: a cluster of this machine alone, which lasts as long as
-the process. It reads a ``ClusterSpec``, reports ``ClusterReady``, and ends with its standard input.
+Run with ``python -m``, this module is that child process. It reads a ``ClusterSpec``, starts a
+cluster on this machine only, reports ``ClusterReady``, and stops the cluster when its standard
+input is closed.
 """
 
 import asyncio
@@ -29,18 +30,18 @@ from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 _MODULE = "services.generator.backends.verl.ray_cluster"
-# A cluster that has just lost a replica takes a moment to free its resources.
+# After a replica exits, the cluster needs a moment to free its resources.
 _OWN_PLACEMENT_SECONDS = 30.0
-# Ray's bookkeeping, where verl requests two a GPU. They are not cores, and nothing is pinned.
+# Logical CPUs for Ray's scheduler, of which verl requests two per GPU; nothing is pinned to cores.
 _CPUS_PER_GPU = 4
 # Ray's processes keep writing for a moment after they were terminated.
 _REMOVE_SECONDS = 5.0
-# Nothing large goes through Ray's object store here.
+# Only small objects go through Ray's object store here.
 _OBJECT_STORE_BYTES = 128 << 20
 
 
 class RayCluster:
-    """Starts a cluster when it is first needed, and again after it has died."""
+    """Starts a cluster on first use, and restarts it after a crash."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -51,7 +52,7 @@ class RayCluster:
         self._lock = asyncio.Lock()
 
     async def join(self) -> Cluster:
-        """The cluster's address.
+        """Return the cluster's address, and start the cluster if necessary.
 
         Raises:
             ServiceError: It cannot be started.
@@ -78,7 +79,7 @@ class RayCluster:
         if self._child is not None:
             log.error("Ray cluster died, restarting it")
             await self.close()
-        # Short, because paths of Unix sockets are.
+        # A short path, because paths of Unix sockets are limited to about 100 bytes.
         self._folder = tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp")
         gpus = self._config.trainer.n_gpus_per_node
         child = Child(_MODULE, "Ray", child_environment(self._config))

@@ -21,13 +21,13 @@ PROMPTS = (
 )
 _TOKENS = 16
 _SECONDS = 120.0
-# Half of the uniform distribution's: untrained models come close to it, trained ones to 0.
+# As a share of the uniform distribution's: near 1 for untrained models, near 0 for trained ones.
 _SUSPICIOUS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """``mean_logprob`` is in nats per generated token, ``chance`` of random weights."""
+    """``mean_logprob`` is in nats per token; ``chance`` is its value for random weights."""
 
     mean_logprob: float
     tokens: int
@@ -49,14 +49,14 @@ class SelfCheck:
 
 
 async def check_self(url: str, vocabulary: int | None) -> SelfCheck:
-    """Complete the prompts greedily.
+    """Complete the prompts greedily, and average the log-probabilities.
 
     Args:
         url: The engine's address without ``/v1``.
         vocabulary: Size of the model's vocabulary, if known.
 
     Raises:
-        ServiceError: The engine does not answer, or not with log-probabilities.
+        ServiceError: The engine does not answer, or without log-probabilities.
     """
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
