@@ -5,6 +5,7 @@ other commands must not wait for that.
 """
 
 import json
+import math
 import os
 import shlex
 import time
@@ -106,6 +107,12 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         raise FindingsError("the prepared sets have differences or open overlaps; see above")
 
 
+def _check_range(option: str, value: float, low: float, high: float = math.inf) -> None:
+    if not low <= value <= high:
+        allowed = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+        raise ConfigError(f"{option} {value:g}: must be {allowed}")
+
+
 def check_corpus(
     data: Sequence[str],
     against: Sequence[str],
@@ -118,9 +125,13 @@ def check_corpus(
     """Search a training corpus for the problems of prepared files.
 
     Raises:
+        ConfigError: An option is out of range.
         DataError: A file cannot be read.
         FindingsError: The corpus has problems in it.
     """
+    _check_range("--ngram", size, low=2)
+    _check_range("--min-share", min_share, low=0, high=1)
+    _check_range("--processes", 1 if processes is None else processes, low=1)
     problems = [
         EvalProblem(
             record.problem.dataset,

@@ -1,12 +1,13 @@
 """OpenAI-compatible API, the subset that the generator implements: requests, answers, errors."""
 
+import hmac
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NotRequired, Self, TypedDict, TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from shared.schemas import describe
 
@@ -255,3 +256,25 @@ class Answer:
             completion_tokens=self.completion_tokens,
             total_tokens=self.prompt_tokens + self.completion_tokens,
         )
+
+
+class ApiKey:
+    """Bearer token that clients must send; with ``key`` None every client is admitted."""
+
+    def __init__(self, key: SecretStr | None) -> None:
+        # A key read from a file often ends in a newline, which a header cannot contain.
+        self._expected = _bytes(f"Bearer {key.get_secret_value().strip()}") if key else None
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Admit a request.
+
+        Raises:
+            RequestError: 401, the token is missing or wrong.
+        """
+        given = _bytes(headers.get("Authorization", ""))
+        if self._expected is not None and not hmac.compare_digest(given, self._expected):
+            raise RequestError(401, "Incorrect API key provided", code="invalid_api_key")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -107,6 +107,14 @@ def test_contamination(desk):
         (["check"], "no data sets to prepare: add --config configs/data.yaml"),
         (["check", "none.parquet"], "none.parquet: no such file"),
         (["contamination", "--data", "x.parquet", "--against", "y"], "x.parquet: no such"),
+        (
+            ["contamination", "--data", "x.parquet", "--against", "y", "--ngram", "0"],
+            "--ngram 0: must be at least 2",
+        ),
+        (
+            ["contamination", "--data", "x.parquet", "--against", "y", "--min-share", "1.5"],
+            "--min-share 1.5: must be between 0 and 1",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path, arguments, said):

@@ -160,7 +160,7 @@ async def test_models_are_listed(replay: Replay) -> None:
 
 
 async def test_api_key_is_asked_for(replay: Replay) -> None:
-    client = await replay(api_key="s3cret")
+    client = await replay(api_key="s3cret\n")  # as a file has it
     assert (await chat(client)).status == 401
     assert (await client.get("/v1/models")).status == 401
     wrong = await client.get("/v1/models", headers={"Authorization": "Bearer wrong"})

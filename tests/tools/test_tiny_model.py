@@ -169,6 +169,25 @@ def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_failure_to_replace_the_old_folder_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "old").touch()
+    rename = Path.rename
+
+    def fails_for_the_new_one(path: Path, other: Path) -> Path:
+        if path.name == "made":
+            raise OSError("no")
+        return rename(path, other)
+
+    monkeypatch.setattr(Path, "rename", fails_for_the_new_one)
+    with pytest.raises(OutputError, match="cannot be written"), new_folder(target) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in target.iterdir()] == ["old"]
+
+
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 

@@ -50,9 +50,15 @@ def new_folder(target: Path) -> Iterator[Path]:
         for file in made.rglob("*"):  # safetensors creates files without access for others
             file.chmod(0o755 if file.is_dir() else 0o644)
         # The old folder is moved into the temporary one and removed with it.
+        replaced = work / "replaced"
         if target.exists():
-            target.rename(work / "replaced")
-        made.rename(target)
+            target.rename(replaced)
+        try:
+            made.rename(target)
+        except OSError:
+            if replaced.exists():
+                replaced.rename(target)
+            raise
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error})") from None
     finally:

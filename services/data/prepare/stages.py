@@ -104,7 +104,7 @@ def stage_dataset(
     key = _key(dataset, revision)
     if old is not None and old.key == key and old.files == _hashes(files):
         return Stage(name, dataset, files, old, reused=True)
-    rows = _standardize(dataset, files, advance, offline=offline)
+    rows = _standardize(_pinned(dataset, revision), files, advance, offline=offline)
     state = StageState(key=key, revision=revision, rows=rows, files=_hashes(files))
     replace_text(files.state, state.model_dump_json(indent=2) + "\n")
     return Stage(name, dataset, files, state, reused=False)
@@ -126,9 +126,17 @@ def _revision(dataset: DatasetConfig, old: StageState | None, *, offline: bool) 
     if isinstance(source, LocalSource):
         hashes = (hash_file(file).sha256 for file in local.files(source.path))
         return "sha256:" + "+".join(hashes)
-    if offline and old is not None:
+    if offline and old is not None and old.key == _key(dataset, old.revision):
         return old.revision
     return hub.resolve_revision(source, offline=offline) if isinstance(source, HubSource) else ""
+
+
+def _pinned(dataset: DatasetConfig, revision: str) -> DatasetConfig:
+    """Fix a hub source to the recorded commit: a branch may move before its rows are read."""
+    if not isinstance(dataset.source, HubSource):
+        return dataset
+    source = dataset.source.model_copy(update={"revision": revision})
+    return dataset.model_copy(update={"source": source})
 
 
 def _key(dataset: DatasetConfig, revision: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from aiohttp import web
 
-from services.generator.protocol import RequestError
+from services.generator.protocol import ApiKey, RequestError
 from services.generator.router.balancer import Balancer
 from services.generator.router.connections import Connections
 from services.generator.router.draining import DrainOnSignal, drain
@@ -19,7 +19,6 @@ from services.generator.router.metrics import RouterMetrics, StateGauges
 from services.generator.router.relay import ClientGoneError, ClientStream
 from services.generator.router.replica import AttemptError, ReplicaFactory, ReplicaStatus
 from services.generator.router.requests import (
-    ApiKey,
     BodyLimit,
     RoutedRequest,
     parse_routed_request,

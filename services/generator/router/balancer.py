@@ -151,9 +151,9 @@ class Balancer:
         index = 0
         while index < len(self._queue) and self._any_free():
             ticket = self._queue[index]
-            if engine := self._choose(ticket):
+            engine = self._choose(ticket) if _is_waiting(ticket) else None
+            if engine and ticket.granted is not None:
                 del self._queue[index]
-                assert ticket.granted is not None
                 ticket.granted.set_result(self._grant(engine, ticket))
             else:
                 index += 1
@@ -162,7 +162,7 @@ class Balancer:
         """Refuse new and waiting requests from now on."""
         self._closed = True
         for ticket in self._queue:
-            if ticket.granted is not None:
+            if ticket.granted is not None and _is_waiting(ticket):
                 ticket.granted.set_exception(self.refusal())
         self._queue.clear()
 
@@ -219,6 +219,11 @@ class Balancer:
         others = [engine for engine in trusted if engine not in ticket.tried] or trusted
         free = [engine for engine in others if len(engine.slots) < self._slots]
         return min(free, key=_load_order, default=None)
+
+
+def _is_waiting(ticket: Ticket) -> bool:
+    """False for a request that was cancelled and whose task has not left the queue yet."""
+    return ticket.granted is not None and not ticket.granted.done()
 
 
 def _arrival(ticket: Ticket) -> int:

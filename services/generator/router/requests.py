@@ -3,7 +3,6 @@
 The body is parsed once and forwarded unchanged, except for the model's name.
 """
 
-import hmac
 import json
 import re
 import uuid
@@ -12,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
-from pydantic import SecretStr
 
 from services.generator.protocol import RequestError
 
@@ -24,28 +22,6 @@ _MAX_ANSWERS = 1024
 _MAX_ID_LENGTH = 512
 _QUEUE_FULL_RETRY_AFTER = 5
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
-
-
-class ApiKey:
-    """Bearer token that clients must send; with ``key`` None every client is admitted."""
-
-    def __init__(self, key: SecretStr | None) -> None:
-        # A key read from a file often ends in a newline, which a header cannot contain.
-        self._expected = _bytes(f"Bearer {key.get_secret_value().strip()}") if key else None
-
-    def check(self, headers: Mapping[str, str]) -> None:
-        """Admit a request.
-
-        Raises:
-            RequestError: 401, the token is missing or wrong.
-        """
-        given = _bytes(headers.get("Authorization", ""))
-        if self._expected is not None and not hmac.compare_digest(given, self._expected):
-            raise RequestError(401, "Incorrect API key provided", code="invalid_api_key")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def request_id(headers: Mapping[str, str]) -> str:

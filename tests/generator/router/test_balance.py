@@ -173,6 +173,30 @@ async def test_a_cancelled_waiter_returns_its_slot() -> None:
     assert last.engine.load == 0
 
 
+async def test_a_waiter_that_is_cancelled_in_the_same_moment_gets_no_slot() -> None:
+    """Its future is cancelled, but its task has had no turn yet to leave the queue."""
+    b = balancer(1, slots=1)
+    held = await acquire(b)
+    leaves, stays = await waiting(b), await waiting(b)
+    leaves.cancel()
+    b.release(held, finished=True)
+    last = await asyncio.wait_for(stays, 1)
+    b.release(last, finished=True)
+    await asyncio.wait_for(b.idle(), 1)
+    assert (b.queued, last.engine.load, len(last.engine.slots)) == (0, 0, 0)
+
+
+async def test_closing_refuses_the_others_where_one_was_just_cancelled() -> None:
+    b = balancer(1, slots=1)
+    await acquire(b)
+    leaves, stays = await waiting(b), await waiting(b)
+    leaves.cancel()
+    b.close()
+    with pytest.raises(RequestError):
+        await asyncio.wait_for(stays, 1)
+    assert b.queued == 0
+
+
 async def test_eviction_reaches_a_slot_that_is_not_in_use_yet() -> None:
     b = balancer(1)
     held = await acquire(b)

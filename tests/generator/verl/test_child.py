@@ -52,6 +52,33 @@ async def test_a_message_each_way(children: list[Child], tmp_path: Path) -> None
     assert not child.running
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"), [("{}", "invalid event"), ("x" * (3 << 20), "too long")]
+)
+async def test_an_event_that_nobody_can_read_is_a_failure_of_the_child(
+    children: list[Child], tmp_path: Path, line: str, cause: str
+) -> None:
+    """Its supervisor restarts it, as after any other failure."""
+    child = await started(children, tmp_path, f"print({line!r}, flush=True)\ntime.sleep(60)")
+    with pytest.raises(ServiceError, match=f"the child sent an .*{cause}|{cause}"):
+        await asyncio.wait_for(child.next_event(), 20)
+
+
+async def test_a_child_that_cannot_be_started_leaves_no_descriptors(
+    children: list[Child], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_arguments: object, **_options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    before = set(Path("/proc/self/fd").iterdir())
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "create_subprocess_exec", full)
+        with pytest.raises(ServiceError, match=r"the child cannot be started: .*unavailable"):
+            await started(children, tmp_path, "")
+    await asyncio.sleep(0)
+    assert len(set(Path("/proc/self/fd").iterdir()) - before) <= 1  # that of the listing itself
+
+
 async def test_phases_are_passed_over(children: list[Child], tmp_path: Path) -> None:
     phase = '{"kind": "phase", "phase": "imports", "seconds": 1.5}'
     child = await started(children, tmp_path, f"print({phase!r})\nprint({READY!r})")

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import hmac
 import json
 import time
 import uuid
@@ -16,6 +15,7 @@ from services.generator.backends.replay.faults import FaultPlan, parse_faults
 from services.generator.backends.replay.recordings import Recordings, estimate_tokens
 from services.generator.protocol import (
     Answer,
+    ApiKey,
     ChatRequest,
     CompletionRequest,
     RequestError,
@@ -96,6 +96,7 @@ class ReplayServer:
         self._recordings = recordings
         self._plan = plan
         self._metrics = ReplayMetrics()
+        self._api_key = ApiKey(settings.api_key)
         self._stopping = asyncio.Event()
         self._started = int(time.time())
 
@@ -115,7 +116,7 @@ class ReplayServer:
 
     async def _models(self, request: web.Request) -> web.Response:
         try:
-            self._authorize(request)
+            self._api_key.check(request.headers)
         except RequestError as error:
             return error.response()
         model = {
@@ -154,7 +155,7 @@ class ReplayServer:
             raise RequestError(fault.status, message, retry_after=fault.retry_after)
         if respond := faults.RESPONSES.get(fault.name):
             return fault.name, await respond(request, self._stopping)
-        self._authorize(request)
+        self._api_key.check(request.headers)
         parsed = parse_request(kind, body)
         answer = self._answer(parsed, request_id)
         seconds = self._settings.replay_latency + self._settings.replay_time_scale * max(
@@ -172,16 +173,6 @@ class ReplayServer:
         self._metrics.tokens.labels("prompt").inc(answer.prompt_tokens)
         self._metrics.tokens.labels("completion").inc(answer.completion_tokens)
         return "answered" if fault.name == "ok" else fault.name, response
-
-    def _authorize(self, request: web.Request) -> None:
-        if self._settings.api_key is None:
-            return
-        expected = f"Bearer {self._settings.api_key.get_secret_value()}"
-        given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(
-            given.encode("utf-8", "surrogateescape"), expected.encode("utf-8", "surrogateescape")
-        ):
-            raise RequestError(401, "Incorrect API key provided", code="invalid_api_key")
 
     def _answer(self, request: CompletionRequest, request_id: str) -> Answer:
         if request.model is not None and request.model != self._settings.model:

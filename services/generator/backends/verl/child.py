@@ -89,9 +89,23 @@ class Child:
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
-        out, err = await _Pipe.open(), await _Pipe.open()
-        self._pipes = [out, err]
+        """Start the process.
+
+        Raises:
+            ServiceError: The system has no room for it (descriptors, memory, processes).
+        """
         try:
+            await self._spawn()
+        except OSError as error:
+            self._close_pipes()
+            raise ServiceError(f"{self._name} cannot be started: {error}") from None
+
+    async def _spawn(self) -> None:
+        self._pipes = []
+        try:
+            for _ in range(2):
+                self._pipes.append(await _Pipe.open())
+            out, err = self._pipes
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -127,8 +141,12 @@ class Child:
             ServiceError: The child failed or exited.
         """
         assert self._process is not None
-        while line := await self._events.readline():
-            event = read_event(line)
+        while line := await self._event_line():
+            try:
+                event = read_event(line)
+            except ValueError as error:
+                reason = " ".join(str(error).split())
+                raise ServiceError(f"{self._name} sent an invalid event: {reason}") from None
             if isinstance(event, Phase):
                 self._log.info("phase done", phase=event.phase, seconds=event.seconds)
                 continue
@@ -140,6 +158,12 @@ class Child:
             await self._reader
         reason = self.cause() or (self._lines[-1] if self._lines else "no output")
         raise ServiceError(f"{self._name} ended with exit code {code}: {reason}")
+
+    async def _event_line(self) -> bytes:
+        try:
+            return await self._events.readline()
+        except ValueError:  # longer than the reader's limit
+            raise ServiceError(f"{self._name} sent an event that is too long") from None
 
     def cause(self) -> str:
         """The first specific error in the child's output, else an empty string."""
@@ -165,6 +189,9 @@ class Child:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
         for pipe in self._pipes:
             pipe.transport.close()
 
