@@ -24,8 +24,12 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.recorded import MatchedCompletions, match_completions
-from services.runner.sources import RecordedSource
+from services.runner.sources import (
+    MatchedCompletions,
+    RecordedSource,
+    match_completions,
+    sample_indices,
+)
 from shared.analysis.agreement import (
     Disagreement,
     MethodComparison,
@@ -39,9 +43,9 @@ from shared.finished_run import open_run
 from shared.plan import make_plan
 
 _COMPARISON = "comparison.json"
-_SHOWN = 5
-_SHOWN_DISAGREEMENTS = 30
-_SHOWN_CASES = 8
+_MAX_NAMES = 5
+_MAX_DISAGREEMENTS = 30
+_MAX_CASES = 8
 
 
 def judge(
@@ -70,8 +74,8 @@ def judge(
     resolved = load_config(config, [*flags, *(overrides or [])])
     resolved = with_method(resolved, method, use_submit_api, use_compute_score)
     if output:
-        resolved = _into(resolved, output)
-    other = _other(resolved, compare_with) if compare_with else None
+        resolved = _with_output(resolved, output)
+    other = _compared_config(resolved, compare_with) if compare_with else None
     paths = data or resolved.data.eval_files
     if not paths:
         raise ConfigError("no data sets: give --data PATH")
@@ -79,8 +83,8 @@ def judge(
         raise ConfigError("no completions: give --completions FILE")
     loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
     matched = match_completions(completions, loaded.problems)
-    for wanted in (resolved, other) if other else (resolved,):
-        execute(_request(wanted, loaded, matched, completions, embedded, force))
+    for one in (resolved, other) if other else (resolved,):
+        execute(_request(one, loaded, matched, completions, embedded, force))
     if other:
         _compare(resolved, other)
 
@@ -93,7 +97,7 @@ def _request(
     embedded: bool,
     force: bool,
 ) -> RunRequest:
-    indices = matched.indices()
+    indices = sample_indices(matched.by_sample)
     answered = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     check_judging(config, answered)
     return RunRequest(
@@ -115,16 +119,16 @@ def _request(
     )
 
 
-def _other(config: Config, name: str) -> Config:
+def _compared_config(config: Config, name: str) -> Config:
     """The config of the run to compare with: another method, and a subfolder for its artifacts."""
     method = method_named(name)
     if method == config.judge.method:
-        raise ConfigError(f"--compare-with {name}: that is the run's own method; name another one")
+        raise ConfigError(f"--compare-with {name}: the run already uses it; name another method")
     changed = config.model_copy(update={"judge": config.judge.with_method(method)})
-    return _into(changed, f"{config.output_dir}/{method}")
+    return _with_output(changed, f"{config.output_dir}/{method}")
 
 
-def _into(config: Config, folder: str) -> Config:
+def _with_output(config: Config, folder: str) -> Config:
     return config.model_copy(update={"output": config.output.model_copy(update={"dir": folder})})
 
 
@@ -132,17 +136,17 @@ def _notes(matched: MatchedCompletions) -> list[str]:
     notes = []
     if matched.unknown:
         notes.append(
-            f"{len(matched.unknown)} completions of unknown problems: {_few(matched.unknown)}"
+            f"{len(matched.unknown)} completions of unknown problems: {_preview(matched.unknown)}"
         )
     if matched.missing:
         notes.append(
-            f"{len(matched.missing)} problems without a completion: {_few(matched.missing)}"
+            f"{len(matched.missing)} problems without a completion: {_preview(matched.missing)}"
         )
     return notes
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+def _preview(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
 
 
 # Comparison of two methods
@@ -176,7 +180,7 @@ def _document(comparison: MethodComparison, found: Disagreement) -> dict[str, ob
 
 
 def _print_comparison(comparison: MethodComparison, file: str) -> None:
-    """Print the disagreements, those on acceptance first, and the file with all of them."""
+    """Print the disagreements, starting with those on acceptance, and the path of the full list."""
     console = stdout_console()
     first, second = comparison.methods
     differing = sorted(comparison.disagreements, key=lambda found: not found.on_acceptance)
@@ -185,9 +189,9 @@ def _print_comparison(comparison: MethodComparison, file: str) -> None:
         highlight=False,
     )
     if differing:
-        console.print(_table(comparison, differing[:_SHOWN_DISAGREEMENTS]))
-    if len(differing) > _SHOWN_DISAGREEMENTS:
-        console.print(f"… and {len(differing) - _SHOWN_DISAGREEMENTS} more", highlight=False)
+        console.print(_table(comparison, differing[:_MAX_DISAGREEMENTS]))
+    if len(differing) > _MAX_DISAGREEMENTS:
+        console.print(f"… and {len(differing) - _MAX_DISAGREEMENTS} more", highlight=False)
     console.print(f"full comparison in {file}", highlight=False, soft_wrap=True)
 
 
@@ -211,7 +215,7 @@ def _verdict(verdict: MethodVerdict) -> str:
 
 def _cases(found: Disagreement) -> str:
     listed = [
-        f"{one.case}: {_code(one.first)}/{_code(one.second)}" for one in found.cases[:_SHOWN_CASES]
+        f"{one.case}: {_code(one.first)}/{_code(one.second)}" for one in found.cases[:_MAX_CASES]
     ]
     more = len(found.cases) - len(listed)
     return ", ".join(listed) + (f", … {more} more" if more > 0 else "")

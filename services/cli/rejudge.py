@@ -1,4 +1,4 @@
-"""`plumb rejudge`: judge a run's completions again, as a new run that names its parent."""
+"""`plumb rejudge`: judge a run's completions again, as a new run that records its parent."""
 
 from typing import Annotated
 
@@ -16,8 +16,7 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.recorded import MatchedCompletions
-from services.runner.sources import RecordedSource
+from services.runner.sources import RecordedSource, sample_indices
 from shared.completions import RecordedCompletion
 from shared.config import Config, validate_config
 from shared.config_files import override_document
@@ -72,7 +71,7 @@ def _request(
     generations = list(parent.generations())
     _check_data(parent, loaded, {(one.dataset, one.problem_id) for one in generations})
     completions = {one.sample: _recorded(one) for one in generations if one.error is None}
-    indices = MatchedCompletions(completions, [], []).indices()
+    indices = sample_indices(completions)
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     plan = make_plan(problems, lambda problem: indices[problem.dataset, problem.problem_id])
     check_judging(config, problems)
@@ -97,31 +96,31 @@ def _recorded(generation: Generation) -> RecordedCompletion:
 
 
 def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:
-    """Check that the parent's problems, which may be a part of the data, have not changed.
+    """Check that the parent's problems, which may be a subset of the data, have not changed.
 
     Raises:
         DataError: A problem is missing, or prompts or tests have changed.
     """
-    there = {(problem.dataset, problem.problem_id): problem for problem in loaded.problems}
-    for dataset, problem_id in sorted(names - there.keys()):
+    problems = {(problem.dataset, problem.problem_id): problem for problem in loaded.problems}
+    for dataset, problem_id in sorted(names - problems.keys()):
         raise DataError(
-            f"{parent.folder.url}: problem {problem_id!r} of {dataset} is not in the data any "
-            "more; name the data of that run with --data"
+            f"{parent.folder.url}: problem {problem_id!r} of {dataset} is no longer in the data; "
+            "give the data of that run with --data"
         )
-    same = [problem for name, problem in there.items() if name in names]
-    now = {one.name: one.sha256 for one in make_plan(same, lambda _: ()).datasets}
+    judged = [problem for name, problem in problems.items() if name in names]
+    now = {one.name: one.sha256 for one in make_plan(judged, lambda _: ()).datasets}
     for before in parent.record.datasets:
         name = before.dataset
         if name in now and now[name] != before.sha256:
             raise DataError(
                 f"{parent.folder.url}: {name} has other prompts, tests or problems now (SHA-256 "
-                f"{now[name][:12]}…, was {before.sha256[:12]}…); name the data of that run "
+                f"{now[name][:12]}…, was {before.sha256[:12]}…); give the data of that run "
                 "with --data"
             )
 
 
 def _inherited(parent: FinishedRun) -> dict[str, object]:
-    """The provenance of the completions, which stay as they are."""
+    """The provenance of the completions, which is the parent's."""
     names = ("model", "generator", "prompts", "system_prompt")
     return {name: getattr(parent.record, name) for name in names}
 

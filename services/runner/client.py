@@ -58,7 +58,7 @@ class _Answer:
 
 @dataclass(slots=True)
 class _PendingSample:
-    """A sample without its completion yet; lower turns are admitted first."""
+    """A sample that waits for its completion; lower turns are admitted first."""
 
     sample: SampleId
     turn: int
@@ -196,7 +196,8 @@ class GeneratorClient:
                     return await self._with_retries(pending)
                 except ServerBusyError as busy:
                     pending.last_error = str(busy)
-            # The gate waits for Retry-After; this is for servers that fail and are busy by turns.
+            # The gate waits for Retry-After; this delay is for servers that alternate between
+            # failing and busy.
             await asyncio.sleep(random.uniform(0, self._jitter))
 
     async def _with_retries(self, pending: _PendingSample) -> _Answer:

@@ -176,11 +176,11 @@ class AdmissionGate:
             self._leave()
 
     def send(self) -> SentRequest:
-        """Take note of a request that is sent now."""
+        """Record the state at the moment a request is sent."""
         return SentRequest(self._in_flight, self._limit.decreases)
 
     def on_success(self, sent: SentRequest, seconds: float, tokens: int | None) -> None:
-        """A server answered after ``seconds``."""
+        """Report an answer that took ``seconds``, and admit more requests if the limit grew."""
         self._limit.on_success(
             load=sent.in_flight,
             seconds=seconds,
@@ -190,7 +190,7 @@ class AdmissionGate:
         self._admit_waiting()
 
     def on_overload(self, sent: SentRequest) -> None:
-        """A server rejected the request, or none was reachable."""
+        """Report that a server rejected the request, or that no server was reachable."""
         self._limit.on_overload(sent.decreases)
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class AdmissionGate:
         try:
             await admitted
         except asyncio.CancelledError:
-            if not admitted.cancelled():  # admitted and cancelled in the same moment
+            if not admitted.cancelled():  # admitted and cancelled at the same moment
                 self._leave()
             raise
 
@@ -225,7 +225,7 @@ class AdmissionGate:
 
     def _reopen_after(self, seconds: float) -> None:
         if self._reopening is None:
-            # Jitter, so that the runners that a server rejected do not return at the same moment.
+            # Jitter keeps rejected runners from retrying at the same moment.
             seconds *= random.uniform(1.0, 1.25)
             self._reopening = asyncio.get_running_loop().call_later(seconds, self._reopen)
 

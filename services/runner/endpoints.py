@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-# Open files besides ours: Redis, data, logs, clients of the sandbox and of the aggregator.
+# Open files other than generator connections: Redis, data, logs, sandbox and aggregator clients.
 _OTHER_FILES = 256
-# After a minute of silence the kernel probes the peer every 15 s; after four unanswered probes the
-# connection is broken. An answer may take an hour, but a dead machine has to be noticed.
+# After a minute of silence the kernel probes the peer every 15 s, and closes the connection after
+# four unanswered probes. An answer may take an hour, but a dead machine must be detected.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
@@ -24,9 +24,9 @@ class Cooldown:
 
     Attributes:
         first: After the first failure; doubled with each further one.
-        longest: The upper bound of that.
-        shortest_retry_after: Lower bound of a Retry-After: 0 would be no pause.
-        longest_retry_after: Upper bound of a Retry-After, in case of a wrong one.
+        longest: Upper bound of the backoff.
+        shortest_retry_after: Lower bound of a Retry-After, because 0 would be no pause.
+        longest_retry_after: Upper bound of a Retry-After, in case the server's value is wrong.
     """
 
     first: float = 1.0
@@ -70,7 +70,7 @@ class Endpoint:
 
     @property
     def busy_for(self) -> float:
-        """Seconds until it accepts requests again."""
+        """Seconds until the server accepts requests again."""
         return max(0.0, self._busy_until - self._clock())
 
     @property
@@ -78,12 +78,12 @@ class Endpoint:
         return not self.failing and self.busy_for == 0
 
     def on_failure(self) -> None:
-        """It gave no usable answer: open the circuit, longer with each consecutive failure."""
+        """Open the circuit after a failed request, longer with each consecutive failure."""
         self.failures += 1
         self._open_until = self._clock() + self._cooldown.after(self.failures)
 
     def on_rejection(self, retry_after: float | None = None) -> None:
-        """It is healthy but busy: wait for its Retry-After, or longer with each rejection."""
+        """Pause a healthy but busy server for its Retry-After, else with exponential backoff."""
         # Concurrent requests that are rejected together count once.
         if not self.busy_for:
             self._rejections += 1
@@ -114,7 +114,7 @@ class Endpoints:
         if not base_urls:
             raise ValueError("no generator URL")
         endpoints = [Endpoint(url, clock, cooldown) for url in base_urls]
-        # A URL that is given twice is one server.
+        # Duplicate URLs are one server.
         self._endpoints = list({endpoint.url: endpoint for endpoint in endpoints}.values())
         self._turn = itertools.count(1)
 
@@ -143,7 +143,7 @@ class Endpoints:
 
 
 def _load(endpoint: Endpoint) -> tuple[bool, int, int, int]:
-    # Unavailable servers go by failures: a dead one never has much in flight.
+    # Unavailable servers are ordered by failures, because a dead one has few requests in flight.
     available = endpoint.available
     failures = 0 if available else endpoint.failures
     return not available, failures, endpoint.in_flight, endpoint.last_used
@@ -153,8 +153,11 @@ def _load(endpoint: Endpoint) -> tuple[bool, int, int, int]:
 
 
 def allow_connections(wanted: int) -> int:
-    """Raise this process's limit of open files (RLIMIT_NOFILE) as far as ``wanted`` connections
-    need it; return how many connections fit."""
+    """Raise the limit of open files (RLIMIT_NOFILE) for ``wanted`` connections.
+
+    Returns:
+        The number of connections that the limit permits.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -169,7 +172,7 @@ def open_session(
 ) -> aiohttp.ClientSession:
     """Open an HTTP client without a limit on connections; timeouts are seconds."""
     return aiohttp.ClientSession(
-        # The admission gate is the limit; aiohttp's default of 100 connections would be a second.
+        # The admission gate limits requests; aiohttp's default would allow only 100 connections.
         connector=aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket),
         timeout=aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout),
         headers=headers,

@@ -18,7 +18,7 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
 
     Raises:
         ConfigError: ``judge.datasets`` names a data set that the run does not have.
-        DataError: The method or the language does not fit a problem's tests.
+        DataError: A problem's tests cannot be judged with the method or language.
     """
     datasets = sorted({problem.dataset for problem in problems})
     for name in config.judge.datasets:
@@ -43,7 +43,7 @@ def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
     if tests.fn_name and settings.method == "submit":
         return f"the method submit cannot call {tests.fn_name!r}; use batch or compute_score"
     if settings.method != "batch" and (tests.checker or tests.checker_source):
-        return f"it has its own checker, which the method {settings.method} does not use"
+        return f"the method {settings.method} cannot use the problem's own checker; use batch"
     return None
 
 
@@ -51,7 +51,7 @@ async def check_sandboxes(urls: Sequence[str], timeout: float = 10.0) -> None:
     """Ping every sandbox; ``timeout`` is in seconds, for each.
 
     Raises:
-        ServiceError: One does not answer as SandboxFusion does.
+        ServiceError: A sandbox is unreachable, or is not a SandboxFusion server.
     """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
         for url in urls:
@@ -62,7 +62,7 @@ def check_judges(redis: Redis) -> None:
     """Check that a judge worker listens to the queue.
 
     Raises:
-        UnavailableError: None does.
+        UnavailableError: There is no worker.
     """
     if JudgeQueue(redis).workers() == 0:
         raise UnavailableError(

@@ -1,4 +1,4 @@
-"""The problems of a run: data files, checked against their lock, less what is left out."""
+"""Problems of a run: read from data files, checked against their lock, filtered by quality."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from shared.schemas import Problem, QualityFinding, quality_findings
 
 @dataclass(frozen=True, slots=True)
 class LoadedProblems:
-    """``provenance`` goes into run.json, ``notes`` to the terminal."""
+    """Problems with their provenance for run.json and notes for the terminal."""
 
     problems: list[Problem]
     provenance: Provenance
@@ -27,20 +27,21 @@ def load_problems(
     """Read the problems of data files and folders.
 
     Args:
-        config: Says which lock holds, and what is left out.
+        config: Lock file, prompt column and quality filter.
         paths: Parquet files, or folders of them.
-        allow_unlocked: Record what differs from the lock instead of refusing it.
+        allow_unlocked: Record differences from the lock instead of refusing them.
 
     Raises:
-        DataError: A file or row cannot be used, differs from the lock, or nothing is left.
+        DataError: A file or row cannot be used, a file differs from the lock, or the filter removes
+            all problems of a data set.
     """
     locked = _check_lock(config.lock, paths, allow_unlocked=allow_unlocked)
     problems = read_datasets(paths, config.prompt_key)
-    kept, left_out = _without(problems, set(config.exclude_quality))
+    kept, left_out = _filter_quality(problems, set(config.exclude_quality))
     notes = [f"warning: {difference}" for difference in locked.differences]
-    notes += [_note(dataset, found) for dataset, found in left_out.items()]
-    facts = Provenance(data_files=list(paths), data_lock=locked, left_out=left_out)
-    return LoadedProblems(kept, facts, tuple(notes))
+    notes += [_exclusion_note(dataset, counts) for dataset, counts in left_out.items()]
+    provenance = Provenance(data_files=list(paths), data_lock=locked, left_out=left_out)
+    return LoadedProblems(kept, provenance, tuple(notes))
 
 
 def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> DataLockCheck:
@@ -62,10 +63,10 @@ def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool)
     return DataLockCheck(path=path, canonical_version=lock.canonical_version, differences=found)
 
 
-def _without(
+def _filter_quality(
     problems: list[Problem], unwanted: set[QualityFinding]
 ) -> tuple[list[Problem], dict[str, dict[str, int]]]:
-    """What is kept, and how many problems of a data set were left out for what."""
+    """Return the remaining problems, and the excluded ones as counts by data set and finding."""
     kept: list[Problem] = []
     left_out: dict[str, Counter[str]] = {}
     for problem in problems:
@@ -79,12 +80,12 @@ def _without(
     for dataset in left_out:
         if dataset not in remaining:
             raise DataError(
-                f"data.exclude_quality leaves nothing of {dataset}; exclude less, or leave the "
-                "data set out"
+                f"data.exclude_quality leaves nothing of {dataset}; exclude fewer findings, or "
+                "remove the data set from the run"
             )
     return kept, {dataset: dict(counts) for dataset, counts in left_out.items()}
 
 
-def _note(dataset: str, counts: dict[str, int]) -> str:
+def _exclusion_note(dataset: str, counts: dict[str, int]) -> str:
     reasons = ", ".join(f"{name} {count}" for name, count in counts.items() if name != "problems")
     return f"{dataset}: {counts['problems']} problems left out ({reasons})"

@@ -47,7 +47,7 @@ def check_templates(config: DataConfig) -> None:
 
 
 def chat_messages(problem: Problem, config: DataConfig) -> list[dict[str, str]]:
-    """The system message, if there is one, and a user message made from the problem's template."""
+    """The system message, if configured, and a user message made from the problem's template."""
     system = [{"role": "system", "content": config.system_prompt}] if config.system_prompt else []
     content = _template(problem, config).replace(_PLACEHOLDER, problem.prompt)
     return [*system, {"role": "user", "content": content}]
@@ -89,7 +89,7 @@ def _template(problem: Problem, config: DataConfig) -> str:
 
 # Sampling
 
-_SEEDS = 2**31  # the range that every engine accepts
+_SEEDS = 2**31  # every engine accepts this range
 _STRIDE = 0x9E3779B1
 
 
@@ -106,7 +106,7 @@ class SamplingParams:
 
 
 def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
-    """The config's parameters for this sample; at temperature 0, which draws nothing, no seed."""
+    """The config's parameters and the sample's seed; no seed at temperature 0, which is greedy."""
     rollout, generation = config.actor_rollout_ref.rollout, config.generation
     seed = None
     if rollout.temperature > 0:

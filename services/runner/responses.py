@@ -14,12 +14,13 @@ from pydantic import BaseModel, Field, ValidationError
 from shared.errors import ServiceError, UnavailableError
 from shared.run_record import JsonObject
 from shared.schemas import describe, without_surrogates
+from shared.text import shorten_end
 
-# OpenAI's API has no error code for a prompt that is too long, so its message is matched.
+# OpenAI's API has no error code for a prompt that is too long, so error messages are matched.
 # vLLM: "maximum context length is 8 tokens. However, you requested", "longer than the maximum model
 # length of 8"; SGLang: "longer than the model's context length (8 tokens)", "exceeds the model's
-# maximum context length of 8 tokens"; the rest is from other servers. Not matched is vLLM's
-# "max_tokens=9 cannot be greater than max_model_len": an error of the config, for every sample.
+# maximum context length of 8 tokens"; the rest is from other servers. vLLM's "max_tokens=9 cannot
+# be greater than max_model_len" must not match: it is a config error that affects every sample.
 _TOO_LONG = re.compile(
     r"context[ _](length|window)|max(imum)? (model |input |prompt |context )*len(gth)?\b"
     r"|(exceed|longer than)\w*\b.*\bmax_model_len|(prompt|input|messages?)\b.* too long",
@@ -41,7 +42,7 @@ _LARGEST_INFO = 2**20
 
 
 class RetryableError(Exception):
-    """A failure that another request may not have."""
+    """A failure that is worth a retry."""
 
 
 class NoResponseError(RetryableError):
@@ -60,7 +61,7 @@ class ServerBusyError(Exception):
 
 
 class RejectedError(Exception):
-    """The server rejects this request for good; a retry is useless."""
+    """The server rejects this request permanently; a retry is useless."""
 
 
 # Chat completions
@@ -177,7 +178,7 @@ def error_message(body: bytes) -> str:
             document = document[key]
     text = document if isinstance(document, str) else json.dumps(document)
     text = " ".join(text.split()) or "no message"
-    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+    return shorten_end(text, _LONGEST_MESSAGE)
 
 
 def exception_message(error: Exception) -> str:
@@ -202,12 +203,12 @@ async def served_models(session: aiohttp.ClientSession, base_url: str, timeout: 
     """Request the names of a server's models.
 
     Args:
-        session: With the headers that the server wants.
-        base_url: Its base URL with ``/v1``.
+        session: HTTP client that sends the API key.
+        base_url: The server's base URL with ``/v1``.
         timeout: Seconds.
 
     Raises:
-        ServiceError: It is down, refuses the API key or does not speak the API; one line.
+        ServiceError: The server is down, refuses the API key or does not speak the API; one line.
     """
     url = f"{base_url}/models"
     try:
@@ -240,10 +241,11 @@ def choose_model(configured: str, served: Mapping[str, Sequence[str]]) -> str:
 
     Args:
         configured: The name from the configuration, or empty.
-        served: Names of the models by the server's URL.
+        served: Names of the models by server URL.
 
     Raises:
-        ServiceError: A server does not serve it, or there is more than one to choose from.
+        ServiceError: A server does not serve the model, or the first server does not have exactly
+            one to choose.
     """
     first = next(iter(served.values()))
     if not configured and len(first) != 1:
@@ -274,11 +276,11 @@ ServerInfo = JsonObject | None
 
 
 async def server_info(session: aiohttp.ClientSession, base_url: str, timeout: float) -> ServerInfo:
-    """Request ``/info``; None where the server has no such page, or no JSON object there.
+    """Request ``/info``; returns None if the server has no such page or it is no JSON object.
 
     Args:
-        session: With the headers that the server wants.
-        base_url: Its base URL with ``/v1``.
+        session: HTTP client that sends the API key.
+        base_url: The server's base URL with ``/v1``.
         timeout: Seconds.
     """
     url = f"{base_url.removesuffix('/v1')}/info"
@@ -302,7 +304,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
 def _json_object(body: bytes) -> ServerInfo:
     try:
         document = load_json(body)
-        # It is written to run.json, where NaN or too deep a nesting would be an error.
+        # The object is written to run.json, where NaN or deep nesting would be an error.
         json.dumps(document, indent=2, allow_nan=False)
     except (ValueError, RecursionError):
         return None

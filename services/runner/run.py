@@ -1,4 +1,4 @@
-"""Run loop: generate what is owed, redeliver lost jobs, follow verdicts until it is published."""
+"""Run loop: generate missing completions, redeliver lost jobs, wait for verdicts and artifacts."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ Source = Callable[[list[SampleId]], AsyncGenerator[Generation]]
 
 
 class ProgressListener(Protocol):
-    """Receives every step of a run; a sample that is judged again is reported again."""
+    """Receives the progress of a run; a sample that is judged again is reported again."""
 
     def planned(self, plan: RunPlan) -> None: ...
 
@@ -40,7 +40,7 @@ class RunTimings:
     """Intervals of the run loop in seconds.
 
     ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
-    between two searches for lost jobs. ``publish_timeout``: how long the aggregator may take.
+    between two scans for lost jobs. ``publish_timeout``: limit for writing the artifacts.
     """
 
     tick: float = 1.0
@@ -52,7 +52,7 @@ _STANDARD_TIMINGS = RunTimings()
 
 
 class Run:
-    """Brings every sample of a plan to a verdict. Whatever the ledger has already, stays."""
+    """Generates and judges every sample of a plan. Resumes from what the ledger contains."""
 
     def __init__(
         self,
@@ -64,7 +64,10 @@ class Run:
         hashes: Mapping[SampleId, str] | None = None,
         timings: RunTimings = _STANDARD_TIMINGS,
     ) -> None:
-        """``hashes``: SHA-256 of completions as they have to be, where that is known before."""
+        """``hashes``: expected SHA-256 of completions that are known in advance.
+
+        A stored completion with another hash is replaced.
+        """
         self._timings = timings
         self._config = config
         self._session = session
@@ -74,60 +77,67 @@ class Run:
         self._hashes = hashes or {}
         self._samples = plan.samples()
         self._unjudged = set(self._samples)
-        self._after = "0"
+        self._last_entry = "0"
         self._generating = True
 
     async def complete(self) -> None:
-        """Work until nothing is owed and the artifacts are there.
+        """Run until every sample has a verdict and the artifacts are published.
 
         Raises:
             OutputError: The artifacts cannot be written.
-            ServiceError: Nobody publishes, or Redis forgot what it had acknowledged.
+            ServiceError: No aggregator publishes the run, Redis lost completions that it had
+                acknowledged, or another runner took over.
         """
-        owed = await asyncio.to_thread(self._take_stock)
+        missing = await asyncio.to_thread(self._reconcile)
         if self._unjudged:
             async with asyncio.TaskGroup() as group:
-                ticking = group.create_task(self._tick())
-                generating = group.create_task(self._generate(owed))
-                await self._collect()
+                renewing = group.create_task(self._renew_lock())
+                generating = group.create_task(self._generate(missing))
+                await self._follow_verdicts()
                 await generating
-                ticking.cancel()
+                renewing.cancel()
             await asyncio.to_thread(self._session.tick)
             await asyncio.to_thread(self._ledger.finish, time.time())
         await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
-        await self._published()
+        await self._wait_until_published()
 
-    def _take_stock(self) -> list[SampleId]:
-        """Tell what is there; queue again what infrastructure failed; return what to generate."""
-        self._after = self._ledger.last_event()
+    def _reconcile(self) -> list[SampleId]:
+        """Compare plan and ledger at the start of a session.
+
+        Reports existing results as progress, and requeues samples whose judging failed for
+        infrastructure reasons.
+
+        Returns:
+            The samples to generate: missing, failed or replaced ones.
+        """
+        self._last_entry = self._ledger.last_event()
         completed = self._ledger.completed()
         for sample in completed.keys() - self._unjudged:
-            log.warning("the ledger holds a sample that is not planned", sample=sample.key)
-        again = {s for s, sha in completed.items() if self._replaced(s, sha)}
+            log.warning("sample in the ledger is not in the plan", sample=sample.key)
+        regenerated = {s for s, sha in completed.items() if self._is_replaced(s, sha)}
         for verdict in self._ledger.verdicts(self._samples):
-            if verdict.sample in again:
+            if verdict.sample in regenerated:
                 continue
             if verdict.judged:
                 self._unjudged.discard(verdict.sample)
                 self._progress.judged(verdict.sample, verdict.final_status)
             elif verdict.method is JudgeMethod.NONE and self._generation_failed(verdict.sample):
-                again.add(verdict.sample)
+                regenerated.add(verdict.sample)
             else:
                 self._ledger.rejudge(verdict.sample, verdict.completion_sha256)
-        owed = [s for s in self._samples if s not in completed or s in again]
-        for sample in completed.keys() - again:
+        for sample in completed.keys() - regenerated:
             self._progress.generated(sample)
-        return owed
+        return [s for s in self._samples if s not in completed or s in regenerated]
 
-    def _replaced(self, sample: SampleId, completion_sha256: str) -> bool:
+    def _is_replaced(self, sample: SampleId, completion_sha256: str) -> bool:
         return self._hashes.get(sample, completion_sha256) != completion_sha256
 
     def _generation_failed(self, sample: SampleId) -> bool:
         generation = self._ledger.completion(sample)
         return generation is None or generation.error is not None
 
-    async def _generate(self, owed: list[SampleId]) -> None:
-        async with aclosing(self._source(owed)) as generations:
+    async def _generate(self, missing: list[SampleId]) -> None:
+        async with aclosing(self._source(missing)) as generations:
             async for generation in generations:
                 await asyncio.to_thread(self._record, generation)
                 self._progress.generated(generation.sample)
@@ -141,15 +151,15 @@ class Run:
             )
         self._ledger.record(generation, unjudged)
 
-    async def _collect(self) -> None:
-        """Follow the stream of verdicts, and look for jobs and completions that got lost."""
+    async def _follow_verdicts(self) -> None:
+        """Read the stream of verdicts, and scan for lost jobs and completions in between."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
-        while await self._owing():
+        while await self._has_pending():
             for event in await asyncio.to_thread(
-                self._ledger.events, self._after, self._timings.tick
+                self._ledger.events, self._last_entry, self._timings.tick
             ):
-                self._after = event.entry
+                self._last_entry = event.entry
                 self._unjudged.discard(event.sample)
                 self._progress.judged(event.sample, event.status)
             if time.monotonic() - scanned >= self._timings.scan:
@@ -157,21 +167,22 @@ class Run:
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
                 if not self._generating:
-                    await asyncio.to_thread(self._check_completions)
+                    await asyncio.to_thread(self._check_lost_completions)
                 scanned = time.monotonic()
 
-    def _check_completions(self) -> None:
+    def _check_lost_completions(self) -> None:
         lost = set(self._samples) - self._ledger.completed().keys()
         if lost:
             raise ServiceError(
-                f"Redis lost {len(lost)} completions that it had acknowledged (a crash of its "
-                "machine?); the same command generates them again"
+                f"Redis lost {len(lost)} completions that it had acknowledged (did its machine "
+                "crash?); repeat the command to generate them again"
             )
 
-    async def _owing(self) -> bool:
-        """Whether a completion or a verdict is to come; the ledger has the last word on that.
+    async def _has_pending(self) -> bool:
+        """Whether a completion or a verdict is still missing, as confirmed by the ledger.
 
-        An event may tell of a verdict that went away meanwhile, with the completion that it was on.
+        Events alone do not suffice: the verdict of an event is deleted if its completion has been
+        replaced since.
         """
         if self._generating:
             return True
@@ -180,12 +191,12 @@ class Run:
             self._unjudged = {sample for sample in self._samples if sample not in judged}
         return bool(self._unjudged)
 
-    async def _tick(self) -> None:
+    async def _renew_lock(self) -> None:
         while True:
             await asyncio.to_thread(self._session.tick)
             await asyncio.sleep(self._timings.tick)
 
-    async def _published(self) -> None:
+    async def _wait_until_published(self) -> None:
         deadline = time.monotonic() + self._timings.publish_timeout
         while True:
             state = await asyncio.to_thread(self._ledger.state)
@@ -197,6 +208,6 @@ class Run:
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
-                    "s; start one and run the same command again, no work is lost"
+                    "s; start one and repeat the command, no work is lost"
                 )
             await asyncio.sleep(0.05)

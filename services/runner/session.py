@@ -1,4 +1,4 @@
-"""Run identity and sessions: resume or refuse a run, and keep its lock while at work."""
+"""Run sessions: fingerprint of a measurement, resume or refuse, one runner at a time (lock)."""
 
 import hashlib
 import json
@@ -35,18 +35,19 @@ from shared.versions import git_commit, versions_of
 ARTIFACTS = (*artifacts.FILES, artifacts.REPORT)
 _PACKAGES = ("plumbline", "rq", "redis", "aiohttp", "pydantic", "pyarrow")
 _SERVER_FACTS = {"model": "model", "chat_template_sha256": "chat template"}
-_ELSEWHERE = "choose another --output, or --force to replace them"
-_LISTED = 5
-_SHOWN = 200
+_ADVICE = "choose another --output, or --force to replace them"
+_MAX_DIFFERENCES = 5
+_MAX_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What makes two commands the same measurement: protocol, data, source of the completions.
+    """Identity of a measurement: protocol, data, and source of the completions.
 
-    ``output`` is where the run's artifacts go. ``resumed`` is the id of the run that the output
-    folder holds already, if it is the same measurement; a run keeps its id when it is renamed or
-    its folder is moved.
+    Two commands with the same fingerprint are the same measurement, so one resumes the other.
+    ``output`` is the folder of the artifacts. ``resumed`` is the id of the run that is already in
+    this folder, if its fingerprint is the same; a run keeps its id when it is renamed or its folder
+    is moved.
     """
 
     name: str
@@ -64,36 +65,41 @@ class RunIdentity:
 
     @property
     def run(self) -> str:
+        """Id of the run in the ledger."""
         place = hashlib.sha256(f"{self.fingerprint}\n{self.output}".encode()).hexdigest()
         return self.resumed or f"{self.name}-{place[:12]}"
 
     def differences(self, record: RunRecord) -> Iterator[str]:
-        """What the run in ``record`` measured otherwise, as far as it is recorded."""
+        """Describe each recorded difference between the run in ``record`` and this one."""
         before = record.protocol or record.config.protocol()
         yield from map(str, before.diff(self.protocol))
         ours = {dataset.name: DatasetRecord.of(dataset) for dataset in self.plan.datasets}
         theirs = {dataset.dataset: dataset for dataset in record.datasets}
         if theirs and theirs.keys() != ours.keys():
             yield f"data sets ({', '.join(theirs)} there, {', '.join(ours)} here)"
-        for name, before_it in theirs.items():
-            if name in ours and ours[name].sha256 != before_it.sha256:
-                hashes = f"{before_it.sha256[:8]} there, {ours[name].sha256[:8]} here"
+        for name, recorded in theirs.items():
+            if name in ours and ours[name].sha256 != recorded.sha256:
+                hashes = f"{recorded.sha256[:8]} there, {ours[name].sha256[:8]} here"
                 yield f"content of the data set {name} (SHA-256 {hashes})"
         if record.source and record.source != self.source:
             yield "source of the completions"
 
 
 def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -> RunIdentity:
-    """``source`` names where completions come from beyond the config: a file's hash, or none."""
+    """Identify the run of a config and plan in an output folder.
+
+    ``source`` identifies completions that the config does not: a file's hash, ``recorded``, or
+    empty.
+    """
     output = folder.path if folder.local else folder.url
     return RunIdentity(config.run.name, output, config.protocol(), plan, source)
 
 
 def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) -> RunIdentity:
-    """Check that the run may write into its folder: an empty one, its own, or with ``force`` any.
+    """Check that the output folder is empty or contains this run; ``force`` accepts any folder.
 
     Returns:
-        The identity, with the id of the run that is resumed.
+        The identity, with the id of the run to resume.
 
     Raises:
         OutputError: The folder holds another run's results, or cannot be read.
@@ -105,31 +111,32 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
         if found := [name for name in ARTIFACTS if folder.exists(name)]:
             raise OutputError(
                 f"{folder.url} holds {found[0]} but no {artifacts.RUN}: results of unknown origin; "
-                f"{_ELSEWHERE}"
+                f"{_ADVICE}"
             )
         return identity
     try:
         record = read_record(document, artifacts.RUN)
     except OutputError as error:
-        raise OutputError(f"{folder.url} holds another run ({error}); {_ELSEWHERE}") from None
+        raise OutputError(f"{folder.url} holds another run ({error}); {_ADVICE}") from None
     if record.fingerprint != identity.fingerprint:
         found = list(identity.differences(record))
         if found or "protocol" in document:
-            listed = "; ".join(found[:_LISTED]) or "other samples of the same problems"
-            more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            listed = "; ".join(found[:_MAX_DIFFERENCES]) or "other samples of the same problems"
+            hidden = len(found) - _MAX_DIFFERENCES
+            more = f"; and {hidden} more" if hidden > 0 else ""
             raise OutputError(
-                f"{folder.url} holds the results of another run: {listed}{more}; {_ELSEWHERE}"
+                f"{folder.url} holds the results of another run: {listed}{more}; {_ADVICE}"
             )
     return replace(identity, resumed=record.run)
 
 
 class Session:
-    """A runner's lease on a run: one runner at a time, and the clock that counts its work.
+    """A runner's exclusive session on a run: a lock that expires (a lease), and the active time.
 
     Args:
         redis: The ledger's Redis.
         identity: The run.
-        lock_ttl: Seconds after which the lock of a runner that was killed expires.
+        lock_ttl: Seconds until the lock of a killed runner expires.
         lock_wait: Seconds to wait for another runner's lock; more than ``lock_ttl``.
     """
 
@@ -156,16 +163,16 @@ class Session:
         force: bool,
         provenance: Provenance,
     ) -> None:
-        """Take the run, and write it into ledger and output folder.
+        """Acquire the lock, then create or resume the run in ledger and output folder.
 
-        A fact that is None in ``provenance`` does not replace what an earlier session knew.
+        A field that is None in ``provenance`` keeps the value from an earlier session.
 
         Raises:
-            ServiceError: Another runner works on it.
+            ServiceError: Another runner holds the lock.
             OutputError: The folder cannot be written, or holds answers of another model, chat
                 template or prompt.
         """
-        self._take_lock()
+        self._acquire_lock()
         if force:
             self.ledger.delete()
             folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
@@ -191,7 +198,11 @@ class Session:
         self._ticked = time.monotonic()
 
     def tick(self) -> None:
-        """Renew the lock, and add the time since the last call to the run's active seconds."""
+        """Renew the lock, and add the time since the last call to the run's active seconds.
+
+        Raises:
+            ServiceError: The lock expired, and another runner holds it.
+        """
         now = time.monotonic()
         if not self.ledger.lock(self._holder, self._lock_ttl):
             raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
@@ -199,48 +210,50 @@ class Session:
         self._ticked = now
 
     def leave(self) -> None:
+        """Release the lock."""
         self.ledger.unlock(self._holder)
 
     def _check_resumable(self, provenance: Provenance) -> None:
         before = self.ledger.meta()
         if before is None:
             return
-        found = mixed_answers(before, provenance)
+        found = provenance_conflict(before, provenance)
         plan = self.ledger.plan()
         if found is None and plan is not None and plan != self._identity.plan:
             found = "to other problems, tests or samples"
         if found:
             raise OutputError(
                 f"{self._identity.output} holds answers {found}; choose another --output, "
-                "or --force to start anew"
+                "or --force to start over"
             )
 
-    def _take_lock(self) -> None:
-        # A runner that was killed leaves its lock behind until it expires.
+    def _acquire_lock(self) -> None:
+        # A killed runner's lock stays until it expires; wait for that.
         deadline = time.monotonic() + self._lock_wait
         while not self.ledger.lock(self._holder, self._lock_ttl):
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"another runner is at work on run {self._identity.run}; wait for it or end it"
+                    f"another runner is working on run {self._identity.run}; wait for it or stop it"
                 )
             time.sleep(min(0.5, self._lock_wait))
 
 
-def mixed_answers(before: Provenance, now: Provenance) -> str | None:
-    """Name the model, chat template or prompt that differs from that of the run's earlier answers.
+def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
+    """Describe the model, chat template or prompt that differs from the earlier sessions'.
 
-    A fact that either session does not know does not count as a difference.
+    Resuming would mix answers of both. A field that is unknown in either session does not count as
+    a difference.
     """
-    return next(_mixtures(before, now), None)
+    return next(_conflicts(before, now), None)
 
 
-def _mixtures(before: Provenance, now: Provenance) -> Iterator[str]:
+def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
     if before.model and now.model and before.model != now.model:
         yield f"of the model {before.model!r}, the server offers {now.model!r}"
     for key, name in _SERVER_FACTS.items():
         theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
         if theirs and ours and theirs != ours:
-            yield f"of the {name} {_listed(theirs)}, the generator has {_listed(ours)}"
+            yield f"of the {name} {_joined(theirs)}, the generator has {_joined(ours)}"
     earlier = before.prompts or {}
     for dataset, prompt in (now.prompts or {}).items():
         if earlier.get(dataset, prompt) != prompt:
@@ -248,15 +261,15 @@ def _mixtures(before: Provenance, now: Provenance) -> Iterator[str]:
 
 
 def _reported(generator: JsonObject | None, key: str) -> set[str]:
-    """The values under ``key`` of one server's facts, or of those of several by URL, as text."""
-    facts = generator or {}
-    by_url = [info for name, info in facts.items() if "://" in name and isinstance(info, dict)]
-    return {_text(value) for info in by_url or [facts] if (value := info.get(key))}
+    """The values of ``key`` as text, from the info of one server, or of several servers by URL."""
+    reported = generator or {}
+    by_url = [info for name, info in reported.items() if "://" in name and isinstance(info, dict)]
+    return {_text(value) for info in by_url or [reported] if (value := info.get(key))}
 
 
 def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _listed(values: set[str]) -> str:
-    return " and ".join(value[:_SHOWN] for value in sorted(values))
+def _joined(values: set[str]) -> str:
+    return " and ".join(value[:_MAX_CHARACTERS] for value in sorted(values))

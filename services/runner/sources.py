@@ -1,17 +1,19 @@
-"""Where a run's completions come from: a generator, or a file of recorded ones."""
+"""Sources of a run's completions: a generator, or a file of recorded completions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from services.runner.client import GeneratorClient
 from services.runner.prompts import chat_messages, sampling_params
-from shared.completions import RecordedCompletion
+from shared.completions import RecordedCompletion, read_completions
 from shared.config import Config
+from shared.errors import DataError
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
 
 class GeneratorSource:
-    """Asks a generator; completions come in the order in which they are done."""
+    """Requests completions from a generator, and yields each one when it is finished."""
 
     def __init__(
         self, client: GeneratorClient, config: Config, problems: Sequence[Problem], run: str
@@ -21,21 +23,21 @@ class GeneratorSource:
         self._problems = {(p.dataset, p.problem_id): p for p in problems}
         self._run = run
 
-    async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[Generation]:
-        pending = iter(owed)
-        done: asyncio.Queue[Generation] = asyncio.Queue()
+    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[Generation]:
+        pending = iter(samples)
+        finished: asyncio.Queue[Generation] = asyncio.Queue()
 
         async def work() -> None:
             for sample in pending:
-                await done.put(await self._generate(sample))
+                await finished.put(await self._generate(sample))
 
-        # As many workers as requests may ever be in flight, so that a large run needs no task per
-        # sample; the client lets as many of them go as the servers bear.
+        # One worker per request that may be in flight, because a task per sample would not scale to
+        # large runs. The client admits fewer requests if the servers are overloaded.
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._config.generation.concurrency, len(owed))):
+            for _ in range(min(self._config.generation.concurrency, len(samples))):
                 group.create_task(work())
-            for _ in owed:
-                yield await done.get()
+            for _ in samples:
+                yield await finished.get()
 
     async def _generate(self, sample: SampleId) -> Generation:
         problem = self._problems[sample.dataset, sample.problem_id]
@@ -45,7 +47,7 @@ class GeneratorSource:
 
 
 class RecordedSource:
-    """Gives completions that exist already."""
+    """Yields recorded completions."""
 
     def __init__(self, completions: Mapping[SampleId, RecordedCompletion]) -> None:
         self._completions = completions
@@ -57,8 +59,8 @@ class RecordedSource:
             for sample, r in self._completions.items()
         }
 
-    async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[Generation]:
-        for sample in owed:
+    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[Generation]:
+        for sample in samples:
             recorded = self._completions[sample]
             completion = without_surrogates(recorded.completion)
             yield Generation(
@@ -74,3 +76,71 @@ class RecordedSource:
                 replica="recorded",
                 requests=0,
             )
+
+
+# Files of recorded completions
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedCompletions:
+    """Recorded completions by sample.
+
+    ``unknown``: problem ids of completions without a problem. ``missing``: ids of problems without
+    a completion.
+    """
+
+    by_sample: dict[SampleId, RecordedCompletion]
+    unknown: list[str]
+    missing: list[str]
+
+
+def match_completions(path: str, problems: Sequence[Problem]) -> MatchedCompletions:
+    """Read a completions file and find the problem of each completion.
+
+    Raises:
+        DataError: The file cannot be used, has two completions of one sample, does not name the
+            data set of a problem id that occurs in several, or matches no problem at all.
+    """
+    datasets: dict[str, list[str]] = {}
+    for problem in problems:
+        datasets.setdefault(problem.problem_id, []).append(problem.dataset)
+    by_sample: dict[SampleId, RecordedCompletion] = {}
+    unknown: list[str] = []
+    for recorded in read_completions(path):
+        dataset = _dataset_of(recorded, datasets.get(recorded.problem_id, []), path)
+        if dataset is None:
+            unknown.append(recorded.problem_id)
+            continue
+        sample = SampleId(dataset, recorded.problem_id, recorded.sample_index)
+        if sample in by_sample:
+            raise DataError(
+                f"{path}: two completions for {sample.key}; give them different sample_index"
+            )
+        by_sample[sample] = recorded
+    if not by_sample:
+        raise DataError(
+            f"{path}: none of its {len(unknown)} completions belongs to a problem of the data; "
+            "compare problem_id and dataset of both"
+        )
+    answered = {(sample.dataset, sample.problem_id) for sample in by_sample}
+    missing = [p.problem_id for p in problems if (p.dataset, p.problem_id) not in answered]
+    return MatchedCompletions(by_sample, unknown, missing)
+
+
+def sample_indices(samples: Iterable[SampleId]) -> dict[tuple[str, str], list[int]]:
+    """Sample indices by data set and problem, sorted."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for sample in sorted(samples):
+        found.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
+    return found
+
+
+def _dataset_of(recorded: RecordedCompletion, candidates: list[str], path: str) -> str | None:
+    if recorded.dataset is not None:
+        return recorded.dataset if recorded.dataset in candidates else None
+    if len(candidates) > 1:
+        raise DataError(
+            f"{path}: problem {recorded.problem_id!r} is in several data sets "
+            f"({', '.join(candidates)}); add the field dataset to the completion"
+        )
+    return candidates[0] if candidates else None

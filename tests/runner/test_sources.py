@@ -1,6 +1,7 @@
-"""Sources of generations: recorded completions, and a generator."""
+"""Sources of completions: a generator, and files of recorded completions."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,9 +10,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from services.runner.sources import GeneratorSource, RecordedSource
+from services.runner.sources import (
+    GeneratorSource,
+    RecordedSource,
+    match_completions,
+    sample_indices,
+)
 from shared.completions import RecordedCompletion
 from shared.config import load_config
+from shared.errors import DataError
 from shared.schemas import SampleId, sha256
 from tests.runner.generators import Servers, answer
 from tests.shared.ledgers import problem
@@ -72,3 +79,101 @@ async def test_no_more_requests_than_the_config_allows(servers: Servers) -> None
     owed = [SampleId("d1", "p1", index) for index in range(300)]
     assert len([generation async for generation in source(owed)]) == 300
     assert 16 <= most <= 20
+
+
+# Files of recorded completions
+
+PROBLEMS = [problem("p1", "d1"), problem("p2", "d1"), problem("p1", "d2"), problem("q", "d2")]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    def write(*lines: dict[str, object]) -> str:
+        path = tmp_path / "completions.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return str(path)
+
+    return write
+
+
+def line(problem_id: str, completion: str = "x", **fields: object) -> dict[str, object]:
+    return {"problem_id": problem_id, "completion": completion, **fields}
+
+
+def refusal(path: str) -> str:
+    with pytest.raises(DataError) as caught:
+        match_completions(path, PROBLEMS)
+    assert path in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_completions_find_their_problems(file: Any) -> None:
+    path = file(
+        line("p2", "b"),
+        line("p1", "a", dataset="d1"),
+        line("p1", "c", dataset="d2", sample_index=1),
+        line("p1", "d", dataset="d2"),
+    )
+    matched = match_completions(path, PROBLEMS)
+    assert {sample: r.completion for sample, r in matched.by_sample.items()} == {
+        SampleId("d1", "p2"): "b",
+        SampleId("d1", "p1"): "a",
+        SampleId("d2", "p1", 1): "c",
+        SampleId("d2", "p1", 0): "d",
+    }
+    assert matched.unknown == []
+    assert matched.missing == ["q"]
+    indices = sample_indices(matched.by_sample)
+    assert indices == {("d1", "p1"): [0], ("d1", "p2"): [0], ("d2", "p1"): [0, 1]}
+
+
+def test_what_belongs_to_no_problem_is_counted(file: Any) -> None:
+    path = file(line("q"), line("other"), line("p2", dataset="d2"), line("q", dataset="d9"))
+    matched = match_completions(path, PROBLEMS)
+    assert set(matched.by_sample) == {SampleId("d2", "q")}
+    assert matched.unknown == ["other", "p2", "q"]
+    assert matched.missing == ["p1", "p2", "p1"]
+
+
+def test_an_id_that_two_data_sets_have_needs_a_data_set(file: Any) -> None:
+    message = refusal(file(line("p1")))
+    assert "'p1'" in message
+    assert "d1, d2" in message
+
+
+def test_a_sample_that_is_there_twice(file: Any) -> None:
+    assert "d2/q/0" in refusal(file(line("q", "a"), line("q", "b")))
+    assert "d2/q/3" in refusal(file(line("q", sample_index=3), line("q", sample_index=3)))
+
+
+def test_no_completion_belongs_to_the_data(file: Any) -> None:
+    assert "none of its 2 completions" in refusal(file(line("a"), line("b")))
+
+
+def test_an_empty_file(file: Any) -> None:
+    assert "none of its 0 completions" in refusal(file())
+
+
+def test_a_line_that_is_no_completion(file: Any) -> None:
+    assert ":2: not a completion" in refusal(file(line("q"), {"problem_id": "q"}))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "no such file" in refusal(str(tmp_path / "absent.jsonl"))
+
+
+async def test_a_source_gives_what_is_asked_for(file: Any) -> None:
+    path = file(
+        line("q", "a", output_tokens=7, gen_time=0.5, finish_reason="stop", prompt_tokens=3),
+        line("p2", "b\u2028"),
+    )
+    source = RecordedSource(match_completions(path, PROBLEMS).by_sample)
+    asked = [SampleId("d1", "p2"), SampleId("d2", "q")]
+    assert source.hashes() == {asked[0]: sha256("b\u2028"), asked[1]: sha256("a")}
+    given = [generation async for generation in source(asked)]
+    assert [g.sample for g in given] == asked
+    assert given[0].completion_sha256 == sha256("b\u2028")
+    assert (given[1].output_tokens, given[1].prompt_tokens, given[1].gen_time) == (7, 3, 0.5)
+    assert (given[1].finish_reason, given[1].requests, given[1].replica) == ("stop", 0, "recorded")
+    assert [generation async for generation in source([])] == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.runner.session import mixed_answers
+from services.runner.session import provenance_conflict
 from shared.run_record import Provenance
 
 INFO = {"model": "m", "chat_template_sha256": "aa", "backend": "verl", "engine": {"model": "x"}}
@@ -16,7 +16,7 @@ FACTS: dict[str, Any] = {
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    return mixed_answers(*(Provenance.model_validate(facts) for facts in (before, now)))
+    return provenance_conflict(*(Provenance.model_validate(facts) for facts in (before, now)))
 
 
 def test_the_same_may_go_on() -> None:
