@@ -1,4 +1,4 @@
-"""The command `plumb`."""
+"""Entry point of the command line: `plumb` and its subcommands."""
 
 import sys
 
@@ -34,7 +34,7 @@ app.add_typer(data, name="data")
 
 
 def main() -> None:
-    """Run a command; an error with a known cause is one line on stderr and an exit code."""
+    """Run a command; a PlumblineError becomes one line on stderr and an exit code."""
     configure_logging("plumb", "WARNING", sys.stderr)
     try:
         app()
@@ -44,7 +44,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         # A service's image installs only what that service needs.
         print(
-            f"plumb: the command needs {error.name!r}, which is not installed here; use an "
+            f"plumb: this command needs {error.name!r}, which is not installed here; use an "
             "installation made with `pip install plumbline[cli]` or `make install`",
             file=sys.stderr,
         )

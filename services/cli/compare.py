@@ -36,7 +36,7 @@ def compare(
     from shared.analysis.runs import read_runs
 
     if len(runs) < 2:
-        raise ConfigError("one run cannot be compared; name two folders or more")
+        raise ConfigError("one run cannot be compared; give two or more folders")
     first, *others = read_runs(runs)
     comparisons = [compare_runs(first, other) for other in others]
     for one in comparisons:

@@ -18,7 +18,7 @@ _OUTCOMES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yel
 
 
 def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
-    """Legend of the runs' letters, and caveats about their numbers."""
+    """Print the legend of the runs' letters, and caveats about their numbers."""
     for run in runs:
         model = run.record.model
         named = f"{run.run.name}, model {model}" if model else run.run.name
@@ -28,13 +28,13 @@ def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
 
 
 def print_notes(console: Console, comparison: Comparison) -> None:
-    """The settings that differ and may differ: model, seed, engine."""
+    """Print the settings that a comparison may vary: model, seed, engine."""
     for note in comparison.notes:
         _line(console, note)
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """The differences of two runs."""
+    """Print the differences of two runs."""
     table = _table(console, "data set", "metric", "problems", comparison.first.label,
                    comparison.second.label, "difference", "95 % interval", "p", "detectable",
                    "gained/lost")  # fmt: skip
@@ -48,7 +48,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def print_unpaired(console: Console, comparison: Comparison) -> None:
-    """The data sets and samples that are not compared."""
+    """Print the data sets and samples that are not compared."""
     for unshared in comparison.unshared:
         _line(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
     for one in comparison.datasets:
@@ -56,7 +56,7 @@ def print_unpaired(console: Console, comparison: Comparison) -> None:
 
 
 def print_flips(console: Console, comparison: Comparison) -> None:
-    """Every sample that is accepted in only one run, with both verdicts."""
+    """Print every sample that is accepted in only one run, with both verdicts."""
     table = _table(
         console, "data set", "problem", "sample", "", comparison.first.label,
         comparison.second.label, left=6,
@@ -72,7 +72,7 @@ def print_flips(console: Console, comparison: Comparison) -> None:
 
 
 def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
-    """A table and a chart of accepted@1 of all runs, each against the first."""
+    """Print a table and a chart of accepted@1 of all runs, each against the first."""
     runs = [comparisons[0].first, *(one.second for one in comparisons)]
     found = {
         (one.second.label, each.paired.dataset): each.accepted_at_1
@@ -90,7 +90,7 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """Each rule of a policy, the observed value, and why it passes or fails."""
+    """Print each rule of a policy, the observed value, and the reason why it passes or fails."""
     table = _table(console, "data set", "rule", "limit", "found", "outcome", "why", left=6)
     for one in findings:
         cells = (one.dataset, one.rule, one.limit, one.found)
@@ -199,6 +199,6 @@ def _line(console: Console, line: str, style: str = "") -> None:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text from files, without markup or control characters for the terminal."""
+    """Text without markup, its control characters replaced, for the terminal."""
     shown = (letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
     return Text("".join(shown), style=style)

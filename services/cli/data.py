@@ -1,4 +1,4 @@
-"""`plumb data`: imports, prepares and checks data sets."""
+"""`plumb data`: import, prepare and check data sets."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,7 @@
 """Implementation and output of the `plumb data` commands.
 
-Separate from their signatures, because the libraries that compare texts take seconds to import, and
-other commands must not wait for that.
+Separate from their signatures, because the libraries that compare texts take seconds to import,
+which other commands avoid.
 """
 
 import json
@@ -127,7 +127,7 @@ def check_corpus(
     Raises:
         ConfigError: An option is out of range.
         DataError: A file cannot be read.
-        FindingsError: The corpus has problems in it.
+        FindingsError: The corpus contains problems.
     """
     _check_range("--ngram", size, low=2)
     _check_range("--min-share", min_share, low=0, high=1)
@@ -189,9 +189,9 @@ _TASK = TaskID(0)
 
 
 class DataProgress:
-    """Progress display: a live line per step in a terminal, elsewhere a line when it ends.
+    """Progress display: a live line per step in a terminal, else one line when a step ends.
 
-    Between steps other output may use the terminal.
+    Other output may use the terminal between steps.
     """
 
     def __init__(self, console: Console) -> None:
@@ -287,12 +287,12 @@ def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | N
 
 
 def print_contamination(console: Console, report: ContaminationReport) -> None:
-    """Print a row per problem found in the corpus, the worst first, and what was not checked."""
-    met = [one for one in report.problems if one.documents]
+    """Print a row per problem found in the corpus, the worst first, and the unchecked parts."""
+    found = [one for one in report.problems if one.documents]
     table = Table(box=None, pad_edge=False)
     for heading in ("problem", "prompt", "solutions", "in one document", "documents", "where"):
         table.add_column(heading, overflow="fold")
-    for one in met[:_SHOWN]:
+    for one in found[:_SHOWN]:
         best = max(
             (part.hit for part in (one.prompt, one.solutions) if part.hit),
             key=lambda hit: hit.share,
@@ -308,10 +308,10 @@ def print_contamination(console: Console, report: ContaminationReport) -> None:
             f"{one.documents:,}",
             Text(f"{best.path}:{best.row}"),
         )
-    if met:
+    if found:
         console.print(table)
-    if len(met) > _SHOWN:
-        console.print(f"{len(met) - _SHOWN:,} more; --output FILE has them all")
+    if len(found) > _SHOWN:
+        console.print(f"{len(found) - _SHOWN:,} more; --output FILE has them all")
     for path in report.skipped:
         console.print(Text(f"skipped, not a corpus format: {path}", style="yellow"))
     unchecked = sum(len(one.unchecked) for one in report.problems)
@@ -320,5 +320,5 @@ def print_contamination(console: Console, report: ContaminationReport) -> None:
     console.print(
         f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
         f"{sum(one.contaminated for one in report.problems):,} of {len(report.problems):,} "
-        f"problems contaminated, {len(met):,} found"
+        f"problems contaminated, {len(found):,} found"
     )

@@ -1,4 +1,4 @@
-"""Terminal output: live progress of a run (plain lines without a terminal), summary table."""
+"""Terminal output of a run: live progress (plain lines without a terminal), summary table."""
 
 import sys
 import time
@@ -52,14 +52,14 @@ class _Tally:
 
 
 class ProgressDisplay:
-    """Shows generated, judged and accepted per data set, the rate and the time left."""
+    """Shows generated, judged and accepted samples per data set, the rate and the time left."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._tallies: dict[str, _Tally] = {}
         self._live: Live | None = None
         self._began = time.monotonic()
-        self._begun_with = 0
+        self._judged_before = 0
         self._last_line = 0.0
         self._last_text = ""
 
@@ -88,7 +88,7 @@ class ProgressDisplay:
     def started(self) -> None:
         """Start the clock: verdicts of earlier sessions do not count for the rate."""
         self._began = time.monotonic()
-        self._begun_with = self._judged()
+        self._judged_before = self._judged()
 
     def generated(self, sample: SampleId) -> None:
         self._tallies[sample.dataset].generated.add(sample)
@@ -107,7 +107,7 @@ class ProgressDisplay:
     def _pace(self) -> str:
         judged = self._judged()
         seconds = time.monotonic() - self._began
-        rate = (judged - self._begun_with) / seconds if seconds > 0 else 0.0
+        rate = (judged - self._judged_before) / seconds if seconds > 0 else 0.0
         left = sum(tally.total for tally in self._tallies.values()) - judged
         if not rate:
             return f"{seconds:.0f} s"
@@ -145,12 +145,12 @@ class ProgressDisplay:
 
 def stdout_console() -> Console:
     console = Console(file=sys.stdout)
-    # Output into a file or pipe is not cut to the default width of a terminal.
+    # A file or pipe has no width; 80 columns, rich's default for it, would be too narrow.
     return console if console.is_terminal else Console(file=sys.stdout, width=120)
 
 
 def printable(text: str) -> str:
-    """Text from data without control characters for the terminal."""
+    """Replace control characters, which text from data may have, for the terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 

@@ -1,11 +1,11 @@
-"""Execution of a run for `plumb run`, `judge` and `rejudge`: stack, session, exit code."""
+"""Execution of a run for `plumb run`, `judge` and `rejudge`: services, session, exit code."""
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -37,7 +37,8 @@ from shared.schemas import Problem
 from shared.service.settings import RedisSettings, load_settings
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
-# In some networks only judges can reach a sandbox, and with KEDA no judge runs until there is work.
+# Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
+# and with KEDA no judge runs until a job is queued.
 _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
 T = TypeVar("T")
 
@@ -46,8 +47,8 @@ T = TypeVar("T")
 class RunRequest:
     """A run as requested by a command.
 
-    ``completions`` replaces the generator as the source of completions; ``source`` is the part of
-    the run's identity that is not in the config.
+    ``completions`` replaces the generator as the source of completions. ``source`` identifies
+    completions that the config does not identify, as part of the run's fingerprint.
     """
 
     config: Config
@@ -79,14 +80,14 @@ def execute(request: RunRequest) -> None:
     identity = identify(config, request.plan, folder, request.source)
     identity = claim_output(folder, identity, force=request.force)
     console = stdout_console()
-    with _terminable(), ProgressDisplay(console) as progress:
+    with _sigterm_as_interrupt(), ProgressDisplay(console) as progress:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
         with _services(request, folder, progress) as (redis, stack):
             session = Session(redis, identity)
             try:
-                asyncio.run(_complete(request, folder, session, stack, progress))
+                asyncio.run(_run_session(request, folder, session, stack, progress))
             except OutOfMemoryError as error:
                 raise ServiceError(
                     f"Redis is out of memory ({error}); raise its maxmemory and repeat the command "
@@ -107,10 +108,32 @@ def execute(request: RunRequest) -> None:
         raise IncompleteRunError(_missing_verdicts(finished.record))
 
 
-class DependencyWait:
-    """Retries of dependencies that are still starting, with one deadline for all of them.
+def _missing_verdicts(run: RunRecord) -> str:
+    reasons = sorted({entry.reason or "unknown" for entry in run.unjudged})
+    shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
+    return (
+        f"incomplete: {run.samples_unjudged} of {run.samples} samples have no verdict "
+        f"({shown}); repeat the command to retry them"
+    )
 
-    The time comes from ``PLUMBLINE_WAIT_SECONDS``; by default nothing is retried.
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt as Ctrl-C does, so that both shut down gracefully."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# Services
+
+
+class DependencyWait:
+    """Retries checks of dependencies that are still starting, with one deadline for all of them.
+
+    ``PLUMBLINE_WAIT_SECONDS`` sets the time; by default nothing is retried.
     """
 
     def __init__(self, progress: ProgressDisplay, poll_seconds: float = 2.0) -> None:
@@ -124,7 +147,7 @@ class DependencyWait:
         self._end = time.monotonic() + _seconds(os.environ.get(WAIT_VARIABLE) or "0")
 
     def wait(self, check: Callable[[], T]) -> T:
-        """Retry ``check`` until it succeeds; each new reason is shown as a note.
+        """Retry ``check`` until it succeeds, and show each new reason of a failure as a note.
 
         Raises:
             UnavailableError: The deadline has passed.
@@ -156,6 +179,7 @@ def _seconds(text: str) -> float:
 def _services(
     request: RunRequest, folder: OutputFolder, progress: ProgressDisplay
 ) -> Iterator[tuple[Redis, EmbeddedStack | None]]:
+    """Wait for the external services or start the embedded ones; yields Redis and the stack."""
     config = request.config
     dependencies = DependencyWait(progress)
     if request.completions is None and not request.own_generator:
@@ -175,11 +199,11 @@ def _services(
 
 
 def _external(config: Config, dependencies: DependencyWait) -> Redis:
-    """Connect to Redis of an external stack, after its sandboxes or judges are available."""
+    """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
-        one_of = ", ".join(_SANDBOX_CHECKS)
-        raise ConfigError(f"PLUMBLINE_SANDBOX_CHECK is {check!r}; give one of {one_of}")
+        choices = ", ".join(_SANDBOX_CHECKS)
+        raise ConfigError(f"PLUMBLINE_SANDBOX_CHECK is {check!r}; give one of {choices}")
     if check == "sandboxes":
         given = os.environ.get("SANDBOX_URLS")
         urls = given.split(",") if given else config.sandbox_urls
@@ -191,73 +215,59 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
     return redis
 
 
-async def _complete(
+async def _check_generator(config: Config, urls: Sequence[str]) -> None:
+    async with _client(config, urls) as client:
+        await client.check()
+
+
+# Session
+
+
+async def _run_session(
     request: RunRequest,
     folder: OutputFolder,
     session: Session,
     stack: EmbeddedStack | None,
     progress: ProgressDisplay,
 ) -> None:
-    config = request.config
-    sandbox = stack.sandbox if stack else None
-    facts = request.provenance.model_copy(update={"sandbox": sandbox})
-    async with AsyncExitStack() as parts:
-        source: Source | None = request.completions
-        hashes = request.completions.hashes() if request.completions else None
-        if source is None:
-            urls = [stack.generator_url] if stack and stack.generator_url else None
-            client = await parts.enter_async_context(
-                _client(config, urls or config.generation.base_urls)
-            )
-            prompts = prompt_facts(request.problems, config.data)
-            facts = Provenance(
-                **{
-                    **dict(facts),
-                    "model": await client.check(),
-                    "generator": await client.info(),
-                    "prompts": prompts.prompts,
-                    "system_prompt": prompts.system_prompt,
-                }
-            )
-            source = GeneratorSource(client, config, request.problems, session.ledger.run)
+    """Enter the session and run the loop until the artifacts are published."""
+    async with _open_source(request, session.ledger.run, stack) as (source, provenance):
         await asyncio.to_thread(
             session.enter,
-            config,
+            request.config,
             request.problems,
             folder,
             force=request.force,
-            provenance=facts,
+            provenance=provenance,
         )
         progress.started()
-        run = Run(config, request.plan, session, source, progress, hashes)
+        hashes = request.completions.hashes() if request.completions else None
+        run = Run(request.config, request.plan, session, source, progress, hashes)
         await _with_watch(run.complete, stack.watch if stack else None)
 
 
-async def _with_watch(work: Callable[[], Any], watch: Callable[[], Any] | None) -> None:
-    """Run ``work`` until it ends or ``watch`` fails."""
-    main = asyncio.ensure_future(work())
-    side = asyncio.ensure_future(watch()) if watch else None
-    waiting = {main, side} if side else {main}
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if side and side.done():
-            side.result()
-        await _unwrapped(main)
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-
-async def _unwrapped(task: "asyncio.Future[None]") -> None:
-    """Await a task; of an exception group, only the first error is raised."""
-    try:
-        await task
-    except BaseExceptionGroup as group:
-        first: BaseException = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
+@asynccontextmanager
+async def _open_source(
+    request: RunRequest, run: str, stack: EmbeddedStack | None
+) -> AsyncIterator[tuple[Source, Provenance]]:
+    """Open the source of the completions; yields it with the session's provenance."""
+    config = request.config
+    sandbox = stack.sandbox if stack else None
+    provenance = request.provenance.model_copy(update={"sandbox": sandbox})
+    if request.completions is not None:
+        yield request.completions, provenance
+        return
+    urls = [stack.generator_url] if stack and stack.generator_url else config.generation.base_urls
+    async with _client(config, urls) as client:
+        prompts = prompt_facts(request.problems, config.data)
+        generator = {
+            "model": await client.check(),
+            "generator": await client.info(),
+            "prompts": prompts.prompts,
+            "system_prompt": prompts.system_prompt,
+        }
+        source = GeneratorSource(client, config, request.problems, run)
+        yield source, provenance.model_copy(update=generator)
 
 
 def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
@@ -273,25 +283,28 @@ def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
     )
 
 
-async def _check_generator(config: Config, urls: Sequence[str]) -> None:
-    async with _client(config, urls) as client:
-        await client.check()
-
-
-def _missing_verdicts(run: RunRecord) -> str:
-    reasons = sorted({entry.reason or "unknown" for entry in run.unjudged})
-    shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
-    return (
-        f"incomplete: {run.samples_unjudged} of {run.samples} samples have no verdict "
-        f"({shown}); repeat the command to retry them"
-    )
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: in request."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+async def _with_watch(work: Callable[[], Any], watch: Callable[[], Any] | None) -> None:
+    """Run ``work`` until it ends, or until ``watch`` raises."""
+    working = asyncio.ensure_future(work())
+    watching = asyncio.ensure_future(watch()) if watch else None
+    tasks = {working, watching} if watching else {working}
     try:
-        yield
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if watching and watching.done():
+            watching.result()
+        await _first_error(working)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _first_error(task: "asyncio.Future[None]") -> None:
+    """Await a task; raise only the first error of an exception group."""
+    try:
+        await task
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None

