@@ -25,13 +25,13 @@ WANDB = "wandb"
 
 
 class OutputFolder:
-    """Reads and writes the files of a run; each file is replaced atomically."""
+    """Reads and writes the files of a run; each write replaces the file atomically."""
 
     def __init__(self, url: str) -> None:
-        """Open a folder, which need not exist yet.
+        """Open a folder, which may not exist yet.
 
         Raises:
-            OutputError: There is no filesystem for this URL.
+            OutputError: No filesystem is installed for this URL.
         """
         self.url = url
         try:
@@ -57,11 +57,11 @@ class OutputFolder:
             for record in records:
                 file.write(record.model_dump_json() + "\n")
 
-    def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - whatever the file holds
+    def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
         """Read a JSON file; None if it does not exist.
 
         Raises:
-            OutputError: It cannot be read, or is not JSON.
+            OutputError: The file cannot be read, or is not JSON.
         """
         try:
             with self._fs.open(self._join(name), "r", encoding="utf-8") as file:
@@ -72,10 +72,10 @@ class OutputFolder:
             raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
 
     def download(self, name: str, path: Path) -> None:
-        """Copy a file to this machine; missing folders are created.
+        """Copy a file to a local path; missing folders are created.
 
         Raises:
-            OutputError: It cannot be read.
+            OutputError: The file cannot be read.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class OutputFolder:
             mode: UTF-8 text, or bytes.
 
         Raises:
-            OutputError: It cannot be written.
+            OutputError: The file cannot be written.
         """
         try:
             with atomic_write(self._fs, self._join(name), mode) as file:

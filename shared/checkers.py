@@ -9,7 +9,7 @@ from typing import Protocol
 DEFAULT_TOLERANCE = 1e-6
 _VALID = f'"exact", "lines", "tokens", "float" (tolerance {DEFAULT_TOLERANCE:g}) or "float:<tol>"'
 
-# SandboxFusion's numbers.
+# SandboxFusion's tolerances.
 _LINES_TOLERANCE = 1e-5
 _LINES_LEAST_SCALE = 1e-10
 
@@ -32,39 +32,39 @@ def get_checker(spec: str) -> Checker:
     name, _, tolerance = spec.partition(":")
     if name == "float" and _NUMBER.fullmatch(tolerance) and 0 <= float(tolerance) < math.inf:
         return partial(floats, tolerance=float(tolerance))
-    raise ValueError(f"no checker {spec!r}; valid are {_VALID}")
+    raise ValueError(f"unknown checker {spec!r}; valid are {_VALID}")
 
 
 def exact(actual: str, expected: str) -> bool:
-    r"""Equal but for trailing newlines.
+    r"""Equal except for trailing newlines.
 
-    Source: verl 0.9.1, ``verl/utils/reward_score/sandbox_fusion/utils.py``: both sides lose every
-    trailing "\n", and nothing else.
+    Source: verl 0.9.1, ``verl/utils/reward_score/sandbox_fusion/utils.py``: only trailing "\n" are
+    removed from both sides.
     """
     return actual.rstrip("\n") == expected.rstrip("\n")
 
 
 def lines(actual: str, expected: str) -> bool:
-    r"""Equal line by line, without regard to case, outer blanks, and small errors of a lone number.
+    r"""Equal line by line, ignoring case, outer blanks, and small differences of single numbers.
 
-    Source: SandboxFusion's CommonOJ rule. Both texts are stripped and split at "\n"; there must be
-    as many lines; two lines agree if they are equal when stripped and lower-cased, or if both are
-    one number as ``float`` reads it and ``|a - b| / max(|expected|, 1e-10) < 1e-5``.
+    Source: SandboxFusion's CommonOJ rule. Both texts are stripped and split at "\n", and must have
+    the same number of lines. Two lines agree if they are equal when stripped and lower-cased, or if
+    ``float`` parses both and ``|a - b| / max(|expected|, 1e-10) < 1e-5``.
     """
     ours, theirs = actual.strip().split("\n"), expected.strip().split("\n")
     return len(ours) == len(theirs) and all(starmap(_same_line, zip(ours, theirs, strict=True)))
 
 
 def tokens(actual: str, expected: str) -> bool:
-    """Equal but for the amount and kind of white space."""
+    """Equal except for the amount and kind of white space."""
     return actual.split() == expected.split()
 
 
 def floats(actual: str, expected: str, tolerance: float = DEFAULT_TOLERANCE) -> bool:
-    """Equal token by token, where two finite decimal numbers may differ by the tolerance.
+    """Equal token by token; two finite decimal numbers may differ by the tolerance.
 
     ``|a - b| <= tolerance * max(1, |expected|)``: absolute for small numbers, relative for large
-    ones. "nan" and "inf" are words: equal only to themselves.
+    ones. "nan" and "inf" are compared as text.
     """
     ours, theirs = actual.split(), expected.split()
     return len(ours) == len(theirs) and all(

@@ -34,7 +34,7 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
         path: A local path or any fsspec URL.
 
     Raises:
-        DataError: While iterating: the file or a line cannot be used; names file and line.
+        DataError: While iterating: the file or a line cannot be used; the message names both.
     """
     for number, fields in read_json_lines(path):
         try:

@@ -1,4 +1,4 @@
-"""The configuration of a run: YAML in the plan's layout, overrides, validation."""
+"""Configuration of a run: typed sections, YAML file with overrides, validation."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from shared.schemas import QualityFinding
 from shared.statuses import ExtractionPolicy
 
 ENGINES = ("vllm", "sglang")
-# Of vLLM and SGLang, without those that make weights up.
+# Load formats of vLLM and SGLang, except those that create random weights.
 LOAD_FORMATS = (
     "auto", "safetensors", "pt", "hf", "npcache", "mistral", "gguf", "bitsandbytes",
     "sharded_state", "tensorizer", "runai_streamer", "runai_streamer_sharded", "fastsafetensors",
@@ -39,7 +39,7 @@ LOAD_FORMATS = (
 Method = Literal["batch", "submit", "compute_score"]
 _OWN_CHECKERS = {"submit": "lines", "compute_score": "exact"}
 BATCH_LANGUAGES = ("python", "cpp")
-# What SandboxFusion's /run_code knows.
+# Languages of SandboxFusion's /run_code.
 LANGUAGES = (
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
     "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
@@ -99,7 +99,7 @@ class RolloutConfig(Section):
     gpu_memory_utilization: Operation[float] = Field(default=0.8, gt=0, le=1)
     """Share of GPU memory for weights and KV cache."""
     load_format: Numerics[str] = "auto"
-    """How the engine loads weights. Formats that mean random weights are refused."""
+    """Format from which the engine loads weights. Formats with random weights are refused."""
     enforce_eager: Numerics[bool] = False
     """Disable CUDA graphs."""
     enable_prefix_caching: Numerics[bool] = True
@@ -124,10 +124,10 @@ class RolloutConfig(Section):
     def _real_weights(cls, load_format: str) -> str:
         if load_format.startswith("dummy"):  # verl has had several
             raise ValueError(
-                f"{load_format} means random weights, and numbers that mean nothing; use auto"
+                f"{load_format} means random weights, whose results mean nothing; use auto"
             )
         if load_format not in LOAD_FORMATS:
-            raise ValueError(f"no load format; there are {', '.join(LOAD_FORMATS)}")
+            raise ValueError(f"unknown load format; choose one of {', '.join(LOAD_FORMATS)}")
         return load_format
 
     @field_validator("engine_kwargs")
@@ -137,14 +137,14 @@ class RolloutConfig(Section):
     ) -> dict[str, dict[str, JsonValue]]:
         for engine in given:
             if engine not in ENGINES:
-                raise ValueError(f"{engine!r} is no engine; there are {' and '.join(ENGINES)}")
+                raise ValueError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
         for engine, options in given.items():
             if str(options.get("load_format", "")).startswith("dummy"):
                 raise ValueError(f"{engine}.load_format: dummy means random weights; use auto")
         return given
 
     def check_sampling(self) -> None:
-        """Refuse samples that would be copies of one another.
+        """Refuse several samples per problem that would all be equal.
 
         Raises:
             ConfigError: More than one sample per problem at temperature 0.
@@ -181,7 +181,7 @@ class DataConfig(Section):
     system_prompt: InProtocol[str] = ""
     """System message; empty for none."""
     limit: InProtocol[int | None] = Field(default=None, ge=1)
-    """Use only the first so many problems of each data set."""
+    """Use only this many problems of each data set, the first ones."""
     lock: Operation[str | None] = None
     """``manifest.lock.json`` that the data files must match; null for no check."""
     exclude_quality: InProtocol[list[QualityFinding]] = Field(default_factory=list)
@@ -212,7 +212,7 @@ class ReplayConfig(Section):
     error_rate: Operation[float] = Field(default=0, ge=0, le=1)
     """Share of requests that fail, for tests."""
     failures: Operation[list[str]] = Field(default_factory=list)
-    """Faults that the next requests get instead of an answer, for tests."""
+    """Faults to return to the next requests instead of an answer, for tests."""
 
 
 class VerlConfig(Section):
@@ -244,12 +244,12 @@ class GenerationConfig(Section):
     """Environment variable with the API key."""
     concurrency: Operation[int] = Field(default=1024, ge=1)
     """Upper limit of requests in flight. The limit in use adapts below it (AIMD)."""
-    # Whoever gives a request up while it is being answered loses the work, and asks for it again at
-    # the end of the queue; with a short limit a busy engine never gets anywhere. So the generator
-    # gives up first: its router after 3600 s, with an answer (504). The rest is for the way.
+    # A client that times out discards work in progress and requests it again at the end of the
+    # queue, so with a short timeout a busy engine makes no progress. The generator therefore times
+    # out first: its router answers 504 after 3600 s. The rest is for the network.
     request_timeout: Operation[float] = Field(default=3900, gt=0, allow_inf_nan=False)
     """Seconds for one request."""
-    # Room for three requests that were lost at their very end, and for waiting between them.
+    # Enough for three requests that fail at the very end, and for the waits between them.
     deadline: Operation[float] = Field(default=4 * 3600, gt=0, allow_inf_nan=False)
     """Seconds for one sample from its first request, with all retries and waiting."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
@@ -280,22 +280,22 @@ class DatasetJudgeConfig(Section):
 
 
 class JudgeConfig(Section):
-    """How answers are judged. Times are seconds."""
+    """Judging of answers. Times are seconds."""
 
     method: InProtocol[Method] = "batch"
-    """How completions are judged (see judging.md)."""
+    """Judging method (see judging.md)."""
     checker: InProtocol[str | None] = None
-    """How outputs are compared; null for the method's own: ``tokens``, ``lines`` or ``exact``."""
+    """Comparison of outputs; null for the method's own: ``tokens``, ``lines`` or ``exact``."""
     language: InProtocol[str] = "python"
     """Language of the answers, by SandboxFusion's name."""
     extraction: InProtocol[ExtractionPolicy] = ExtractionPolicy.LAST
-    """Which code block of a completion is the answer."""
+    """Policy for choosing the answer among the code blocks of a completion."""
     verl_native: InProtocol[bool] = False
     """``compute_score`` calls the installed verl's own scorer (Python only)."""
     confirm_timeouts: InProtocol[bool] = True
-    """Run a case with a doubtful time-out again, with the sandbox to itself."""
+    """Run a case with a doubtful time-out again, alone in the sandbox."""
     max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
-    """Stop judging a completion after so many time-outs; the remaining cases count as timed out."""
+    """Stop judging a completion after this many time-outs; further cases count as timed out."""
     cpu_grace: InProtocol[float] = Field(default=1.25, ge=1)
     """A case is killed at this multiple of its CPU limit; below it a time-out is confirmed first.
     """
@@ -304,11 +304,11 @@ class JudgeConfig(Section):
     compile_timeout: InProtocol[float] = Field(default=30, gt=0)
     """Seconds for compiling."""
     call_seconds: Operation[float] = Field(default=60, gt=0)
-    """A sandbox call of ``batch`` starts no further case after so many seconds."""
+    """Seconds after which a sandbox call of ``batch`` starts no further case."""
     max_output_mb: InProtocol[int] = Field(default=16, ge=1, le=64)
     """Standard output of a case in MiB."""
     max_processes: InProtocol[int] = Field(default=64, ge=1)
-    """Processes and threads of a case besides the first."""
+    """Processes and threads of a case in addition to the first."""
     max_completion_chars: InProtocol[int] = Field(default=200_000, ge=1)
     """Longer completions are ``syntax_error``."""
     datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
@@ -329,18 +329,22 @@ class JudgeConfig(Section):
         """The settings for one data set.
 
         Raises:
-            ValueError: What the data set has of its own does not go with the rest.
+            ValueError: The data set's own settings are inconsistent with the others.
         """
         if name not in self.datasets:
             return self
         own = self.datasets[name].model_dump(exclude_none=True)
         merged = {**self.model_dump(exclude={"datasets"}), **own}
         if "method" in own and "checker" not in own:
-            merged["checker"] = None  # that was for the other method
+            merged["checker"] = None  # it belongs to the general method
         return type(self).model_validate(merged)
 
     def with_method(self, method: Method) -> Self:
-        """The same with another method for all data sets, and that method's own checker."""
+        """Return a copy with another method for all data sets, and that method's default checker.
+
+        Raises:
+            ValueError: The method is inconsistent with the other settings.
+        """
         if method == self.method and not self.datasets:
             return self
         document = self.model_dump()
@@ -355,18 +359,18 @@ class JudgeConfig(Section):
             get_checker(self.checker)
         own = _OWN_CHECKERS.get(self.method)
         if own and self.checker not in (None, own):
-            raise ValueError(f"{self.method} compares by {own!r} alone, not by {self.checker!r}")
+            raise ValueError(f"{self.method} has only the checker {own!r}, not {self.checker!r}")
         if self.language not in LANGUAGES:
             near = difflib.get_close_matches(self.language.lower(), LANGUAGES, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"SandboxFusion has no language {self.language!r}{hint}")
         if self.method == "batch" and self.language not in BATCH_LANGUAGES:
             raise ValueError(
-                f"batch judges {' and '.join(BATCH_LANGUAGES)}; for {self.language!r} take the "
+                f"batch judges {' and '.join(BATCH_LANGUAGES)}; for {self.language!r} use the "
                 "method submit or compute_score"
             )
         if self.verl_native and (self.method, self.language) != ("compute_score", "python"):
-            raise ValueError("verl_native goes with method compute_score and language python alone")
+            raise ValueError("verl_native requires method compute_score and language python")
         for name in self.datasets:
             try:
                 self.for_dataset(name)
@@ -404,7 +408,7 @@ class Config(Section):
 
     @field_validator("run")
     @classmethod
-    def _printable_name(cls, run: RunConfig) -> RunConfig:
+    def _plain_file_name(cls, run: RunConfig) -> RunConfig:
         if not run.name or "/" in run.name or run.name != run.name.strip():
             raise ValueError("run.name must be a plain file name")
         return run
@@ -425,10 +429,10 @@ class Config(Section):
 
 @dataclass(frozen=True, slots=True)
 class ConfigDifferences:
-    """The leaves in which the configurations of two compared runs differ, by their meaning.
+    """Differences between the configurations of two compared runs, by the role of the leaf.
 
-    ``protocol``: the runs are not the same measurement. ``subject``: what a comparison is about
-    (model, seed). ``numerics``: engine settings that can change low bits of the results.
+    ``protocol``: the runs are not the same measurement. ``subject``: the settings that a comparison
+    is about (model, seed). ``numerics``: engine settings that can change low bits of the results.
     """
 
     protocol: list[LeafDifference]
@@ -496,7 +500,7 @@ def _by_setting(judged: Mapping[str, Sequence[LeafDifference]]) -> Iterator[Leaf
 
 
 def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file (or none), lay ``key=value`` overrides over it, validate.
+    """Read a YAML file (or none), apply ``key=value`` overrides, and validate.
 
     Raises:
         ConfigError: The file cannot be read or parsed, an override is not ``key=value``, or a key

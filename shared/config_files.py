@@ -1,4 +1,4 @@
-"""YAML files and ``key=value`` overrides, validated: a wrong key is named with the nearest one."""
+"""YAML config files with ``key=value`` overrides, validated; unknown keys get a suggestion."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +12,13 @@ from pydantic import BaseModel, ValidationError
 from yaml import YAMLError
 
 from shared.errors import ConfigError
+from shared.text import shorten_end
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def load_document(path: str | Path | None, overrides: Sequence[str] = ()) -> object:
-    """Read a YAML file (or none) and lay ``key=value`` overrides over it.
+    """Read a YAML file (or none) and apply ``key=value`` overrides.
 
     Raises:
         ConfigError: The file cannot be read or parsed, or an override is not ``key=value``.
@@ -25,19 +26,19 @@ def load_document(path: str | Path | None, overrides: Sequence[str] = ()) -> obj
     place = str(path or "overrides")
     with _parsing(place):
         base = OmegaConf.load(path) if path else OmegaConf.create({})
-    return _overridden(place, base, overrides)
+    return _apply(place, base, overrides)
 
 
 def override_document(document: Mapping[str, Any], overrides: Sequence[str]) -> object:
-    """Lay ``key=value`` overrides over a mapping.
+    """Apply ``key=value`` overrides to a mapping.
 
     Raises:
         ConfigError: An override is not ``key=value``.
     """
-    return _overridden("overrides", OmegaConf.create(dict(document)), overrides)
+    return _apply("overrides", OmegaConf.create(dict(document)), overrides)
 
 
-def _overridden(place: str, base: object, overrides: Sequence[str]) -> object:
+def _apply(place: str, base: object, overrides: Sequence[str]) -> object:
     for override in overrides:
         if "=" not in override:
             raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
@@ -62,7 +63,7 @@ def validate_document(model: type[ModelT], document: object) -> ModelT:
     """Validate a plain mapping.
 
     Raises:
-        ConfigError: A key or value is not valid; names the key and the nearest valid one.
+        ConfigError: A key or value is invalid; the message names the key and the nearest valid one.
     """
     try:
         return model.model_validate(document)
@@ -80,7 +81,7 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
                 f"unknown config key {key!r}" + (f"; did you mean {near!r}?" if near else "")
             )
         else:
-            lines.append(f"config key {key!r}: {problem['msg']} (got {_short(problem['input'])})")
+            lines.append(f"config key {key!r}: {problem['msg']} (got {_shown(problem['input'])})")
     return "; ".join(lines)
 
 
@@ -101,9 +102,8 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Sequence[str]:
     return names
 
 
-def _short(value: object) -> str:
-    text = "a mapping" if isinstance(value, Mapping) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _shown(value: object) -> str:
+    return "a mapping" if isinstance(value, Mapping) else shorten_end(repr(value), 80)
 
 
 def _one_line(error: Exception) -> str:

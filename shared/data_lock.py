@@ -1,4 +1,4 @@
-"""Lock file of prepared data: SHA-256 of every file that a run reads."""
+"""Lock file of prepared data: SHA-256 of every data file, checked before a run."""
 
 import hashlib
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class LockedFile(BaseModel):
 class DataLock(BaseModel):
     """Hashes of data files and manifests by file name, so that folders may be moved.
 
-    ``canonical_version`` is the version of the canonical form that prompts are hashed in.
+    ``canonical_version`` is the version of the canonical form of prompts that was hashed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,7 +65,7 @@ def load_lock(path: str) -> DataLock:
 
 
 def differences(lock: DataLock, paths: Iterable[str]) -> list[str]:
-    """Compare files with the lock by hash; returns a line per difference.
+    """Compare files with the lock by hash; return one line per difference.
 
     Raises:
         DataError: A file cannot be read.

@@ -1,6 +1,6 @@
-"""Data sets as parquet files: one row per problem, one column per field of ``Problem``.
+"""Data sets as parquet files: reading, validation, and the canonical form of prompts for hashing.
 
-Also the canonical form in which prompts are hashed.
+A file has one row per problem and one column per field of ``Problem``.
 """
 
 import re
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from shared.errors import DataError, data_error, reading
 from shared.schemas import Problem, describe, parse_ground_truth, sha256
 
-# Increment it when ``canonicalize`` changes: hashes of two versions cannot be compared.
+# Increment this when ``canonicalize`` changes: hashes of different versions cannot be compared.
 CANONICAL_VERSION = "2"
 
 _FENCES = ("```", "~~~")
@@ -27,12 +27,12 @@ _INNER_BLANKS = re.compile(r"(?<=\S)[^\S\n]+(?=\S)")
 
 
 def canonicalize(prompt: str) -> str:
-    """Normalize what editors, platforms and exports change without changing the text.
+    """Normalize the details of a text that editors, platforms and exports change.
 
     Line ends become ``\\n``, characters Unicode NFC; byte order marks, trailing blanks and blank
     lines at either end are removed. Outside code, a run of blanks within a line becomes one blank
-    and a run of blank lines one line. Code, where blanks have a meaning, is text between fences (of
-    backticks or tildes) or indented by a tab or four blanks, as in Markdown. Idempotent.
+    and a run of blank lines one line. Code, where blanks are significant, is text between fences
+    (of backticks or tildes) or indented by a tab or four blanks, as in Markdown. Idempotent.
     """
     unix = prompt.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
     lines: list[str] = []
@@ -53,8 +53,8 @@ COLUMNS = tuple(name for name, field in Problem.model_fields.items() if field.is
 # Columns that a file may lack; values that are not text are ignored.
 OPTIONAL_COLUMNS = tuple(name for name in Problem.model_fields if name not in COLUMNS)
 SCHEMA = pa.schema([(name, pa.string()) for name in (*COLUMNS, *OPTIONAL_COLUMNS)])
-# A ground truth may have 20 MB: few rows at a time limit memory and stay below Arrow's 2 GB.
-_ROWS_AT_A_TIME = 4
+# A ground truth may have 20 MB: small batches limit memory and stay below Arrow's 2 GB.
+_BATCH_ROWS = 4
 
 # (dataset, problem_id) -> place of its first row
 _Seen = dict[tuple[str, str], str]
@@ -63,15 +63,15 @@ _Seen = dict[tuple[str, str], str]
 def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
     """Read one parquet file, a local path or any fsspec URL.
 
-    The prompt may also be in verl's chat form, of which the last user message is used.
+    The prompt may be in verl's chat format; then the last user message is used.
 
     Args:
         path: The file.
-        prompt_key: The column of the prompt; if it is another one, ``prompt`` may be missing.
+        prompt_key: The column of the prompt; with another column, ``prompt`` may be missing.
 
     Raises:
-        DataError: The file or a row cannot be used; one line that names file, row (from 1),
-            problem and cause.
+        DataError: The file or a row cannot be used; the message is one line with file, row (from
+            1), problem and cause.
     """
     return _read_file(path, {}, prompt_key)
 
@@ -92,7 +92,7 @@ def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Prob
 
 
 def parquet_files(path: str) -> list[str]:
-    """List the parquet files of a folder, sorted by name; any other path is itself the file.
+    """List the parquet files of a folder, sorted by name; for any other path, the path itself.
 
     Raises:
         DataError: The folder has no parquet file.
@@ -157,7 +157,7 @@ def parquet_rows(
             check_types(path, schema)
         names = [*columns, *(name for name in optional if name in schema.names)]
         row = 0
-        for batch in parquet.iter_batches(_ROWS_AT_A_TIME, columns=names):
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=names):
             for index in range(batch.num_rows):
                 row += 1
                 with reading(f"{path}: row {row}"):
@@ -170,10 +170,10 @@ def _columns(prompt_key: str) -> list[str]:
 
 
 def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
-    there = ", ".join(schema.names)
     for name in columns:
         if name not in schema.names:
-            raise data_error(path, f"required column {name!r} is missing; it has: {there}")
+            present = ", ".join(schema.names)
+            raise data_error(path, f"required column {name!r} is missing; it has: {present}")
         if schema.names.count(name) > 1:
             raise data_error(path, f"two columns {name!r}; rename one of them")
 
@@ -188,7 +188,7 @@ def _check_types(prompt_key: str, path: str, schema: pa.Schema) -> None:
 
 def _is_text(kind: pa.DataType) -> bool:
     value = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-    # A column of nulls has the type null: the error about its first row is clearer.
+    # A column of nulls passes here, because the error about its first row is clearer.
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(check(value) for check in (*is_text, pa.types.is_null))
 

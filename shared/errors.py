@@ -1,7 +1,7 @@
-"""One exception tree: what a user can do something about is a ``PlumblineError``.
+"""Exception tree: a ``PlumblineError`` is an error that the user can fix.
 
-A command turns it into one line on stderr and the exit code that it carries; anything else is a
-bug and keeps its traceback.
+A command prints it as one line on stderr and exits with its code. Any other exception is a bug and
+keeps its traceback.
 """
 
 from collections.abc import Iterator
@@ -9,52 +9,52 @@ from contextlib import contextmanager
 
 
 class PlumblineError(Exception):
-    """Trouble with a known cause. The message says what, where and what to do."""
+    """An error with a known cause. The message says what happened, to what, and what to do."""
 
     exit_code = 2
 
 
 class ConfigError(PlumblineError):
-    """A key or a value in the configuration that cannot be used."""
+    """A configuration key or value is invalid."""
 
 
 class DataError(PlumblineError):
-    """A data set or completions file that cannot be used."""
+    """A data set or completions file cannot be used."""
 
 
 class OutputError(PlumblineError):
-    """An output folder that cannot be written or holds something else."""
+    """An output folder cannot be read or written, or holds the results of another run."""
 
 
 class ServiceError(PlumblineError):
-    """Redis, the sandbox, the generator or a child process is not there or not right."""
+    """Redis, the sandbox, the generator or a child process is unavailable or misconfigured."""
 
 
 class UnavailableError(ServiceError):
-    """It does not answer, or not yet: what is starting may be waited for."""
+    """A service does not answer yet; it may be starting, so a retry can help."""
 
 
 class FindingsError(PlumblineError):
-    """A check was made, and found what it is there to find."""
+    """A check was completed and has findings."""
 
     exit_code = 1
 
 
 class IncompleteRunError(PlumblineError):
-    """The run ended, but infrastructure errors left samples without a verdict."""
+    """The run finished, but infrastructure failures left samples without a verdict."""
 
     exit_code = 1
 
 
 class InterruptedRunError(PlumblineError):
-    """Somebody ended the command; nothing that was done is lost."""
+    """The command was interrupted; repeating it resumes the run."""
 
     exit_code = 130
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Convert any error of a file system or a format's reader into a DataError naming ``path``."""
+    """Convert any error of a file system or file format into a DataError that names ``path``."""
     try:
         yield
     except DataError:
@@ -64,7 +64,7 @@ def reading(path: str) -> Iterator[None]:
     except IsADirectoryError:
         raise data_error(path, "is a folder; name a file in it") from None
     # Every fsspec backend raises its own exceptions (of aiohttp, botocore …), which cannot all be
-    # imported here; the block does nothing except read.
+    # imported here. Catching everything is safe because the block only reads.
     except Exception as error:  # noqa: BLE001
         cause = f"{type(error).__name__}: {error}"
         raise data_error(
@@ -73,5 +73,5 @@ def reading(path: str) -> Iterator[None]:
 
 
 def data_error(place: str, cause: str) -> DataError:
-    """Create an error of one line, even if the data in it has line ends."""
+    """Create an error whose message is one line, even if the data quoted in it has newlines."""
     return DataError(" ".join(f"{place}: {cause}".splitlines()))

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-if TYPE_CHECKING:  # services that write local files alone are installed without fsspec
+if TYPE_CHECKING:  # services that write only local files are installed without fsspec
     from fsspec import AbstractFileSystem
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a local file atomically: a reader sees the old content or the new."""
+    """Replace a local file atomically: a reader sees either the old content or the new."""
     temporary = path.with_name(_temporary_name(path.name))
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -26,7 +26,7 @@ def atomic_write(
 ) -> Iterator[IO[Any]]:
     """Open a file of an fsspec filesystem that replaces ``path`` when the block ends.
 
-    Where the block raises, the old file stays and the temporary one is removed.
+    If the block raises, the old file stays and the temporary one is removed.
 
     Args:
         fs: The filesystem.

@@ -53,7 +53,7 @@ class FinishedRun:
         return {verdict.sample: verdict for verdict in self.verdicts()}
 
     def judged_samples(self) -> Iterator[tuple[Verdict, Generation | None]]:
-        """Yield each verdict with its completion; few of them are in memory at once."""
+        """Yield each verdict with its completion; streams both files, which have the same order."""
         waiting: dict[SampleId, Generation] = {}
         generations = self.generations()
         for verdict in self.verdicts():
@@ -76,7 +76,7 @@ def open_run(url: str) -> FinishedRun:
     """Open a run's folder, a local path or any fsspec URL.
 
     Raises:
-        OutputError: There is no finished run in it, its ``run.json`` is of an unknown version, or
+        OutputError: The folder has no finished run, its ``run.json`` has an unknown version, or
             ``run.json`` or the summary cannot be read.
     """
     folder = OutputFolder(url)

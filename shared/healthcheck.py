@@ -6,19 +6,19 @@ import sys
 
 _TIMEOUT = 4.0
 _SHOWN = 500
-_ANY = ("", "0.0.0.0", "::")
+_WILDCARDS = ("", "0.0.0.0", "::")
 
 
 def main() -> int:
-    """Print the body of /readyz; returns 0 for status 200, else 1."""
+    """Print the body of /readyz; return 0 for status 200, else 1."""
     host = os.environ.get("HOST", "")
     try:
         port = int(os.environ["PORT"])
     except (KeyError, ValueError):
-        print("PORT is not set to a port", file=sys.stderr)
+        print("PORT is not a port number; set it to the service's port", file=sys.stderr)
         return 1
     connection = http.client.HTTPConnection(
-        "127.0.0.1" if host in _ANY else host, port, timeout=_TIMEOUT
+        "127.0.0.1" if host in _WILDCARDS else host, port, timeout=_TIMEOUT
     )
     try:
         connection.request("GET", "/readyz")

@@ -21,7 +21,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
     Lines count from 1; blank ones are skipped.
 
     Raises:
-        DataError: While iterating: the file or a line cannot be read; names file and line.
+        DataError: While iterating: the file or a line cannot be read; the message names both.
     """
     compression = "gzip" if path.endswith(".gz") else None
     with reading(path), fsspec.open(path, "rb", compression=compression) as file:

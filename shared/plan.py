@@ -1,4 +1,4 @@
-"""What a run owes: its data sets, problems and samples, in the order of its artifacts."""
+"""Run plan: the data sets, problems and samples of a run, in the order of its artifacts."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from shared.schemas import Problem, SampleId
 class PlannedDataset(BaseModel):
     """A data set of the run; ``sha256`` covers ids, prompts and tests of its problems in order.
 
-    ``owed`` lists problem and sample index of every sample.
+    ``owed`` lists the problem id and sample index of every planned sample.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,16 +36,16 @@ class RunPlan(BaseModel):
         return [sample for dataset in self.datasets for sample in dataset.samples()]
 
     def fingerprint(self) -> str:
-        """Hex SHA-256 over data and samples: two runs with the same owe the same."""
+        """Hex SHA-256 over data and samples; equal for runs over the same samples."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 def make_plan(problems: Sequence[Problem], indices: Callable[[Problem], Sequence[int]]) -> RunPlan:
-    """Plan samples for problems; those of one data set stand together, in their order.
+    """Plan the samples of problems, grouped by data set in the order of the problems.
 
     Args:
         problems: The problems of all data sets.
-        indices: Which samples a problem gets.
+        indices: Returns the sample indices of a problem.
     """
     by_dataset: dict[str, list[Problem]] = {}
     for problem in problems:

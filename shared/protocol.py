@@ -1,9 +1,9 @@
 """Measurement protocol: the role of every configuration leaf, fingerprints and differences.
 
-A leaf of the configuration either changes the measured number (its role is *protocol*), says where
-the parts run and how hard they try (*operation*), or only describes the run and its outputs
-(*recorded*). The role stands in the type of the field, so the run's identity, what ``plumb
-compare`` demands, and the reference tables in the documents are derived from one declaration.
+A leaf of the configuration either changes the measured number (its role is *protocol*), controls
+where services run and how they retry (*operation*), or only describes the run and its outputs
+(*recorded*). The role is part of the field's type, so the run's identity, the checks of ``plumb
+compare``, and the reference tables in the documents are derived from one declaration.
 """
 
 import hashlib
@@ -15,6 +15,8 @@ from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.fields import FieldInfo
+
+from shared.text import shorten_end
 
 T = TypeVar("T")
 
@@ -33,12 +35,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeafRole:
-    """The declaration of a leaf.
+    """The declared role of a leaf.
 
-    ``subject``: part of the protocol that two compared runs are expected to differ in, such as the
-    model or a seed: a run is not resumed with another value, a comparison only names it.
-    ``numerics``: an operational setting of the engine that can change low bits of greedy decoding:
-    a run is resumed with another value, and a comparison names it.
+    ``subject``: part of the protocol that compared runs are expected to differ in, such as the
+    model or a seed. A run is not resumed with another value; a comparison only lists the
+    difference. ``numerics``: an operational setting of the engine that can change low bits of
+    greedy decoding. A run is resumed with another value; a comparison lists the difference.
     """
 
     role: Role
@@ -57,7 +59,7 @@ class Section(BaseModel):
     """A part of the configuration. Each field is a section, a mapping of sections, or has a role.
 
     Raises:
-        TypeError: When a subclass is defined with a field that has neither.
+        TypeError: A subclass has a field that is none of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -68,7 +70,7 @@ class Section(BaseModel):
         for name, info in cls.model_fields.items():
             if _declared(info) is None and _section_of(info) is None:
                 raise TypeError(
-                    f"{cls.__name__}.{name}: a configuration leaf without a role; annotate it with "
+                    f"{cls.__name__}.{name}: configuration leaf without a role; annotate it with "
                     "InProtocol, Subject, Operation, Numerics or Recorded (shared.protocol)"
                 )
 
@@ -95,7 +97,7 @@ def leaves(section: type[Section], prefix: str = "") -> Iterator[Leaf]:
 
 @dataclass(frozen=True, slots=True)
 class LeafDifference:
-    """A leaf with two values; None where one side does not have it."""
+    """A leaf with two values; None if one side does not have the leaf."""
 
     path: str
     first: JsonValue
@@ -108,8 +110,8 @@ class LeafDifference:
 class Protocol(BaseModel):
     """All settings that identify a measurement, by the dotted path of their leaf.
 
-    Leaves that are not set (None) are left out, so a new optional leaf does not change the
-    fingerprint of earlier runs.
+    Unset leaves (None) are omitted, so that a new optional leaf does not change the fingerprint of
+    earlier runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -142,14 +144,14 @@ def differences(
 
 
 def values(section: Section, wanted: Callable[[LeafRole], bool]) -> dict[str, JsonValue]:
-    """The values of the wanted leaves as JSON, by path; mappings are flattened, None left out."""
+    """The values of the wanted leaves as JSON, by path; mappings are flattened, None is omitted."""
     return dict(_values(section, wanted, ""))
 
 
 def shown(value: JsonValue, longest: int = 60) -> str:
-    """A value for a message: one line of bounded length."""
+    """Format a value for a message: one line of at most ``longest`` characters."""
     text = "not set" if value is None else " ".join(json.dumps(value, ensure_ascii=False).split())
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return shorten_end(text, longest)
 
 
 def _values(
@@ -171,7 +173,7 @@ def _values(
 def _flat(path: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     if isinstance(value, dict):
         for key, part in value.items():
-            # A key with a dot in it is quoted, or two configurations could have the same paths.
+            # A key with a dot is quoted; otherwise two configurations could have the same paths.
             name = json.dumps(key, ensure_ascii=False) if "." in key else key
             yield from _flat(f"{path}.{name}", part)
     else:
@@ -183,7 +185,7 @@ def _declared(info: FieldInfo) -> LeafRole | None:
 
 
 def _section_of(info: FieldInfo) -> tuple[type[Section], bool] | None:
-    """The section that a field holds, and whether it holds one by key; None for a leaf."""
+    """The section type of a field, and whether the field maps keys to it; None for a leaf."""
     kind: object = info.annotation
     is_mapping = get_origin(kind) is dict
     if is_mapping:

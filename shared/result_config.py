@@ -1,4 +1,4 @@
-"""What a run's configuration says of the results that are derived from its samples."""
+"""Configuration of a run's derived results: QA logs and Weights & Biases."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ WandbMode = Literal["auto", "online", "offline", "disabled"]
 
 
 class QaQuota(BaseModel, extra="forbid", frozen=True):
-    """How many samples of each status a data set's QA log is to have."""
+    """Number of samples of each status in a data set's QA log."""
 
     success: int = Field(default=0, ge=0)
     wrong_answer: int = Field(default=0, ge=0)
@@ -38,7 +38,7 @@ class QaQuota(BaseModel, extra="forbid", frozen=True):
         )
 
 
-# The plan's.
+# Defaults by data set.
 QUOTAS = {
     "codecontests_valid": QaQuota.of(10, 20, 10, 5, 5),
     "codecontests_test": QaQuota.of(6, 12, 6, 3, 3),
@@ -48,14 +48,14 @@ QUOTAS = {
 }
 
 
-def _with_the_plans(given: dict[str, QaQuota]) -> dict[str, QaQuota]:
+def _with_defaults(given: dict[str, QaQuota]) -> dict[str, QaQuota]:
     return QUOTAS | given
 
 
 class QaLogsConfig(Section):
     """The QA logs."""
 
-    quotas: Recorded[Annotated[dict[str, QaQuota], AfterValidator(_with_the_plans)]] = QUOTAS
+    quotas: Recorded[Annotated[dict[str, QaQuota], AfterValidator(_with_defaults)]] = QUOTAS
     """Samples per status by data set, ``default`` for the others (see results.md)."""
     max_tests: Recorded[int] = Field(default=3, ge=0)
     """Tests in a record."""
@@ -79,6 +79,6 @@ class WandbConfig(Section):
     """``auto`` is ``online`` where ``WANDB_API_KEY`` is set, else ``offline``."""
     entity: Recorded[str | None] = None
     """W&B entity."""
-    # Two attempts, of the 600 s for which a run waits to be published.
+    # Two attempts must fit into the 600 s for which a run waits to be published.
     timeout: Recorded[float] = Field(default=120, gt=0, le=240)
     """Seconds for writing or uploading."""

@@ -1,8 +1,8 @@
-"""Run record: the versioned content of ``run.json`` and of a run's meta data in the ledger.
+"""Run record: provenance, state and results of a run in ``run.json`` and in the ledger (versioned).
 
-A run has facts that the user gave (name, configuration, output folder), facts that were found
-(model, prompts, data files, versions), a state, and results. :class:`RunMeta` is what the ledger
-holds while a run is in progress; :class:`RunRecord` is what is published.
+A run has user input (name, configuration, output folder), provenance (model, prompts, data files,
+versions), a state, and results. The ledger stores :class:`RunMeta` while a run is in progress;
+:class:`RunRecord` is published.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ JsonObject = dict[str, JsonValue]
 
 
 class RunState(StrEnum):
-    """The life of a run.
+    """State of a run's life cycle.
 
-    ``RUNNING``: samples lack a completion or a verdict. ``JUDGED``: nothing is owed, the artifacts
-    are still to be written. ``COMPLETE`` and ``INCOMPLETE``: the artifacts are written, and every
-    sample was judged, or some could not be. ``FAILED``: the artifacts could not be written, for the
-    reason in ``publish_error``.
+    ``RUNNING``: samples lack a completion or a verdict. ``JUDGED``: every sample has a verdict, but
+    the artifacts are not written yet. ``COMPLETE``: the artifacts are written, and every sample was
+    judged. ``INCOMPLETE``: the artifacts are written, but some samples could not be judged.
+    ``FAILED``: the artifacts could not be written, for the reason in ``publish_error``.
     """
 
     RUNNING = "running"
@@ -64,7 +64,7 @@ class SystemPrompt(_Part):
 
 
 class DataLockCheck(_Part):
-    """The lock that the data files were checked against; ``path`` is None where there was none."""
+    """Result of checking the data files against a lock; ``path`` is None without a lock."""
 
     path: str | None = None
     canonical_version: str | None = None
@@ -72,7 +72,7 @@ class DataLockCheck(_Part):
 
 
 class SandboxFacts(_Part):
-    """The embedded sandbox: its isolation, and what the machine did not allow."""
+    """The embedded sandbox: its isolation, and the mechanisms that the machine does not permit."""
 
     isolation: str | None = None
     identity: str | None = None
@@ -114,7 +114,7 @@ class UnjudgedSample(_Part):
 
 
 class QaLogRecord(_Part):
-    """A QA log: how many samples of each status were wanted, chosen, and stand in for others."""
+    """A QA log: samples per status that were wanted, chosen, and filled in from other statuses."""
 
     file: str
     wanted: dict[FinalStatus, int] = Field(default_factory=dict)
@@ -123,7 +123,7 @@ class QaLogRecord(_Part):
 
 
 class WandbRecord(_Part):
-    """The results in Weights & Biases, or the reasons for which they are not there."""
+    """Location of the results in Weights & Biases, or the errors that prevented logging."""
 
     mode: Literal["online", "offline", "none"]
     run_id: str | None = None
@@ -136,10 +136,11 @@ class WandbRecord(_Part):
 
 
 class Given(_Part):
-    """Facts given by the user, and the identity that follows from them.
+    """User input, and the identity that is derived from it.
 
-    ``protocol``, the data sets' hashes and ``source`` (of completions that exist already: a file's
-    hash, or ``recorded``) make the ``fingerprint``.
+    The ``fingerprint`` is over ``protocol``, the plan (data sets' hashes and samples), and
+    ``source``, which identifies completions that the config does not: a file's hash, or
+    ``recorded``.
     """
 
     name: str = ""
@@ -152,10 +153,10 @@ class Given(_Part):
 
 
 class Provenance(_Part):
-    """Facts found: what answered, what was asked, and where the data came from.
+    """Provenance: model, prompts, data files, software versions.
 
-    ``generator`` is the JSON that the generator reports about itself, of several servers by URL.
-    ``left_out`` counts by data set the problems that ``data.exclude_quality`` removed.
+    ``generator`` is the JSON that the generator reports about itself; for several servers, by URL.
+    ``left_out`` counts the problems that ``data.exclude_quality`` removed, by data set.
     """
 
     model: str | None = None
@@ -175,7 +176,7 @@ class Provenance(_Part):
 
 
 class Lifecycle(_Part):
-    """State, times (Unix seconds, ``active_seconds`` those at work) and counters of a run."""
+    """State, times (Unix seconds; ``active_seconds`` is a duration) and counters of a run."""
 
     state: RunState = RunState.RUNNING
     started_at: float | None = None
@@ -206,11 +207,11 @@ class PublishedResults(_Part):
 
 
 class RunRecord(Lifecycle, Provenance, Given):
-    """``run.json``: what was run, with what, and how completely.
+    """``run.json``: configuration, provenance, state and completeness of a run.
 
-    ``unjudged`` lists the first samples without a verdict of the judge, ``infra_failures`` counts
-    failed requests to the sandbox by kind. ``timeouts_flipped`` of the doubtful time-outs were none
-    when they ran again.
+    ``unjudged`` lists the first samples that could not be judged. ``infra_failures`` counts failed
+    requests to the sandbox by kind. ``timeouts_confirmed`` doubtful time-outs ran again;
+    ``timeouts_flipped`` of them then finished in time.
     """
 
     version: Literal[2] = 2
@@ -231,7 +232,7 @@ class RunRecord(Lifecycle, Provenance, Given):
 
     @classmethod
     def of(cls, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> Self:
-        """The record of a run that has no results yet."""
+        """Create the record of a run that has no results yet."""
         return cls(
             **{name: value for name, value in meta if name in cls.model_fields},
             run=run,
@@ -240,31 +241,31 @@ class RunRecord(Lifecycle, Provenance, Given):
         )
 
     @field_serializer("wandb")
-    def _without_what_is_unknown(self, wandb: WandbRecord | None) -> JsonValue:
+    def _omit_unset(self, wandb: WandbRecord | None) -> JsonValue:
         return None if wandb is None else wandb.model_dump(mode="json", exclude_none=True)
 
     @property
     def served_model(self) -> str | None:
-        """The model that the servers named, else the configured one."""
+        """The model that the servers reported, else the configured one."""
         return self.model or self.config.actor_rollout_ref.model.path or None
 
 
 def read_record(document: object, place: str) -> RunRecord:
-    """Read the JSON of a ``run.json`` of this version or the one before.
+    """Validate the JSON of a ``run.json`` of this version or the previous one.
 
-    Version 1 had no ``version`` and no ``protocol``, which follows from the configuration.
+    Version 1 had no ``version`` and no ``protocol``, which is derived from the configuration.
 
     Raises:
-        OutputError: No run record, one of an unknown version, or a field that cannot be used; the
-            message begins with ``place``.
+        OutputError: The document is not a run record, has an unknown version, or has an invalid
+            field; the message begins with ``place``.
     """
     if not isinstance(document, dict):
         raise OutputError(f"{place}: not a run record; name the folder of a run")
     version = document.get("version", 1)
     if version not in (1, VERSION):
         raise OutputError(
-            f"{place}: run record of version {version!r}, this Plumbline reads versions 1 and "
-            f"{VERSION}; read it with the Plumbline that wrote it, or a newer one"
+            f"{place}: run record of version {version!r}, but this Plumbline reads versions 1 and "
+            f"{VERSION}; read it with the version that wrote it, or a newer one"
         )
     try:
         record = RunRecord.model_validate({**document, "version": VERSION})

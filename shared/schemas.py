@@ -1,4 +1,4 @@
-"""Records that the services exchange: problems, generations, verdicts."""
+"""Records that services exchange: problems, samples, generations, verdicts."""
 
 import hashlib
 import re
@@ -30,10 +30,10 @@ class _Record(BaseModel):
 
 
 class StdioTests(_Record):
-    """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's shape).
+    """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's format).
 
-    A problem with several right answers names its own ``checker`` (see ``shared.checkers``) or
-    brings one along: ``checker_source``, Python that defines ``check(input, output, expected)``.
+    A problem with several correct answers has its own ``checker`` (see ``shared.checkers``) or a
+    special judge: ``checker_source``, Python that defines ``check(input, output, expected)``.
     """
 
     inputs: list[str] = Field(min_length=1)
@@ -76,7 +76,7 @@ class HumanEvalTests(_Record):
 
     @property
     def cases(self) -> int:
-        return 1  # the whole of ``check``
+        return 1  # ``check`` counts as one case
 
 
 class MbppTests(_Record):
@@ -102,8 +102,8 @@ def parse_ground_truth(text: str) -> GroundTruth:
     """Parse a ``ground_truth`` column.
 
     Raises:
-        ValueError: Not JSON, not one of the three shapes, or tests that cannot be judged (none at
-            all, unequal numbers of inputs and outputs); one line that says which.
+        ValueError: Not JSON, not one of the three formats, or tests that cannot be judged (no
+            tests, unequal numbers of inputs and outputs); the message is one line.
     """
     for marker, adapter in _GROUND_TRUTHS.items():
         if f'"{marker}"' in text:
@@ -117,17 +117,17 @@ def parse_ground_truth(text: str) -> GroundTruth:
 
 
 def describe(error: ValidationError) -> str:
-    """Say in one line what pydantic found first, and where."""
+    """Format the first error that pydantic found, with its location, in one line."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 class ProblemInfo(BaseModel):
-    """What is known of a problem beside its tests; all of it may be missing.
+    """Optional properties of a problem, other than its tests.
 
-    ``time_limit`` is in seconds, ``memory_limit`` in bytes. The problem's tests are its public
-    ones, then its private ones, then its generated ones; the counts say how many of each.
+    ``time_limit`` is in seconds, ``memory_limit`` in bytes. A problem's tests are ordered: public,
+    private, generated; the counts give the number of each.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -164,10 +164,10 @@ def quality_findings(text: str) -> set[QualityFinding]:
 
 
 class Problem(_Record):
-    """A row of a data set. ``ground_truth`` is JSON text; ``tests`` is what it says.
+    """A row of a data set. ``tests`` and ``info`` are parsed from JSON columns.
 
-    ``quality``: ``ok``, or what the audit of the tests found, with commas between; empty where
-    there was none. ``extra_info`` is JSON text, too; ``info`` is what it says.
+    ``quality``: ``ok``, or the findings of the test audit separated by commas; empty without an
+    audit.
     """
 
     dataset: str = Field(min_length=1)
@@ -189,7 +189,7 @@ class Problem(_Record):
 
     @cached_property
     def info(self) -> ProblemInfo:
-        """Empty where ``extra_info``, which verl leaves to the user, is something else."""
+        """Parsed ``extra_info``; empty if its format is another one, which verl permits."""
         try:
             return ProblemInfo.model_validate_json(self.extra_info or "{}")
         except ValidationError:
@@ -220,7 +220,7 @@ class ProblemFacts:
 
 @dataclass(frozen=True, order=True, slots=True)
 class SampleId:
-    """Names one completion within a run."""
+    """Identifies one sample, and so one completion, within a run."""
 
     dataset: str
     problem_id: str
@@ -228,34 +228,34 @@ class SampleId:
 
     @property
     def key(self) -> str:
-        """The three parts as one printable text: ``dataset/problem_id/sample_index``, quoted."""
+        """The id as printable text: ``dataset/problem_id/sample_index``, percent-encoded."""
         return (
             f"{quote(self.dataset, safe='')}/{quote(self.problem_id, safe='')}/{self.sample_index}"
         )
 
     @classmethod
     def parse(cls, key: str) -> "SampleId":
-        """Read a ``key`` back.
+        """Parse a ``key``.
 
         Raises:
-            ValueError: ``key`` is none.
+            ValueError: ``key`` is invalid.
         """
         dataset, problem_id, index = key.split("/")
         return cls(unquote(dataset), unquote(problem_id), int(index))
 
 
 def is_encodable(text: str) -> bool:
-    """Whether UTF-8 can hold the text: whether it is free of lone surrogates."""
+    """Whether UTF-8 can encode the text, that is, it has no lone surrogates."""
     return _SURROGATE.search(text) is None
 
 
 def without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which JSON may hold and UTF-8 cannot, with U+FFFD."""
+    """Replace lone surrogates, which JSON may contain but UTF-8 cannot encode, with U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def sha256(text: str) -> str:
-    """Hex SHA-256 of a text; lone surrogates, which UTF-8 lacks, count as they are."""
+    """Hex SHA-256 of a text in UTF-8; lone surrogates are encoded as three bytes each."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -271,11 +271,11 @@ class _SampleRecord(_Record):
 
 
 class Generation(_SampleRecord):
-    """One completion as the generator gave it: a line of ``generations.jsonl``.
+    """One completion as generated: a line of ``generations.jsonl``.
 
-    ``error`` is set, and the completion empty, where the generator gave none (trouble of ours or
-    of the request); such a sample is ``api_error`` and never judged. ``gen_time`` is what the
-    request that was answered took, in seconds; ``seed`` what it asked the engine to draw with.
+    If generation failed, ``error`` is set and the completion is empty; the sample is ``api_error``
+    and is not judged. ``gen_time`` is the duration in seconds of the request that succeeded,
+    ``seed`` its sampling seed, ``requests`` the number of all requests.
     """
 
     completion: str
@@ -291,7 +291,7 @@ class Generation(_SampleRecord):
 
     @classmethod
     def missing(cls, sample: SampleId, why: str = "not generated") -> Self:
-        """What stands for a completion that there is none of."""
+        """Create the record of a sample without a completion."""
         return cls(
             dataset=sample.dataset,
             problem_id=sample.problem_id,
@@ -314,11 +314,11 @@ class FailedCase(_Record):
 
 
 class InfraFailure(_Record):
-    """An infrastructure failure, in records the text ``kind: text`` or just ``kind``.
+    """An infrastructure failure; serialized as ``kind: text``, or ``kind`` alone.
 
     Attributes:
-        kind: Its class: a ``FailureKind``, ``http_<status>``, or an exception's class name.
-        text: What is known beyond that; None where nothing is.
+        kind: A ``FailureKind``, ``http_<status>``, or the class name of an exception.
+        text: Details, if known.
     """
 
     kind: str
@@ -342,17 +342,17 @@ class InfraFailure(_Record):
 
 
 class JudgedCode(_Record):
-    """The code that was judged, as it was extracted from the completion.
+    """The code that was judged, as extracted from the completion.
 
-    What the method puts around it (a prompt, tests, a call of a function) is not part of it.
+    It does not include the code that a method adds (a prompt, tests, a function call).
 
     Attributes:
         sha256: Hex SHA-256 of the code.
         reason: Place in the completion where the code was found.
-        start: Character offset in the completion; None where the code is not one contiguous part
-            of it (line ends or indentation differ, or reasoning was cut out of it).
-        end: Offset behind the last character; None together with ``start``.
-        text: The code itself where it has no offsets.
+        start: Character offset in the completion; None if the code is not one contiguous part of it
+            (line ends or indentation differ, or reasoning was removed from it).
+        end: Offset after the last character; None together with ``start``.
+        text: The code itself if it has no offsets.
     """
 
     sha256: str
@@ -375,14 +375,14 @@ class JudgedCode(_Record):
 class Verdict(_SampleRecord):
     """Result of judging: a line of ``verdicts.jsonl``.
 
-    ``detail`` says more than the status where there is more to say: a ``VerdictDetail``, else the
-    name of a signal or the reason why the sample is unjudged. ``total_judge_time`` is the sum of
-    the cases' durations in seconds, ``cpu_time`` that of their CPU seconds and ``peak_memory`` the
-    most bytes that one needed, where the method measures them. ``attempts`` counts the requests to
-    the sandbox, ``infra_failures`` lists those that failed through no fault of the answer.
-    ``confirmed`` cases ran a second time, with the sandbox to themselves, because the machine's
-    load may have been why they took too long; ``flipped`` of them were in time then. ``code`` is
-    None where nothing was run, where SandboxFusion extracts (``submit``), and in older records.
+    ``detail`` refines the status: a ``VerdictDetail``, the name of a signal, or the reason why the
+    sample is unjudged. ``total_judge_time`` is the sum of the cases' durations in seconds,
+    ``cpu_time`` the sum of their CPU seconds, and ``peak_memory`` the maximum of their memory in
+    bytes, if the method measures them. ``attempts`` counts the requests to the sandbox,
+    ``infra_failures`` lists the requests that failed for infrastructure reasons. ``confirmed`` is
+    the number of cases that timed out, perhaps because of the machine's load, and ran again with
+    the sandbox to themselves; ``flipped`` of them then finished in time. ``code`` is None if
+    nothing was run, if SandboxFusion extracts the code (``submit``), and in older records.
     """
 
     final_status: FinalStatus
@@ -409,5 +409,5 @@ class Verdict(_SampleRecord):
 
     @property
     def judged(self) -> bool:
-        """Whether the verdict says something about the answer."""
+        """Whether the status describes the answer rather than an infrastructure failure."""
         return self.final_status is not FinalStatus.API_ERROR

@@ -55,10 +55,10 @@ _PRECEDENCE = (
 def aggregate_cases(codes: Sequence[CaseCode]) -> FinalStatus:
     """Aggregate the case codes of one sample into its status.
 
-    Any case without an outcome of its own (``API_ERROR``) makes the sample ``api_error``: an
-    infrastructure failure is never counted against the answer. Otherwise the first of compile
-    error, runtime error, time-out and wrong answer that occurs decides; all passed is ``success``.
-    No cases at all is also ``api_error``, because nothing was judged.
+    Any unjudged case (``API_ERROR``) makes the sample ``api_error``, because an infrastructure
+    failure never counts against the answer. Otherwise the precedence is compile error, runtime
+    error, time-out, wrong answer; if all cases passed, the status is ``success``. Without any case
+    it is ``api_error``, because nothing was judged.
     """
     if not codes or CaseCode.API_ERROR in codes:
         return FinalStatus.API_ERROR
@@ -69,10 +69,10 @@ def aggregate_cases(codes: Sequence[CaseCode]) -> FinalStatus:
 
 
 class JudgeMethod(StrEnum):
-    """Method that a verdict is signed with.
+    """Method that produced a verdict.
 
     A config chooses ``BATCH``, ``SUBMIT`` or ``COMPUTE_SCORE``. ``GUARD``: the completion was
-    refused without a sandbox. ``NONE``: an infrastructure failure left the sample unjudged.
+    rejected without a sandbox. ``NONE``: an infrastructure failure left the sample unjudged.
     """
 
     BATCH = "batch"
@@ -85,7 +85,7 @@ class JudgeMethod(StrEnum):
 
 
 class VerdictDetail(StrEnum):
-    """Details that say more than the status; a signal's name may stand in their place."""
+    """Details of a status; a verdict may have the name of a signal instead."""
 
     NO_CODE_BLOCK = "no_code_block"
     EMPTY = "empty"
@@ -106,9 +106,9 @@ class VerdictDetail(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Kinds of infrastructure failures that have a name of their own.
+    """Kinds of infrastructure failures with a fixed name.
 
-    Others are ``http_<status>`` and, where a connection failed, the exception's class name.
+    Others are ``http_<status>`` and, for a failed connection, the exception's class name.
     """
 
     SANDBOX = "sandbox"
@@ -123,7 +123,7 @@ class FailureKind(StrEnum):
 
 
 class ExtractionReason(StrEnum):
-    """Place in the completion where the code was found, or the reason why there is none."""
+    """Place in the completion where the code was found, or the reason why no code was found."""
 
     FENCED = "fenced"
     UNLABELLED = "unlabelled"
@@ -136,7 +136,7 @@ class ExtractionReason(StrEnum):
 
 
 class ExtractionPolicy(StrEnum):
-    """Which of several blocks is the answer; ``shared.extraction.choice`` has the rules."""
+    """Policy for choosing the answer among several blocks; see ``shared.extraction.choice``."""
 
     LAST = "last"
     FIRST = "first"

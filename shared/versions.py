@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of Python and of those packages that are installed, by name."""
+    """Versions of Python and of the given packages by name; missing packages are left out."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -20,9 +20,10 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """The commit of the checkout that this code runs from, ``-dirty`` if it was changed.
+    """Commit of the checkout that this code runs from, with ``-dirty`` if it has changes.
 
-    In an image it is the commit that the image was built from.
+    In an image, ``PLUMBLINE_GIT_COMMIT`` is the commit that the image was built from. None if
+    unknown.
     """
     if given := os.environ.get("PLUMBLINE_GIT_COMMIT"):
         return given

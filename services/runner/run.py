@@ -1,4 +1,4 @@
-"""Run loop: generate missing completions, redeliver lost jobs, wait for verdicts and artifacts."""
+"""Run loop: generation of missing completions, redelivery of lost jobs, wait for publication."""
 
 import asyncio
 import time

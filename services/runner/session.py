@@ -1,4 +1,4 @@
-"""Run sessions: fingerprint of a measurement, resume or refuse, one runner at a time (lock)."""
+"""Run sessions: fingerprint and provenance, resume or refuse, lock of one runner at a time."""
 
 import hashlib
 import json

@@ -20,7 +20,7 @@ class MethodVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CaseDisagreement:
-    """A test case with different result codes; None where a method has no such case."""
+    """A test case with different result codes; None if a method has no such case."""
 
     case: int
     first: int | None

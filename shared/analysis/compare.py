@@ -42,7 +42,7 @@ class Unpaired:
 
 @dataclass(frozen=True, slots=True)
 class PairedSamples:
-    """The samples of one data set in two runs, side by side."""
+    """The samples of one data set in two runs, paired."""
 
     dataset: str
     pairs: list[Pair]
@@ -87,7 +87,7 @@ class UnsharedDataset:
 class Comparison:
     """The second run against the first.
 
-    ``mismatches``: differences in protocol, which make it no comparison of models. ``noted``:
+    ``mismatches``: differences in protocol, with which the runs are not comparable. ``noted``:
     settings that a comparison may vary.
     """
 
@@ -122,7 +122,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """Compare two runs over the data sets that both have.
 
     Raises:
-        DataError: They have none in common.
+        DataError: The runs have no data set in common.
     """
     names = common_datasets(first, second)
     paired = [pair_up(name, first, second) for name in names]
@@ -212,7 +212,7 @@ def _method_mismatch(paired: PairedSamples) -> Iterator[Mismatch]:
     for pair in paired.pairs:
         ours = (pair.first.method, pair.first.checker)
         theirs = (pair.second.method, pair.second.checker)
-        # The guard rejects answers before judging: empty, too long, no text.
+        # The guard rejects answers before judging: empty, too long, or not valid text.
         if ours != theirs and JudgeMethod.GUARD not in (ours[0], theirs[0]):
             what = f"method and checker of {paired.dataset} {pair.sample.problem_id}"
             yield Mismatch(what, " and ".join(ours), " and ".join(theirs))

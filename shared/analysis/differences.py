@@ -1,4 +1,4 @@
-"""Differences in settings of two runs: in the protocol, or in what a comparison may vary."""
+"""Differences in settings of two runs: in the protocol, or in settings that may vary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A setting with different values, which are as messages show them."""
+    """A setting with different values, formatted for messages."""
 
     what: str
     first: str
@@ -27,9 +27,9 @@ class Mismatch:
 class RunDifferences:
     """The settings that differ between two runs.
 
-    ``protocol``: the runs do not measure the same, so they are not compared. ``noted``: what a
-    comparison may vary, such as model and seed, and engine settings that can change low bits of
-    greedy decoding.
+    ``protocol``: the runs are not the same measurement, so they are not compared. ``noted``:
+    settings that a comparison may vary, such as model and seed, and engine settings that can change
+    low bits of greedy decoding.
     """
 
     protocol: list[Mismatch]
@@ -57,11 +57,12 @@ def _prompt_differences(
     datasets: Sequence[str],
     templates: Sequence[LeafDifference],
 ) -> list[Mismatch]:
-    """The configured templates that differ, if the recorded prompts do.
+    """Differences in the configured templates, if the recorded prompts differ.
 
     A data set without a configured template has the default of the version that made the run. So
-    recorded prompts can differ where the configuration does not, if the default has changed, and
-    can be equal where it does, if one run has the default as its configured template.
+    recorded prompts can differ although the configurations are equal (the default has changed), and
+    be equal although the configurations differ (one run has the default as its configured
+    template).
     """
     configured = [_setting(one) for one in templates]
     if first.prompts is None and second.prompts is None:
@@ -71,7 +72,7 @@ def _prompt_differences(
 
 
 def _prompt_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
-    """A data set has one template, or one per kind of test: ``name (kind)``."""
+    """SHA-256 by template; a data set may have one template per kind of test: ``name (kind)``."""
     return {
         f"the prompt template's SHA-256 of {name}": prompt.sha256
         for name, prompt in (run.prompts or {}).items()

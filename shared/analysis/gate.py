@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 class Finding:
     """A rule, the observed value, and why it passes or fails.
 
-    ``premise``: if it does not hold, the other rules mean nothing and the gate is undecided.
+    ``premise``: a condition of all other rules; if it does not hold, the gate is undecided.
     """
 
     dataset: str
@@ -108,7 +108,7 @@ def _incomparable(comparison: Comparison) -> Iterator[Finding]:
             yield _premise("", "finished", "both", found, holds=False, why="numbers may change")
 
 
-def _enough(
+def _sufficient_data(
     rules: DatasetRules, comparison: Comparison, one: DatasetComparison
 ) -> Iterator[Finding]:
     name, least, problems = one.paired.dataset, rules.min_coverage, one.accepted_at_1.problems
@@ -132,7 +132,7 @@ def _enough(
 
 
 def _premise(dataset: str, rule: str, limit: str, found: str, *, holds: bool, why: str) -> Finding:
-    """A condition for every other rule; ``why`` is the reason if it does not hold."""
+    """Create the finding of a premise; ``why`` is the reason if it does not hold."""
     outcome = Outcome.PASS if holds else Outcome.UNDECIDED
     return Finding(dataset, rule, limit, found, outcome, "" if holds else why, premise=True)
 
@@ -152,7 +152,7 @@ def _of_dataset(
     rules: DatasetRules, comparison: Comparison, one: DatasetComparison
 ) -> Iterator[Finding]:
     name = one.paired.dataset
-    yield from _enough(rules, comparison, one)
+    yield from _sufficient_data(rules, comparison, one)
     if rules.max_new_failures is not None:
         lost = len(one.paired.lost)
         yield _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
@@ -214,7 +214,7 @@ def _max_increase(
 ) -> Finding:
     """An upper limit of a difference."""
     low, high = _range(found, confidence)
-    outcome, why = _decide(_negative(high), _negative(low), -most, confidence)
+    outcome, why = _decide(_negated(high), _negated(low), -most, confidence)
     return Finding(dataset, metric, f"B - A ≤ {100 * most:+.2f}", _shown(found), outcome, why)
 
 
@@ -233,7 +233,7 @@ def _decide(
 
 
 def _range(found: PairedDifference, confidence: Confidence) -> tuple[float | None, float | None]:
-    """The ends of the values that have to keep the limit."""
+    """The ends of the interval that must be within the limit."""
     if confidence is Confidence.POINT:
         return found.difference, found.difference
     return (None, None) if found.ci95 is None else (found.ci95[0], found.ci95[1])
@@ -248,5 +248,5 @@ def _shown(found: PairedDifference) -> str:
     return f"{difference} ({100 * found.ci95[0]:+.2f} … {100 * found.ci95[1]:+.2f})"
 
 
-def _negative(value: float | None) -> float | None:
+def _negated(value: float | None) -> float | None:
     return None if value is None else -value

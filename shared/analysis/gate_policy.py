@@ -31,10 +31,10 @@ ErrorRate = Literal[
 
 
 class Confidence(StrEnum):
-    """The value that has to keep the limit."""
+    """The value that must be within the limit."""
 
     INTERVAL = "interval"
-    """The whole 95 % interval; if only part of it does, the rule is undecided."""
+    """The whole 95 % interval; if only part of it is, the rule is undecided."""
     POINT = "point"
     """The observed difference."""
 
@@ -65,7 +65,7 @@ class CostRule(_Rules):
 
 
 class DatasetRules(_Rules):
-    """The rules for one data set; a rule that is not given is not checked.
+    """The rules for one data set; a rule that is not set is not checked.
 
     ``min_coverage``: judged samples / samples, in both runs. ``min_problems``: problems in pairs.
     Below either, the gate is inconclusive. ``max_new_failures``: samples accepted only in the

@@ -46,7 +46,7 @@ class SampleVerdict:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A finished run and the letter that tables and messages call it by."""
+    """A finished run, with its letter in tables and messages."""
 
     label: str
     run: FinishedRun
@@ -85,7 +85,7 @@ def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
     """The data sets of both runs, in the first one's order.
 
     Raises:
-        DataError: They have none in common.
+        DataError: The runs have no data set in common.
     """
     common = [name for name in first.verdicts if name in second.verdicts]
     if not common:

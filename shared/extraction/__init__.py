@@ -1,4 +1,4 @@
-"""Code extraction from completions: pure functions, which never raise and never run anything."""
+"""Code extraction from completions: pure functions that never raise and never run code."""
 
 from shared.extraction.choice import Extraction
 from shared.extraction.completion import extract, extract_verl

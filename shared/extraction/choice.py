@@ -1,20 +1,22 @@
 """Extraction policy: choosing the answer among the fenced blocks of a completion.
 
-``last``, the default: the last complete block that can be the answer. Where the entry point is
-known and some Python block defines it, only the blocks that define it can. Otherwise a block can
-if it could run by itself: no sample of output or of an interpreter session, no fragment, and no
-example or test of what only an earlier block defines; one that does not parse if it defines
-anything or reads input. C++ blocks can if they include a header or begin ``main``, blocks in other
-languages always.
+``last``, the default, chooses the last complete block that is a candidate:
 
-``first`` is the same from the other end.
+- If the entry point is known and a Python block defines it, only blocks that define it are
+  candidates. Otherwise a Python block is a candidate if it could run alone: it is not sample
+  output, an interpreter session, a fragment, or an example or test of what only an earlier block
+  defines. A block that does not parse is a candidate if it defines anything or reads input.
+- A C++ block is a candidate if it includes a header or begins ``main``.
+- A block in any other language is always a candidate.
 
-``substance``: the last of the blocks with the most substance. A Python block has most if it defines
-the entry point, less if it defines anything or reads input, less if it does anything, less if it
-is values, and least if it does not parse. In other languages this is ``last``.
+``first`` chooses the first candidate.
 
-Blocks labelled with the language come before those without a label. An unclosed block is taken only
-where no complete one can be the answer, and before complete ones that cannot.
+``substance`` chooses the last of the blocks with the most substance. Python blocks are ranked: they
+define the entry point; define anything or read input; have statements; have only values; do not
+parse. In other languages this policy is the same as ``last``.
+
+Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
+chosen only if no complete block is a candidate, but before complete blocks that are not candidates.
 """
 
 import ast
@@ -44,11 +46,11 @@ _DEFINITION_OR_INPUT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The code that was found in a completion.
+    """The code found in a completion.
 
     Attributes:
-        start: Character offset of the code in the text that was searched; None where the code is
-            not one contiguous part of it.
+        start: Character offset of the code in the text; None if the code is not one contiguous part
+            of it.
     """
 
     code: str
@@ -62,7 +64,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A block in the wanted language; ``fit`` if it can be the answer."""
+    """A block in the wanted language; ``fit`` means that it can be the answer."""
 
     code: str
     block: Block
@@ -91,7 +93,7 @@ _TIERS: tuple[tuple[Callable[[_Candidate], bool], ExtractionReason], ...] = (
 def choose(
     blocks: Sequence[Block], language: Language, entry_point: str | None, policy: ExtractionPolicy
 ) -> Extraction | None:
-    """Take one block, or None where none is in the language."""
+    """Choose one block; None if no block is in the language."""
     candidates = _find_candidates(blocks, language, entry_point)
     if policy == ExtractionPolicy.SUBSTANCE and language.is_python:
         candidates = [
@@ -117,7 +119,7 @@ def _pick(candidates: Sequence[_Candidate], policy: ExtractionPolicy) -> _Candid
 def _find_candidates(
     blocks: Sequence[Block], language: Language, entry_point: str | None
 ) -> list[_Candidate]:
-    """Assess the blocks that are in the language, or without a label, and not empty."""
+    """Assess all blocks that are not empty and have the language's label or no label."""
     blocks = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
     if language.is_python:
         return _python_candidates(blocks, entry_point)
@@ -144,7 +146,7 @@ def _can_run_alone(programs: Sequence[tuple[str, ast.Module | None]]) -> Iterato
 
 
 def _is_attempt(broken: str) -> bool:
-    """Whether a text that does not parse was meant as a program."""
+    """Whether a text that does not parse appears to be meant as a program."""
     if broken.lstrip().startswith(">>>"):
         return False
     if broken.lstrip("\n")[:1] in (" ", "\t") and parse(textwrap.dedent(broken)):
@@ -157,5 +159,5 @@ def _is_self_contained(tree: ast.Module, defined_before: set[str]) -> bool:
     if rank <= Substance.VALUES or returns_at_top(tree):
         return False
     missing = free_names(tree)
-    # A program that uses what is defined nowhere is wrong, but may well be the answer.
+    # A program that uses undefined names is wrong, but it may still be the answer.
     return not (missing & defined_before if rank >= Substance.ANSWER else missing)

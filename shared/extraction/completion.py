@@ -1,6 +1,6 @@
-"""Code extraction: finds the program in a completion.
+"""Code extraction: find the program in a completion.
 
-Pure functions, which never raise and never run anything.
+Pure functions that never raise and never run code.
 """
 
 import re
@@ -34,37 +34,36 @@ def extract(
 ) -> Extraction:
     """Extract the answer of a completion.
 
-    1. Line ends become "\\n". Reasoning goes: what ``<think>`` at the start of a line and
-       ``</think>`` enclose, what follows a ``<think>`` that is never closed, what precedes a
-       ``</think>`` never opened.
-    2. Fenced blocks are found (``shared.extraction.fences``). Those labelled with the language
-       count, by its name or an alias, in any case, with version or attributes or without;
-       those without a label count after them. Blocks in other languages and empty ones do not.
-    3. Of several blocks ``policy`` takes one (``shared.extraction.choice``). By default it is the
+    1. Normalize line ends to "\\n". Remove reasoning: the text between ``<think>`` at the start of
+       a line and ``</think>``, the text after an unclosed ``<think>``, and the text before an
+       unopened ``</think>``.
+    2. Find fenced blocks (``shared.extraction.fences``). Blocks labelled with the language, by its
+       name or an alias, in any case, with or without version and attributes, come first; blocks
+       without a label follow. Blocks in other languages and empty blocks are ignored.
+    3. Choose one of several blocks by ``policy`` (``shared.extraction.choice``). The default is the
        last complete block that can be the answer: it defines the entry point, if that is known and
-       any block does; else it is not merely output, a fragment, or an example or test of what an
-       earlier block defines. A block that was never closed, because the completion was cut off, is
-       taken where no complete one can be the answer (``unclosed_fence``).
-    4. Python without any fence: the whole text if it is a program; an indented text that continues
-       a function (``body_only``, indentation kept, cut where the body ends); else the lines within
-       the prose that are Python and define, import or assign something. C++ without any fence: the
-       whole text, if a line of it includes a header or begins ``main``. Other languages: nothing.
-    5. The same for a program or body before a lone fence, which closes a block that the prompt had
-       opened; but there is no search in prose.
+       any block does; otherwise it is not merely output, a fragment, or an example or test of names
+       from an earlier block. An unclosed block, where the completion was truncated, is chosen if no
+       complete block can be the answer (``unclosed_fence``).
+    4. Without any fence, Python is the whole text if that is a program; an indented text that
+       continues a function (``body_only``, indentation kept, truncated where the body ends); else
+       the lines within the prose that are Python and define, import or assign something. C++ is the
+       whole text if a line includes a header or begins ``main``. Other languages have no code.
+    5. A program or body before a lone fence, which closes a block that the prompt opened, is found
+       in the same way, but without a search in prose.
 
-    Code is given back as it is, main guard and example calls with it. A fenced block is a program
-    of its own, never the continuation of the prompt. Python texts over 200 KB are not parsed: step
-    3 goes by what their lines look like, and step 4 finds nothing in them.
+    Code is returned unchanged, including a main guard and example calls. A fenced block is a
+    complete program, never the continuation of the prompt. Python texts over 200 KB are not parsed:
+    step 3 uses regular expressions for them, and step 4 finds nothing.
 
     Args:
         completion: The model's whole text; any string.
         language: SandboxFusion's name of the wanted language.
-        entry_point: Name of the function that the tests call, where it is known. Only Python
-            answers are looked at for it.
-        policy: Which of several blocks to take.
+        entry_point: Name of the function that the tests call, if known. Used for Python only.
+        policy: Policy for choosing one of several blocks.
 
     Returns:
-        The code, with its offset in the completion where it is one contiguous part of it.
+        The code, with its offset in the completion if it is one contiguous part of it.
     """
     if not completion.strip():
         return Extraction("", ExtractionReason.EMPTY)
@@ -84,11 +83,12 @@ def extract(
 
 
 def extract_verl(completion: str) -> Extraction:
-    """Extract as verl 0.9.1 does before it runs test cases, to the letter.
+    """Extract exactly as verl 0.9.1 does before it runs test cases.
 
-    The last "```python" up to the next fence; else what is between the first two fences, less a
-    first line of letters only; without any fence there is no code. No fence has to stand on a line
-    of its own. Source: ``verl/utils/reward_score/sandbox_fusion/__init__.py``, ``compute_score``.
+    The code is the text from the last "```python" up to the next fence; else the text between the
+    first two fences, without a first line that has only letters; without any fence there is no
+    code. Fences may be anywhere in a line. Source:
+    ``verl/utils/reward_score/sandbox_fusion/__init__.py``, ``compute_score``.
     """
     if "```python" in completion:
         start = completion.rindex("```python") + len("```python")
@@ -110,7 +110,7 @@ def extract_verl(completion: str) -> Extraction:
 def _before_stray_fence(
     text: str, blocks: Sequence[Block], language: Language, entry_point: str | None
 ) -> Extraction | None:
-    """Extract the program before a lone fence, which closes a block that the prompt had opened."""
+    """Extract the program before a lone fence, which closes a block that the prompt opened."""
     if len(blocks) > 1 or blocks[0].closed or blocks[0].label:
         return None
     head = "\n".join(text.split("\n")[: blocks[0].line])
@@ -139,10 +139,11 @@ def _from_bare_text(
 
 
 def _spans_without_reasoning(text: str) -> list[_Span]:
-    """Remove what ``<think>`` at the start of a line and the next ``</think>`` enclose.
+    """Find the spans of the text without reasoning.
 
-    What follows a ``<think>`` that is never closed is removed as well, and so is what precedes a
-    ``</think>`` at either end of a line that was never opened.
+    Removed are the text between ``<think>`` at the start of a line and the next ``</think>``, the
+    text after an unclosed ``<think>``, and the text before an unopened ``</think>`` at the start or
+    end of a line.
     """
     spans, position = [], 0
     while opener := _OPENS.search(text, position):
@@ -160,7 +161,7 @@ def _join(text: str, spans: Sequence[_Span]) -> str:
 
 
 def _drop(spans: Sequence[_Span], count: int) -> list[_Span]:
-    """Leave out the first ``count`` characters."""
+    """Remove the first ``count`` characters."""
     kept = []
     for start, end in spans:
         dropped = min(count, end - start)
@@ -170,7 +171,7 @@ def _drop(spans: Sequence[_Span], count: int) -> list[_Span]:
 
 
 def _offset_in_completion(found: Extraction, completion: str, spans: Sequence[_Span]) -> int | None:
-    """Find the code in the original text; None where that differs, as in its line ends."""
+    """Find the code in the original text; None if it differs there, for example in line ends."""
     left = found.start
     if left is None or not found.code:
         return None

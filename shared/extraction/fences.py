@@ -1,4 +1,4 @@
-"""Parser for fenced Markdown code blocks: CommonMark's rules, with leniency for models' slips."""
+"""Parser for fenced Markdown code blocks: CommonMark's rules, lenient to mistakes of models."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ from shared.extraction.python_source import ends_inside_string, parse
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)", re.DOTALL)
 _LABEL = re.compile(r"[\s{.]*([A-Za-z0-9_+#-]*)")
-# "Here it is:```python": no fence to CommonMark, and a common slip.
+# "Here it is:```python" is not a fence in CommonMark, but a common mistake.
 _LATE_FENCE = re.compile(r"(?<!`)```[ \t]*([A-Za-z0-9_+#-]+)[ \t]*\Z")
-# In a comment it is the answer's own.
+# "print(x)```"; a fence in a comment is part of the code.
 _GLUED_FENCE = re.compile(r"^([^#\n]*[^#`\n])```[ \t]*$", re.MULTILINE)
 _MAX_SKIPPED_CLOSERS = 4
 
@@ -22,7 +22,7 @@ class Block:
     """A fenced block.
 
     Attributes:
-        label: In lower case, "" where there is none.
+        label: Label in lower case, or "".
         line: Index of the line with the opening fence.
         start: Character offset of the line after it.
     """
@@ -44,12 +44,11 @@ class _Opener:
 def find_blocks(text: str, language: Language) -> list[Block]:
     """Find the fenced blocks of a text with "\\n" line ends, in order.
 
-    A block ends at a line that holds nothing but a fence of the same character, at least as long as
-    the opening one and indented by at most three columns more. A line that opens a block in the
-    wanted language ends an unclosed block before it. What an indented opening fence is indented by
-    is taken off every line of its block, as far as all of them have it. Of Python blocks: a fence
-    inside a triple-quoted string does not end one, and where no line does, a fence at the end of a
-    line of code may.
+    A block ends at a line with only a fence of the same character, at least as long as the opening
+    fence and indented by at most three more columns. A line that opens a block in the wanted
+    language ends an unclosed block before it. The indentation of the opening fence is removed from
+    every line of its block, as far as all lines have it. A fence inside a triple-quoted string does
+    not end a Python block; if no line ends it, a fence at the end of a line of code may.
     """
     return list(_scan(text.split("\n"), language))
 
@@ -104,7 +103,7 @@ def _end(lines: Sequence[str], start: int, opener: _Opener, language: Language) 
 def _outside_strings(
     lines: Sequence[str], start: int, end: int, opener: _Opener, language: Language
 ) -> int:
-    """Move the end on where the fence found is part of a string, else leave it."""
+    """Move the end to a later fence if the one found is part of a string."""
     later = end
     for _ in range(_MAX_SKIPPED_CLOSERS):
         if not ends_inside_string(_content(lines[start:later], opener.indent)):
@@ -116,7 +115,7 @@ def _outside_strings(
 
 
 def _cut_at_glued_fence(code: str, language: Language) -> tuple[str, bool]:
-    """End an unclosed block at "print(x)```", where what precedes it is Python and all is not."""
+    """End an unclosed block at "print(x)```" if the text before the fence parses as Python."""
     glued = _GLUED_FENCE.search(code)
     if glued and language.is_python and parse(code) is None and parse(code[: glued.end(1)]):
         return code[: glued.end(1)], True
@@ -124,7 +123,7 @@ def _cut_at_glued_fence(code: str, language: Language) -> tuple[str, bool]:
 
 
 def _content(lines: Sequence[str], indent: int) -> str:
-    """Join lines less the fence's indentation, or less what all of them have if that is less."""
+    """Join lines without the fence's indentation, as far as all of them have it."""
     common = min((_blanks(line) for line in lines if line.strip()), default=0)
     removed = min(indent, common)
     return "\n".join(line[min(removed, _blanks(line)) :] for line in lines)

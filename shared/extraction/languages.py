@@ -57,12 +57,12 @@ class Language:
         return self.labels >= _CPP
 
     def owns(self, label: str) -> bool:
-        """Whether a block with this label (lower case) is in the language: "python3", "c++17"."""
+        """Whether a label in lower case, such as "python3" or "c++17", means this language."""
         return label in self.labels or label.rstrip("0123456789") in self.labels
 
 
 def language_of(name: str) -> Language:
-    """The language that SandboxFusion calls ``name``; others have their name as their label."""
+    """Find a language by SandboxFusion's name; the label of an unknown one is its name."""
     key = name.lower()
     return Language(_LABELS.get(key, frozenset({key})))
 

@@ -1,7 +1,6 @@
-"""Static analysis of untrusted Python text: does it parse, what does it define, what is code?
+"""Static analysis of untrusted Python source: syntax, defined names, code without fences.
 
-Nothing is run. Where a completion marks no code, programs, function bodies and code amid prose are
-found here.
+Nothing is run. Finds programs, function bodies and code in prose in completions without fences.
 """
 
 import ast
@@ -13,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
-# Parsing happens in our own process and its cost grows with the text; no real answer is near this.
+# Parsing happens in the judge's own process, so its cost is limited; real answers are much shorter.
 MAX_PARSED_CHARACTERS = 200_000
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -25,22 +24,22 @@ _TRIPLE_QUOTE = re.compile(r"\"\"\"|'''")
 
 
 class Substance(IntEnum):
-    """How much of an answer a text is, least first."""
+    """Rank of a text as an answer, lowest first."""
 
     BROKEN = 0  # does not parse, or is too long to be parsed here
     VALUES = 1  # only names and literals, as in a sample of output
     STATEMENTS = 2
     ANSWER = 3  # defines a function or class, or reads standard input
-    ENTRY_POINT = 4  # defines the function that is asked for
+    ENTRY_POINT = 4  # defines the function that the tests call
 
 
 def parse(text: str) -> ast.Module | None:
-    """Parse a text as a module; None where it is no Python or too long to look at."""
+    """Parse a text as a module; None if it is not Python or too long."""
     if len(text) > MAX_PARSED_CHARACTERS:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes and the like are the answer's affair
+            warnings.simplefilter("ignore")  # such as invalid escapes in the answer
             return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -62,7 +61,7 @@ def ends_inside_string(text: str) -> bool:
 
 
 def returns_at_top(block: ast.Module | ast.FunctionDef) -> bool:
-    """Whether a ``return`` or ``yield`` stands in the block itself, not in a function within it."""
+    """Whether a ``return`` or ``yield`` belongs to the block, not to a function within it."""
     pending: list[ast.AST] = list(block.body)
     while pending:
         node = pending.pop()
@@ -94,7 +93,7 @@ def _is_definition_or_input(node: ast.AST) -> bool:
 
 
 def _does_something(statement: ast.stmt) -> bool:
-    # "Complexity: O(n)" and "Output: 5" are annotations to Python and prose to everybody else.
+    # Prose such as "Complexity: O(n)" and "Output: 5" parses as annotations.
     if isinstance(statement, ast.AnnAssign):
         return statement.value is not None
     if isinstance(statement, ast.Expr):
@@ -106,12 +105,12 @@ def _does_something(statement: ast.stmt) -> bool:
 
 
 def defined_names(tree: ast.Module) -> frozenset[str]:
-    """The functions, lambdas and classes at the top of a module, and their methods."""
+    """Names of the functions, lambdas and classes at the top level of a module, and of methods."""
     return frozenset(name for statement in tree.body for name in _definitions(statement))
 
 
 def apparent_names(code: str, tree: ast.Module | None) -> frozenset[str]:
-    """The same of a text; one that does not parse defines what its lines look like."""
+    """As :func:`defined_names`, by a regular expression for a text that does not parse."""
     return frozenset(_DEFINITION.findall(code)) if tree is None else defined_names(tree)
 
 
@@ -125,13 +124,13 @@ def _definitions(statement: ast.stmt) -> Iterator[str]:
 
 
 def free_names(tree: ast.Module) -> frozenset[str]:
-    """The names that a module uses, that are no builtins, and that it binds in no scope."""
+    """Names that a module uses but binds in no scope, except builtins."""
     used: set[str] = set()
     bound: set[str] = set()
     augmented: set[ast.Name] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            return frozenset()  # nobody knows what it binds
+            return frozenset()  # the bound names are unknown
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             augmented.add(node.target)
         if isinstance(node, ast.Name):
@@ -159,7 +158,7 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
 
 
 def _is_standard(node: ast.ImportFrom) -> bool:
-    # "from solution import solve" in a test means the answer before it.
+    # "from solution import solve" in a test refers to the answer in an earlier block.
     return (node.module or "").partition(".")[0] in sys.stdlib_module_names
 
 
@@ -167,7 +166,7 @@ def _is_standard(node: ast.ImportFrom) -> bool:
 
 
 def bare_program(text: str) -> str | None:
-    """The text, less common indentation, if the whole of it is a program."""
+    """The text without common indentation, if all of it is a program."""
     code, tree = dedent_program(text)
     if tree is None or returns_at_top(tree):
         return None
@@ -175,7 +174,7 @@ def bare_program(text: str) -> str | None:
 
 
 def dedent_program(code: str) -> tuple[str, ast.Module | None]:
-    """Take off common indentation where that makes definitions of it; a bare body keeps it."""
+    """Remove common indentation if the result has definitions; a function body keeps it."""
     tree = parse(code)
     if tree is None and code.lstrip("\n")[:1] in (" ", "\t"):
         text = textwrap.dedent(code)
@@ -186,12 +185,12 @@ def dedent_program(code: str) -> tuple[str, ast.Module | None]:
 
 
 def function_body(text: str) -> str | None:
-    """The text as the rest of a function whose head is in the prompt, cut where that ends."""
+    """The text as the body of a function whose head is in the prompt, truncated at its end."""
     if text[:1] in (" ", "\t"):
         lines = text.split("\n")
         outside = (i for i, line in enumerate(lines) if line[:1] not in ("", " ", "\t", "#"))
         candidates = [text, "\n".join(lines[: next(outside, len(lines))])]
-    else:  # a server that strips completions took the first line's indentation
+    else:  # a server that strips completions removed the first line's indentation
         candidates = ["    " + text, textwrap.indent(text, "    ")]
     return next((c.rstrip() + "\n" for c in candidates if _is_body(c)), None)
 
@@ -203,7 +202,7 @@ def _is_body(text: str) -> bool:
 
 
 def python_lines(text: str, entry_point: str | None = None) -> str | None:
-    """The stretch of whole lines within prose that is most of an answer, the longest of equals."""
+    """Find the run of lines within prose with the most substance; the longest of equals."""
     best: str | None = None
     most = (Substance.BROKEN, 0)
     for run in _runs(text.split("\n")):
@@ -219,7 +218,7 @@ def _binds(statement: ast.stmt) -> bool:
 
 
 def _runs(lines: Sequence[str]) -> Iterator[str]:
-    """Join neighbouring top-level statements."""
+    """Join adjacent top-level statements."""
     run: list[str] = []
     for unit in _units(lines):
         if _is_code(unit):

@@ -1,4 +1,8 @@
-"""Ledger of all runs in Redis: completions, verdicts, job queue. Defines every Redis key."""
+"""Ledger of all runs in Redis: completions, verdicts, job queue.
+
+Writes are idempotent, so clients retry them. Jobs are delivered at least once, and each completion
+gets exactly one verdict. ``keys`` defines every Redis key.
+"""
 
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs

@@ -19,9 +19,9 @@ from redis.retry import Retry
 from shared.errors import ServiceError, UnavailableError
 from shared.service.health import StartupServer
 
-# About 40 seconds in all: longer than a server needs to load its append-only file again.
+# About 40 seconds in all, longer than a restarted server needs to load its append-only file.
 RETRIES = 45
-# A connection that blocks for a push cannot be shared, so the pool is practically unbounded.
+# A connection blocked in a push cannot be shared, so the pool is practically unbounded.
 _MAX_CONNECTIONS = 10_000
 _SETTINGS: dict[str, Any] = {
     "socket_connect_timeout": 5,
@@ -34,8 +34,8 @@ _SETTINGS: dict[str, Any] = {
 def connect(url: str) -> Redis:
     """Connect and check that the server answers.
 
-    Commands are retried with backoff while the server restarts; every write of the ledger is
-    idempotent.
+    Commands are retried with backoff while the server restarts, which is safe because the ledger's
+    writes are idempotent.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``.
@@ -54,7 +54,7 @@ async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``.
         wait: Seconds to wait for a server that does not answer yet.
-        retries: Retries of each command while the server is away.
+        retries: Retries of each command while the server does not answer.
 
     Raises:
         ServiceError: The URL is invalid, or no Redis server answers there.
@@ -66,10 +66,10 @@ async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) 
 
 
 def wait_for_redis(url: str, host: str, port: int, *, poll: float = 1.0) -> Redis:
-    """Connect to Redis, however long that takes.
+    """Connect to Redis, and wait for it without limit.
 
-    Meanwhile a startup server on ``host:port`` is alive at /healthz and reports the reason at
-    /readyz.
+    While waiting, a startup server on ``host:port`` answers health checks: alive at /healthz, not
+    ready with the reason at /readyz.
 
     Args:
         url: URL of Redis.
@@ -94,7 +94,7 @@ def wait_for_redis(url: str, host: str, port: int, *, poll: float = 1.0) -> Redi
 
 
 def ping_error(redis: Redis) -> str | None:
-    """Health check without retries: return why the server does not answer, None if it does."""
+    """Ping the server without retries, as a health check; return the error, or None."""
     client = fail_fast(redis)
     try:
         client.ping()
@@ -108,7 +108,7 @@ def ping_error(redis: Redis) -> str | None:
 def fail_fast(redis: Redis, *, timeout: float = 2.0) -> Redis:
     """Return a client of the same server with a short timeout and no retries.
 
-    For requests that somebody waits for. The caller closes it.
+    For requests whose client waits for the answer. The caller closes it.
     """
     settings: dict[str, Any] = {
         **redis.get_connection_kwargs(),
@@ -132,7 +132,7 @@ def _backoff() -> ExponentialWithJitterBackoff:
 
 @contextmanager
 def _service_errors(url: str) -> Iterator[None]:
-    """Turn redis-py's exceptions into a ServiceError that names ``url``."""
+    """Convert redis-py's exceptions into a ServiceError that names ``url``."""
     try:
         yield
     except ValueError as error:
@@ -150,9 +150,9 @@ def _service_errors(url: str) -> Iterator[None]:
 
 
 def _ping(url: str, wait: float = 0.0) -> None:
-    """Ping until the server answers or ``wait`` seconds are over; a wrong password fails at once.
+    """Ping until the server answers, for up to ``wait`` seconds; a wrong password fails at once.
 
-    redis-py's own retries would repeat a wrong password, too.
+    redis-py's own retries would also retry a wrong password.
     """
     client = Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5)
     deadline = time.monotonic() + wait

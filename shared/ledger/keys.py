@@ -1,4 +1,4 @@
-"""The names of all Redis keys."""
+"""Names of all Redis keys."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,8 @@ class RunKeys:
     """The keys of one run.
 
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes`` and ``verdicts`` are hashes by
-    problem or sample key; ``events`` is the stream of verdicts.
+    problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts redeliveries
+    by sample key; ``lock`` names the runner at work.
     """
 
     run: str
@@ -56,6 +57,7 @@ class RunKeys:
 
     @property
     def all(self) -> tuple[str, ...]:
+        """The keys that are deleted with the run, that is, all but the lock."""
         return (
             self.meta,
             self.problems,
@@ -68,5 +70,5 @@ class RunKeys:
 
 
 def lease(job: str) -> str:
-    """Held by the worker that judges ``job``; expires with it."""
+    """Key of the lease on ``job``; it expires if the worker that holds it dies."""
     return f"{PREFIX}:lease:{job}"

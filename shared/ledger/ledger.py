@@ -1,4 +1,4 @@
-"""Ledger of one run in Redis: problems, completions, exactly-once verdicts, lost jobs."""
+"""Ledger of one run in Redis: idempotent writes, exactly-once verdicts, redelivery of lost jobs."""
 
 import json
 import time
@@ -20,8 +20,8 @@ from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, 
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
-# First wins, and only for the completion that the ledger holds: a verdict on an answer that has
-# been replaced meanwhile is dropped. Returns 1 written, 0 there was one, -1 not this completion.
+# Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
+# since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion.
 _WRITE_VERDICT = """
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
 if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[3]) == 0 then
@@ -35,6 +35,7 @@ redis.call('HINCRBY', KEYS[4], 'verdicts_written', 1)
 return 1
 """
 
+# Only the holder may release the lock: it may have expired, and another runner may hold it.
 _RELEASE_LOCK = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
@@ -44,17 +45,17 @@ return 0
 INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
-# The protocol is in the config.
+# The protocol is derived from the config.
 _NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
-# Earlier versions had one state for published runs, complete or not.
+# Earlier versions had a single state for complete and incomplete published runs.
 _PUBLISHED_V1 = "published"
-# Written by increments alone, or when the run ends.
+# Fields that a new session does not overwrite: counters, and fields written when the run ends.
 _COUNTED = {*Lifecycle.model_fields, "publish_error"} - {"state", "started_at"}
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictEvent:
-    """An entry of a run's stream: a verdict has been written."""
+    """An entry of a run's stream: a verdict was written."""
 
     entry: str
     sample: SampleId
@@ -63,7 +64,11 @@ class VerdictEvent:
 
 
 class Ledger:
-    """The books of ``run``. Every write is one transaction and may arrive twice."""
+    """Completions, verdicts, state and lock of ``run``.
+
+    Every write is atomic (a transaction or script; only the problems of :meth:`open` are written in
+    batches) and idempotent, except that a retry may increment a counter twice.
+    """
 
     def __init__(self, redis: Redis, run: str) -> None:
         self.run = run
@@ -73,13 +78,13 @@ class Ledger:
         self._write_verdict = redis.register_script(_WRITE_VERDICT)
         self._release_lock = redis.register_script(_RELEASE_LOCK)
 
-    # What the run is.
+    # Meta data and state
 
     def open(self, meta: RunMeta, plan: RunPlan | None, problems: Iterable[Problem]) -> None:
-        """Enter a session of the run: create the run, or resume it.
+        """Begin a session: create the run, or resume it.
 
-        Plan, problems and start of the first session stay. The facts of the latest session replace
-        earlier ones, except those that it does not know (None). Counters are left alone.
+        Plan, problems and start time of the first session are kept. Other fields are replaced by
+        the latest session's, unless they are None. Counters are kept.
         """
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
@@ -98,10 +103,10 @@ class Ledger:
         pipe.execute()
 
     def meta(self) -> RunMeta | None:
-        """The run's meta data; None where there is no such run.
+        """The run's meta data; None if the run does not exist.
 
         Raises:
-            OutputError: Another version of Plumbline wrote them in a way that this one cannot read.
+            OutputError: The meta data are invalid, because another version of Plumbline wrote them.
         """
         document = self._document(_LARGE)
         if not document:
@@ -118,7 +123,7 @@ class Ledger:
         )
 
     def meta_document(self) -> JsonObject:
-        """The meta data as they are stored, for display; ``results`` among them once published."""
+        """The meta data as stored, for display; includes ``results`` once they are published."""
         return self._document(_NOT_SHOWN)
 
     def _document(self, without: Sequence[bytes]) -> JsonObject:
@@ -143,12 +148,12 @@ class Ledger:
             raise self._unreadable("plan", error) from None
 
     def incarnation(self) -> str | None:
-        """Tells a run from one of the same id that was deleted before; None where there is none."""
+        """Unique id that distinguishes a run from a deleted one of the same id; None if no run."""
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, INCARNATION))
         return None if stored is None else str(json.loads(stored))
 
     def config(self) -> str | None:
-        """The config of the run's latest session as JSON; None where there is no such run."""
+        """The config of the run's latest session as JSON; None if the run does not exist."""
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "config"))
         return None if stored is None else text(stored)
 
@@ -156,11 +161,11 @@ class Ledger:
         self._set(state=state)
 
     def finish(self, at: float) -> None:
-        """Record that the last verdict was there at this Unix time."""
+        """Record the Unix time of the last verdict."""
         self._set(finished_at=at)
 
     def publish(self, state: RunState, results: PublishedResults) -> None:
-        """Record that the artifacts are written, with the figures in them."""
+        """Record that the artifacts are written, with their metrics."""
         self._set(results=results.model_dump(mode="json"), state=state)
 
     def fail(self, reason: str) -> None:
@@ -178,7 +183,7 @@ class Ledger:
         return self._migrate_state() if value == _PUBLISHED_V1 else RunState(value)
 
     def _migrate_state(self) -> RunState:
-        """Tell complete from incomplete by the figures that were published."""
+        """Replace the old state by complete or incomplete, according to the published metrics."""
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "results"))
         results = PublishedResults.model_validate_json(stored or '{"metrics": {}, "slices": {}}')
         missing = any(metrics.get("api_errors") for metrics in results.metrics.values())
@@ -192,7 +197,7 @@ class Ledger:
         )
 
     def delete(self) -> None:
-        """Forget the run and its jobs."""
+        """Delete the run and its jobs. The lock stays."""
         self.queue.forget(job_id(self.run, sample, sha) for sample, sha in self.completed().items())
         pipe = self._transaction()
         pipe.delete(*self._keys.all)
@@ -204,10 +209,10 @@ class Ledger:
         packed = cast(bytes | None, self._redis.hget(self._keys.problems, field))
         return None if packed is None else Problem.model_validate_json(_unpack(packed))
 
-    # One runner at a time.
+    # Lock: one runner at a time
 
     def lock(self, holder: str, ttl: float) -> bool:
-        """Take or renew the runner's place; False where another runner holds it."""
+        """Acquire or renew the run's lock for ``ttl`` seconds; False if another runner holds it."""
         if self._redis.set(self._keys.lock, holder, nx=True, px=int(ttl * 1000)):
             return True
         if self._redis.get(self._keys.lock) == holder.encode():
@@ -216,16 +221,17 @@ class Ledger:
         return False
 
     def unlock(self, holder: str) -> None:
+        """Release the lock if ``holder`` still holds it."""
         self._release_lock(keys=[self._keys.lock], args=[holder])
 
-    # Completions.
+    # Completions
 
     def record(self, generation: Generation, unjudged: Verdict | None = None) -> None:
-        """Write a completion and its job in one transaction.
+        """Write a completion and enqueue its job, in one transaction (idempotent).
 
-        A completion that differs from the one that is there replaces it and takes its verdict
-        away; one that is there and judged already stays as it is. ``unjudged`` is the verdict of a
-        sample that has no completion to judge; it is written in the job's stead.
+        A completion that differs from the stored one replaces it and deletes its verdict. Nothing
+        happens if the same completion is stored and judged. ``unjudged`` is the verdict of a sample
+        without a completion to judge; it is written instead of a job.
         """
         sample = generation.sample
         if stored := cast(bytes | None, self._redis.hget(self._keys.hashes, sample.key)):
@@ -254,7 +260,7 @@ class Ledger:
         return None if packed is None else Generation.model_validate_json(_unpack(packed))
 
     def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
-        """The completions of ``samples`` in their order; those without one are passed over."""
+        """Yield the completions of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
             for packed in self._hmget(self._keys.completions, chunk):
                 if packed is not None:
@@ -264,10 +270,13 @@ class Ledger:
         """SHA-256 of the completion of every sample that has one."""
         return {SampleId.parse(key): sha for key, sha in self._hashes().items()}
 
-    # Verdicts.
+    # Verdicts
 
     def record_verdict(self, verdict: Verdict) -> bool:
-        """Write a verdict unless there is one already. Returns whether it was written."""
+        """Write a verdict exactly once; return whether it was written.
+
+        It is not written if the sample has a verdict, or if its completion has been replaced.
+        """
         written = self._write_verdict(
             keys=[
                 self._keys.hashes,
@@ -290,19 +299,19 @@ class Ledger:
         return None if stored is None else Verdict.model_validate_json(stored)
 
     def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
-        """The verdicts of ``samples`` in their order; those without one are passed over."""
+        """Yield the verdicts of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
             for stored in self._hmget(self._keys.verdicts, chunk):
                 if stored is not None:
                     yield Verdict.model_validate_json(stored)
 
     def judged(self) -> set[SampleId]:
-        """The samples that have a verdict of whatever kind."""
+        """The samples with a verdict, including those that could not be judged."""
         found = cast(list[bytes], self._redis.hkeys(self._keys.verdicts))
         return {SampleId.parse(text(key)) for key in found}
 
     def events(self, after: str = "0", block: float | None = None) -> list[VerdictEvent]:
-        """Up to 1000 entries of the stream behind ``after``; waits ``block`` seconds for one."""
+        """Read up to 1000 stream entries after ``after``; waits up to ``block`` seconds for one."""
         found = self._redis.xread(
             {self._keys.events: after},
             count=1000,
@@ -311,45 +320,46 @@ class Ledger:
         return [event_of(entry, fields) for entry, fields in entries(found)]
 
     def last_event(self) -> str:
-        """The id of the newest entry of the stream; ``0`` where it is empty."""
+        """The id of the newest entry of the stream; ``0`` if the stream is empty."""
         newest = cast(list[tuple[bytes, Any]], self._redis.xrevrange(self._keys.events, count=1))
         return text(newest[0][0]) if newest else "0"
 
-    # What is owed.
+    # Redelivery
 
     def requeue_lost(self, suspects: set[SampleId], max_deliveries: int) -> set[SampleId]:
-        """Find completions whose job has vanished, and queue those again that were suspects before.
+        """Redeliver lost jobs (at-least-once delivery).
 
-        A job is lost when it neither waits in the queue nor is held by a living worker (killed in
-        mid-job, or Redis lost its last moments). Since a job is between the two for an instant
-        when a worker takes it, it must be missing twice. A job that was lost ``max_deliveries``
-        times kills its workers: its sample becomes ``api_error``.
+        A job is lost if it neither waits in the queue nor has a lease: its worker was killed, or
+        Redis lost its last writes. Because a job is in neither place for an instant while a worker
+        takes it, only jobs that are missing in two consecutive calls are redelivered. After
+        ``max_deliveries`` redeliveries the job is assumed to kill its workers, and its sample
+        becomes ``api_error``.
 
         Args:
-            suspects: What the previous call returned.
-            max_deliveries: How often a job is queued again.
+            suspects: The result of the previous call.
+            max_deliveries: Maximum number of redeliveries of one job.
 
         Returns:
             The samples whose job is missing now, for the next call.
         """
         judged = self.judged()
-        owed = {sample: sha for sample, sha in self.completed().items() if sample not in judged}
-        jobs = {job_id(self.run, sample, sha): sample for sample, sha in owed.items()}
-        held = self.queue.leased(list(jobs)) | self.queue.waiting()
-        missing = {sample for job, sample in jobs.items() if job not in held}
+        unjudged = {sample: sha for sample, sha in self.completed().items() if sample not in judged}
+        jobs = {job_id(self.run, sample, sha): sample for sample, sha in unjudged.items()}
+        present = self.queue.leased(list(jobs)) | self.queue.waiting()
+        missing = {sample for job, sample in jobs.items() if job not in present}
         for sample in missing & suspects:
-            self._deliver_again(sample, owed[sample], max_deliveries)
+            self._redeliver(sample, unjudged[sample], max_deliveries)
         return missing - suspects
 
     def rejudge(self, sample: SampleId, completion_sha256: str) -> None:
-        """Take the verdict of a sample away and queue its completion again."""
+        """Delete the verdict of a sample and enqueue its completion again."""
         pipe = self._transaction()
         pipe.hdel(self._keys.verdicts, sample.key)
         pipe.hdel(self._keys.deliveries, sample.key)
         self.queue.put(pipe, self.run, sample, completion_sha256)
         pipe.execute()
 
-    def _deliver_again(self, sample: SampleId, sha: str, max_deliveries: int) -> None:
+    def _redeliver(self, sample: SampleId, sha: str, max_deliveries: int) -> None:
         lost = int(self._redis.hincrby(self._keys.deliveries, sample.key, 1))
         if lost > max_deliveries:
             self.record_verdict(unjudged_verdict(sample, sha, FailureKind.JUDGE_WORKER_LOST))
@@ -362,7 +372,7 @@ class Ledger:
 
     def _transaction(self) -> Pipeline:
         pipe = self._redis.pipeline(transaction=True)
-        pipe.multi()  # RQ would start one itself, and refuse to when commands wait already
+        pipe.multi()  # else RQ calls multi() itself, which fails if commands are queued already
         return pipe
 
     def _hashes(self) -> dict[str, str]:
@@ -379,11 +389,12 @@ def list_runs(redis: Redis) -> list[str]:
 
 
 def problem_key(dataset: str, problem_id: str) -> str:
+    """Field of a problem in the hash of problems."""
     return SampleId(dataset, problem_id).key.rsplit("/", 1)[0]
 
 
 def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> Verdict:
-    """The verdict of a sample that nobody could judge: trouble of ours, never the answer's."""
+    """Create the ``api_error`` verdict of a sample that an infrastructure failure left unjudged."""
     return Verdict(
         dataset=sample.dataset,
         problem_id=sample.problem_id,
@@ -417,6 +428,7 @@ def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[S
 
 
 def entries(found: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401 - RESP2 or 3
+    """Yield id and fields of the entries in a reply to XREAD or XREADGROUP."""
     streams = found.values() if isinstance(found, dict) else (rows for _, rows in found or [])
     for rows in streams:
         flat = rows[0] if isinstance(found, dict) else rows
@@ -433,6 +445,12 @@ def _event_fields(verdict: Verdict) -> dict[Any, Any]:
 
 
 def event_of(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent:
+    """Parse a stream entry.
+
+    Raises:
+        KeyError: A field is missing.
+        ValueError: A field is invalid.
+    """
     return VerdictEvent(
         entry=entry,
         sample=SampleId.parse(text(fields[b"sample"])),

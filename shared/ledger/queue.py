@@ -1,4 +1,4 @@
-"""The RQ queue of judging jobs, and the leases that say who works on one."""
+"""RQ queue of judging jobs, and the leases of the workers that process them."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,26 +14,26 @@ from rq.serializers import JSONSerializer
 from shared.ledger import keys
 from shared.schemas import SampleId
 
-# A worker's own trouble (Redis away, a bug) is tried again by RQ this often before the job fails.
-_RETRY = 3
+# Retries by RQ of a job that raised (Redis unavailable, a bug), before it counts as failed.
+_RETRIES = 3
 _FAILURE_TTL = 7 * 24 * 3600
 
 
 def job_id(run: str, sample: SampleId, completion_sha256: str) -> str:
-    """The id of the job that judges one completion: the same on every delivery."""
+    """The id of the job that judges a completion; the same on every delivery (idempotent)."""
     text = f"{run}\n{sample.key}\n{completion_sha256}"
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 class JudgeQueue:
-    """One job per completion; a job names run, sample and the completion's hash, nothing else."""
+    """Job queue with one job per completion; a job's arguments are run, sample and hash."""
 
     def __init__(self, redis: Redis) -> None:
         self.rq = Queue(keys.JUDGE_QUEUE, connection=redis, serializer=JSONSerializer)
         self._redis = redis
 
     def put(self, pipeline: Pipeline, run: str, sample: SampleId, completion_sha256: str) -> None:
-        """Add the job to ``pipeline``; it is there when the pipeline has been executed."""
+        """Add the job to ``pipeline``; it is enqueued when the pipeline is executed."""
         job = Job.create(
             keys.JUDGE_FUNCTION,
             args=[run, sample.key, completion_sha256],
@@ -46,7 +46,7 @@ class JudgeQueue:
             failure_ttl=_FAILURE_TTL,
             origin=keys.JUDGE_QUEUE,
         )
-        retry = Retry(max=_RETRY)
+        retry = Retry(max=_RETRIES)
         job.retries_left, job.retry_intervals = retry.max, retry.intervals
         self.rq.enqueue_job(job, pipeline=pipeline)
 
@@ -55,7 +55,7 @@ class JudgeQueue:
         return set(self.rq.get_job_ids())
 
     def oldest_wait(self) -> float:
-        """Seconds since the job at the head of the queue was queued; 0 where none waits."""
+        """Seconds since the job at the head of the queue was enqueued; 0 for an empty queue."""
         head = self.rq.get_job_ids(0, 1)
         try:
             job = Job.fetch(head[0], connection=self._redis, serializer=JSONSerializer)
@@ -67,18 +67,18 @@ class JudgeQueue:
         return max(0.0, (datetime.now(UTC) - queued.replace(tzinfo=UTC)).total_seconds())
 
     def workers(self) -> int:
-        """How many workers are registered for the queue and have not fallen silent."""
+        """Number of workers that are registered for the queue and still send heartbeats."""
         return len(Worker.all(queue=self.rq))
 
     def leased(self, jobs: list[str]) -> set[str]:
-        """Those of ``jobs`` that a living worker holds."""
+        """The subset of ``jobs`` that a live worker holds a lease on."""
         if not jobs:
             return set()
         values = self._redis.mget([keys.lease(job) for job in jobs])
         return {job for job, value in zip(jobs, values, strict=True) if value is not None}
 
     def forget(self, jobs: Iterable[str]) -> None:
-        """Take jobs, and all that RQ keeps of them, out of Redis."""
+        """Remove jobs and all their RQ data from Redis."""
         for job in jobs:
             self._redis.lrem(self.rq.key, 0, job)
             self._redis.lrem(self.rq.intermediate_queue_key, 0, job)

@@ -19,19 +19,19 @@ _CLAIM_BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """An entry of a stream; ``event`` is None where the entry cannot be parsed."""
+    """An entry of a stream; ``event`` is None if the entry cannot be parsed."""
 
     id: str
     event: VerdictEvent | None
 
 
 class EventGroup:
-    """The consumer group of one reader that stores its own position in each stream.
+    """Consumer group of one reader, which stores its own position in each stream.
 
-    The reader's position, not the group's, decides where reading resumes: an entry that was
-    delivered to a reader that crashed, or acknowledged by one whose disk then lost it, is delivered
-    again. With the position and the derived rows in one transaction of the reader, this gives
-    exactly-once processing. Readers with different names each receive every entry.
+    Delivery is at least once: reading resumes at the reader's stored position, not at the group's,
+    so entries are delivered again if the reader crashed, or lost data that it had acknowledged. A
+    reader that stores the position and the derived rows in one transaction processes each entry
+    exactly once. Readers with different names each receive every entry.
     """
 
     def __init__(self, redis: Redis, name: str, consumer: str) -> None:
@@ -82,7 +82,7 @@ class EventGroup:
     def drop_abandoned(self, run: str, idle: float) -> None:
         """Destroy the groups of other readers that have not read for ``idle`` seconds.
 
-        A reader that is alive after all creates its group again.
+        A reader that is still alive creates its group again.
         """
         stream = keys.RunKeys(run).events
         for group in self._redis.xinfo_groups(stream):
@@ -140,12 +140,12 @@ def _successor(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Progress of a run at one moment.
+    """Snapshot of a run's progress.
 
     Attributes:
         run: The run's id.
-        incarnation: Changes when the run is deleted and begun again.
-        state: None before the runner has set one.
+        incarnation: Changes when the run is deleted and created again.
+        state: None before the runner has set it.
         last_event: Id of the newest entry in the run's stream; ``0`` for an empty stream.
         events: Entries in the stream.
         completions: Samples that have a completion.
@@ -162,7 +162,7 @@ class RunProgress:
 def runs_progress(redis: Redis) -> list[RunProgress]:
     """Read the progress of all runs, sorted by id, in two round trips.
 
-    A run that is deleted meanwhile is left out.
+    A run that is deleted at the same time is left out.
     """
     runs = list_runs(redis)
     pipe = redis.pipeline(transaction=False)
@@ -199,7 +199,7 @@ def _progress(
 
 
 def _state(redis: Redis, run: str, stored: str) -> RunState | None:
-    """The state; one that only an earlier version knew is migrated."""
+    """Parse the state; a state of an earlier version is migrated."""
     try:
         return RunState(stored)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Health checks of a service: liveness, readiness, and a server for them next to its work.
+"""Health checks of a service: liveness, readiness, and a threaded server that answers them.
 
 Every service answers ``/healthz`` with 200 while its process runs, and ``/readyz`` with 200 while
-it can work, else with 503 and the reason. The bodies are defined here, for the aiohttp services
+it can work, else with 503 and the reason. This module defines the bodies, for the aiohttp services
 (:func:`shared.service.server.add_operations`) and for the threaded server below.
 """
 
@@ -35,7 +35,7 @@ class Readiness:
     """Readiness of a service; each change is one log line. Thread-safe.
 
     Attributes:
-        details: Fields that ``/readyz`` shows besides ``ready`` and ``reason``.
+        details: Further fields of ``/readyz``, in addition to ``ready`` and ``reason``.
     """
 
     def __init__(self, *checks: Check, details: Callable[[], Mapping[str, object]] = dict) -> None:
@@ -45,7 +45,7 @@ class Readiness:
         self._last: str | None = None
 
     def failure(self) -> str | None:
-        """Run the checks, which may block; returns the reason of the first that fails."""
+        """Run the checks, which may block; return the reason of the first one that fails."""
         reason = next((found for check in self._checks if (found := check())), None)
         with self._lock:
             if reason and reason != self._last:
@@ -63,9 +63,9 @@ class Readiness:
 
 
 class HealthServer:
-    """Operations endpoints on a thread, for a process without an event loop of its own.
+    """Operations endpoints in a thread, for a process without an event loop.
 
-    ``/metrics`` is answered where a registry is given.
+    With a registry, the server also answers ``/metrics``.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HealthServer:
         """Bind the address.
 
         Raises:
-            ServiceError: It cannot be bound.
+            ServiceError: The address cannot be bound.
         """
         self.readiness = readiness
         self.registry = registry
@@ -121,7 +121,7 @@ class StartupServer(HealthServer):
         self.readiness.failure()
 
     def set_reason(self, reason: str) -> None:
-        """Answer with ``reason`` from now on; a new one is logged."""
+        """Answer with ``reason`` from now on; a changed reason is logged."""
         self._reason = reason
         self.readiness.failure()
 
@@ -129,7 +129,7 @@ class StartupServer(HealthServer):
         return 503, {"error": self._reason}
 
     def __enter__(self) -> Self:
-        # No port file: its reader would take the port for that of the started service.
+        # No port file: its reader would take this port for the port of the started service.
         self._thread.start()
         return self
 
@@ -177,10 +177,11 @@ def bind_error(host: str, port: int, error: OSError) -> ServiceError:
 
 
 def refuse(service: str, error: PlumblineError) -> int:
-    """End a service that cannot start, with its reason; returns the exit code.
+    """Report the reason why a service cannot start; return the exit code.
 
-    A container that exits at once cannot be asked for the reason. Where ``PLUMBLINE_HOLD_SECONDS``
-    is set, ``/readyz`` answers with it for so long before the service exits.
+    The health check of a container that exits at once cannot report a reason. If
+    ``PLUMBLINE_HOLD_SECONDS`` is set, ``/readyz`` answers with the reason for that long before the
+    service exits.
     """
     if not _hold(str(error)):
         print(f"{service}: {error}", file=sys.stderr)
@@ -197,7 +198,7 @@ def _hold(reason: str) -> bool:
         return False
     try:
         server = StartupServer(os.environ.get("HOST") or "127.0.0.1", port, reason)
-    except ServiceError:  # the port is what prevents the start
+    except ServiceError:  # the port is in use, which may be why the service cannot start
         return False
     with server:
         time.sleep(seconds)

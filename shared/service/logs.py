@@ -11,9 +11,9 @@ def configure_logging(service: str, level: str = "INFO", stream: TextIO | None =
     """Set up structlog and the standard library's root logger to write JSON lines.
 
     Args:
-        service: Name of the service, put into every line as ``service``.
+        service: Name of the service, in every line as ``service``.
         level: A standard level name (``DEBUG``, ``INFO``, ``WARNING``, ``ERROR``).
-        stream: Where the lines go; standard output if not given.
+        stream: Stream for the lines; standard output by default.
     """
     shared_processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -13,9 +13,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
-    """A ``preexec_fn`` after which the kernel sends the child ``sign`` when its parent dies.
+    """A ``preexec_fn`` that makes the kernel send ``sign`` to the child when its parent dies.
 
-    The parent is the thread that starts the child: it has to live as long as the child should.
+    The parent is the thread that starts the child; it must live as long as the child should.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
@@ -29,13 +29,13 @@ def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
 
 
 def free_port() -> int:
-    """A loopback port that nobody is listening on at the moment."""
+    """Return a loopback port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def write_port_file(port: int) -> None:
-    """Write the bound port to the file that ``PLUMBLINE_PORT_FILE`` names, if set, for a parent."""
+    """Write the bound port to the file in ``PLUMBLINE_PORT_FILE``, if set, for a parent process."""
     if port_file := os.environ.get("PLUMBLINE_PORT_FILE"):
         write_text(Path(port_file), f"{port}\n")

@@ -27,14 +27,14 @@ async def serve(
 ) -> None:
     """Serve ``app`` until SIGTERM or SIGINT arrives or ``stop`` is set, then shut down gracefully.
 
-    Handlers are cancelled when their client disconnects. The port in use is logged and, where the
-    environment names a ``PLUMBLINE_PORT_FILE``, written there.
+    Handlers are cancelled when their client disconnects. The port in use is logged and, if
+    ``PLUMBLINE_PORT_FILE`` is set, written to that file.
 
     Args:
         app: The application.
         host: Address to bind.
         port: Port to bind, 0 for a free one.
-        stop: Set from outside to stop the server.
+        stop: Event that stops the server when it is set.
         shutdown_timeout: Seconds that requests in flight get to finish.
 
     Raises:
@@ -74,7 +74,7 @@ def add_operations(
 
     Args:
         app: The application.
-        readiness: Its checks run in a thread, its details are read on the event loop.
+        readiness: Readiness checks, which run in a thread; the details are read on the event loop.
         metrics: A registry, collected in a thread, or a function that returns Prometheus text.
         ready_paths: Paths that answer as ``/readyz`` does.
     """
@@ -106,7 +106,7 @@ def json_error(
     field: str = "error",
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """An error answer, ``{"error": message}``; ``field`` where a foreign API names it otherwise."""
+    """Error response ``{"error": message}``; ``field`` renames the key for a foreign API."""
     return web.json_response({field: message}, status=status, headers=headers)
 
 

@@ -14,7 +14,7 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 class ServiceSettings(BaseSettings):
-    """``HOST``, ``PORT`` and ``LOG_LEVEL``; a service adds its own with ``PLUMBLINE_`` aliases."""
+    """``HOST``, ``PORT`` and ``LOG_LEVEL``; services add settings with ``PLUMBLINE_`` aliases."""
 
     model_config = SettingsConfigDict(
         extra="ignore", populate_by_name=True, use_attribute_docstrings=True
@@ -29,7 +29,7 @@ class ServiceSettings(BaseSettings):
 
 
 class RedisSettings(BaseSettings):
-    """``REDIS_URL``, and its password: given directly, or in a file as secrets are mounted.
+    """``REDIS_URL``, and its password: given directly, or in a file such as a mounted secret.
 
     A password in the URL takes precedence over ``REDIS_PASSWORD``, and that over
     ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains it.
@@ -73,7 +73,7 @@ def load_settings(kind: type[Settings]) -> Settings:
     """Read the environment.
 
     Raises:
-        ConfigError: A value is not usable; the message names the variable.
+        ConfigError: A value is invalid; the message names the variable.
     """
     try:
         return kind()

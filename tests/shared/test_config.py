@@ -229,15 +229,15 @@ def test_the_data_sets_own_method_and_checker(method: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["judge.checker=fuzzy"], "no checker 'fuzzy'; valid are"),
-        (["judge.checker=float:-1"], "no checker 'float:-1'"),
+        (["judge.checker=fuzzy"], "unknown checker 'fuzzy'; valid are"),
+        (["judge.checker=float:-1"], "unknown checker 'float:-1'"),
         (
             ["judge.method=submit", "judge.checker=tokens"],
-            "submit compares by 'lines' alone, not by 'tokens'",
+            "submit has only the checker 'lines', not 'tokens'",
         ),
         (
             ["judge.method=compute_score", "judge.checker=lines"],
-            "compute_score compares by 'exact' alone, not by 'lines'",
+            "compute_score has only the checker 'exact', not 'lines'",
         ),
         (["judge.language=c++"], "SandboxFusion has no language 'c++'"),
         (["judge.language=Python"], "did you mean 'python'?"),
@@ -245,12 +245,12 @@ def test_the_data_sets_own_method_and_checker(method: str) -> None:
         (["judge.language=javascript"], "SandboxFusion has no language 'javascript'"),
         (
             ["judge.language=rust"],
-            "batch judges python and cpp; for 'rust' take the method submit or compute_score",
+            "batch judges python and cpp; for 'rust' use the method submit or compute_score",
         ),
-        (["judge.verl_native=true"], "verl_native goes with method compute_score"),
+        (["judge.verl_native=true"], "verl_native requires method compute_score"),
         (
             ["judge.verl_native=true", "judge.method=compute_score", "judge.language=cpp"],
-            "verl_native goes with method compute_score and language python alone",
+            "verl_native requires method compute_score and language python",
         ),
         (["judge.max_timeouts=0"], "'judge.max_timeouts'"),
         (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
@@ -266,7 +266,7 @@ def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: no checker 'fuzzy'"),
+        (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: unknown checker 'fuzzy'"),
         (["judge.datasets.cc.language=rust"], "datasets.cc: batch judges python and cpp"),
         (["judge.datasets.cc.language=pyhton"], "datasets.cc: SandboxFusion has no language"),
         (

@@ -114,9 +114,12 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
         ('["inputs", "outputs"]', "object"),
         ('{"inputs": ["\\ud800"], "outputs": ["1"]}', "hex escape"),
         ('{"inputs": ["1"], "outputs": ["a\\udfff"]}', "surrogate"),
-        ('{"inputs": ["1"], "outputs": ["1"], "checker": "fuzzy"}', "no checker 'fuzzy'; valid"),
-        ('{"inputs": ["1"], "outputs": ["1"], "checker": "float:nan"}', "no checker"),
-        ('{"inputs": ["1"], "outputs": ["1"], "checker": ""}', "no checker ''"),
+        (
+            '{"inputs": ["1"], "outputs": ["1"], "checker": "fuzzy"}',
+            "unknown checker 'fuzzy'; valid",
+        ),
+        ('{"inputs": ["1"], "outputs": ["1"], "checker": "float:nan"}', "unknown checker"),
+        ('{"inputs": ["1"], "outputs": ["1"], "checker": ""}', "unknown checker ''"),
         (
             '{"inputs": ["1"], "outputs": ["1"], "checker_source": "print(1)"}',
             "must define check(input, output, expected)",
