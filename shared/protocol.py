@@ -70,7 +70,7 @@ class Section(BaseModel):
         for name, info in cls.model_fields.items():
             if _declared(info) is None and _section_of(info) is None:
                 raise TypeError(
-                    f"{cls.__name__}.{name}: configuration leaf without a role; annotate it with "
+                    f"{cls.__name__}.{name}: a configuration leaf without a role; annotate it with "
                     "InProtocol, Subject, Operation, Numerics or Recorded (shared.protocol)"
                 )
 

@@ -323,7 +323,7 @@ def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> N
 
 def test_only_one_session_at_a_time(redis: Redis, folder: OutputFolder) -> None:
     first = enter(redis, folder)
-    with pytest.raises(ServiceError, match="another runner is at work") as caught:
+    with pytest.raises(ServiceError, match="another runner is working") as caught:
         enter(redis, folder, force=True, lock_wait=0.0)
     assert first.ledger.run in str(caught.value)
     assert first.ledger.meta().sessions == 1

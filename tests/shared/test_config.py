@@ -271,7 +271,7 @@ def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: 
         (["judge.datasets.cc.language=pyhton"], "datasets.cc: SandboxFusion has no language"),
         (
             ["judge.method=submit", "judge.datasets.cc.checker=exact"],
-            "datasets.cc: submit compares by 'lines' alone",
+            "datasets.cc: submit has only the checker 'lines'",
         ),
         (["judge.datasets.cc.method=guess"], "'judge.datasets.cc.method'"),
         (["judge.datasets.cc.metod=batch"], "unknown config key 'judge.datasets.cc.metod'"),
