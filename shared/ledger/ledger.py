@@ -136,7 +136,7 @@ class Ledger:
         return {text(name): json.loads(value) for name, value in stored if value is not None}
 
     def plan(self) -> RunPlan | None:
-        """The samples that the run owes; None where that is not known.
+        """The run's plan; None if it is not stored.
 
         Raises:
             OutputError: As :meth:`meta`.

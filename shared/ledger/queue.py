@@ -89,7 +89,7 @@ class JudgeQueue:
             found.delete()
 
 
-# Unless another worker holds the lease by now.
+# Only the holder may renew or release a lease: it may have expired, and another worker may hold it.
 _RENEW_LEASE = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
@@ -103,7 +103,7 @@ return 0
 
 
 class JobLease:
-    """A worker's lease on a job. It must be renewed before ``ttl`` seconds are over."""
+    """A worker's lease on a job; it expires unless it is renewed within ``ttl`` seconds."""
 
     def __init__(self, redis: Redis, job: str, holder: str, ttl: float = 10.0) -> None:
         self._redis = redis
@@ -114,7 +114,7 @@ class JobLease:
         self._release = redis.register_script(_RELEASE_LEASE)
 
     def acquire(self) -> None:
-        """Take the lease, from whichever worker had the job before."""
+        """Take the lease, also from another worker that holds it."""
         self._redis.set(self._key, self._holder, px=self._ttl_ms)
 
     def renew(self) -> bool:
@@ -122,7 +122,7 @@ class JobLease:
         return bool(self._renew(keys=[self._key], args=[self._holder, self._ttl_ms]))
 
     def release(self) -> None:
-        """Give the lease up, unless another worker has taken it over."""
+        """Release the lease, unless another worker has taken it over."""
         self._release(keys=[self._key], args=[self._holder])
 
 
