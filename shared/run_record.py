@@ -135,7 +135,7 @@ class WandbRecord(_Part):
     offline_error: str | None = None
 
 
-class Given(_Part):
+class RunInput(_Part):
     """User input, and the identity that is derived from it.
 
     The ``fingerprint`` is over ``protocol``, the plan (data sets' hashes and samples), and
@@ -190,7 +190,7 @@ class Lifecycle(_Part):
     jobs_redelivered: int = 0
 
 
-class RunMeta(Lifecycle, Provenance, Given):
+class RunMeta(Lifecycle, Provenance, RunInput):
     """A run's meta data in the ledger, without its plan."""
 
     publish_error: str | None = None
@@ -206,7 +206,7 @@ class PublishedResults(_Part):
     slices: dict[str, dict[str, dict[str, Metrics]]]
 
 
-class RunRecord(Lifecycle, Provenance, Given):
+class RunRecord(Lifecycle, Provenance, RunInput):
     """``run.json``: configuration, provenance, state and completeness of a run.
 
     ``unjudged`` lists the first samples that could not be judged. ``infra_failures`` counts failed

@@ -1,10 +1,10 @@
-"""Shortening of long texts: middle or end left out."""
+"""Shortening of long texts, in the middle or at the end."""
 
 
 def shorten_middle(text: str, limit: int) -> str:
     """Keep ``limit`` characters of a longer text, its head and tail, and note how many are missing.
 
-    The note is on a line of its own and comes on top of the limit.
+    The note is a separate line and does not count towards the limit.
     """
     if len(text) <= limit:
         return text
