@@ -409,7 +409,8 @@ class Config(Section):
     @field_validator("run")
     @classmethod
     def _plain_file_name(cls, run: RunConfig) -> RunConfig:
-        if not run.name or "/" in run.name or run.name != run.name.strip():
+        name = run.name
+        if name in ("", ".", "..") or "/" in name or name != name.strip():
             raise ValueError("run.name must be a plain file name")
         return run
 

@@ -1,6 +1,7 @@
 """Atomic file replacement: write under a temporary name, then rename."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,4 +50,5 @@ def atomic_write(
 
 
 def _temporary_name(name: str) -> str:
-    return f".{name}.{os.getpid()}.tmp"
+    # Containers that share a folder have the same process ids, but other host names.
+    return f".{name}.{socket.gethostname()}.{os.getpid()}.tmp"

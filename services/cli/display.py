@@ -120,7 +120,7 @@ class ProgressDisplay:
             table.add_column(heading, justify="right" if right else "left", no_wrap=True)
         for name, tally in self._tallies.items():
             table.add_row(
-                name,
+                Text(printable(name)),
                 f"{len(tally.generated)}/{tally.total}",
                 ProgressBar(tally.total, len(tally.generated), width=12),
                 f"{len(tally.statuses)}/{tally.total}",
@@ -139,7 +139,8 @@ class ProgressDisplay:
         ]
         text = "; ".join(parts)
         if text and text != self._last_text:
-            self._console.print(f"{text} ({self._pace()})", soft_wrap=True, highlight=False)
+            line = f"{printable(text)} ({self._pace()})"
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
         self._last_line, self._last_text = time.monotonic(), text
 
 
@@ -157,9 +158,9 @@ def printable(text: str) -> str:
 def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
     table = Table(box=None, pad_edge=False)
-    table.add_column(run.name, no_wrap=True, style="bold")
+    table.add_column(Text(printable(run.name)), no_wrap=True, style="bold")
     for dataset in run.summary:
-        table.add_column(dataset, justify="right", overflow="fold")
+        table.add_column(Text(printable(dataset)), justify="right", overflow="fold")
     for heading, name, form in _ROWS:
         table.add_row(
             heading, *(_cell(metrics.get(name), form) for metrics in run.summary.values())
@@ -169,8 +170,9 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     record = run.record
     console.print(
         f"\n{record.samples_judged} of {record.samples} samples judged "
-        f"in {record.active_seconds:.1f} s; artifacts in {record.output}",
+        f"in {record.active_seconds:.1f} s; artifacts in {printable(record.output)}",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
 

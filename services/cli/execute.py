@@ -4,10 +4,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
@@ -17,7 +17,7 @@ from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.runner.client import GeneratorClient
 from services.runner.preflight import check_judges, check_sandboxes
 from services.runner.prompts import prompt_facts
-from services.runner.run import Run, Source
+from services.runner.run import Run, Source, with_watch
 from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
 from shared.artifacts import OutputFolder
@@ -34,7 +34,7 @@ from shared.ledger import connect
 from shared.plan import RunPlan
 from shared.run_record import Provenance, RunRecord
 from shared.schemas import Problem
-from shared.service.settings import RedisSettings, load_settings
+from shared.service.settings import RedisSettings, load_settings, split_urls
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
@@ -189,7 +189,7 @@ def _services(
         yield _external(config, dependencies), None
         return
     if given := os.environ.get("SANDBOX_URLS"):
-        asyncio.run(check_sandboxes(given.split(",")))
+        asyncio.run(check_sandboxes(split_urls(given)))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(config, folder, force=request.force, generator=request.own_generator) as stack:
@@ -206,7 +206,7 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
         raise ConfigError(f"PLUMBLINE_SANDBOX_CHECK is {check!r}; give one of {choices}")
     if check == "sandboxes":
         given = os.environ.get("SANDBOX_URLS")
-        urls = given.split(",") if given else config.sandbox_urls
+        urls = split_urls(given) if given else config.sandbox_urls
         dependencies.wait(lambda: asyncio.run(check_sandboxes(urls)))
     url = load_settings(RedisSettings).redis_url
     redis = dependencies.wait(lambda: connect(url))
@@ -243,7 +243,8 @@ async def _run_session(
         progress.started()
         hashes = request.completions.hashes() if request.completions else None
         run = Run(request.config, request.plan, session, source, progress, hashes)
-        await _with_watch(run.complete, stack.watch if stack else None)
+        work = with_watch(run.complete, stack.watch) if stack else run.complete()
+        await _first_error(work)
 
 
 @asynccontextmanager
@@ -283,26 +284,10 @@ def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
     )
 
 
-async def _with_watch(work: Callable[[], Any], watch: Callable[[], Any] | None) -> None:
-    """Run ``work`` until it ends, or until ``watch`` raises."""
-    working = asyncio.ensure_future(work())
-    watching = asyncio.ensure_future(watch()) if watch else None
-    tasks = {working, watching} if watching else {working}
+async def _first_error(work: Awaitable[None]) -> None:
+    """Await the work; raise only the first error of an exception group."""
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if watching and watching.done():
-            watching.result()
-        await _first_error(working)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _first_error(task: "asyncio.Future[None]") -> None:
-    """Await a task; raise only the first error of an exception group."""
-    try:
-        await task
+        await work
     except BaseExceptionGroup as group:
         first: BaseException = group
         while isinstance(first, BaseExceptionGroup):

@@ -19,6 +19,7 @@ from services.cli.options import (
     Overrides,
     UseComputeScore,
     UseSubmit,
+    judged_by,
     method_named,
     with_method,
 )
@@ -124,8 +125,7 @@ def _compared_config(config: Config, name: str) -> Config:
     method = method_named(name)
     if method == config.judge.method:
         raise ConfigError(f"--compare-with {name}: the run already uses it; name another method")
-    changed = config.model_copy(update={"judge": config.judge.with_method(method)})
-    return _with_output(changed, f"{config.output_dir}/{method}")
+    return _with_output(judged_by(config, method), f"{config.output_dir}/{method}")
 
 
 def _with_output(config: Config, folder: str) -> Config:

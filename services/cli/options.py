@@ -3,9 +3,11 @@
 from typing import Annotated, cast, get_args
 
 import typer
+from pydantic import ValidationError
 
 from shared.config import Config, Method
 from shared.errors import ConfigError
+from shared.schemas import describe
 
 Embedded = Annotated[
     bool,
@@ -46,7 +48,19 @@ def with_method(config: Config, name: str | None, submit: bool, compute_score: b
         raise ConfigError(f"give one method, not {' and '.join(sorted(chosen))}")
     if not chosen:
         return config
-    judge = config.judge.with_method(method_named(chosen.pop()))
+    return judged_by(config, method_named(chosen.pop()))
+
+
+def judged_by(config: Config, method: Method) -> Config:
+    """The config with another judging method.
+
+    Raises:
+        ConfigError: The method does not go with the other judge settings.
+    """
+    try:
+        judge = config.judge.with_method(method)
+    except ValidationError as error:
+        raise ConfigError(f"method {method}: judge.{describe(error)}") from None
     return config.model_copy(update={"judge": judge})
 
 
@@ -60,3 +74,8 @@ def method_named(name: str) -> Method:
     if name not in methods:
         raise ConfigError(f"unknown method {name!r}; choose one of {', '.join(methods)}")
     return cast(Method, name)
+
+
+def yaml_string(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -19,6 +19,7 @@ from services.cli.options import (
     UseComputeScore,
     UseSubmit,
     with_method,
+    yaml_string,
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import load_problems
@@ -27,6 +28,7 @@ from shared.config import Config, load_config
 from shared.errors import ConfigError, DataError
 from shared.plan import make_plan
 from shared.schemas import Problem
+from shared.service.settings import split_urls
 
 
 def run(
@@ -50,7 +52,7 @@ def run(
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
-        base_url = [url for url in os.environ.get("GENERATOR_URLS", "").split(",") if url] or None
+        base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
     options = _as_overrides(base_url, model, data, output)
     resolved = load_config(config, [*options, *(overrides or [])])
     resolved = with_method(resolved, method, use_submit_api, use_compute_score)
@@ -98,20 +100,15 @@ def _as_overrides(
     given = {
         "generation.base_urls": base_url and _yaml_list(base_url),
         "generation.backend": base_url and "openai",
-        "generation.model": model and _yaml_string(model),
+        "generation.model": model and yaml_string(model),
         "data.eval_files": data and _yaml_list(data),
-        "output.dir": output and _yaml_string(output),
+        "output.dir": output and yaml_string(output),
     }
     return [f"{key}={value}" for key, value in given.items() if value]
 
 
 def _yaml_list(values: list[str]) -> str:
-    return f"[{','.join(_yaml_string(value) for value in values)}]"
-
-
-def _yaml_string(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return f"[{','.join(yaml_string(value) for value in values)}]"
 
 
 def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:

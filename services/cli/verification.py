@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services.cli.execute import RunRequest, execute
+from services.cli.options import yaml_string
 from services.data.records import ReferenceSolution, Rejected
 from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
@@ -43,7 +44,8 @@ class SolutionJudge:
         # Each set of solutions and tests has a folder, and so a run, of its own.
         parts = [part for one in solutions for part in (one.completion, one.problem.ground_truth)]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
-        own = ["run.name=solutions", f"judge.language={language}", f"output.dir={folder}"]
+        place = yaml_string(str(folder))
+        own = ["run.name=solutions", f"judge.language={language}", f"output.dir={place}"]
         config = load_config(None, [*self._overrides, *own])
         execute(_request(config, solutions))
         verdicts = open_run(str(folder)).verdicts()

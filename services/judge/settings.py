@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from shared.service.settings import RedisSettings, ServiceSettings
+from shared.service.settings import RedisSettings, ServiceSettings, split_urls
 
 
 class JudgeSettings(ServiceSettings, RedisSettings):
@@ -18,5 +18,5 @@ class JudgeSettings(ServiceSettings, RedisSettings):
     @property
     def sandboxes(self) -> list[str]:
         """URLs of the given sandboxes, without ``/run_code``."""
-        urls = [url.strip().rstrip("/") for url in self.sandbox_urls.split(",")]
-        return [url.removesuffix("/run_code") for url in urls if url]
+        urls = split_urls(self.sandbox_urls)
+        return [url.rstrip("/").removesuffix("/run_code") for url in urls]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -79,6 +79,7 @@ class Run:
         self._unjudged = set(self._samples)
         self._last_entry = "0"
         self._generating = True
+        self._active = False
 
     async def complete(self) -> None:
         """Run until every sample has a verdict and the artifacts are published.
@@ -88,14 +89,17 @@ class Run:
             ServiceError: No aggregator publishes the run, Redis lost completions that it had
                 acknowledged, or another runner took over.
         """
+        await with_watch(self._complete, self._renew_lock)
+
+    async def _complete(self) -> None:
         missing = await asyncio.to_thread(self._reconcile)
         if self._unjudged:
+            self._active = True
             async with asyncio.TaskGroup() as group:
-                renewing = group.create_task(self._renew_lock())
                 generating = group.create_task(self._generate(missing))
                 await self._follow_verdicts()
                 await generating
-                renewing.cancel()
+            self._active = False
             await asyncio.to_thread(self._session.tick)
             await asyncio.to_thread(self._ledger.finish, time.time())
         await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
@@ -125,8 +129,9 @@ class Run:
                 regenerated.add(verdict.sample)
             else:
                 self._ledger.rejudge(verdict.sample, verdict.completion_sha256)
-        for sample in completed.keys() - regenerated:
-            self._progress.generated(sample)
+        for sample in self._samples:
+            if sample in completed and sample not in regenerated:
+                self._progress.generated(sample)
         return [s for s in self._samples if s not in completed or s in regenerated]
 
     def _is_replaced(self, sample: SampleId, completion_sha256: str) -> bool:
@@ -193,7 +198,8 @@ class Run:
 
     async def _renew_lock(self) -> None:
         while True:
-            await asyncio.to_thread(self._session.tick)
+            # Waiting for the aggregator is not part of the run's active time.
+            await asyncio.to_thread(self._session.tick if self._active else self._session.renew)
             await asyncio.sleep(self._timings.tick)
 
     async def _wait_until_published(self) -> None:
@@ -211,3 +217,19 @@ class Run:
                     "s; start one and repeat the command, no work is lost"
                 )
             await asyncio.sleep(0.05)
+
+
+async def with_watch(
+    work: Callable[[], Awaitable[None]], watch: Callable[[], Awaitable[None]]
+) -> None:
+    """Run ``work`` until it ends, or until ``watch`` raises."""
+    working, watching = asyncio.ensure_future(work()), asyncio.ensure_future(watch())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+        await working
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)

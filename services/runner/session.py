@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -153,6 +154,7 @@ class Session:
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
         self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
         self._ticked = time.monotonic()
+        self._clock = threading.Lock()
 
     def enter(
         self,
@@ -193,6 +195,7 @@ class Session:
             started_at=time.time(),
         )
         self.ledger.open(meta, plan, problems)
+        self.renew()  # writing many problems may take longer than the lock lives
         record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
         folder.write_json(artifacts.RUN, record.model_dump(mode="json"))
         self._ticked = time.monotonic()
@@ -203,11 +206,20 @@ class Session:
         Raises:
             ServiceError: The lock expired, and another runner holds it.
         """
-        now = time.monotonic()
+        with self._clock:  # a cancelled task's call may still run in its thread
+            now = time.monotonic()
+            self.renew()
+            self.ledger.add_active_seconds(now - self._ticked)
+            self._ticked = now
+
+    def renew(self) -> None:
+        """Renew the lock.
+
+        Raises:
+            ServiceError: The lock expired, and another runner holds it.
+        """
         if not self.ledger.lock(self._holder, self._lock_ttl):
             raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
-        self.ledger.add_active_seconds(now - self._ticked)
-        self._ticked = now
 
     def leave(self) -> None:
         """Release the lock."""

@@ -122,7 +122,8 @@ def fail_fast(redis: Redis, *, timeout: float = 2.0) -> Redis:
 
 def hide_password(text: str) -> str:
     """Redact the password in a URL, or in a message that quotes one."""
-    text = re.sub(r"//[^@/\s]*@", "//***@", text)
+    # Up to the last @: a password may contain @ and /.
+    text = re.sub(r"(?<=:)//[^\s\"']*@", "//***@", text)
     return re.sub(r"(password=)[^&\s]*", r"\1***", text)
 
 
@@ -136,9 +137,10 @@ def _service_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        # The error may quote a part of the password.
+        reason = "" if "@" in url else f": {error}"
         raise ServiceError(
-            f"REDIS_URL {hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB): "
-            f"{hide_password(str(error))}"
+            f"REDIS_URL {hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB){reason}"
         ) from None
     except AuthenticationError as error:
         raise ServiceError(f"Redis at {hide_password(url)} refuses the password: {error}") from None

@@ -14,7 +14,7 @@ from redis.client import Pipeline
 
 from shared.errors import OutputError
 from shared.ledger import keys
-from shared.ledger.queue import JudgeQueue, job_id, text
+from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
 from shared.plan import RunPlan
 from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
@@ -36,12 +36,6 @@ return 1
 """
 
 # Only the holder may release the lock: it may have expired, and another runner may hold it.
-_RELEASE_LOCK = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0
-"""
-
-
 INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
@@ -76,7 +70,8 @@ class Ledger:
         self._redis = redis
         self._keys = keys.RunKeys(run)
         self._write_verdict = redis.register_script(_WRITE_VERDICT)
-        self._release_lock = redis.register_script(_RELEASE_LOCK)
+        self._take_lock = redis.register_script(TAKE_LOCK)
+        self._release_lock = redis.register_script(RELEASE_LOCK)
 
     # Meta data and state
 
@@ -100,6 +95,7 @@ class Ledger:
             if len(pipe) >= 200:
                 pipe.execute()
         pipe.hincrby(self._keys.meta, "sessions", 1)
+        pipe.hdel(self._keys.meta, "publish_error")
         pipe.execute()
 
     def meta(self) -> RunMeta | None:
@@ -213,12 +209,7 @@ class Ledger:
 
     def lock(self, holder: str, ttl: float) -> bool:
         """Acquire or renew the run's lock for ``ttl`` seconds; False if another runner holds it."""
-        if self._redis.set(self._keys.lock, holder, nx=True, px=int(ttl * 1000)):
-            return True
-        if self._redis.get(self._keys.lock) == holder.encode():
-            self._redis.pexpire(self._keys.lock, int(ttl * 1000))
-            return True
-        return False
+        return bool(self._take_lock(keys=[self._keys.lock], args=[holder, int(ttl * 1000)]))
 
     def unlock(self, holder: str) -> None:
         """Release the lock if ``holder`` still holds it."""

@@ -90,13 +90,13 @@ class JudgeQueue:
 
 
 # Only the holder may renew or release a lease: it may have expired, and another worker may hold it.
-_RENEW_LEASE = """
+TAKE_LOCK = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
-_RELEASE_LEASE = """
+RELEASE_LOCK = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
@@ -110,8 +110,8 @@ class JobLease:
         self._key = keys.lease(job)
         self._holder = holder
         self._ttl_ms = int(ttl * 1000)
-        self._renew = redis.register_script(_RENEW_LEASE)
-        self._release = redis.register_script(_RELEASE_LEASE)
+        self._renew = redis.register_script(TAKE_LOCK)
+        self._release = redis.register_script(RELEASE_LOCK)
 
     def acquire(self) -> None:
         """Take the lease, also from another worker that holds it."""

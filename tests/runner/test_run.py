@@ -442,3 +442,35 @@ async def test_the_lock_is_kept_while_the_run_goes_on(one: Stage, others: Others
     others.judging.set()
     await running
     assert one.redis.keys("*lock*") == []
+
+
+async def test_the_lock_is_kept_while_the_aggregator_publishes(one: Stage, others: Others) -> None:
+    others.publishing = False
+    session = Session(one.redis, one.identity, lock_ttl=0.3)
+    session.enter(Config(), PROBLEMS, one.folder, force=False, provenance=Provenance())
+    run = Run(Config(), one.plan, session, FakeSource(), one.progress, timings=one.timings)
+    completing = asyncio.create_task(run.complete())
+    while one.ledger.state() is not RunState.JUDGED:
+        await asyncio.sleep(0.01)
+    active = one.ledger.meta().active_seconds
+    for _ in range(10):
+        await asyncio.sleep(0.1)
+        assert not one.ledger.lock("another runner", 1)
+    assert one.ledger.meta().active_seconds == active
+    others.publishing = True
+    await completing
+    session.leave()
+
+
+async def test_a_sample_that_is_not_planned_is_not_reported(stage: Stage, others: Others) -> None:
+    stage.ledger.record(generation(SampleId("elsewhere", "p")))
+    await stage.complete(FakeSource())
+    assert sorted(stage.progress.made) == sorted(SAMPLES)
+
+
+async def test_a_failure_to_publish_is_forgotten_by_the_next_session(
+    one: Stage, others: Others
+) -> None:
+    one.ledger.fail("no space left")
+    await one.complete(FakeSource())
+    assert one.ledger.meta().publish_error is None

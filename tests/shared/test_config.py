@@ -121,6 +121,7 @@ def test_an_unknown_key_that_is_near_to_none() -> None:
         ("data=5", "data"),
         ("run.name=a/b", "run"),
         ("run.name=''", "run"),
+        ("run.name=..", "run"),
     ],
 )
 def test_an_ill_typed_value_is_named(override: str, key: str) -> None:

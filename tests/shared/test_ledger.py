@@ -533,3 +533,16 @@ def test_the_lock_is_renewed_and_ends_with_its_holder(ledger: Ledger, redis: Red
 def test_each_run_has_a_lock_of_its_own(ledger: Ledger, redis: Redis) -> None:
     assert ledger.lock("one", 10)
     assert Ledger(redis, "run-2").lock("two", 10)
+
+
+def test_a_lock_is_renewed_by_its_holder_alone(ledger: Ledger, redis: Redis) -> None:
+    assert ledger.lock("one", 5)
+    assert not ledger.lock("two", 50)
+    (key,) = redis.keys("*:lock")
+    assert redis.pttl(key) <= 5_000
+    assert ledger.lock("one", 50)
+    assert redis.pttl(key) > 5_000
+    ledger.unlock("two")
+    assert not ledger.lock("two", 5)
+    ledger.unlock("one")
+    assert ledger.lock("two", 5)

@@ -162,6 +162,11 @@ def start_redis(
         except RedisError:
             return False
 
-    wait_until(answers, child)
-    client.close()
+    try:
+        wait_until(answers, child)
+    except BaseException:
+        child.stop(grace=0)
+        raise
+    finally:
+        client.close()
     return child, url

@@ -25,6 +25,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.run_record import SandboxFacts
+from shared.service.settings import split_urls
 
 STATE = ".plumbline"
 
@@ -97,7 +98,7 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
     stack.supervisor.children.append(redis)
     launches: list[ServiceLaunch] = []
     if given := os.environ.get("SANDBOX_URLS"):
-        stack.sandbox_urls = [url.strip() for url in given.split(",") if url.strip()]
+        stack.sandbox_urls = split_urls(given)
     else:
         launches.append(sandbox_launch())
     if generator:

@@ -15,8 +15,9 @@ def hub(monkeypatch):
     """A hub whose branch is at ``commits[-1]``; notes the revision that rows are read from."""
 
     class Hub:
-        commits = [FIRST]
-        read = []
+        def __init__(self):
+            self.commits = [FIRST]
+            self.read = []
 
         def resolve_revision(self, source, *, offline):
             given = source.revision
@@ -27,7 +28,6 @@ def hub(monkeypatch):
             yield "hub:1", {**row(0), "ground_truth": json.dumps(row(0)["ground_truth"])}
 
     made = Hub()
-    Hub.read = []
     monkeypatch.setattr(stages.hub, "resolve_revision", made.resolve_revision)
     monkeypatch.setattr(stages.hub, "rows", made.rows)
     return made
