@@ -140,7 +140,7 @@ class RunInput(_Part):
 
     The ``fingerprint`` is over ``protocol``, the plan (data sets' hashes and samples), and
     ``source``, which identifies completions that the config does not: a file's hash, or
-    ``recorded``.
+    ``recorded``, or empty for a generator's. None in records of version 1.
     """
 
     name: str = ""
@@ -149,7 +149,7 @@ class RunInput(_Part):
     seed: int = 0
     fingerprint: str = ""
     protocol: Protocol | None = None
-    source: str = ""
+    source: str | None = None
 
 
 class Provenance(_Part):
@@ -190,7 +190,19 @@ class Lifecycle(_Part):
     jobs_redelivered: int = 0
 
 
-class RunMeta(Lifecycle, Provenance, RunInput):
+class _Measured(Lifecycle, Provenance, RunInput):
+    @property
+    def completions_source(self) -> str | None:
+        """The source of the completions; None if a record of version 1 does not tell."""
+        if self.source is not None:
+            return self.source
+        if self.completions is not None or self.parent is not None:
+            return "recorded"
+        generated = self.model is not None and self.config.generation.backend != "replay"
+        return "" if generated else None
+
+
+class RunMeta(_Measured):
     """A run's meta data in the ledger, without its plan."""
 
     publish_error: str | None = None
@@ -206,7 +218,7 @@ class PublishedResults(_Part):
     slices: dict[str, dict[str, dict[str, Metrics]]]
 
 
-class RunRecord(Lifecycle, Provenance, RunInput):
+class RunRecord(_Measured):
     """``run.json``: configuration, provenance, state and completeness of a run.
 
     ``unjudged`` lists the first samples that could not be judged. ``infra_failures`` counts failed

@@ -32,7 +32,7 @@ from shared.errors import (
 from shared.finished_run import open_run
 from shared.ledger import connect
 from shared.plan import RunPlan
-from shared.run_record import Provenance, RunRecord
+from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
 from shared.service.settings import RedisSettings, load_settings, split_urls
 
@@ -253,7 +253,8 @@ async def _open_source(
 ) -> AsyncIterator[tuple[Source, Provenance]]:
     """Open the source of the completions; yields it with the session's provenance."""
     config = request.config
-    sandbox = stack.sandbox if stack else None
+    # An external sandbox reports nothing, and replaces the facts of an earlier session's.
+    sandbox = (stack and stack.sandbox) or SandboxFacts()
     provenance = request.provenance.model_copy(update={"sandbox": sandbox})
     if request.completions is not None:
         yield request.completions, provenance

@@ -8,7 +8,7 @@ import uvloop
 from services.generator.backends.replay.app import serve_replay
 from services.generator.backends.verl.backend import serve_verl
 from services.generator.settings import GeneratorSettings
-from shared.errors import PlumblineError
+from shared.errors import PlumblineError, ServiceError
 from shared.service.health import refuse
 from shared.service.logs import configure_logging
 from shared.service.settings import load_settings
@@ -28,6 +28,8 @@ def main() -> int:
         uvloop.run(BACKENDS[settings.backend](settings))
     except PlumblineError as error:
         return refuse("generator", error)
+    except OSError as error:
+        return refuse("generator", ServiceError(str(error)))
     return 0
 
 

@@ -151,7 +151,11 @@ def count_confirmed(
         and place in again
         and again[place].detail is not VerdictDetail.NOT_RUN
     ]
-    return len(ran), sum(again[place].lateness is Lateness.IN_TIME for place in ran)
+    flipped = sum(
+        again[place].lateness is Lateness.IN_TIME and again[place].code is not CaseCode.API_ERROR
+        for place in ran
+    )
+    return len(ran), flipped
 
 
 # Aggregation

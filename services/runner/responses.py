@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import aiohttp
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from shared.errors import ServiceError, UnavailableError
 from shared.run_record import JsonObject
@@ -273,6 +273,7 @@ def _model_names(document: object) -> list[str]:
 
 # Foreign JSON: the object of one server, or the objects of several by URL; None without one.
 ServerInfo = JsonObject | None
+_JSON_OBJECT = TypeAdapter(JsonObject)
 
 
 async def server_info(session: aiohttp.ClientSession, base_url: str, timeout: float) -> ServerInfo:
@@ -306,6 +307,6 @@ def _json_object(body: bytes) -> ServerInfo:
         document = load_json(body)
         # The object is written to run.json, where NaN or deep nesting would be an error.
         json.dumps(document, indent=2, allow_nan=False)
+        return _JSON_OBJECT.validate_python(document)
     except (ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) else None

@@ -82,8 +82,8 @@ class RunIdentity:
             if name in ours and ours[name].sha256 != recorded.sha256:
                 hashes = f"{recorded.sha256[:8]} there, {ours[name].sha256[:8]} here"
                 yield f"content of the data set {name} (SHA-256 {hashes})"
-        if record.source and record.source != self.source:
-            yield "source of the completions"
+        if record.completions_source not in (None, self.source):
+            yield "source of the completions (a generator, or which recorded ones)"
 
 
 def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -> RunIdentity:
@@ -231,6 +231,8 @@ class Session:
             return
         found = provenance_conflict(before, provenance)
         plan = self.ledger.plan()
+        if found is None and before.completions_source not in (None, self._identity.source):
+            found = "from another source (a generator, or other recorded completions)"
         if found is None and plan is not None and plan != self._identity.plan:
             found = "to other problems, tests or samples"
         if found:

@@ -5,7 +5,7 @@ import sys
 
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.errors import PlumblineError
+from shared.errors import PlumblineError, ServiceError
 from shared.service.health import refuse
 from shared.service.logs import configure_logging
 from shared.service.server import serve
@@ -26,6 +26,8 @@ def main() -> int:
         asyncio.run(server)
     except PlumblineError as error:
         return refuse("sandbox", error)
+    except OSError as error:
+        return refuse("sandbox", ServiceError(str(error)))
     return 0
 
 

@@ -123,7 +123,7 @@ def fail_fast(redis: Redis, *, timeout: float = 2.0) -> Redis:
 def hide_password(text: str) -> str:
     """Redact the password in a URL, or in a message that quotes one."""
     # Up to the last @: a password may contain @ and /.
-    text = re.sub(r"(?<=:)//[^\s\"']*@", "//***@", text)
+    text = re.sub(r"//[^\s\"']*@", "//***@", text)
     return re.sub(r"(password=)[^&\s]*", r"\1***", text)
 
 
@@ -137,10 +137,11 @@ def _service_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        # The error may quote a part of the password.
-        reason = "" if "@" in url else f": {error}"
+        # Nobody knows what part of such a URL is a password, and the error may quote it.
+        _, at, host = url.rpartition("@")
+        shown, reason = (f"***@{host}", "") if at else (hide_password(url), f": {error}")
         raise ServiceError(
-            f"REDIS_URL {hide_password(url)} is not a Redis URL (redis://HOST:PORT/DB){reason}"
+            f"REDIS_URL {shown} is not a Redis URL (redis://HOST:PORT/DB){reason}"
         ) from None
     except AuthenticationError as error:
         raise ServiceError(f"Redis at {hide_password(url)} refuses the password: {error}") from None

@@ -107,6 +107,8 @@ class Ledger:
         document = self._document(_LARGE)
         if not document:
             return None
+        if document.get("state") == _PUBLISHED_V1:
+            document["state"] = self._migrate_state()
         try:
             return RunMeta.model_validate(document)
         except ValidationError as error:
@@ -181,8 +183,13 @@ class Ledger:
     def _migrate_state(self) -> RunState:
         """Replace the old state by complete or incomplete, according to the published metrics."""
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "results"))
-        results = PublishedResults.model_validate_json(stored or '{"metrics": {}, "slices": {}}')
-        missing = any(metrics.get("api_errors") for metrics in results.metrics.values())
+        try:
+            results = PublishedResults.model_validate_json(
+                stored or '{"metrics": {}, "slices": {}}'
+            )
+            missing = any(metrics.get("api_errors") for metrics in results.metrics.values())
+        except ValidationError:
+            missing = True
         state = RunState.INCOMPLETE if missing else RunState.COMPLETE
         self.set_state(state)
         return state

@@ -12,6 +12,9 @@ from shared.ledger import keys
 from shared.ledger.ledger import INCARNATION, Ledger, VerdictEvent, entries, event_of, list_runs
 from shared.ledger.queue import text
 from shared.run_record import RunState
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
 
 _PREFIX = "index:"
 _CLAIM_BATCH = 1000
@@ -199,8 +202,13 @@ def _progress(
 
 
 def _state(redis: Redis, run: str, stored: str) -> RunState | None:
-    """Parse the state; a state of an earlier version is migrated."""
+    """Parse the state; one of an earlier version is migrated, an unknown one is None."""
     try:
         return RunState(stored)
     except ValueError:
+        pass
+    try:
         return Ledger(redis, run).state()
+    except ValueError as error:
+        log.error("a run's state cannot be read", run=run, reason=str(error))
+        return None

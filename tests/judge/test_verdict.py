@@ -86,6 +86,8 @@ def test_confirmed_are_cases_that_ran_twice() -> None:
     assert count_confirmed([0, 1, 2], first, {**again, 1: NOT_RUN}) == (1, 1)
     assert count_confirmed([0, 1, 2], first, {0: TIMEOUT}) == (1, 0)
     assert count_confirmed([], first, {}) == (0, 0)
+    failed = CaseOutcome(CaseCode.API_ERROR)
+    assert count_confirmed([0, 1], first, {0: failed, 1: WRONG}) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -60,3 +60,20 @@ async def test_impossible_isolation_ends_the_start(tmp_path: Path):
     output, _ = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 1
     assert "bwrap is not installed" in output.decode()
+
+
+async def test_a_folder_that_is_not_there_ends_the_start_in_one_line(tmp_path: Path):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "services.sandbox",
+        cwd=ROOT,
+        env={**os.environ, "PORT": "0", "PLUMBLINE_PORT_FILE": str(tmp_path / "none" / "port")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, stderr = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 2
+    (line,) = stderr.decode().splitlines()
+    assert line.startswith("sandbox: ")
+    assert "No such file" in line

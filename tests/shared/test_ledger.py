@@ -147,6 +147,22 @@ def test_the_published_state_of_earlier_versions_is_migrated(
         put_meta(ledger, results={"metrics": {"d": {"api_errors": errors}}, "slices": {}})
     assert [look.state for look in runs_progress(redis)] == [state]
     assert ledger.state() is state
+    put_meta(ledger, state="published")
+    assert ledger.meta().state is state
+
+
+def test_a_state_that_nobody_knows_is_none_and_stops_nothing(redis: Redis, ledger: Ledger) -> None:
+    enter(ledger)
+    put_meta(ledger, state="archived")
+    enter(Ledger(redis, "run-2"))
+    states = {look.run: look.state for look in runs_progress(redis)}
+    assert states == {RUN: None, "run-2": RunState.RUNNING}
+
+
+def test_published_results_of_another_shape_count_as_incomplete(ledger: Ledger) -> None:
+    enter(ledger)
+    put_meta(ledger, state="published", results=None)
+    assert ledger.state() is RunState.INCOMPLETE
 
 
 # Completions

@@ -77,7 +77,12 @@ def _families(text: str) -> list[Metric]:
     try:
         return _parsed(text)
     except _PARSE_ERRORS:
-        return [family for line in text.split("\n") for family in _parsed_line(line)]
+        pass
+    lines = [line for line in text.split("\n") if line.startswith("#") or _parsed_line(line)]
+    try:
+        return _parsed("\n".join([*lines, ""]))  # so that the other lines keep their types
+    except _PARSE_ERRORS:
+        return [family for line in lines for family in _parsed_line(line)]
 
 
 def _parsed_line(line: str) -> list[Metric]:

@@ -65,6 +65,16 @@ def test_what_cannot_be_written_again_is_skipped(damage: str) -> None:
     assert samples(merged) == [("good", {"replica": "0"}, 1.0), ("good", {"replica": "1"}, 2.0)]
 
 
+def test_a_line_that_does_not_parse_takes_no_types_away() -> None:
+    """A metric with two types would make the whole text unreadable for Prometheus."""
+    text = "# TYPE x_total counter\nx_total 1\n# TYPE h histogram\n"
+    text += 'h_bucket{le="+Inf"} 1\nh_count 1\nh_sum 2\n'
+    merged = merge({"0": text, "1": f"{text}!!bad line\n"}).decode()
+    types = [line for line in merged.splitlines() if line.startswith("# TYPE")]
+    assert types == ["# TYPE x_total counter", "# TYPE h histogram"]
+    assert 'x_total{replica="1"} 1.0' in merged
+
+
 def test_a_label_of_that_name_is_kept_under_another() -> None:
     text = 'm{replica="a",other="replica=\\"b\\"",my_replica="c",} 4\n'
     labels = {"replica": "0", "exported_replica": "a", "other": 'replica="b"', "my_replica": "c"}

@@ -80,7 +80,10 @@ class RayCluster:
             log.error("Ray cluster died, restarting it")
             await self.close()
         # A short path, because paths of Unix sockets are limited to about 100 bytes.
-        self._folder = tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp")
+        try:
+            self._folder = tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp")
+        except OSError as error:
+            raise ServiceError(f"Ray has no folder in /tmp: {error}") from None
         gpus = self._config.trainer.n_gpus_per_node
         child = Child(_MODULE, "Ray", child_environment(self._config))
         self._child = child
