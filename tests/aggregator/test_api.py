@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator
 from urllib.parse import quote
@@ -41,6 +42,12 @@ HOSTILE = [
     "{a}",
     "x" * 500,
 ]
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This module may have been loaded minutes ago, and rates are over the last minute."""
+    monkeypatch.setattr(sys.modules[__name__], "NOW", time.time())
 
 
 @pytest.fixture
