@@ -47,7 +47,7 @@ HOSTILE = [
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
     """This module may have been loaded minutes ago, and rates are over the last minute."""
-    monkeypatch.setattr(sys.modules[__name__], "NOW", time.time())
+    monkeypatch.setattr(sys.modules[__name__], "NOW", float(int(time.time())))
 
 
 @pytest.fixture
