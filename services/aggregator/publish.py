@@ -96,7 +96,6 @@ class PublishedSamples:
     """Totals over the written samples, and their results by data set."""
 
     results: dict[str, list[SampleResult]] = field(default_factory=dict)
-    samples: int = 0
     statuses: Counter[FinalStatus] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     unjudged: list[UnjudgedSample] = field(default_factory=list)
@@ -110,7 +109,6 @@ class PublishedSamples:
             generation or Generation.missing(sample),
         )
         self.results[sample.dataset].append(result)
-        self.samples += 1
         if verdict is None:
             return
         self.statuses[verdict.final_status] += 1
@@ -134,12 +132,13 @@ class PublishedSamples:
 
     def record(self, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> RunRecord:
         """Build the content of ``run.json``: provenance, totals and completeness of the run."""
-        missing = self.samples - self.statuses.total() + self.statuses[FinalStatus.API_ERROR]
+        samples = sum(map(len, self.results.values()))
+        missing = samples - self.statuses.total() + self.statuses[FinalStatus.API_ERROR]
         return RunRecord.of(run, meta, datasets).model_copy(
             update={
                 "state": RunState.INCOMPLETE if missing else RunState.COMPLETE,
                 "complete": missing == 0,
-                "samples_judged": self.samples - missing,
+                "samples_judged": samples - missing,
                 "samples_unjudged": missing,
                 "unjudged": self.unjudged,
                 "statuses": {status: self.statuses[status] for status in FinalStatus},
@@ -156,7 +155,7 @@ def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Publi
     found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
     with (
         folder.replacing(artifacts.VERDICTS) as verdicts,
-        folder.replacing(artifacts.GENERATIONS) as generations,  # a full disk stops the larger one
+        folder.replacing(artifacts.GENERATIONS) as generations,  # errors name this one
     ):
         for sample, generation, verdict in _samples(ledger, plan.samples()):
             if generation is not None:
