@@ -1,23 +1,18 @@
 """Sandbox calls that run an answer: many cases per call with the harness, or one call per case."""
 
 import asyncio
-import base64
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from services.judge.harness import wire
-from services.judge.harness.wire import CallResult, CaseLimits, CaseRun, harness_files, source
 from services.judge.methods.base import Task
 from services.judge.programs import failure_detail
-from services.judge.sandbox import RunCode, RunCodeResponse, SandboxUnavailableError, SandboxUsage
+from services.judge.requests import RunCode, RunCodeResponse
+from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, wall_clock_lateness
 from shared.checkers import Checker
+from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
 from shared.schemas import InfraFailure
-from shared.service.logs import get_logger
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
-
-log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -96,45 +91,12 @@ def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
 
 
 async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLimits) -> CallResult:
-    key, language = secrets.token_bytes(32), task.settings.language
-    result = CallResult()
-
-    def usage_of(response: RunCodeResponse) -> SandboxUsage:
-        nonlocal result
-        result = wire.decode_results(response.file(wire.RESULTS), key)
-        cases = result.cases.values()
-        return SandboxUsage(sum(case.cpu for case in cases), sum(case.wall for case in cases))
-
-    response = await task.sandbox.run_code(
-        RunCode(
-            code=source("boot"),
-            language="python",
-            stdin=wire.encode_spec(key, language, limits, inputs),
-            compile_timeout=10,
-            run_timeout=limits.call,
-            memory_limit_mb=-1,  # no limit for the harness itself; it limits each case
-            files={
-                **harness_files(),
-                wire.ANSWER: base64.b64encode(program.encode()).decode(),
-            },
-            fetch_files=(wire.RESULTS,),
-            usage_of=usage_of,
-        ),
-        task.attempts,
-        alone=task.alone,
-    )
+    language = "cpp" if task.settings.language == "cpp" else "python"
+    request = RunCasesRequest(code=program, language=language, inputs=list(inputs), limits=limits)
+    result = await task.sandbox.run_cases(request, task.attempts, alone=task.alone)
     if result.compiled == "missing":
         failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)
         raise SandboxUnavailableError([failure])
-    if result.end is None:
-        run = response.run_result
-        log.info(
-            "harness did not finish",
-            cases=len(result.cases),
-            of=len(inputs),
-            return_code=run.return_code if run else None,
-            stderr=(run.stderr or "")[-500:] if run else None,
-        )
     return result
 
 

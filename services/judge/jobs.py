@@ -23,7 +23,8 @@ from rq.worker import WorkerStatus
 from services.judge.health import JudgeMetrics
 from services.judge.judging import Judge
 from services.judge.permits import PoolSettings, SandboxPool
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
 from services.judge.verdict import to_verdict
 from shared.config import Config, validate_config

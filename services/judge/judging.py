@@ -8,7 +8,8 @@ from services.judge.methods.batch import BatchMethod
 from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
 from services.judge.methods.function_tests import FunctionMethod
 from services.judge.methods.submit import SubmitMethod
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement
 from shared.config import Config, JudgeConfig
 from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable

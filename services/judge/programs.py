@@ -9,7 +9,7 @@ import signal
 from string import Template
 
 from services.judge.harness.functions import EXIT_CODES
-from services.judge.harness.wire import source
+from services.judge.harness.sources import source
 from shared.extraction import Extraction
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason, VerdictDetail

@@ -4,146 +4,45 @@ Times are seconds.
 """
 
 import asyncio
-import base64
+import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from services.judge.harness.call import run_with_harness
 from services.judge.permits import CallOutcome, Permit
+from services.judge.requests import (
+    Attempts,
+    RunCode,
+    RunCodeResponse,
+    SandboxUsage,
+    Submit,
+    SubmitResponse,
+)
+from shared.harness.wire import CALL_RESULT, CallResult, RunCasesRequest
 from shared.schemas import InfraFailure
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
 
 log = get_logger(__name__)
 
-# Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
-_SUBMIT_CONCURRENCY = 3
 # Signs of an overloaded sandbox: programs wait longer than this many seconds plus this share of
 # their execution time, or get less than this share of a core.
 _WAITED, _WAITED_SHARE = 0.5, 0.5
 _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
-Response = TypeVar("Response", bound=BaseModel)
+# The version of ``/run_cases`` that this client speaks.
+_RUN_CASES = "1"
 
-
-# Requests and responses
-
-
-class CommandResult(BaseModel):
-    """Result of one command: compile or run."""
-
-    status: Literal["Finished", "Error", "TimeLimitExceeded"]
-    execution_time: float | None = None
-    return_code: int | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-
-
-class RunCodeResponse(BaseModel):
-    status: Literal["Success", "Failed", "SandboxError"]
-    message: str = ""
-    compile_result: CommandResult | None = None
-    run_result: CommandResult | None = None
-    files: dict[str, str] = {}
-
-    @property
-    def executed(self) -> float:
-        """Execution time of compiling and running together, in seconds."""
-        commands = (self.compile_result, self.run_result)
-        return sum(c.execution_time or 0.0 for c in commands if c)
-
-    def file(self, name: str) -> bytes:
-        """Return a fetched file; empty if it is missing."""
-        try:
-            return base64.b64decode(self.files.get(name, ""))
-        except ValueError:
-            return b""
-
-
-class SubmittedTest(BaseModel):
-    passed: bool
-    exec_info: RunCodeResponse
-
-
-class SubmitResponse(BaseModel):
-    accepted: bool
-    extracted_code: str | None = None
-    tests: list[SubmittedTest] = []
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxUsage:
-    """CPU and wall-clock time of all programs of a call together."""
-
-    cpu: float
-    wall: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunCode:
-    """Request to run a program; memory in MiB.
-
-    ``usage_of`` extracts the resource usage of the programs from the response.
-    """
-
-    code: str
-    language: str
-    stdin: str | None
-    compile_timeout: float
-    run_timeout: float
-    memory_limit_mb: int
-    files: Mapping[str, str] = field(default_factory=dict)
-    fetch_files: Sequence[str] = ()
-    usage_of: Callable[[RunCodeResponse], SandboxUsage] | None = None
-
-    def body(self) -> Mapping[str, object]:
-        return {
-            "code": self.code,
-            "language": self.language,
-            "stdin": self.stdin,
-            "compile_timeout": self.compile_timeout,
-            "run_timeout": self.run_timeout,
-            "memory_limit_MB": self.memory_limit_mb,
-            "files": self.files,
-            "fetch_files": self.fetch_files,
-        }
-
-    @property
-    def longest(self) -> float:
-        """Longest execution time by the request's own limits."""
-        return self.compile_timeout + self.run_timeout
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Request to the data-set API; ``timeout`` applies to compiling and to running each case."""
-
-    dataset: str
-    completion: str
-    config: Mapping[str, Any]
-    cases: int
-    timeout: float
-
-    def body(self) -> Mapping[str, object]:
-        return {
-            "dataset": self.dataset,
-            "id": 0,
-            "completion": self.completion,
-            "config": self.config,
-        }
-
-    @property
-    def longest(self) -> float:
-        """Longest execution time of all cases by their own limits."""
-        rounds = -(-self.cases // _SUBMIT_CONCURRENCY)
-        return 2 * self.timeout * rounds
+Response = TypeVar("Response")
 
 
 # Errors
@@ -181,9 +80,14 @@ class _AttemptFailedError(Exception):
 class _RejectedError(Exception):
     """A 4xx response: the request is invalid, so a retry is useless."""
 
-    def __init__(self, failure: InfraFailure) -> None:
+    def __init__(self, failure: InfraFailure, status: int) -> None:
         super().__init__(str(failure))
         self.failure = failure
+        self.status = status
+
+
+class _NotOfferedError(Exception):
+    """A sandbox that offered an endpoint was replaced by one without it."""
 
 
 # The client
@@ -192,17 +96,12 @@ class _RejectedError(Exception):
 class Pool(Protocol):
     """Source of permits: ``services.judge.permits.SandboxPool``."""
 
+    @property
+    def urls(self) -> Sequence[str]: ...
+
     def permit(
         self, *, exclusive: bool = False, avoid: str | None = None
     ) -> AbstractAsyncContextManager[Permit]: ...
-
-
-@dataclass
-class Attempts:
-    """Requests made for one sample, and the failed ones among them."""
-
-    requests: int = 0
-    failures: list[InfraFailure] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +147,7 @@ class SandboxClient:
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
         self._clock = clock
+        self._offers_cases: dict[str, bool] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect),
@@ -278,13 +178,55 @@ class SandboxClient:
             SandboxUnavailableError: No usable response within the budget, or the sandbox rejects
                 the request.
         """
-        call = _Call("/run_code", request.body(), request.longest, RunCodeResponse, alone)
+        parse = RunCodeResponse.model_validate_json
+        call = _Call("/run_code", _json(request.body()), request.longest, parse, alone)
 
         def outcome(response: RunCodeResponse, seconds: float) -> CallOutcome:
             usage = request.usage_of(response) if request.usage_of else None
-            return _health(response, seconds, usage)
+            return _health(response.executed, seconds, usage)
 
         return await self._call_with_retries(call, attempts, outcome)
+
+    async def run_cases(
+        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
+        """Run a program on many inputs in one call.
+
+        Sandboxes of this project have an endpoint for it; for others the harness travels along.
+
+        Raises:
+            SandboxUnavailableError: As ``run_code``.
+        """
+        if await self._all_offer_cases():
+            body = request.model_dump_json().encode()
+            call = _Call("/run_cases", body, request.limits.call, CALL_RESULT.validate_json, alone)
+
+            def outcome(result: CallResult, seconds: float) -> CallOutcome:
+                return _health(result.seconds, seconds, SandboxUsage.of(result))
+
+            try:
+                return await self._call_with_retries(call, attempts, outcome)
+            except _NotOfferedError:
+                self._offers_cases.clear()
+        return await run_with_harness(self, request, attempts, alone=alone)
+
+    async def _all_offer_cases(self) -> bool:
+        for url in self.pool.urls:
+            if url not in self._offers_cases:
+                offers = await self._offers(url)
+                if offers is None:
+                    return False
+                self._offers_cases[url] = offers
+        return all(self._offers_cases[url] for url in self.pool.urls)
+
+    async def _offers(self, url: str) -> bool | None:
+        """Return whether a sandbox offers ``/run_cases``; None if it does not respond."""
+        try:
+            async with asyncio.timeout(self._timings.connect):
+                async with self._session.head(f"{url}/run_cases") as response:
+                    return response.headers.get("Plumbline-Run-Cases") == _RUN_CASES
+        except (aiohttp.ClientError, TimeoutError):
+            return None
 
     async def submit(
         self, request: Submit, attempts: Attempts, *, alone: bool = False
@@ -294,7 +236,8 @@ class SandboxClient:
         Raises:
             SandboxUnavailableError: As ``run_code``.
         """
-        call = _Call("/submit", request.body(), request.longest, SubmitResponse, alone)
+        parse = SubmitResponse.model_validate_json
+        call = _Call("/submit", _json(request.body()), request.longest, parse, alone)
         return await self._call_with_retries(call, attempts, lambda *_: CallOutcome.OK)
 
     async def _call_with_retries(
@@ -317,6 +260,8 @@ class SandboxClient:
                     permit.report(outcome(answer, self._clock() - began))
                     return answer
                 except _RejectedError as error:
+                    if call.path == "/run_cases" and error.status == HTTPStatus.NOT_FOUND:
+                        raise _NotOfferedError from None
                     log.error("sandbox rejects the request", reason=str(error))
                     raise SandboxUnavailableError([*failures, error.failure]) from None
                 except _AttemptFailedError as error:
@@ -338,7 +283,9 @@ class SandboxClient:
         deadline = call.longest + self._timings.queueing
         try:
             async with asyncio.timeout(deadline):
-                async with self._session.post(f"{url}{call.path}", json=call.body) as response:
+                async with self._session.post(
+                    f"{url}{call.path}", data=call.body, headers=_JSON
+                ) as response:
                     body = await response.read()
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
             failure = InfraFailure(kind=type(error).__name__, text=str(error))
@@ -347,20 +294,26 @@ class SandboxClient:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
             raise _AttemptFailedError(failure, CallOutcome.BROKEN) from None
         retry_after = _seconds(response.headers.get("Retry-After"), self._timings.max_retry_after)
-        return _parse(response.status, retry_after, body, call.answer)
+        return _parse(response.status, retry_after, body, call.parse)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Response]):
     path: str
-    body: Mapping[str, object]
+    body: bytes
     longest: float
-    answer: type[Response]
+    parse: Callable[[bytes], Response]
     alone: bool
 
 
-def _health(response: RunCodeResponse, seconds: float, usage: SandboxUsage | None) -> CallOutcome:
-    executed = response.executed
+_JSON = {"Content-Type": "application/json"}
+
+
+def _json(body: Mapping[str, object]) -> bytes:
+    return json.dumps(body).encode()
+
+
+def _health(executed: float, seconds: float, usage: SandboxUsage | None) -> CallOutcome:
     if seconds - executed > _WAITED + _WAITED_SHARE * executed:
         return CallOutcome.CONGESTED
     # Relative to the programs' own time: they use no CPU while the compiler runs.
@@ -369,16 +322,20 @@ def _health(response: RunCodeResponse, seconds: float, usage: SandboxUsage | Non
     return CallOutcome.OK
 
 
-def _parse(status: int, retry_after: float, body: bytes, kind: type[Response]) -> Response:
+def _parse(
+    status: int, retry_after: float, body: bytes, parse: Callable[[bytes], Response]
+) -> Response:
     excerpt = body[:200].decode("utf-8", "replace")
     if status in (429, 502, 503, 504):
         failure = InfraFailure(kind=f"http_{status}")
         raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=True, retry_after=retry_after)
     if status != 200:
         failure = InfraFailure(kind=f"http_{status}", text=excerpt)
-        raise _AttemptFailedError(failure, None) if status >= 500 else _RejectedError(failure)
+        raise (
+            _AttemptFailedError(failure, None) if status >= 500 else _RejectedError(failure, status)
+        )
     try:
-        answer = kind.model_validate_json(body)
+        answer = parse(body)
     except ValidationError:
         failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=excerpt)
         raise _AttemptFailedError(failure, None) from None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from services.judge.harness.wire import CaseRun
+from shared.harness.wire import CaseRun
 from shared.schemas import FailedCase, Generation, InfraFailure, JudgedCode, Verdict
 from shared.statuses import (
     CASE_STATUS,

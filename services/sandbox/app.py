@@ -25,6 +25,7 @@ from services.sandbox.schemas import (
     SubmitRequest,
 )
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from shared.harness.wire import CALL_RESULT, RunCasesRequest
 from shared.service.health import Readiness
 from shared.service.logs import get_logger
 from shared.service.server import add_operations, json_http_errors
@@ -33,6 +34,9 @@ NO_ISOLATION = (
     "programs run without isolation: they can use the network and read what this user can read. "
     "Install bubblewrap, or allow user namespaces; see 'tried' in /readyz."
 )
+
+# Clients that know this version send their cases to ``/run_cases``.
+RUN_CASES_VERSION = "1"
 
 log = get_logger(__name__)
 
@@ -58,6 +62,8 @@ class Server:
         app.router.add_get("/v1/ping", self._ping)
         app.router.add_get("/list_datasets", self._list_datasets)
         app.router.add_post("/run_code", self._run_code)
+        app.router.add_post("/run_cases", self._run_cases)
+        app.router.add_head("/run_cases", self._offer_cases)
         app.router.add_post("/submit", self._submit)
         app.router.add_post("/get_prompts", self._get_prompts)
         app.router.add_post("/get_prompt_by_id", self._get_prompt_by_id)
@@ -69,7 +75,11 @@ class Server:
         log.info("isolation", kind=isolation.kind.value, identity=isolation.identity.value)
         if isolation.kind is IsolationChoice.NONE:
             log.warning("no isolation", warning=NO_ISOLATION, tried=self._chosen.failed)
+        warming = asyncio.create_task(self._chosen.runner.warm())
         yield
+        warming.cancel()
+        await asyncio.wait([warming])
+        await self._chosen.runner.close()
 
     def _failure(self) -> str | None:
         return None if self._chosen else "starting: the isolation is still being probed"
@@ -104,6 +114,17 @@ class Server:
         if answer.status is RunStatus.SANDBOX_ERROR:
             log.warning("sandbox error", language=request.language, message=answer.message)
         return answer.status.value, answer
+
+    async def _offer_cases(self, _request: web.Request) -> web.Response:
+        return web.Response(headers={"Plumbline-Run-Cases": RUN_CASES_VERSION})
+
+    async def _run_cases(self, http: web.Request) -> web.Response:
+        return await respond(self._cases(http), self._metrics.run_cases)
+
+    async def _cases(self, http: web.Request) -> RequestOutcome:
+        request = requests.parse(await http.read(), http.content_type, RunCasesRequest)
+        result = await self._execution().run_cases(request)
+        return result.end or "incomplete", CALL_RESULT.dump_json(result)
 
     async def _submit(self, http: web.Request) -> web.Response:
         return await respond(self._judge(http), self._metrics.submits)

@@ -9,6 +9,7 @@ from services.sandbox.admission import Admission
 from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.runner import Program, Runner
 from services.sandbox.schemas import COMPILED, RunCodeRequest, RunCodeResponse
+from shared.harness.wire import CallResult, RunCasesRequest
 
 
 class Execution:
@@ -43,8 +44,18 @@ class Execution:
         Raises:
             QueueFullError: The queue is full.
         """
-        async with self._slot(request, admitted) as slot:
+        async with self._slot(request.language, admitted) as slot:
             return await self._runner.run(request, slot, program)
+
+    async def run_cases(self, request: RunCasesRequest) -> CallResult:
+        """Run the cases of an answer in the next free slot.
+
+        Raises:
+            QueueFullError: The queue is full.
+            SlotLostError: The slot does not start.
+        """
+        async with self._slot(request.language, admitted=False) as slot:
+            return await self._runner.run_cases(request, slot)
 
     @asynccontextmanager
     async def compiled(self, request: RunCodeRequest) -> AsyncIterator[Program | None]:
@@ -57,7 +68,7 @@ class Execution:
         if request.language not in COMPILED:
             yield None
             return
-        async with self._slot(request, admitted=False) as slot:
+        async with self._slot(request.language, admitted=False) as slot:
             program = await self._runner.compile(request, slot)
         try:
             yield program
@@ -65,7 +76,7 @@ class Execution:
             await asyncio.shield(asyncio.to_thread(program.workspace.remove))
 
     @asynccontextmanager
-    async def _slot(self, request: RunCodeRequest, admitted: bool) -> AsyncIterator[int]:
+    async def _slot(self, language: str, admitted: bool) -> AsyncIterator[int]:
         async with self._admission.slot(admitted=admitted) as slot:
             started = time.monotonic()
             try:
@@ -73,4 +84,4 @@ class Execution:
             finally:
                 seconds = time.monotonic() - started
                 self._metrics.busy_seconds.inc(seconds)
-                self._metrics.run_seconds.labels(request.language).observe(seconds)
+                self._metrics.run_seconds.labels(language).observe(seconds)

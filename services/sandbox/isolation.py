@@ -1,4 +1,7 @@
-"""Isolation of programs: command lines of bubblewrap, ``unshare`` or no isolation.
+"""Isolation of slots: command lines of bubblewrap, ``unshare`` or no isolation.
+
+A slot's container is made once and runs one program after another (``services.sandbox.slots``);
+what a program leaves in it is removed before the next one.
 
 Covered by ``bwrap`` and ``unshare`` alike: no network; a file system that holds only /usr, /etc,
 /opt and the interpreter, all read-only, an empty private /tmp and the run's own folder; a separate
@@ -32,7 +35,7 @@ SYSTEM_FOLDERS = (Path("/usr"), Path("/etc"), Path("/opt"))
 MOUNT_SCRIPT = """\
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m tmpfs {root} &&
 cd {root} && printf %s {table} > .mounts && mount -a -T {root}/.mounts &&
-{links} && : > .mounts || exit 70
+{links} && : > .mounts && mount -o remount,bind,ro {root} || exit 70
 exec chroot {root} "$@"
 """
 
@@ -77,12 +80,23 @@ class Isolation:
 
     @property
     def own_processes(self) -> bool:
-        """Whether a program runs in a process namespace, together with the supervising shell."""
+        """Whether a slot has a process namespace, with the init as its first process."""
         return self.kind is not IsolationChoice.NONE
 
-    def command(self, folder: Path, uid: int, supervised: list[str]) -> list[str]:
-        """Return the command line that runs ``supervised`` isolated in ``folder`` as ``uid``."""
-        dropped = [*self._drop(uid), *supervised]
+    def scratch(self, folder: Path) -> Path:
+        """The folder in which the slot with this ``folder`` makes folders for answers' cases."""
+        return Path("/tmp") if self.own_processes else folder / "cases"
+
+    def shared_folders(self, folder: Path, uid: int | None) -> list[Path]:
+        """The folders that programs can write to and that outlive them."""
+        if not self.own_processes:
+            return [self.scratch(folder)]
+        own = [folder] if uid is None else []
+        return [Path("/tmp"), Path("/dev/shm"), *own]
+
+    def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
+        """Return the command line of a container that runs ``init`` as its first process."""
+        dropped = [*self._drop(uid), *init]
         match self.kind:
             case IsolationChoice.BWRAP:
                 return [*self._bwrap(folder), *dropped]
@@ -101,17 +115,19 @@ class Isolation:
         return []
 
     def _bwrap(self, folder: Path) -> list[str]:
-        command = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net"]
+        command = ["bwrap", "--die-with-parent", "--as-pid-1", "--unshare-pid", "--unshare-net"]
         command += ["--unshare-ipc", "--unshare-uts"]
         if self.identity is Identity.NAMESPACE:
             command += ["--unshare-user", "--cap-drop", "ALL"]
         for target, name in self.view.root_links():
             command += ["--symlink", target, f"/{name}"]
         command += ["--dev", "/dev", "--proc", "/proc"]
-        command += ["--perms", "1777", "--size", str(self.view.tmp_bytes), "--tmpfs", "/tmp"]
+        for private in ("/tmp", "/dev/shm"):
+            command += ["--perms", "1777", "--size", str(self.view.tmp_bytes), "--tmpfs", private]
         for path in self.view.bound():
             command += [*_parents(path), "--ro-bind", str(path), str(path)]
-        return [*command, *_parents(folder), "--bind", str(folder), str(folder), "--"]
+        command += [*_parents(folder), "--bind", str(folder), str(folder)]
+        return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--"]
 
     def _unshare(self) -> list[str]:
         command = ["unshare", "--pid", "--net", "--ipc", "--uts", "--mount", "--fork"]
@@ -135,9 +151,11 @@ class Isolation:
             for path in self.view.bound()
         ]
         table += [
-            f"/dev {_field(root / 'dev')} none rbind,X-mount.mkdir 0 0",
+            f"/dev {_field(root / 'dev')} none rbind,ro,nosuid,X-mount.mkdir 0 0",
             f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
             f"proc {_field(root / 'proc')} proc nosuid,nodev,noexec,X-mount.mkdir 0 0",
+            # The user that owns the namespaces may write their settings there.
+            f"{_field(root / 'proc/sys')} {_field(root / 'proc/sys')} none bind,ro 0 0",
             f"{_field(folder)} {_field(_below(root, folder))} none bind,nosuid,nodev,"
             "X-mount.mkdir 0 0",
         ]

@@ -18,6 +18,12 @@ class SandboxMetrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.run_cases = Counter(
+            "plumbline_sandbox_run_cases",
+            "Requests to /run_cases by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.submits = Counter(
             "plumbline_sandbox_submits",
             "Requests to /submit by outcome; their runs count in run and busy seconds.",

@@ -67,6 +67,7 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
             reason = await _try(runner)
             if reason is None:
                 return ChosenIsolation(runner, failed)
+            await runner.close()
             failed[f"{kind} ({identity})"] = reason
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     log.error("isolation unavailable", reason=tried)

@@ -1,16 +1,14 @@
-"""Orphan reaper: kill the processes that a run leaves behind, and reap zombies.
+"""Reaper of containers: waits for their end, and kills the orphans of one that was killed.
 
-The server is the "child subreaper" of its descendants: a process whose parent dies becomes a child
-of the server instead of process 1, so no process escapes by forking twice. An orphan is assigned to
-a run by its session, its user, or the run's folder in its environment. An orphan that changed all
-three (possible only without isolation) is killed when no other run is active.
+The server is the "child subreaper" of its descendants: without a process namespace the programs of
+a container whose init died become children of the server, which kills them.
 """
 
 import asyncio
 import ctypes
 import os
 import signal
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from shared.service.logs import get_logger
@@ -22,88 +20,49 @@ PAUSE_SECONDS = 0.0005
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class ActiveRun:
-    """A running command: its first process, its folder, and the user reserved for it, if any."""
-
-    pid: int
-    folder: Path
-    uid: int | None
-
-
-@dataclass(frozen=True)
-class _Orphan:
-    pid: int
-    state: str
-    session: int
-
-
 class Reaper:
-    """Tracks the active runs, and kills the orphans of each finished run."""
+    """Tracks the live containers, and kills all orphans when one ends."""
 
     def __init__(self) -> None:
-        self._active: dict[int, ActiveRun] = {}
-        # Existing children belong to the server's process, not to a run.
+        self._live: set[int] = set()
+        # Existing children belong to the server's process, not to a container.
         self._before = frozenset(_children())
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             log.warning("cannot become subreaper", error=os.strerror(ctypes.get_errno()))
 
-    def add(self, run: ActiveRun) -> None:
-        self._active[run.pid] = run
+    def add(self, pid: int) -> None:
+        self._live.add(pid)
 
-    def kill_group(self, run: ActiveRun) -> None:
-        """Kill the run's process group, before its first process is reaped and the id is reused."""
-        try:
-            os.killpg(run.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+    async def end(self, pid: int, *, orphans: bool) -> None:
+        """Kill a container; return once no process of it is left.
 
-    async def finish(self, run: ActiveRun) -> None:
-        """Return once no process of ``run`` is left; the caller reaps the first process itself."""
-        self._active.pop(run.pid, None)
+        Args:
+            pid: The container's first process.
+            orphans: Whether its other processes outlive it, for lack of a process namespace.
+        """
         deadline = asyncio.get_running_loop().time() + SWEEP_SECONDS
-        while self._sweep(run):
+        # The group before its leader is reaped and the id is reused.
+        for kill in (os.killpg, os.kill):
+            _kill(kill, pid)
+        while not _reaped(pid) or (orphans and self._sweep()):
             if asyncio.get_running_loop().time() > deadline:
-                log.error("processes left running", folder=str(run.folder))
-                return
+                log.error("processes left running", container=pid)
+                break
             await asyncio.sleep(PAUSE_SECONDS)
+        self._live.discard(pid)
 
-    def _sweep(self, run: ActiveRun) -> bool:
-        """Kill and reap processes of ``run``; return whether there were any."""
+    def _sweep(self) -> bool:
+        """Kill and reap orphans; return whether there were any."""
+        own_session = os.getsid(0)
         found = False
-        for orphan in self._orphans():
-            if orphan.state == "Z":
-                _reap(orphan.pid)
-            elif self._belongs(orphan, run):
-                _kill(orphan.pid)
-            else:
+        for pid in _children():
+            if pid in self._live or pid in self._before or _session(pid) == own_session:
                 continue
+            _kill(os.kill, pid)
+            _reaped(pid)
             found = True  # its children become children of the server only now: sweep again
         return found
-
-    def _belongs(self, orphan: _Orphan, run: ActiveRun) -> bool:
-        if not self._active or orphan.session == run.pid:
-            return True
-        try:
-            if run.uid is not None and Path(f"/proc/{orphan.pid}").stat().st_uid == run.uid:
-                return True
-            environment = Path(f"/proc/{orphan.pid}/environ").read_bytes()
-        except OSError:
-            return False  # the process has ended, or belongs to another user
-        return f"HOME={run.folder}".encode() in environment.split(b"\0")
-
-    def _orphans(self) -> list[_Orphan]:
-        """Return adopted children of the server; all of them are in other sessions."""
-        own_session = os.getsid(0)
-        orphans = []
-        for pid in _children():
-            if pid in self._active or pid in self._before:
-                continue
-            orphan = _read_orphan(pid)
-            if orphan and orphan.session != own_session:
-                orphans.append(orphan)
-        return orphans
 
 
 def _children() -> list[int]:
@@ -114,14 +73,14 @@ def _children() -> list[int]:
     if lists:
         return [int(pid) for text in lists for pid in text.split()]
     # A kernel without CONFIG_PROC_CHILDREN: check the parent of every process.
-    own = os.getpid()
+    own = str(os.getpid())
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [pid for pid in pids if _stat_fields(pid)[1:2] == [str(own)]]
+    return [pid for pid in pids if _stat_fields(pid)[1:2] == [own]]
 
 
-def _read_orphan(pid: int) -> _Orphan | None:
+def _session(pid: int) -> int | None:
     fields = _stat_fields(pid)
-    return _Orphan(pid, fields[0], int(fields[3])) if fields else None
+    return int(fields[3]) if fields else None
 
 
 def _stat_fields(pid: int) -> list[str]:
@@ -133,15 +92,16 @@ def _stat_fields(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def _kill(pid: int) -> None:
+def _kill(how: Callable[[int, int], None], pid: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        how(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
 
 
-def _reap(pid: int) -> None:
+def _reaped(pid: int) -> bool:
+    """Reap a child if it has ended; return whether it is gone."""
     try:
-        os.waitpid(pid, os.WNOHANG)
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
-        return
+        return True

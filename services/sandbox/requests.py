@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from services.sandbox.admission import QueueFullError
 from services.sandbox.datasets.base import DatasetError
+from services.sandbox.slots import SlotLostError
 from shared.service.logs import get_logger
 from shared.service.server import json_error
 
@@ -26,8 +27,8 @@ log = get_logger(__name__)
 
 Request = TypeVar("Request", bound=BaseModel)
 
-RequestOutcome = tuple[str, BaseModel]
-"""Value of the metric's outcome label, and the body of the response."""
+RequestOutcome = tuple[str, BaseModel | bytes]
+"""Value of the metric's outcome label, and the body of the response: a model, or JSON."""
 
 
 class InvalidRequestError(Exception):
@@ -61,11 +62,16 @@ async def respond(work: Awaitable[RequestOutcome], counter: Counter) -> web.Resp
         log.info("request rejected", reason=str(error))
         retry = {"Retry-After": str(error.retry_after)}
         return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), field=FIELD, headers=retry)
+    except SlotLostError as error:
+        counter.labels("failed").inc()
+        log.error("slot does not start", reason=str(error))
+        return json_error(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), field=FIELD)
     except asyncio.CancelledError:
         counter.labels("cancelled").inc()
         raise
     counter.labels(outcome).inc()
-    return web.Response(body=body.model_dump_json(), content_type="application/json")
+    text = body if isinstance(body, bytes) else body.model_dump_json()
+    return web.Response(body=text, content_type="application/json")
 
 
 def parse(body: bytes, content_type: str, model: type[Request]) -> Request:

@@ -1,16 +1,17 @@
-"""Runner of requests: compile and run a program in a separate workspace."""
+"""Runner of requests: compile and run programs in slots, each in a separate workspace."""
 
 import asyncio
 import os
 import random
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from services.sandbox.commands import CommandRunner, CommandSpec, memory_limit
+from services.sandbox.commands import ATTEMPTS, CommandRunner, CommandSpec, memory_limit
 from services.sandbox.isolation import Identity, Isolation
+from services.sandbox.process import run_cases
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
     CommandResult,
@@ -20,7 +21,12 @@ from services.sandbox.schemas import (
     overall_status,
 )
 from services.sandbox.settings import SandboxSettings
+from services.sandbox.slots import Slot, SlotLostError
 from services.sandbox.workspace import Workspace, WorkspaceError, relative_parts
+from shared.harness.wire import CallResult, RunCasesRequest
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
 
 EXTENSIONS = {"python": "py", "bash": "sh", "cpp": "cpp"}
 PROGRAM = "test"  # the compiled program in its folder
@@ -33,6 +39,7 @@ class Program:
     """A program in its folder, compiled if its language needs that.
 
     Attributes:
+        workspace: The folder; it belongs to the server if the program is compiled for later runs.
         compiled: Result of compiling, None for an interpreted language.
         argv: Command line; a compiled program runs in any folder that has a copy of it.
     """
@@ -52,7 +59,9 @@ class Runner:
     def __init__(self, settings: SandboxSettings, isolation: Isolation, reaper: Reaper) -> None:
         self.isolation = isolation
         self._settings = settings
-        self._commands = CommandRunner(settings, isolation, reaper)
+        self._reaper = reaper
+        self._commands = CommandRunner(settings, isolation)
+        self._slots: dict[int, Slot] = {}
         # Process limits count per user on the whole machine: two servers on one machine should use
         # different users.
         spread = max(1, LAST_UID - FIRST_UID - settings.concurrency)
@@ -68,25 +77,40 @@ class Runner:
         if request.language not in EXTENSIONS:
             supported = ", ".join(EXTENSIONS)
             return sandbox_error(f"this server does not run {request.language!r}, only {supported}")
-        uid = self._uid(slot)
         try:
             stdin = (request.stdin or "").encode()
             for name in request.fetch_files:
                 relative_parts(name)
-            workspace = Workspace(self._settings.temp_root, uid)
+            container = self._slot(slot)
+            workspace = Workspace(container.folder, container.uid)
         except (WorkspaceError, OSError, UnicodeEncodeError) as error:
             return sandbox_error(str(error))
         try:
             workspace.write_files(request.files)
             if program is None:
-                program = await self._compile_in(workspace, uid, request)
+                program = await self._compile_in(workspace, container, request)
             elif program.can_run:
                 await asyncio.to_thread(workspace.copy_file, program.workspace, PROGRAM)
-            return await self._run_in(workspace, uid, request, stdin, program)
+            return await self._run_in(workspace, container, request, stdin, program)
         except WorkspaceError as error:
             return sandbox_error(str(error))
         finally:
             await asyncio.shield(asyncio.to_thread(workspace.remove))
+
+    async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
+        """Run an answer on its inputs.
+
+        Raises:
+            SlotLostError: The slot does not start.
+        """
+        container = self._slot(slot)
+        for _ in range(ATTEMPTS):
+            await container.ready()
+            try:
+                return await run_cases(request, container)
+            except SlotLostError as error:
+                log.warning("slot lost", reason=str(error))
+        return CallResult()  # incomplete: the answer ends every slot
 
     async def compile(self, request: RunCodeRequest, slot: int) -> Program:
         """Compile for later runs; the caller removes the workspace afterwards.
@@ -94,35 +118,50 @@ class Runner:
         Raises:
             WorkspaceError: The code cannot be written.
         """
-        uid = self._uid(slot)
+        container = self._slot(slot)
         try:
-            workspace = Workspace(self._settings.temp_root, uid)
+            workspace = Workspace(container.folder, container.uid)
+            kept = Workspace(self._settings.temp_root, None)
         except OSError as error:
             raise WorkspaceError(str(error)) from error
         try:
-            program = await self._compile_in(workspace, uid, request)
-            workspace.reclaim()
+            program = await self._compile_in(workspace, container, request)
+            if program.can_run:
+                await asyncio.to_thread(kept.copy_file, workspace, PROGRAM)
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(workspace.remove))
+            await asyncio.shield(asyncio.to_thread(kept.remove))
             raise
-        return program
+        finally:
+            await asyncio.shield(asyncio.to_thread(workspace.remove))
+        return replace(program, workspace=kept)
+
+    async def warm(self) -> None:
+        """Start the containers of all slots."""
+        for slot in range(self._settings.concurrency):
+            await self._slot(slot).ready()
+
+    async def close(self) -> None:
+        """End all slots."""
+        for slot in self._slots.values():
+            await slot.remove()
+        self._slots.clear()
 
     async def _compile_in(
-        self, workspace: Workspace, uid: int | None, request: RunCodeRequest
+        self, workspace: Workspace, slot: Slot, request: RunCodeRequest
     ) -> Program:
         source = workspace.write_code(request.code, EXTENSIONS[request.language])
         argvs = _argvs(request.language, source, self._settings.python)
         compiled = None
         if argvs.compile is not None:
             # The memory limit applies to the program only: the compiler may need more.
-            spec = CommandSpec(argvs.compile, workspace, uid, b"", request.compile_timeout, None)
-            compiled = await self._commands.execute(spec)
+            spec = CommandSpec(argvs.compile, workspace, b"", request.compile_timeout, None)
+            compiled = await self._commands.execute(spec, slot)
         return Program(workspace, compiled, argvs.run)
 
     async def _run_in(
         self,
         workspace: Workspace,
-        uid: int | None,
+        slot: Slot,
         request: RunCodeRequest,
         stdin: bytes,
         program: Program,
@@ -130,8 +169,8 @@ class Runner:
         compiled, ran = program.compiled, None
         if program.can_run:
             memory = memory_limit(request.memory_limit_MB)
-            spec = CommandSpec(program.argv, workspace, uid, stdin, request.run_timeout, memory)
-            ran = await self._commands.execute(spec)
+            spec = CommandSpec(program.argv, workspace, stdin, request.run_timeout, memory)
+            ran = await self._commands.execute(spec, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])
         files = {}
         if request.fetch_files:
@@ -147,8 +186,12 @@ class Runner:
             files=files,
         )
 
-    def _uid(self, slot: int) -> int | None:
-        return self._first_uid + slot if self.isolation.identity is Identity.SLOT else None
+    def _slot(self, number: int) -> Slot:
+        if number not in self._slots:
+            own = self.isolation.identity is Identity.SLOT
+            uid = self._first_uid + number if own else None
+            self._slots[number] = Slot(self.isolation, self._settings, self._reaper, uid)
+        return self._slots[number]
 
 
 def sandbox_error(message: str) -> RunCodeResponse:

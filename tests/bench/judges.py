@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from services.judge.judging import judge_answer
 from services.judge.methods.base import Task
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
 from shared.config import Config
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer

@@ -15,7 +15,8 @@ from services.data.importer import import_dataset
 from services.judge.judging import judge_answer
 from services.judge.methods.base import Task
 from services.judge.permits import PoolSettings, SandboxPool
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
 from shared.config import Config, load_config
 from shared.datasets import read_datasets
 from shared.ledger import connect_async

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.sandbox import Attempts, RunCode, SandboxClient
+from services.judge.requests import Attempts, RunCode
+from services.judge.sandbox import SandboxClient
 from tests.hostile.machine import Machine
 from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401
 from tests.judge.pools import OpenPool

@@ -6,15 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from services.judge.harness import cases, wire
-from services.judge.sandbox import (
-    Attempts,
-    CommandResult,
-    RunCode,
-    RunCodeResponse,
-    SandboxClient,
-    SandboxUsage,
-)
+from services.judge.harness.call import RunsCode, run_with_harness
+from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse, SandboxUsage
+from services.judge.sandbox import SandboxClient
+from shared.harness import cases, wire
+from shared.harness.wire import CallResult, RunCasesRequest
 
 _SPIKE = """\
 import io, sys, time
@@ -24,8 +20,17 @@ if "slow" in sys.stdin.getvalue():
 """
 
 
+class _HarnessOnly:
+    """A sandbox without ``/run_cases``."""
+
+    async def run_cases(
+        self: RunsCode, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
+        return await run_with_harness(self, request, attempts, alone=alone)
+
+
 @dataclass
-class Spiked:
+class Spiked(_HarnessOnly):
     """The real sandbox on a crowded machine: cases with "slow" in their input stand still.
 
     By itself on the sandbox a call runs as ever.
@@ -46,7 +51,7 @@ class Spiked:
 
 
 @dataclass
-class Damaged:
+class Damaged(_HarnessOnly):
     """The real sandbox, with results that something happens to on the way back."""
 
     real: SandboxClient
@@ -70,7 +75,7 @@ class Damaged:
 
 
 @dataclass
-class Scripted:
+class Scripted(_HarnessOnly):
     """Gives each call the next list of records, the last one for ever; keeps what it was asked."""
 
     records: list[Sequence[tuple[object, ...]]]
@@ -113,7 +118,7 @@ def case(
 def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
     key = bytes.fromhex((request.stdin or "").split(" ", 1)[0])
     with tempfile.TemporaryDirectory() as folder:
-        results = cases.Results(str(Path(folder, wire.RESULTS)), key)
+        results = cases.ResultsFile(str(Path(folder, wire.RESULTS)), key)
         for record in script:
             if record[0] == "end":
                 results.add(*map(str, record))

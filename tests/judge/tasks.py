@@ -4,7 +4,8 @@ import json
 
 from services.judge.judging import judge_answer
 from services.judge.methods.base import Task
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement, to_verdict
 from shared.config import load_config
 from shared.schemas import Problem, Verdict

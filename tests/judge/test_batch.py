@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from services.judge.harness import wire
 from services.judge.judging import judge_answer
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, SandboxUsage
+from services.judge.requests import Attempts, SandboxUsage
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
+from shared.harness import wire
 from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool

@@ -9,13 +9,8 @@ import pytest
 from services.judge.calls import single_outcome
 from services.judge.judging import judge_answer
 from services.judge.programs import failure_detail
-from services.judge.sandbox import (
-    CommandResult,
-    RunCode,
-    RunCodeResponse,
-    SandboxClient,
-    SandboxUnavailableError,
-)
+from services.judge.requests import CommandResult, RunCode, RunCodeResponse
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.checkers import exact
 from shared.schemas import InfraFailure, Verdict
 from shared.statuses import FinalStatus

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness import wire
-from services.judge.harness.wire import CallResult, CaseLimits, harness_files, source
+from services.judge.harness.sources import harness_files, source
+from shared.harness import wire
+from shared.harness.wire import CallResult, CaseLimits
 from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
 
 LIMITS = CaseLimits(

@@ -7,7 +7,7 @@ import pytest
 from services.aggregator.api.answers import extracted
 from services.aggregator.api.models import ExtractedCode
 from services.judge.judging import judge_answer
-from services.judge.sandbox import Attempts, RunCode, RunCodeResponse
+from services.judge.requests import Attempts, RunCode, RunCodeResponse
 from shared.extraction import Extraction, extract, extract_verl
 from shared.schemas import JudgedCode, Problem, Verdict, sha256
 from shared.statuses import ExtractionPolicy, ExtractionReason

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from services.judge.judging import Judge
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
 from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus

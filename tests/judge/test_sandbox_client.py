@@ -13,16 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from services.judge.permits import CallOutcome
-from services.judge.sandbox import (
-    Attempts,
-    RetryTimings,
-    RunCode,
-    RunCodeResponse,
-    SandboxClient,
-    SandboxUnavailableError,
-    SandboxUsage,
-    Submit,
-)
+from services.judge.requests import Attempts, RunCode, RunCodeResponse, SandboxUsage, Submit
+from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
 from shared.schemas import InfraFailure
 from tests.judge.pools import OpenPool
 

@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from services.judge.sandbox import (
-    Attempts,
-    RunCodeResponse,
-    SandboxClient,
-    Submit,
-    SubmitResponse,
-    SubmittedTest,
-)
+from services.judge.requests import Attempts, RunCodeResponse, Submit, SubmitResponse, SubmittedTest
+from services.judge.sandbox import SandboxClient
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool

@@ -2,8 +2,7 @@
 
 import pytest
 
-from services.judge.harness.wire import CaseRun, Limit
-from services.judge.sandbox import Attempts
+from services.judge.requests import Attempts
 from services.judge.verdict import (
     CaseOutcome,
     Lateness,
@@ -16,6 +15,7 @@ from services.judge.verdict import (
     timeouts_left,
     wall_clock_lateness,
 )
+from shared.harness.wire import CaseRun, Limit
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FinalStatus, JudgeMethod, VerdictDetail
 from tests.judge.tasks import as_verdict

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.judge.harness import cases, wire
-from services.judge.harness.wire import CallResult, CaseLimits, source
+from services.judge.harness.sources import harness_source
+from shared.harness import cases, wire
+from shared.harness.wire import CallResult, CaseLimits
 
 ECHO = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())\nprint('ä', file=sys.stderr)"
 LIMITS = CaseLimits(cpu=10, wall=40, compile=10, budget=60, memory=2**30, output=2**20)
@@ -23,7 +24,7 @@ def run_harness(program: str, inputs: Sequence[str], key: bytes = KEY) -> bytes:
     """The results file of a call, made on this machine."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "main.py").write_text(source("cases"), encoding="utf-8")
+        (folder / "main.py").write_text(harness_source(), encoding="utf-8")
         (folder / wire.ANSWER).write_text(program, encoding="utf-8")
         order = wire.encode_spec(key, "python", LIMITS, inputs).encode()
         subprocess.run([sys.executable, "main.py"], input=order, cwd=folder, check=True, timeout=60)
@@ -192,7 +193,7 @@ def test_anything_can_be_read_and_says_nothing(data: bytes, key: bytes) -> None:
 def test_a_record_that_makes_no_sense_ends_them(words: list[str]) -> None:
     """As a harness gone wrong might write it, with the right key."""
     with tempfile.TemporaryDirectory() as folder:
-        results = cases.Results(f"{folder}/{wire.RESULTS}", KEY)
+        results = cases.ResultsFile(f"{folder}/{wire.RESULTS}", KEY)
         results.add("case", 0, 0, 1, 1, 1, 1, "-", out=b"x")
         results.add("case", *(word.encode("utf-8", "replace").decode() for word in words))
         decoded = wire.decode_results(results.text, KEY)

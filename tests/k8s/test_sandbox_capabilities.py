@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness import wire
-from services.judge.harness.wire import CallResult, CaseLimits, harness_files, source
+from services.judge.harness.sources import harness_files, source
+from shared.harness import wire
+from shared.harness.wire import CallResult, CaseLimits
 from tests.k8s.cluster import Cluster
 
 PYTHON = "/usr/bin/python3"  # one that every user can read

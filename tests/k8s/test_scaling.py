@@ -13,9 +13,9 @@ from rq.serializers import JSONSerializer
 
 from services.generator.settings import GeneratorSettings
 from services.judge.calls import case_limits
-from services.judge.harness.wire import CaseLimits
 from services.judge.methods.base import Task
 from shared.config import Config, load_config
+from shared.harness.wire import CaseLimits
 from shared.ledger import JudgeQueue
 from tests.k8s.cluster import Cluster, env_of
 from tools.k8s_validate.render import ROOT

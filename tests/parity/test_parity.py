@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.judge.calls import single_outcome
-from services.judge.sandbox import RunCodeResponse, SandboxClient, SandboxUnavailableError
+from services.judge.requests import RunCodeResponse
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.checkers import exact
 from shared.errors import ConfigError
 from shared.extraction import extract_verl

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Outcomes
 from shared.config import JudgeConfig, SandboxConfig
 from shared.extraction import Extraction

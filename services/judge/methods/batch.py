@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from services.judge import calls
-from services.judge.harness.wire import CaseRun, source
+from services.judge.harness.sources import source
 from services.judge.methods.base import Method, Task
 from services.judge.programs import failure_detail, wrap_call
-from services.judge.sandbox import RunCode, SandboxUnavailableError
+from services.judge.requests import RunCode
+from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import (
     CaseOutcome,
     Lateness,
@@ -22,6 +23,7 @@ from services.judge.verdict import (
 )
 from shared.checkers import Checker, get_checker
 from shared.extraction import extract
+from shared.harness.wire import CaseRun
 from shared.schemas import InfraFailure, StdioTests, sha256
 from shared.statuses import CaseCode, FailureKind, JudgeMethod, VerdictDetail
 

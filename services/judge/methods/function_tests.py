@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.judge import calls
-from services.judge.harness.wire import CaseRun
 from services.judge.methods.base import Method, Task
 from services.judge.programs import classify, humaneval_program, mbpp_program
-from services.judge.sandbox import CommandResult
+from services.judge.requests import CommandResult
 from services.judge.verdict import (
     CaseOutcome,
     Lateness,
@@ -22,6 +21,7 @@ from services.judge.verdict import (
     wall_clock_lateness,
 )
 from shared.extraction import extract
+from shared.harness.wire import CaseRun
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 

@@ -11,7 +11,7 @@ from typing import Any
 from services.judge.calls import single_outcome
 from services.judge.methods.base import Method, Task
 from services.judge.programs import last_line
-from services.judge.sandbox import Submit, SubmitResponse, SubmittedTest
+from services.judge.requests import Submit, SubmitResponse, SubmittedTest
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.schemas import GroundTruth, HumanEvalTests, StdioTests
 from shared.statuses import CaseCode, JudgeMethod

@@ -60,6 +60,7 @@ class SandboxPool:
     def __init__(
         self, redis: Redis, urls: Sequence[str], holder: str, *, settings: PoolSettings
     ) -> None:
+        self.urls = tuple(urls)
         self._script = PermitScript(redis, urls, settings)
         self._holder = holder
         self._renew_every = settings.lease_ttl / 3

@@ -1,7 +1,8 @@
 """Harness: runs one answer on many inputs in one sandbox call (prefork, one process per case).
 
-It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax only. Three kinds
-of processes:
+It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax only. It gets there
+in two ways: as files of a ``/run_code`` call (``start``), or already loaded in a slot of this
+project's own sandbox (``run_in_slot``). Three kinds of processes:
 
 - The *supervisor* reads the run's specification from standard input, starts one case after another,
   enforces the time limits and writes the results. It never executes code of the answer.
@@ -11,10 +12,10 @@ of processes:
   memory), folder, session and limits. It behaves as ``python solution.py`` would (see
   ``Program``).
 
-Specification (standard input): a line of words, then the inputs one after another. Results (a
-file): per record a line of words, then its bytes. Each record carries a MAC over itself and the
-previous one, with a key that only the supervisor knows, so an answer cannot forge, change or omit a
-record. Expected outputs are never sent to the sandbox.
+Specification (standard input, or a pipe): a line of words, then the inputs one after another.
+Results (a file, or a pipe): per record a line of words, then its bytes. Each record carries a MAC
+over itself and the previous one, with a key that only the supervisor knows, so an answer cannot
+forge, change or omit a record. Expected outputs are never sent to the sandbox.
 
 If the harness is root, answers run as a separate user and cannot affect it. Otherwise they cannot
 read the memory of supervisor and zygote but can kill them; the records then lack the final ``end``.
@@ -47,7 +48,7 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-RESULTS = "results"
+RESULTS, ANSWER = "results", "answer"
 MAX_STDERR = 4096
 MAX_RESULTS = 16 * 1024 * 1024
 # Seconds to wait for a reply of the zygote; fewer after an answer was killed, because it may have
@@ -96,27 +97,44 @@ class RunSpec:
             start += size
 
 
-class Results:
-    """Results file, which the judge fetches at the end."""
+class Records:
+    """Chain of authenticated records, written to a file descriptor."""
 
-    def __init__(self, path: str, key: bytes) -> None:
-        self.path = path
+    def __init__(self, fd: int, key: bytes) -> None:
+        self.file = fd
         self.key = key
         self.mac = b""
-        self.text = bytearray()
-        self.file = self.create()
-
-    def create(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.size = 0
 
     def add(self, kind: str, *words: object, out: bytes = b"", err: bytes = b"") -> None:
         head = " ".join(map(str, (kind, *words, len(out), len(err)))).encode()
         self.mac = blake2b(
             self.mac + head + b"\n" + out + err, key=self.key, digest_size=16
         ).digest()
-        record = head + b" " + self.mac.hex().encode() + b"\n" + out + err + b"\n"
-        self.text += record
+        self.write(head + b" " + self.mac.hex().encode() + b"\n" + out + err + b"\n")
+
+    def write(self, record: bytes) -> None:
+        self.size += len(record)
         write_all(self.file, record)
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+class ResultsFile(Records):
+    """Records in a file, which the judge fetches at the end."""
+
+    def __init__(self, path: str, key: bytes) -> None:
+        self.path = path
+        self.text = bytearray()
+        super().__init__(self.create(), key)
+
+    def create(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, record: bytes) -> None:
+        self.text += record
+        super().write(record)
 
     def close(self) -> None:
         """Rewrite the file if the answer has changed or replaced it."""
@@ -269,28 +287,22 @@ class Supervisor:
         self.buffer = b""
         self.began = time.monotonic()
 
-    def work(self) -> None:
-        prctl(PR_SET_DUMPABLE, 0)  # otherwise the answer could read the key from memory
-        with open(0, "rb", closefd=False) as stdin:
-            self.spec = spec = RunSpec(stdin.read())
-        self.results = Results(self.folder + "/" + RESULTS, spec.key)
+    def work(self, spec: RunSpec, answer: bytes, results: Records) -> None:
+        self.spec = spec
+        self.results = results
         try:
-            self.results.add("end", self.run_all() if self.compile() else "compile")
+            results.add("end", self.run_all() if self.compile(answer) else "compile")
         except (ZygoteLostError, OSError, ValueError):
-            self.results.add("end", "lost")
+            results.add("end", "lost")
         for pid in (self.pid, self.zygote):
             if pid:
                 kill_group(pid)
-        self.results.close()
-        try:
-            clear(self.folder + "/case")  # the sandbox may fail to remove the answer's files
-        except OSError:
-            pass
+        results.close()
 
-    def compile(self) -> bool:
+    def compile(self, answer: bytes) -> bool:
         spec = self.spec
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
-        self.send(" ".join(map(str, words)))
+        self.send(" ".join(map(str, (*words, len(answer)))), answer)
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
@@ -305,7 +317,7 @@ class Supervisor:
         for index, stdin in enumerate(self.spec.inputs):
             if index and time.monotonic() - self.began > self.spec.budget:
                 return "budget"
-            if len(self.results.text) > MAX_RESULTS:
+            if self.results.size > MAX_RESULTS:
                 return "full"
             late += self.run(index, stdin) in ("cpu", "wall")
             if late == self.spec.max_timeouts > 0:
@@ -351,9 +363,9 @@ class Supervisor:
                 return "cpu" if used >= spec.cpu_limit else "wall"
             pause = max(0.02, spec.cpu_limit - used)
 
-    def send(self, text: str) -> None:
+    def send(self, text: str, data: bytes = b"") -> None:
         try:
-            write_all(self.requests, text.encode() + b"\n")
+            write_all(self.requests, text.encode() + b"\n" + data)
         except BrokenPipeError:
             raise ZygoteLostError from None
 
@@ -441,13 +453,14 @@ class Zygote:
         prctl(PR_SET_PDEATHSIG, SIGKILL)
         prctl(PR_SET_DUMPABLE, 0)  # otherwise an answer could send the supervisor any reply
         self.leave_streams()
-        words = self.next_request().split()
+        line, _, self.source = self.next_request().partition(b"\n")
+        words = line.decode().split()
         self.language = words[0]
         self.cpu = float(words[1])
-        self.memory, self.output, self.processes = map(int, words[2:])
+        self.memory, self.output, self.processes, size = map(int, words[2:])
         self.name = "solution.cpp" if self.language == "cpp" else "solution.py"
-        with open(self.folder + "/answer", "rb") as file:
-            self.source = file.read()
+        while len(self.source) < size:
+            self.source += self.read(65536)
         self.make_folder()
         prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
         kind, text = prepare()
@@ -485,14 +498,18 @@ class Zygote:
             os.dup2(null, fd)
         os.close(null)
 
-    def next_request(self) -> str:
-        line = b""
-        while not line.endswith(b"\n"):
-            data = os.read(self.requests, 4096)
-            if not data:
-                os._exit(0)
-            line += data
-        return line.decode()
+    def next_request(self) -> bytes:
+        """Read a line; the first one is followed by the source, a part of which may be included."""
+        data = b""
+        while b"\n" not in data:
+            data += self.read(4096)
+        return data
+
+    def read(self, size: int) -> bytes:
+        data = os.read(self.requests, size)
+        if not data:
+            os._exit(0)
+        return data
 
     def make_folder(self) -> None:
         """Make a fresh folder with the program, unless the last case left it unchanged."""
@@ -732,7 +749,7 @@ class Program:
         sys.argv[:] = [path]
         sys.path[0] = folder
         if hasattr(sys, "orig_argv"):
-            sys.orig_argv[-1] = path
+            sys.orig_argv[1:] = [path]
         hide_own_frames()
         self.module = module = types.ModuleType("__main__")
         loader: Any = globals().get("__loader__")
@@ -892,7 +909,7 @@ def flush(stream: TextIO | None) -> BaseException | None:
 
 
 def start() -> Program:
-    """Fork the zygote; returns only in the children, one per case."""
+    """Run the call whose files are in this script's folder; returns only in its cases."""
     if "PYTHONHASHSEED" not in os.environ:
         # Otherwise the order of sets of strings is random, and so is the verdict.
         os.environ["PYTHONHASHSEED"] = "0"
@@ -901,18 +918,64 @@ def start() -> Program:
     user = own_user(folder)
     if user is not None:
         os.chmod(folder, 0o711)
+    supervisor, program = fork_zygote(folder, user)
+    if program is not None:
+        return program
+    assert supervisor is not None
+    prctl(PR_SET_DUMPABLE, 0)  # otherwise the answer could read the key from memory
+    with open(folder + "/" + ANSWER, "rb") as file:
+        answer = file.read()
+    with open(0, "rb", closefd=False) as stdin:
+        spec = RunSpec(stdin.read())
+    supervisor.work(spec, answer, ResultsFile(folder + "/" + RESULTS, spec.key))
+    try:
+        clear(folder + "/case")  # the sandbox may fail to remove the answer's files
+    except OSError:
+        pass
+    os._exit(0)
+
+
+def run_in_slot(folder: str, request: int, results: int) -> Program:
+    """Run the call that arrives on ``request``; returns only in its cases.
+
+    The process must be a fresh fork of a slot's init, and not dumpable.
+
+    Args:
+        folder: An empty folder for this call alone.
+        request: Descriptor to read: the size of the answer in a line, the answer, the
+            specification. It is read only after the zygote is forked.
+        results: Descriptor to write the records to.
+    """
+    supervisor, program = fork_zygote(folder, None, (request, results))
+    if program is not None:
+        return program
+    assert supervisor is not None
+    with open(request, "rb") as file:
+        size = int(file.readline())
+        answer = file.read(size)
+        spec = RunSpec(file.read())
+    supervisor.work(spec, answer, Records(results, spec.key))
+    os._exit(0)
+
+
+def fork_zygote(
+    folder: str, user: int | None, private: tuple[int, ...] = ()
+) -> tuple[Supervisor | None, Program | None]:
+    """Fork the zygote; return the supervisor, or in each case its program.
+
+    ``private`` are the supervisor's descriptors, which the zygote must not inherit.
+    """
     files = standard_files(folder)
     requests_out, requests_in = os.pipe()
     replies_out, replies_in = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(requests_in)
-        os.close(replies_out)
-        return Zygote(folder, user, files, requests_out, replies_in).serve()
+        for fd in (requests_in, replies_out, *private):
+            os.close(fd)
+        return None, Zygote(folder, user, files, requests_out, replies_in).serve()
     os.close(requests_out)
     os.close(replies_in)
-    Supervisor(folder, files, requests_in, replies_out, pid).work()
-    os._exit(0)
+    return Supervisor(folder, files, requests_in, replies_out, pid), None
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
-"""Wire format of the harness: files and specification to send, results to decode.
+"""Wire formats of calls that run many cases: the harness's own, and the HTTP API's.
 
-``cases.py``, which runs in the sandbox, documents both formats.
+``cases.py``, which runs in the sandbox, documents the harness's specification and results.
+``POST /run_cases`` of this project's sandbox takes a ``RunCasesRequest`` and returns a
+``CallResult`` as JSON.
 """
 
 import base64
+import binascii
 import hmac
-import marshal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import blake2b
-from importlib.resources import files
-from importlib.util import MAGIC_NUMBER
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 RESULTS = "results"
 ANSWER = "answer"
@@ -23,21 +24,29 @@ Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
+# Limits of one call; of times in seconds.
+_MAX_SECONDS = 7 * 24 * 3600.0
+_MAX_INPUTS = 100_000
 
 
-@cache
-def source(name: str) -> str:
-    """Return the source text of one of this package's modules."""
-    return files(__package__).joinpath(f"{name}.py").read_text(encoding="utf-8")
+def _from_base64(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
 
 
-@cache
-def harness_files() -> dict[str, str]:
-    """Return the files that ``boot.py`` loads: source, and bytecode of this Python version."""
-    text = source("cases")
-    code = compile(text, "harness.py", "exec", dont_inherit=True, optimize=0)
-    parts = {"harness.py": text.encode(), "harness.bin": MAGIC_NUMBER + marshal.dumps(code)}
-    return {name: base64.b64encode(part).decode() for name, part in parts.items()}
+Bytes = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
+]
+"""Bytes, in JSON as base64."""
+
+Seconds = Annotated[float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +65,14 @@ class CaseLimits:
         timeouts: Number of time-outs after which no further case is started; 0 is no limit.
     """
 
-    cpu: float
-    wall: float
-    compile: float
-    budget: float
-    memory: int
-    output: int
-    processes: int = 64
-    timeouts: int = 0
+    cpu: Seconds
+    wall: Seconds
+    compile: Seconds
+    budget: Seconds
+    memory: Count
+    output: Count
+    processes: Count = 64
+    timeouts: Count = 0
 
     @property
     def call(self) -> float:
@@ -84,13 +93,13 @@ class CaseRun:
     wall: float
     memory: int
     limit: Limit | None
-    stdout: bytes
+    stdout: Bytes
     stderr: str
 
 
 @dataclass(slots=True)
 class CallResult:
-    """Results of one call.
+    """Results of one call; ``seconds`` is its wall-clock time in this project's sandbox.
 
     ``cases`` is keyed by index of the input. ``end`` is None if the records are incomplete: the
     harness was killed, or another process changed its file.
@@ -100,6 +109,19 @@ class CallResult:
     compile_output: str = ""
     cases: dict[int, CaseRun] = field(default_factory=dict)
     end: End | None = None
+    seconds: float = 0.0
+
+
+class RunCasesRequest(BaseModel):
+    """Request to run a program on many inputs, each in a process of its own."""
+
+    code: str
+    language: Literal["python", "cpp"] = "python"
+    inputs: list[str] = Field(max_length=_MAX_INPUTS)
+    limits: CaseLimits
+
+
+CALL_RESULT = TypeAdapter(CallResult)
 
 
 def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:

@@ -1,0 +1,62 @@
+"""Call that runs cases in any SandboxFusion: the harness travels in ``/run_code``."""
+
+import base64
+import secrets
+from typing import Protocol
+
+from services.judge.harness.sources import harness_files, source
+from services.judge.requests import Attempts, RunCode, RunCodeResponse, SandboxUsage
+from shared.harness import wire
+from shared.harness.wire import CallResult, RunCasesRequest
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class RunsCode(Protocol):
+    async def run_code(
+        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse: ...
+
+
+async def run_with_harness(
+    sandbox: RunsCode, request: RunCasesRequest, attempts: Attempts, *, alone: bool
+) -> CallResult:
+    """Run a program on all inputs.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable response.
+    """
+    key = secrets.token_bytes(32)
+    result = CallResult()
+
+    def usage_of(response: RunCodeResponse) -> SandboxUsage:
+        nonlocal result
+        result = wire.decode_results(response.file(wire.RESULTS), key)
+        return SandboxUsage.of(result)
+
+    call = RunCode(
+        code=source("boot"),
+        language="python",
+        stdin=wire.encode_spec(key, request.language, request.limits, request.inputs),
+        compile_timeout=10,
+        run_timeout=request.limits.call,
+        memory_limit_mb=-1,  # no limit for the harness itself; it limits each case
+        files={
+            **harness_files(),
+            wire.ANSWER: base64.b64encode(request.code.encode()).decode(),
+        },
+        fetch_files=(wire.RESULTS,),
+        usage_of=usage_of,
+    )
+    response = await sandbox.run_code(call, attempts, alone=alone)
+    if result.end is None:
+        run = response.run_result
+        log.info(
+            "harness did not finish",
+            cases=len(result.cases),
+            of=len(request.inputs),
+            return_code=run.return_code if run else None,
+            stderr=(run.stderr or "")[-500:] if run else None,
+        )
+    return result

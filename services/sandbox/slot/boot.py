@@ -1,0 +1,27 @@
+# Given to the interpreter with -c: loads the modules that arrive on the control socket and runs the
+# init. It returns only in a case of an answer, which then runs below this one frame.
+import os as _os
+import sys as _sys
+import types as _types
+from importlib.machinery import SourceFileLoader as _Loader
+from typing import Any as _Any
+
+
+def _load() -> _Any:
+    import json
+
+    first = json.loads(_os.read(3, 1 << 20))
+    for name, source in first["modules"].items():
+        module = _types.ModuleType(name)
+        module.__dict__["__loader__"] = _Loader(name, name + ".py")
+        _sys.modules[name] = module
+        exec(compile(source, name + ".py", "exec", dont_inherit=True), module.__dict__)
+    return _sys.modules["slot_init"].main(3, first["settings"])
+
+
+_program = _load()
+try:
+    exec(_program.code, _program.module.__dict__)
+except BaseException as _error:
+    _program.failure.append(_error)  # the only reference, so that it can be finalized
+_program.end()

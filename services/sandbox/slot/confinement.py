@@ -1,0 +1,2 @@
+def confine() -> dict[str, bool]:
+    return {}

@@ -1,0 +1,263 @@
+"""Init of a slot's container: forks one program after another, and cleans up after each.
+
+It runs in the sandbox, not in the server. Standard library only; it is loaded from source, next to
+``cases`` and ``confinement``. It never executes or parses anything of a request but its own orders,
+so that nothing of one program is in the memory that the next one inherits.
+
+Control socket (SOCK_SEQPACKET, JSON): the server sends an order with file descriptors and gets one
+report when the program has ended, all its processes are dead and its files are removed. During the
+run it may send ``kill``. When the server is gone, the init kills everything and exits.
+
+The init is process 1 of the container where there is a process namespace: programs cannot signal
+it, and one ``kill(-1)`` reaches all of them. Elsewhere it adopts orphans (child subreaper) and
+kills its children until none is left. It is not dumpable, so its memory and ``/proc`` entry are out
+of a program's reach, and a seccomp filter denies what would change its priority, limits or affinity.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import sys
+import time
+
+import cases  # type: ignore[import-not-found]
+import confinement  # type: ignore[import-not-found]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+# Seconds until processes that do not die make the slot unclean.
+SWEEP_SECONDS = 5.0
+# Exit codes of a shell for a command that it cannot execute.
+CANNOT_EXECUTE, NOT_FOUND = 126, 127
+# Loaded once: a program that imports them finds them in ``sys.modules`` after the fork.
+WARM = sorted(cases.PRELOADED - {"numpy"})
+# Time stamp of the folders that all programs share, in seconds.
+EPOCH = 946684800
+
+
+class ServerLostError(Exception):
+    """The server closed the control socket."""
+
+
+class Init:
+    """State of the init: its settings, the shared folders, and its own process attributes."""
+
+    def __init__(self, control: int, settings: dict[str, Any]) -> None:
+        self.control = socket.socket(fileno=control)
+        self.owns_processes: bool = settings["owns_processes"]
+        self.scratch: str = settings["scratch"]
+        self.roots = [Root(path, settings["keep"]) for path in settings["roots"]]
+        self.wake_in, self.wake_out = os.pipe()
+        for fd in (self.wake_in, self.wake_out):
+            os.set_blocking(fd, False)
+        self.watch_children()
+        self.attributes = attributes()
+
+    def watch_children(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that process 1 ignores it
+        signal.set_wakeup_fd(self.wake_out, warn_on_full_buffer=False)
+
+    def serve(self) -> cases.Program:
+        """Run orders; returns only in the cases of an answer."""
+        while True:
+            order, fds = self.receive()
+            if order["kind"] == "kill":
+                continue  # the program has ended in the meantime
+            began = time.monotonic()
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    return self.child(order, fds)
+                except BaseException:
+                    os._exit(CANNOT_EXECUTE)
+            for fd in fds:
+                os.close(fd)
+            self.report(pid, began, order)
+
+    def report(self, pid: int, began: float, order: dict[str, Any]) -> None:
+        status, reason = self.wait(pid, began, order["seconds"])
+        seconds = time.monotonic() - began
+        clean = self.sweep() and self.tidy(order.get("cwd")) and self.attributes == attributes()
+        message = {"status": status, "reason": reason, "seconds": seconds, "clean": clean}
+        self.control.send(json.dumps(message).encode())
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        message, fds, _, _ = socket.recv_fds(self.control, 1 << 20, 3)
+        if not message:
+            raise ServerLostError
+        return json.loads(message), list(fds)
+
+    def wait(self, pid: int, began: float, limit: float | None) -> tuple[int | None, str]:
+        """Wait until the program ends, its time is over, or the server wants it killed."""
+        while True:
+            ended = reap(pid)
+            if ended is not None:
+                return ended, "ended"
+            left = None if limit is None else began + limit - time.monotonic()
+            if left is not None and left <= 0:
+                return None, "timeout"
+            control = self.control.fileno()
+            ready, _, _ = select.select([control, self.wake_in], [], [], left)
+            if self.wake_in in ready:
+                drain(self.wake_in)
+            if control in ready:
+                self.receive()
+                return None, "killed"
+
+    # In the child
+
+    def child(self, order: dict[str, Any], fds: list[int]) -> cases.Program:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for fd in (self.wake_in, self.wake_out, self.control.detach()):
+            os.close(fd)
+        os.setsid()
+        if order["kind"] == "cases":
+            folder = self.scratch + "/" + order["name"]
+            os.mkdir(folder, 0o700)
+            return cases.run_in_slot(folder, *fds)
+        return execute(order, fds)
+
+    # After the program
+
+    def sweep(self) -> bool:
+        """Kill and reap all processes; returns whether none is left."""
+        give_up = time.monotonic() + SWEEP_SECONDS
+        while True:
+            if self.owns_processes:
+                cases.kill(os.kill, -1, signal.SIGKILL)
+            else:
+                for number in (signal.SIGSTOP, signal.SIGKILL):
+                    for child in cases.children():
+                        cases.kill(os.kill, child, number)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                drain(self.wake_in)
+                return True
+            left = give_up - time.monotonic()
+            if left <= 0:
+                return False
+            select.select([self.wake_in], [], [], min(left, 0.01))
+            drain(self.wake_in)
+
+    def tidy(self, workspace: str | None) -> bool:
+        """Restore the shared folders except ``workspace``; returns whether it worked."""
+        try:
+            for root in self.roots:
+                root.restore(workspace)
+        except OSError:
+            return False
+        return True
+
+
+class Root:
+    """A folder that programs can write to and that outlives them."""
+
+    def __init__(self, path: str, keep: list[str]) -> None:
+        self.path = path
+        self.keep = frozenset(keep)
+        found = os.stat(path)
+        self.mode = stat.S_IMODE(found.st_mode)
+        self.own = found.st_uid == os.geteuid()
+        self.restore(None)
+
+    def restore(self, workspace: str | None) -> None:
+        """Remove what programs left: files, and attributes of the folder itself."""
+        if self.own and stat.S_IMODE(os.stat(self.path).st_mode) != self.mode:
+            os.chmod(self.path, self.mode)
+        for name in os.listdir(self.path):
+            inner = self.path + "/" + name
+            if inner not in self.keep and inner != workspace:
+                cases.remove(inner)
+        if self.own:
+            for name in os.listxattr(self.path):
+                os.removexattr(self.path, name)
+        # A time stamp must not tell whether the last program changed the folder.
+        os.utime(self.path, (EPOCH, EPOCH) if self.own else None)
+
+
+def attributes() -> object:
+    """Return the process attributes that children inherit and others with this user may change."""
+    limits = [resource.getrlimit(kind) for kind in range(16)]
+    scheduling = os.sched_getscheduler(0), sorted(os.sched_getaffinity(0))
+    return os.getpriority(os.PRIO_PROCESS, 0), scheduling, limits
+
+
+def reap(pid: int) -> int | None:
+    """Reap all dead children; return the exit code of ``pid`` if it is one of them."""
+    found = None
+    try:
+        while True:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+            if ended == 0:
+                return found
+            if ended == pid:
+                found = cases.exit_code(status)
+    except ChildProcessError:
+        return found
+
+
+def drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return
+
+
+def execute(order: dict[str, Any], fds: list[int]) -> NoReturn:
+    """Become the program of an order."""
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    os.closerange(3, max(fds) + 1)
+    for handled in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(handled, signal.SIG_DFL)
+    try:
+        os.chdir(order["cwd"])
+        for kind, value in order["limits"]:
+            cases.limit(kind, value)
+        os.execvpe(order["argv"][0], order["argv"], order["env"])
+    except OSError as error:
+        text = "%s: %s\n" % (order["argv"][0], error.strerror)
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
+    except MemoryError:
+        os._exit(CANNOT_EXECUTE)
+
+
+def main(control: int, settings: dict[str, Any]) -> cases.Program:
+    """Prepare the slot, announce it, and serve; returns only in the cases of an answer."""
+    os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))  # what the server may have leaked
+    cases.prctl(cases.PR_SET_DUMPABLE, 0)
+    cases.prctl(cases.PR_SET_CHILD_SUBREAPER, 1)
+    os.umask(0o022)
+    for name in WARM:
+        __import__(name)
+    init = Init(control, settings)
+    covered = confinement.confine(**settings["confinement"])
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    sys.orig_argv[1:] = sys.argv[:] = ["program"]
+    gc.collect()
+    gc.freeze()  # keeps pages shared with the children (copy on write)
+    init.control.send(json.dumps({"ready": covered}).encode())
+    try:
+        return init.serve()
+    except (ServerLostError, OSError):
+        init.sweep()
+        os._exit(0)

@@ -1,0 +1,275 @@
+"""Slots: long-lived containers that run one program after another.
+
+A slot is made once by the isolation of this machine (``services.sandbox.isolation``). Inside it runs
+``services.sandbox.slot.init``, a warmed interpreter that forks the programs. A program costs a fork
+and the clean-up after it instead of namespaces, mounts and an interpreter. A slot that is not clean
+after a program, or whose init ends, is replaced.
+"""
+
+import asyncio
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from services.sandbox.isolation import Isolation
+from services.sandbox.reaper import Reaper
+from services.sandbox.settings import SandboxSettings
+from shared.service.logs import get_logger
+
+SETUP_SECONDS = 30.0
+# In addition to a command's own limit: for the init's clean-up.
+REPORT_SECONDS = 30.0
+MESSAGE_LIMIT = 1 << 20
+CONTROL = 3  # the init's descriptor of its control socket
+
+log = get_logger(__name__)
+
+
+class SlotLostError(Exception):
+    """The slot does not start, or ended in the middle of a command."""
+
+
+class EndReason(StrEnum):
+    ENDED = "ended"
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+
+
+class Order(BaseModel):
+    """Order to the init: execute a command line, or run the cases of an answer.
+
+    Attributes:
+        seconds: Wall-clock limit; infinity for none.
+        cwd: The command's folder, which the server removes.
+        name: Name of the folder that the init makes and removes for the cases of an answer.
+    """
+
+    kind: Literal["exec", "cases"]
+    seconds: float
+    argv: list[str] = []
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    limits: list[tuple[int, int]] = []
+    name: str = ""
+
+    def encode(self) -> bytes:
+        document = self.model_dump()
+        document["seconds"] = None if math.isinf(self.seconds) else max(0.0, self.seconds)
+        return json.dumps(document).encode()
+
+
+class Report(BaseModel):
+    """Report of the init after a program: all its processes are dead.
+
+    ``status`` is the exit code, negative after a signal, or None if the program was killed.
+    """
+
+    status: int | None
+    reason: EndReason
+    seconds: float
+    clean: bool
+
+
+@dataclass
+class Slot:
+    """One container, started when it is first used; one command at a time.
+
+    Attributes:
+        folder: Folder of the workspaces, at the same path inside and outside.
+        uid: User of the programs; None for the server's own.
+        started: How many containers this slot has had.
+    """
+
+    isolation: Isolation
+    settings: SandboxSettings
+    reaper: Reaper
+    uid: int | None
+    folder: Path = field(init=False)
+    started: int = 0
+    _control: socket.socket | None = None
+    _pid: int = 0
+
+    def __post_init__(self) -> None:
+        root = self.settings.temp_root.resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix="slot", dir=root))
+        scratch = self.isolation.scratch(self.folder)
+        if scratch.is_relative_to(self.folder):
+            scratch.mkdir()
+        if self.uid is not None:
+            self.folder.chmod(0o711)  # the program's user must reach its workspace
+            if scratch.is_relative_to(self.folder):
+                os.chown(scratch, self.uid, self.uid)
+
+    async def run(self, order: Order, fds: Sequence[int]) -> Report:
+        """Run a command with the descriptors ``fds``, which are closed here.
+
+        Raises:
+            SlotLostError: The container does not start, or ended before the command.
+        """
+        try:
+            control = await self.ready()
+            socket.send_fds(control, [order.encode()], list(fds))
+        except OSError as error:
+            await self.close()
+            raise SlotLostError(str(error)) from error
+        finally:
+            for fd in fds:
+                os.close(fd)
+        work = asyncio.ensure_future(self._report(control, order.seconds))
+        try:
+            report = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self.kill()
+            await asyncio.shield(asyncio.wait([work]))
+            raise
+        if not report.clean:
+            log.warning("slot is not clean after a program, replaced", pid=self._pid)
+            await self.close()
+        return report
+
+    def kill(self) -> None:
+        """Kill the running command; its report follows."""
+        if self._control is not None:
+            try:
+                self._control.send(b'{"kind": "kill"}')
+            except OSError as error:
+                log.debug("slot is already gone", reason=str(error))
+
+    async def ready(self) -> socket.socket:
+        """Start the container unless it runs; return the control socket.
+
+        Raises:
+            SlotLostError: It does not start; the message has the reason.
+        """
+        if self._control is None:
+            try:
+                await self._start()
+            except BaseException:
+                await self.close()
+                raise
+        assert self._control is not None
+        return self._control
+
+    async def close(self) -> None:
+        """Kill the container and everything in it."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._pid:
+            pid, self._pid = self._pid, 0
+            await self.reaper.end(pid, orphans=not self.isolation.own_processes)
+
+    async def remove(self) -> None:
+        """End the slot for good."""
+        await self.close()
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+    async def _report(self, control: socket.socket, seconds: float) -> Report:
+        limit = None if math.isinf(seconds) else max(0.0, seconds) + REPORT_SECONDS
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit):
+                message = await loop.sock_recv(control, MESSAGE_LIMIT)
+            return Report.model_validate_json(message)
+        except (OSError, TimeoutError, ValidationError) as error:
+            await self.close()
+            raise SlotLostError(f"the slot ended in the middle of a program: {error}") from error
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._control = ours
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+        with theirs, errors:
+            self._pid = self._spawn(theirs.fileno(), errors.fileno())
+            self.reaper.add(self._pid)
+            theirs.close()
+            self.started += 1
+            try:
+                ours.send(self._settings_message())
+                async with asyncio.timeout(SETUP_SECONDS):
+                    ready = await asyncio.get_running_loop().sock_recv(ours, MESSAGE_LIMIT)
+            except (OSError, TimeoutError) as error:
+                raise SlotLostError(f"cannot start the slot: {error}") from error
+            if not ready:
+                errors.seek(0)
+                text = errors.read(4096).decode(errors="replace").strip()
+                raise SlotLostError(text or "the slot ended while it started")
+
+    def _spawn(self, control: int, errors: int) -> int:
+        python = str(self.settings.python)
+        argv = self.isolation.command(self.folder, self.uid or 0, [python, "-c", _source("boot")])
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # posix_spawn instead of subprocess: it never copies the server's memory. A new session
+            # makes the process group killable. The container must not inherit Python's SIG_IGN.
+            return os.posix_spawnp(
+                argv[0],
+                argv,
+                environment(self.settings, self.folder),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, number)
+                    for number, fd in enumerate((null, null, errors, control))
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        finally:
+            os.close(null)
+
+    def _settings_message(self) -> bytes:
+        scratch = self.isolation.scratch(self.folder)
+        roots = self.isolation.shared_folders(self.folder, self.uid)
+        return json.dumps(
+            {
+                "modules": {
+                    "cases": _harness(),
+                    "confinement": _source("confinement"),
+                    "slot_init": _source("init"),
+                },
+                "settings": {
+                    "owns_processes": self.isolation.own_processes,
+                    "scratch": str(scratch),
+                    "roots": [str(root) for root in roots],
+                    "keep": [str(path) for path in (self.folder, *self.folder.parents)],
+                    "confinement": {},
+                },
+            }
+        ).encode()
+
+
+def environment(settings: SandboxSettings, home: Path) -> dict[str, str]:
+    """The environment of programs."""
+    return {
+        "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # A fixed seed: otherwise the order of sets, and so the verdict of some programs, would
+        # differ from run to run.
+        "PYTHONHASHSEED": "0",
+    }
+
+
+@cache
+def _source(name: str) -> str:
+    return files("services.sandbox.slot").joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+@cache
+def _harness() -> str:
+    return files("shared.harness").joinpath("cases.py").read_text(encoding="utf-8")
