@@ -45,19 +45,22 @@ class Reaper:
         # The group before its leader is reaped and the id is reused.
         for kill in (os.killpg, os.kill):
             _kill(kill, pid)
-        while not _reaped(pid) or (orphans and self._sweep()):
+        while not _reaped(pid) or self._sweep(pid, orphans):
             if asyncio.get_running_loop().time() > deadline:
                 log.error("processes left running", container=pid)
                 break
             await asyncio.sleep(PAUSE_SECONDS)
         self._live.discard(pid)
 
-    def _sweep(self) -> bool:
-        """Kill and reap orphans; return whether there were any."""
+    def _sweep(self, container: int, orphans: bool) -> bool:
+        """Kill and reap what a container left; return whether there was anything."""
         own_session = os.getsid(0)
         found = False
         for pid in _children():
-            if pid in self._live or pid in self._before or _session(pid) == own_session:
+            if pid in self._live or pid in self._before:
+                continue
+            session = _session(pid)
+            if session != container and not (orphans and session != own_session):
                 continue
             _kill(os.kill, pid)
             _reaped(pid)

@@ -1,9 +1,9 @@
 """Slots: long-lived containers that run one program after another.
 
-A slot is made once by the isolation of this machine (``services.sandbox.isolation``). Inside it runs
-``services.sandbox.slot.init``, a warmed interpreter that forks the programs. A program costs a fork
-and the clean-up after it instead of namespaces, mounts and an interpreter. A slot that is not clean
-after a program, or whose init ends, is replaced.
+A slot is made once by the isolation of this machine (``services.sandbox.isolation``). Inside it
+runs ``services.sandbox.slot.init``, a warmed interpreter that forks programs. A program costs a
+fork and the clean-up after it instead of namespaces, mounts and an interpreter. A slot that is not
+clean after a program, or whose init ends, is replaced.
 """
 
 import asyncio
@@ -101,6 +101,7 @@ class Slot:
     started: int = 0
     _control: socket.socket | None = None
     _pid: int = 0
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         root = self.settings.temp_root.resolve()
@@ -154,14 +155,15 @@ class Slot:
         Raises:
             SlotLostError: It does not start; the message has the reason.
         """
-        if self._control is None:
-            try:
-                await self._start()
-            except BaseException:
-                await self.close()
-                raise
-        assert self._control is not None
-        return self._control
+        async with self._starting:
+            if self._control is None:
+                try:
+                    await self._start()
+                except BaseException:
+                    await asyncio.shield(self.close())
+                    raise
+            assert self._control is not None
+            return self._control
 
     async def close(self) -> None:
         """Kill the container and everything in it."""

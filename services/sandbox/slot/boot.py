@@ -7,7 +7,7 @@ from importlib.machinery import SourceFileLoader as _Loader
 from typing import Any as _Any
 
 
-def _load() -> _Any:
+def _load() -> _Any:  # noqa: ANN401
     import json
 
     first = json.loads(_os.read(3, 1 << 20))

@@ -11,7 +11,7 @@ run it may send ``kill``. When the server is gone, the init kills everything and
 The init is process 1 of the container where there is a process namespace: programs cannot signal
 it, and one ``kill(-1)`` reaches all of them. Elsewhere it adopts orphans (child subreaper) and
 kills its children until none is left. It is not dumpable, so its memory and ``/proc`` entry are out
-of a program's reach, and a seccomp filter denies what would change its priority, limits or affinity.
+of a program's reach; a seccomp filter denies what would change its priority, limits or affinity.
 """
 
 from __future__ import annotations
