@@ -1,0 +1,807 @@
+"""Confinement on the real kernel: programs under it try what they must not and what they may do."""
+
+import ast
+import errno
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from services.sandbox.slot import confinement
+from services.sandbox.slot.confinement import (
+    COMMON,
+    FIXED_ATTRIBUTES,
+    LOCAL_SOCKETS,
+    NO_NETWORK,
+    Check,
+    Rule,
+)
+
+ABI = confinement.landlock_abi()
+NOBODY = 65534
+SYSTEM = ["/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", sys.prefix, sys.base_prefix]
+FILTERED = ("COMMON",)
+LANDLOCKED = ("files", "COMMON", "NO_NETWORK", "FIXED_ATTRIBUTES")
+
+needs_landlock = pytest.mark.skipif(ABI == 0, reason="this kernel or container has no Landlock")
+needs_scopes = pytest.mark.skipif(ABI < 6, reason="this kernel's Landlock knows no scopes")
+
+CONFINE = """
+import json, os, signal, sys
+import confinement
+options, *command = sys.argv[1:]
+options = json.loads(options)
+child = os.fork()
+if child:  # the program has a parent of the same user
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+if "files" in options["layers"]:
+    confinement.restrict_files(options["readonly"], options["writable"])
+profiles = [getattr(confinement, name) for name in options["layers"] if name != "files"]
+if profiles:
+    confinement.install_seccomp(*profiles)
+os.execvp(command[0], command)
+"""
+
+
+class Confined:
+    """Runs programs under layers of confinement, as root or as a plain user.
+
+    Each has ``folder``, which it may write, with the module ``confinement`` in it.
+    """
+
+    def __init__(self, folder: Path, user: str, readonly: list[str]) -> None:
+        self.folder = folder
+        self.readonly = readonly
+        self.ids: dict[str, Any] = {}
+        if user == "plain" and os.geteuid() == 0:
+            self.ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, NOBODY, NOBODY)
+        self.python = self._interpreter()
+
+    def _interpreter(self) -> str:
+        for candidate in (sys.executable, "/usr/bin/python3"):
+            try:
+                subprocess.run([candidate, "-c", ""], check=True, cwd="/", **self.ids)
+            except (OSError, subprocess.CalledProcessError):
+                continue
+            return candidate
+        return pytest.skip("the user can run no interpreter")
+
+    def command(
+        self, layers: tuple[str, ...], argv: list[str], **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        words = {
+            "layers": layers,
+            "readonly": self.readonly,
+            "writable": [str(self.folder), "/dev/shm"],
+        }
+        return subprocess.run(
+            [self.python, str(self.folder / "confine.py"), json.dumps(words), *argv],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], "TMPDIR": str(self.folder)},
+            **self.ids,
+            **options,
+        )
+
+    def python_program(
+        self, layers: tuple[str, ...], code: str, *argv: str, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        program = self.folder / "program.py"
+        program.write_text(dedent(code))
+        return self.command(layers, [self.python, str(program), *argv], **options)
+
+    def answer(self, layers: tuple[str, ...], code: str, *argv: str, **options: Any) -> Any:
+        """Return what the program prints, read as JSON."""
+        ended = self.python_program(layers, code, *argv, **options)
+        assert ended.returncode == 0, ended
+        return json.loads(ended.stdout)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Not pytest's own folder, which other users cannot enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "program")
+        folder.mkdir()
+        Path(name).chmod(0o755)
+        shutil.copy(confinement.__file__, folder / "confinement.py")
+        (folder / "confine.py").write_text(CONFINE)
+        yield folder
+
+
+@pytest.fixture(params=["root", "plain"])
+def confined(request: pytest.FixtureRequest, folder: Path) -> Confined:
+    if request.param == "root" and os.geteuid() != 0:
+        pytest.skip("only root can test what root may do")
+    return Confined(folder, request.param, SYSTEM)
+
+
+@pytest.fixture
+def secret(folder: Path) -> Path:
+    """A file outside the folder that every user may read and write."""
+    path = folder.parent / "secret"
+    path.write_text("secret")
+    path.chmod(0o666)
+    return path
+
+
+# System calls that are refused.
+
+CALL_EACH = """
+import ctypes, json, os, sys
+import confinement
+column = ("x86_64", "aarch64").index(os.uname().machine)
+answers = {}
+for name in json.loads(sys.argv[1]):
+    number = confinement.NUMBERS[name][column]
+    if number is None:
+        continue
+    ctypes.set_errno(0)
+    result = confinement.libc.syscall(*map(ctypes.c_long, (number, -1, -1, -1, -1, -1, -1)))
+    answers[name] = ctypes.get_errno() if result == -1 else 0
+print(json.dumps(answers))
+"""
+
+
+@pytest.mark.parametrize("profile", ["COMMON", "NO_NETWORK", "FIXED_ATTRIBUTES"])
+def test_calls_refused_whatever_their_arguments(confined: Confined, profile: str):
+    rules = {name: rule for name, rule in getattr(confinement, profile).items() if not rule.checks}
+    answers = confined.answer((profile,), CALL_EACH, json.dumps(list(rules)))
+    assert answers == {name: rules[name].errno for name in answers}
+    assert len(answers) > 0.8 * len(rules)
+
+
+REFUSED_ARGUMENTS = """
+import ctypes, errno, json, os, struct
+import confinement
+libc = confinement.libc
+parent = os.setsid() or os.getpid()
+own, null = os.open("own", os.O_CREAT | os.O_RDWR), os.open("/dev/null", os.O_RDWR)
+new_attributes = struct.pack("<IIQiIQQQ", 48, 0, 0, 9, *[0] * 4)
+attempts = {
+    "a new namespace": ("clone", 0x10000011, 0, 0, 0, 0),
+    "a sibling": ("clone", 0x8011, 0, 0, 0, 0),
+    "priority of the parent": ("setpriority", 0, parent, 1),
+    "priority of the group": ("setpriority", 1, 0, 1),
+    "priority of the user": ("setpriority", 2, 0, 1),
+    "processors of the parent": ("sched_setaffinity", parent, 128, b"\\xff" * 128),
+    "policy of the parent": ("sched_setscheduler", parent, 3, bytes(4)),
+    "parameters of the parent": ("sched_setparam", parent, bytes(4)),
+    "attributes of the parent": ("sched_setattr", parent, new_attributes, 0),
+    "input priority of the parent": ("ioprio_set", 1, parent, 3 << 13),
+    "input priority of the group": ("ioprio_set", 2, 0, 3 << 13),
+    "limit of the parent": ("prlimit64", parent, 4, b"\\xff" * 16, 0),
+    "memory of the parent": ("migrate_pages", parent, 1, bytes(8), bytes(8)),
+    "pages of the parent": ("move_pages", parent, 0, 0, 0, 0, 0),
+    "a personality": ("personality", 0x40000),
+    "scheduling cookies": ("prctl", 62, 1, parent, 0, 0),
+    "a write hint": ("fcntl", own, 1036, struct.pack("<Q", 2)),
+    "typing into a terminal": ("ioctl", null, 0x5412, b"x"),
+    "the same with high bits": ("ioctl", null, 0x700005412, b"x"),
+}
+column = ("x86_64", "aarch64").index(os.uname().machine)
+answers = {}
+def attempt():
+    for name, (call, *words) in attempts.items():
+        words = [word if isinstance(word, bytes) else ctypes.c_long(word) for word in words]
+        number = ctypes.c_long(confinement.NUMBERS[call][column])
+        ctypes.set_errno(0)
+        result = libc.syscall(number, *words)
+        if call == "clone" and result == 0:
+            os._exit(0)
+        answers[name] = errno.errorcode[ctypes.get_errno()] if result == -1 else "worked"
+    print(json.dumps(answers), flush=True)
+# In a child: its parent is a process of ours.
+pid = os.fork()
+if pid == 0:
+    attempt()
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_calls_refused_for_their_arguments(confined: Confined):
+    allowed = confined.answer((), REFUSED_ARGUMENTS)
+    refused = confined.answer(FILTERED, REFUSED_ARGUMENTS)
+    assert set(refused.values()) == {"EPERM", "EINVAL"}
+    assert [name for name, answer in refused.items() if answer == "EINVAL"] == ["a write hint"]
+    assert not [name for name in refused if refused[name] == allowed[name]]
+
+
+SOCKETS = """
+import json, socket
+answers = {}
+def attempt(name, *words, call=socket.socket):
+    try:
+        call(*words)
+    except OSError as error:
+        answers[name] = error.errno
+    else:
+        answers[name] = 0
+attempt("tcp", socket.AF_INET, socket.SOCK_STREAM)
+attempt("udp", socket.AF_INET6, socket.SOCK_DGRAM)
+attempt("raw", socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+attempt("netlink", socket.AF_NETLINK, socket.SOCK_RAW, 0)
+attempt("vsock", socket.AF_VSOCK, socket.SOCK_STREAM)
+attempt("packet", socket.AF_PACKET, socket.SOCK_RAW)
+attempt("unix", socket.AF_UNIX, socket.SOCK_STREAM)
+attempt("pair", socket.AF_UNIX, socket.SOCK_STREAM, call=socket.socketpair)
+attempt("datagram pair", socket.AF_UNIX, socket.SOCK_DGRAM, call=socket.socketpair)
+print(json.dumps(answers))
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "allowed"),
+    [("NO_NETWORK", {"pair"}), ("LOCAL_SOCKETS", {"unix", "pair", "datagram pair"})],
+)
+def test_sockets(confined: Confined, profile: str, allowed: set[str]):
+    answers = confined.answer((profile,), SOCKETS)
+    assert {name for name, error in answers.items() if error == 0} == allowed
+    assert {error for error in answers.values() if error} == {errno.EPERM}
+
+
+def test_attributes_of_files_stay(confined: Confined, secret: Path):
+    if confined.ids:
+        os.chown(secret, NOBODY, NOBODY)
+    secret.chmod(0o640)
+    before = secret.stat()
+    code = """
+        import errno, json, os, sys
+        path = sys.argv[1]
+        answers = []
+        os.chmod(path, 0o777)
+        os.utime(path, (1, 1))
+        os.utime(path)
+        with open(path) as file:
+            os.fchmod(file.fileno(), 0o777)
+        for call in (lambda: os.chown(path, os.getuid(), os.getgid()),
+                     lambda: os.setxattr(path, "user.x", b"1")):
+            try: call()
+            except OSError as error: answers.append(errno.errorcode[error.errno])
+        print(json.dumps(answers))
+    """
+    assert confined.answer(("FIXED_ATTRIBUTES",), code, str(secret)) == ["EPERM", "ENOTSUP"]
+    after = secret.stat()
+    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+    assert os.listxattr(secret) == []
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code of x86")
+def test_calls_of_another_architecture_kill(confined: Confined):
+    code = """
+        import ctypes, mmap
+        page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        page.write(b"\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3")  # getpid through int 0x80
+        ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+    """
+    if confined.python_program((), code).returncode == -signal.SIGSEGV:
+        pytest.skip("this kernel runs no 32-bit code")
+    assert confined.python_program(FILTERED, code).returncode == -signal.SIGSYS
+
+
+def test_no_later_filter_allows_more(confined: Confined):
+    code = """
+        import confinement, ctypes, json
+        confinement.install_seccomp({})
+        confinement.install_seccomp(confinement.COMMON)
+        print(json.dumps([confinement.libc.unshare(0x10000000), ctypes.get_errno()]))
+    """
+    assert confined.answer(FILTERED, code) == [-1, errno.EPERM]
+
+
+# Files, and what else Landlock covers.
+
+FILES = """
+import errno, json, os, socket, sys
+outside, port = sys.argv[1], int(sys.argv[2])
+folder = os.path.dirname(outside)
+parent = os.getppid()
+os.symlink(outside, "link")
+open("mine", "w").close()
+attempts = {
+    "read": lambda: open(outside).close(),
+    "read through a link": lambda: open("link").close(),
+    "write": lambda: open(outside, "a").close(),
+    "truncate": lambda: os.truncate(outside, 0),
+    "create": lambda: open(folder + "/new", "w").close(),
+    "list": lambda: os.listdir(folder),
+    "make a folder": lambda: os.mkdir(folder + "/new"),
+    "make a fifo": lambda: os.mkfifo(folder + "/new"),
+    "remove": lambda: os.unlink(outside),
+    "move out": lambda: os.rename("mine", folder + "/new"),
+    "link out": lambda: os.link("mine", folder + "/new"),
+    "link in": lambda: os.link(outside, "inside"),
+    "move in": lambda: os.rename(outside, "inside"),
+    "change the system": lambda: open("/usr/new", "w").close(),
+    "write to /proc": lambda: open("/proc/self/oom_score_adj", "w").close(),
+    "a device": lambda: open("/dev/tty").close(),
+    "write to a source of zeros": lambda: open("/dev/zero", "w").close(),
+    "environment of the parent": lambda: open(f"/proc/{parent}/environ").close(),
+    "memory of the parent": lambda: open(f"/proc/{parent}/mem", "rb+").close(),
+    "a file of the parent": lambda: open(f"/proc/{parent}/fd/0").close(),
+    "folder of the parent": lambda: os.readlink(f"/proc/{parent}/cwd"),
+    "connect": lambda: socket.create_connection(("127.0.0.1", port), 5).close(),
+    "listen": lambda: socket.create_server(("127.0.0.1", 0)).close(),
+    "signal to the parent": lambda: os.kill(parent, 0),
+    "an abstract socket": lambda: socket.socket(socket.AF_UNIX).connect("\\0" + sys.argv[3]),
+}
+answers = {}
+for name, attempt in attempts.items():
+    try: attempt()
+    except OSError as error: answers[name] = errno.errorcode[error.errno]
+    else: answers[name] = "worked"
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[str, str]]:
+    """The port of a listening TCP socket and the name of an abstract one."""
+    name = f"plumbline-test-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        yield str(tcp.getsockname()[1]), name
+
+
+@needs_scopes
+def test_landlock_refuses(confined: Confined, secret: Path, listening: tuple[str, str]):
+    answers = confined.answer(("files",), FILES, str(secret), *listening)
+    signals = {answers.pop("signal to the parent"), answers.pop("an abstract socket")}
+    assert signals == {"EPERM"}
+    # Since Linux 6.11 CAP_PERFMON, which root has, is enough for this one.
+    environment = answers.pop("environment of the parent")
+    assert environment == "EACCES" or (os.geteuid() == 0 and not confined.ids)
+    assert {name for name, answer in answers.items() if answer == "worked"} == set()
+    assert set(answers.values()) <= {"EACCES", "EPERM", "EXDEV"}
+    assert secret.read_text() == "secret"
+    assert sorted(path.name for path in secret.parent.iterdir()) == ["program", "secret"]
+
+
+def test_without_landlock_the_same_works(folder: Path, listening: tuple[str, str]):
+    """The attempts mean something: nothing else on this machine refuses them."""
+    outside = folder / "nested" / "secret"
+    outside.parent.mkdir()
+    outside.write_text("secret")
+    answers = Confined(folder, "own", SYSTEM).answer((), FILES, str(outside), *listening)
+    for name in ("read", "write", "truncate", "create", "list", "remove", "move out", "connect",
+                 "listen", "signal to the parent", "a file of the parent",
+                 "environment of the parent", "an abstract socket", "write to /proc"):  # fmt: skip
+        assert answers[name] == "worked", name
+
+
+@needs_scopes
+def test_processes_that_enforce_one_ruleset_are_strangers(confined: Confined):
+    code = f"""
+        import confinement, json, os, signal
+        ruleset = confinement.Ruleset({SYSTEM}, ["."])
+        first = os.fork()
+        if first == 0:
+            ruleset.enforce()
+            signal.pause()
+        os.sched_yield()
+        second = os.fork()
+        if second == 0:
+            ruleset.enforce()
+            answers = []
+            for attempt in (lambda: os.kill(first, 9), lambda: open(f"/proc/{{first}}/fd/0"),
+                            lambda: os.kill(os.getppid(), 0)):
+                try: attempt(); answers.append(0)
+                except OSError as error: answers.append(error.errno)
+            print(json.dumps(answers), flush=True)
+            os._exit(0)
+        os.waitpid(second, 0)
+        os.kill(first, 9)
+    """
+    assert confined.answer((), code) == [errno.EPERM, errno.EACCES, errno.EPERM]
+
+
+PATHS = [str(number) for number in range(4)]
+
+
+@needs_landlock
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(layers=st.lists(st.tuples(st.sets(st.sampled_from(PATHS)), st.sets(st.sampled_from(PATHS))),
+                       min_size=1, max_size=4))  # fmt: skip
+@example(layers=[(set(), {"0"}), (set(PATHS), set(PATHS))])
+def test_nesting_only_restricts(tmp_path: Path, layers: list[tuple[set[str], set[str]]]):
+    for path in PATHS:
+        (tmp_path / path).mkdir(exist_ok=True)
+
+    def writes(path: str) -> None:
+        (tmp_path / path / "file").write_text("")
+
+    def confined_access() -> dict[str, list[str]]:
+        def full(names: set[str]) -> list[str]:
+            return [str(tmp_path / name) for name in names]
+
+        for readonly, writable in layers:
+            confinement.restrict_files(full(readonly), full(writable))
+        return {
+            "read": [path for path in PATHS if _works(partial(os.listdir, tmp_path / path))],
+            "write": [path for path in PATHS if _works(partial(writes, path))],
+        }
+
+    found = in_child(confined_access)
+    readable = [readonly | writable for readonly, writable in layers]
+    assert set(found["read"]) == set.intersection(*readable)
+    assert set(found["write"]) == set.intersection(*[writable for _, writable in layers])
+
+
+def in_child(function: Callable[[], Any]) -> Any:
+    """Return what ``function`` returns in a forked process."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, json.dumps(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return json.loads(text)
+
+
+def _works(attempt: Callable[[], Any]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return False
+    return True
+
+
+@needs_landlock
+def test_rulesets_nest_to_the_kernels_limit():
+    def enforce_often() -> str:
+        ruleset = confinement.Ruleset(["/"], [])
+        try:
+            for _ in range(20):
+                ruleset.enforce()
+        except confinement.ConfinementError as error:
+            return str(error)
+        return "no limit"
+
+    assert "cannot enforce Landlock" in in_child(enforce_often)
+
+
+# Kernels without Landlock, or with less of it.
+
+
+@pytest.mark.parametrize("code", ["ENOSYS", "EPERM", "EOPNOTSUPP"])
+def test_engine_that_refuses_landlock(confined: Confined, code: str):
+    program = f"""
+        import confinement, errno, json
+        confinement.NUMBERS["landlock_create_ruleset"] = (444, 444)
+        confinement.install_seccomp(
+            {{"landlock_create_ruleset": confinement.Rule(errno.{code})}})
+        try:
+            confinement.restrict_files(["/"], [])
+        except confinement.ConfinementError as error:
+            print(json.dumps([confinement.landlock_abi(), str(error)]))
+    """
+    abi, message = confined.answer((), program)
+    assert abi == 0
+    assert "offers no Landlock" in message
+
+
+@needs_landlock
+@pytest.mark.parametrize("abi", range(1, ABI + 1))
+def test_older_interfaces(folder: Path, secret: Path, abi: int):
+    code = f"""
+        import confinement, json, os, sys
+        confinement.landlock_abi = lambda: {abi}
+        covered = confinement.restrict_files(["/usr"], [])
+        def works(attempt):
+            try: attempt()
+            except OSError: return False
+            return True
+        print(json.dumps([
+            covered.truncation, works(lambda: os.truncate(sys.argv[1], 0)),
+            covered.signals, works(lambda: os.kill(os.getppid(), 0)),
+            covered.files, works(lambda: open(sys.argv[1])),
+        ]))
+    """
+    confined = Confined(folder, "own", SYSTEM)
+    answers = confined.answer((), code, str(secret))
+    assert answers == [abi >= 3, abi < 3, abi >= 6, abi < 6, True, False]
+
+
+def test_missing_paths(tmp_path: Path):
+    if ABI == 0:
+        pytest.skip("this kernel has no Landlock")
+    confinement.Ruleset([str(tmp_path / "missing")], [], {"/dev/missing": 4}).close()
+    with pytest.raises(FileNotFoundError):
+        confinement.Ruleset([], [str(tmp_path / "missing")])
+
+
+# Ordinary programs.
+
+ORDINARY = {
+    "own process": """
+        import os, resource, signal, time
+        os.nice(1)
+        os.setpriority(os.PRIO_PROCESS, 0, 2)
+        os.sched_setaffinity(0, os.sched_getaffinity(0))
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os.getrandom(8), os.urandom(8), os.umask(0o77), os.getcwd(), time.time()
+        os.getpriority(os.PRIO_PROCESS, os.getppid())
+    """,
+    "children": """
+        import os, signal, subprocess, sys
+        assert subprocess.run(["/bin/sh", "-c", "echo x"], capture_output=True).stdout == b"x\\n"
+        subprocess.run(["/bin/sh", "-c", "exit 0 > /dev/null < /dev/null"], check=True)
+        process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        process.kill()
+        assert process.wait() == -9
+        pid = os.posix_spawnp("true", ["true"], os.environ)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert os.system("true") == 0
+    """,
+    "threads": """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(lambda x: x * x, range(10))) == 285
+    """,
+    "processes": """
+        import multiprocessing as mp, sys
+        from concurrent.futures import ProcessPoolExecutor
+        def square(x): return x * x
+        if __name__ == "__main__":
+            for method in ("fork", "spawn"):
+                context = mp.get_context(method)
+                with context.Pool(2) as pool:
+                    assert pool.map(square, range(4)) == [0, 1, 4, 9]
+                queue = context.Queue()
+                queue.put(1)
+                assert queue.get(timeout=20) == 1
+            value = mp.Value("i", 3)
+            with value.get_lock(): value.value += 1
+            one, other = mp.Pipe()
+            one.send("x")
+            assert other.recv() == "x"
+            with ProcessPoolExecutor(2) as pool:
+                assert list(pool.map(square, [3])) == [9]
+    """,
+    "asyncio": """
+        import asyncio, sys
+        async def main():
+            process = await asyncio.create_subprocess_exec(
+                "cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+            out, _ = await process.communicate(b"x")
+            assert out == b"x"
+            await asyncio.to_thread(sum, [1, 2])
+            return await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2))
+        assert asyncio.run(main()) == [1, 2]
+    """,
+    "memory": """
+        import mmap, os
+        anonymous = mmap.mmap(-1, 8192); anonymous[:2] = b"ab"
+        fd = os.memfd_create("x"); os.write(fd, b"data"); os.lseek(fd, 0, 0)
+        assert os.read(fd, 4) == b"data"
+        with open("mapped", "w+b") as file:
+            file.truncate(4096)
+            mmap.mmap(file.fileno(), 0)[:1] = b"x"
+    """,
+    "files": """
+        import os, shutil, sqlite3, tempfile
+        os.makedirs("one/two"); os.mkdir("other")
+        with open("one/file", "w") as file: file.write("x")
+        os.rename("one/file", "other/file")
+        os.link("other/file", "one/link"); os.symlink("../other/file", "one/two/soft")
+        assert open("one/two/soft").read() == "x" if os.path.exists("one/two/soft") else True
+        os.truncate("other/file", 0); os.mkfifo("fifo")
+        shutil.copy("other/file", "copy"); shutil.copy2("other/file", "copy2")
+        shutil.copytree("one", "tree", symlinks=True)
+        with tempfile.NamedTemporaryFile() as file, tempfile.TemporaryDirectory(): file.write(b"x")
+        with sqlite3.connect("base") as base: base.execute("create table t (x)")
+        shutil.rmtree("one")
+        os.listdir("/usr"), os.listdir("/proc/self/fd"), open("/etc/passwd").read()
+        open("/proc/self/status").read(), open("/proc/cpuinfo").read(), os.cpu_count()
+    """,
+    "devices and streams": """
+        import os, sys
+        reader, writer = os.pipe()
+        os.write(writer, b"input"), os.close(writer), os.dup2(reader, 0)
+        assert open("/dev/stdin").read() == "input"
+        reader, writer = os.pipe()
+        with open("/dev/null", "w") as null: print("x", file=null); assert not null.isatty()
+        stdout = os.dup(1); os.dup2(writer, 1)
+        print("out", file=open("/dev/stdout", "w"))
+        assert os.read(reader, 9) == b"out\\n"
+        assert open("/dev/zero", "rb").read(2) == b"\\0\\0" and open("/dev/urandom", "rb").read(2)
+        assert open("/dev/null").read() == ""
+    """,
+    "many modules": """
+        import ctypes, curses, decimal, glob, hashlib, http.client, json, locale, lzma, pickle
+        import random, select, ssl, statistics, uuid, zipfile, zoneinfo
+        uuid.uuid4(), hashlib.sha256(b"x").hexdigest(), locale.setlocale(locale.LC_ALL, "C")
+        poll = select.epoll(); poll.poll(0)
+    """,
+}
+
+
+@pytest.mark.parametrize("layers", [FILTERED, LANDLOCKED], ids=["filtered", "landlocked"])
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_programs(confined: Confined, name: str, layers: tuple[str, ...]):
+    if "files" in layers and ABI == 0:
+        pytest.skip("this kernel has no Landlock")
+    ended = confined.python_program(layers, ORDINARY[name])
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_fork_server_needs_unix_sockets(confined: Confined):
+    code = """
+        import multiprocessing as mp
+        if __name__ == "__main__":
+            with mp.get_context("forkserver").Pool(1) as pool, mp.Manager() as manager:
+                assert pool.map(abs, [-1]) == [1] and manager.list([1])[0] == 1
+    """
+    for layers in (FILTERED, ("COMMON", "LOCAL_SOCKETS")):
+        ended = confined.python_program(layers, code)
+        assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("layers", [FILTERED, LANDLOCKED], ids=["filtered", "landlocked"])
+def test_numpy(folder: Path, layers: tuple[str, ...]):
+    numpy = pytest.importorskip("numpy")
+    code = "import numpy; a = numpy.ones((300, 300)); assert (a @ a)[0, 0] == 300"
+    confined = Confined(folder, "own", [*SYSTEM, str(Path(numpy.__file__).parents[1])])
+    ended = confined.python_program(layers, code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+def test_cpp(confined: Confined):
+    source = """
+        #include <future>
+        #include <iostream>
+        #include <vector>
+        int main() {
+            std::vector<std::future<int>> parts;
+            for (int i = 0; i < 4; i++)
+                parts.push_back(std::async(std::launch::async, [i] { return i; }));
+            int sum = 0, x;
+            for (auto& part : parts) sum += part.get();
+            std::cin >> x;
+            std::cout << sum + x << std::endl;
+        }
+    """
+    (confined.folder / "program.cpp").write_text(source)
+    compiler = ["g++", "-O1", "-pthread", "program.cpp", "-o", "program"]
+    compiled = confined.command(LANDLOCKED[:-1], compiler)
+    assert compiled.returncode == 0, compiled.stderr
+    ran = confined.command(LANDLOCKED, ["./program"], input="4")
+    assert (ran.returncode, ran.stdout) == (0, "10\n")
+
+
+# The filter as a program, for both machines.
+
+
+def expected(rules: list[Mapping[str, Rule]], machine: str, number: int, words: list[int]) -> int:
+    """Return the action of a filter by its rules alone."""
+    column = list(confinement.AUDIT_ARCHITECTURES).index(machine)
+    if number > confinement.LAST_KNOWN:
+        return confinement.ERRNO | errno.ENOSYS
+    for profile in rules:
+        for name, rule in profile.items():
+            if confinement.NUMBERS[name][column] == number and not all(
+                holds(check, words) for check in rule.checks or [Check(0, ())]
+            ):
+                return confinement.ERRNO | rule.errno
+    return confinement.ALLOW
+
+
+def holds(check: Check, words: list[int]) -> bool:
+    return ((words[check.argument] & check.mask) in check.values) is check.one_of
+
+
+def execute(program: bytes, data: bytes) -> int:
+    """Run a program of classic BPF on a ``seccomp_data``; return its action."""
+    code = list(struct.iter_unpack("=HBBI", program))
+    accumulator, at = 0, 0
+    while True:
+        operation, if_true, if_false, operand = code[at]
+        at += 1
+        match operation:
+            case confinement.LOAD:
+                (accumulator,) = struct.unpack_from("=I", data, operand)
+            case confinement.AND:
+                accumulator &= operand
+            case confinement.JUMP:
+                at += operand
+            case confinement.JUMP_EQUAL:
+                at += if_true if accumulator == operand else if_false
+            case confinement.JUMP_NOT_LESS:
+                at += if_true if accumulator >= operand else if_false
+            case confinement.RETURN:
+                return int(operand)
+            case _:
+                raise AssertionError(operation)
+
+
+COMBINATIONS = [(COMMON,), (COMMON, LOCAL_SOCKETS), (COMMON, NO_NETWORK, FIXED_ATTRIBUTES)]
+NUMBERS = [number for pair in confinement.NUMBERS.values() for number in pair if number is not None]
+INTERESTING = [0, 1, 2, 5, 62, 0x5401, 0x5412, 0x541C, 0x80005, 1036, 0x10000011, 0xFFFFFFFF]
+
+
+@pytest.mark.parametrize("machine", confinement.AUDIT_ARCHITECTURES)
+@pytest.mark.parametrize("rules", COMBINATIONS, ids=len)
+@given(
+    number=st.sampled_from(NUMBERS) | st.integers(0, 500) | st.integers(0, 2**32 - 1),
+    words=st.lists(
+        st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1), min_size=6, max_size=6
+    ),
+    high=st.integers(0, 2**32 - 1),
+)
+@example(number=0x4000_0000 | 39, words=[0] * 6, high=0)
+def test_filter_does_what_its_rules_say(
+    machine: str, rules: list[Mapping[str, Rule]], number: int, words: list[int], high: int
+):
+    program = confinement.compile_filter(*rules, machine=machine)
+    full = [word | high << 32 for word in words]
+    architecture = confinement.AUDIT_ARCHITECTURES[machine]
+    data = struct.pack("=IIQ6Q", number, architecture, 0, *full)
+    assert execute(program, data) == expected(rules, machine, number, words)
+    foreign = struct.pack("=IIQ6Q", number, 0x40000003, 0, *full)
+    assert execute(program, foreign) == confinement.KILL_PROCESS
+
+
+def test_machine_of_another_type():
+    with pytest.raises(confinement.ConfinementError, match="riscv64"):
+        confinement.compile_filter(COMMON, machine="riscv64")
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [("x86_64-linux-gnu/asm/unistd_64.h", 0), ("asm-generic/unistd.h", 1)],
+)
+def test_numbers_are_the_kernels(header: str, column: int):
+    path = Path("/usr/include", header)
+    if not path.exists():
+        pytest.skip(f"{path} is not installed")
+    defined = re.findall(r"#define\s+__NR(?:3264)?_(\w+)\s+(\d+)$", path.read_text(), re.MULTILINE)
+    kernels = {name: int(number) for name, number in defined}
+    ours = {name: pair[column] for name, pair in confinement.NUMBERS.items()}
+    newer = {"fchmodat2", "file_setattr", "open_tree_attr", "removexattrat", "setxattrat"}
+    for name in ours.keys() & kernels.keys() | ours.keys() - newer:
+        assert kernels.get(name) == ours[name], name
+
+
+def test_module_runs_in_old_interpreters():
+    ast.parse(Path(confinement.__file__).read_text(), feature_version=(3, 8))
