@@ -30,6 +30,7 @@ class CommandSpec:
     stdin: bytes
     seconds: float
     memory: int | None
+    compiles: bool = False
 
 
 class CommandRunner:
@@ -70,6 +71,7 @@ class CommandRunner:
             stdin=spec.stdin,
             seconds=spec.seconds,
             output_limit=self._settings.output_limit_bytes,
+            compiles=spec.compiles,
         )
 
     def _limits(self, memory: int | None) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ and the clean-up after each run apply. This is sufficient for programs of a lang
 are clumsy rather than hostile; to run hostile ones, put the server into a virtual machine.
 """
 
+import os
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,6 +70,11 @@ class FileSystemView:
                 folders.append(path)
         return folders
 
+    def landlock_readable(self) -> list[Path]:
+        """What programs may read where nothing is hidden from them by mounts."""
+        extra = (Path("/proc"), Path("/sys/devices/system/cpu"))
+        return [*self.bound(), *(path for path in extra if path.is_dir())]
+
 
 @dataclass(frozen=True)
 class Isolation:
@@ -81,7 +87,17 @@ class Isolation:
     @property
     def own_processes(self) -> bool:
         """Whether a slot has a process namespace, with the init as its first process."""
-        return self.kind is not IsolationChoice.NONE
+        return self.kind in (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
+
+    def seccomp_profiles(self) -> list[str]:
+        """Names of the profiles in ``services.sandbox.slot.confinement``."""
+        match self.kind:
+            case IsolationChoice.NONE:
+                return []
+            case IsolationChoice.LANDLOCK:
+                return ["COMMON", "NO_NETWORK"]
+            case _:
+                return ["COMMON", "LOCAL_SOCKETS"]
 
     def scratch(self, folder: Path) -> Path:
         """The folder in which the slot with this ``folder`` makes folders for answers' cases."""
@@ -89,9 +105,9 @@ class Isolation:
 
     def shared_folders(self, folder: Path, uid: int | None) -> list[Path]:
         """The folders that programs can write to and that outlive them."""
-        if not self.own_processes:
-            return [self.scratch(folder)]
         own = [folder] if uid is None else []
+        if not self.own_processes:
+            return [self.scratch(folder), *own]
         return [Path("/tmp"), Path("/dev/shm"), *own]
 
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
@@ -110,7 +126,8 @@ class Isolation:
         if self.identity is Identity.SLOT:
             user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
             return ["setpriv", *user, *no_capabilities]
-        if self.kind is IsolationChoice.UNSHARE:
+        root_without_mounts = self.kind is IsolationChoice.LANDLOCK and os.geteuid() == 0
+        if self.kind is IsolationChoice.UNSHARE or root_without_mounts:
             return ["setpriv", *no_capabilities]
         return []
 
@@ -127,7 +144,9 @@ class Isolation:
         for path in self.view.bound():
             command += [*_parents(path), "--ro-bind", str(path), str(path)]
         command += [*_parents(folder), "--bind", str(folder), str(folder)]
-        return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--"]
+        for mount in ("/proc", "/dev", "/"):  # what the program's user may own
+            command += ["--remount-ro", mount]
+        return [*command, "--"]
 
     def _unshare(self) -> list[str]:
         command = ["unshare", "--pid", "--net", "--ipc", "--uts", "--mount", "--fork"]
@@ -153,9 +172,8 @@ class Isolation:
         table += [
             f"/dev {_field(root / 'dev')} none rbind,ro,nosuid,X-mount.mkdir 0 0",
             f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
-            f"proc {_field(root / 'proc')} proc nosuid,nodev,noexec,X-mount.mkdir 0 0",
-            # The user that owns the namespaces may write their settings there.
-            f"{_field(root / 'proc/sys')} {_field(root / 'proc/sys')} none bind,ro 0 0",
+            # Read-only: the user that owns the namespaces may write their settings there.
+            f"proc {_field(root / 'proc')} proc ro,nosuid,nodev,noexec,X-mount.mkdir 0 0",
             f"{_field(folder)} {_field(_below(root, folder))} none bind,nosuid,nodev,"
             "X-mount.mkdir 0 0",
         ]

@@ -17,7 +17,13 @@ from shared.service.logs import get_logger
 
 PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
 PROBE_OUTPUT = "works 1\n"
-PREFERENCE = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE, IsolationChoice.NONE)
+PREFERENCE = (
+    IsolationChoice.BWRAP,
+    IsolationChoice.UNSHARE,
+    IsolationChoice.LANDLOCK,
+    IsolationChoice.NONE,
+)
+INSTALLED = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
 log = get_logger(__name__)
 
@@ -76,7 +82,7 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
 
 def _identities(kind: IsolationChoice) -> list[Identity]:
     root = os.geteuid() == 0
-    if kind is IsolationChoice.NONE:
+    if kind not in INSTALLED:
         return [Identity.SLOT, Identity.SERVER] if root else [Identity.SERVER]
     return [Identity.SLOT, Identity.NAMESPACE] if root else [Identity.NAMESPACE]
 
@@ -84,7 +90,7 @@ def _identities(kind: IsolationChoice) -> list[Identity]:
 async def _try(runner: Runner) -> str | None:
     """Return the reason why the isolation does not work; None if it works."""
     kind = runner.isolation.kind
-    if kind is not IsolationChoice.NONE and shutil.which(kind.value) is None:
+    if kind in INSTALLED and shutil.which(kind.value) is None:
         return f"{kind.value} is not installed"
     request = RunCodeRequest(code=PROBE_PROGRAM, language="python", run_timeout=30)
     answer = await runner.run(request, slot=0)

@@ -41,6 +41,7 @@ class Command:
     stdin: bytes
     seconds: float
     output_limit: int
+    compiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ async def run(command: Command, slot: Slot) -> ProcessResult:
         cwd=str(command.folder),
         env=command.env,
         limits=list(command.limits),
+        compiles=command.compiles,
     )
     (stdin, feed), (out, stdout), (err, stderr) = open_pipes(3)
     ends = (stdin, stdout, stderr)
@@ -107,7 +109,9 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     (request_end, feed), (out, results_end) = open_pipes(2)
     reader = PipeReader(out, RECORDS_LIMIT, lambda _over: None)
     writer = PipeWriter(feed, b"%d\n%b%b" % (len(answer), answer, spec))
-    order = Order(kind="cases", seconds=request.limits.call, name=name)
+    order = Order(
+        kind="cases", seconds=request.limits.call, name=name, compiles=request.language == "cpp"
+    )
     try:
         report = await slot.run(order, (request_end, results_end))
     finally:

@@ -154,7 +154,9 @@ class Runner:
         compiled = None
         if argvs.compile is not None:
             # The memory limit applies to the program only: the compiler may need more.
-            spec = CommandSpec(argvs.compile, workspace, b"", request.compile_timeout, None)
+            spec = CommandSpec(
+                argvs.compile, workspace, b"", request.compile_timeout, None, compiles=True
+            )
             compiled = await self._commands.execute(spec, slot)
         return Program(workspace, compiled, argvs.run)
 

@@ -18,6 +18,7 @@ class IsolationChoice(StrEnum):
     AUTO = "auto"
     BWRAP = "bwrap"
     UNSHARE = "unshare"
+    LANDLOCK = "landlock"
     NONE = "none"
 
 

@@ -10,7 +10,6 @@ import asyncio
 import json
 import math
 import os
-import shutil
 import signal
 import socket
 import tempfile
@@ -26,7 +25,8 @@ from pydantic import BaseModel, ValidationError
 
 from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper
-from services.sandbox.settings import SandboxSettings
+from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.workspace import remove_tree
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -54,6 +54,7 @@ class Order(BaseModel):
     Attributes:
         seconds: Wall-clock limit; infinity for none.
         cwd: The command's folder, which the server removes.
+        compiles: Whether it runs a compiler, which must be able to change attributes of files.
         name: Name of the folder that the init makes and removes for the cases of an answer.
     """
 
@@ -63,12 +64,19 @@ class Order(BaseModel):
     cwd: str | None = None
     env: dict[str, str] = {}
     limits: list[tuple[int, int]] = []
+    compiles: bool = False
     name: str = ""
 
     def encode(self) -> bytes:
         document = self.model_dump()
         document["seconds"] = None if math.isinf(self.seconds) else max(0.0, self.seconds)
         return json.dumps(document).encode()
+
+
+class Ready(BaseModel):
+    """First message of the init."""
+
+    ready: list[str]
 
 
 class Report(BaseModel):
@@ -91,6 +99,7 @@ class Slot:
         folder: Folder of the workspaces, at the same path inside and outside.
         uid: User of the programs; None for the server's own.
         started: How many containers this slot has had.
+        covered: What Landlock and seccomp cover in it.
     """
 
     isolation: Isolation
@@ -99,6 +108,7 @@ class Slot:
     uid: int | None
     folder: Path = field(init=False)
     started: int = 0
+    covered: list[str] = field(default_factory=list)
     _control: socket.socket | None = None
     _pid: int = 0
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -106,13 +116,8 @@ class Slot:
     def __post_init__(self) -> None:
         root = self.settings.temp_root.resolve()
         self.folder = Path(tempfile.mkdtemp(prefix="slot", dir=root))
-        scratch = self.isolation.scratch(self.folder)
-        if scratch.is_relative_to(self.folder):
-            scratch.mkdir()
         if self.uid is not None:
             self.folder.chmod(0o711)  # the program's user must reach its workspace
-            if scratch.is_relative_to(self.folder):
-                os.chown(scratch, self.uid, self.uid)
 
     async def run(self, order: Order, fds: Sequence[int]) -> Report:
         """Run a command with the descriptors ``fds``, which are closed here.
@@ -121,7 +126,7 @@ class Slot:
             SlotLostError: The container does not start, or ended before the command.
         """
         try:
-            control = await self.ready()
+            control = await self.ready(order.cwd)
             socket.send_fds(control, [order.encode()], list(fds))
         except OSError as error:
             await self.close()
@@ -149,8 +154,10 @@ class Slot:
             except OSError as error:
                 log.debug("slot is already gone", reason=str(error))
 
-    async def ready(self) -> socket.socket:
+    async def ready(self, workspace: str | None = None) -> socket.socket:
         """Start the container unless it runs; return the control socket.
+
+        Other files than those in ``workspace`` are removed before a start.
 
         Raises:
             SlotLostError: It does not start; the message has the reason.
@@ -158,6 +165,7 @@ class Slot:
         async with self._starting:
             if self._control is None:
                 try:
+                    await asyncio.to_thread(self._clear, workspace)
                     await self._start()
                 except BaseException:
                     await asyncio.shield(self.close())
@@ -177,7 +185,7 @@ class Slot:
     async def remove(self) -> None:
         """End the slot for good."""
         await self.close()
-        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self.folder)
 
     async def _report(self, control: socket.socket, seconds: float) -> Report:
         limit = None if math.isinf(seconds) else max(0.0, seconds) + REPORT_SECONDS
@@ -189,6 +197,16 @@ class Slot:
         except (OSError, TimeoutError, ValidationError) as error:
             await self.close()
             raise SlotLostError(f"the slot ended in the middle of a program: {error}") from error
+
+    def _clear(self, workspace: str | None) -> None:
+        for path in self.folder.iterdir():
+            if str(path) != workspace:
+                remove_tree(path)
+        scratch = self.isolation.scratch(self.folder)
+        if scratch.is_relative_to(self.folder):
+            scratch.mkdir()
+            if self.uid is not None:
+                os.chown(scratch, self.uid, self.uid)
 
     async def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -210,6 +228,7 @@ class Slot:
                 errors.seek(0)
                 text = errors.read(4096).decode(errors="replace").strip()
                 raise SlotLostError(text or "the slot ended while it started")
+            self.covered = Ready.model_validate_json(ready).ready
 
     def _spawn(self, control: int, errors: int) -> int:
         python = str(self.settings.python)
@@ -247,11 +266,22 @@ class Slot:
                     "owns_processes": self.isolation.own_processes,
                     "scratch": str(scratch),
                     "roots": [str(root) for root in roots],
-                    "keep": [str(path) for path in (self.folder, *self.folder.parents)],
-                    "confinement": {},
+                    "keep": [str(path) for path in (scratch, self.folder, *self.folder.parents)],
+                    "confinement": self._confinement(scratch, roots),
                 },
             }
         ).encode()
+
+    def _confinement(self, scratch: Path, roots: Sequence[Path]) -> dict[str, object]:
+        isolation = self.isolation
+        writable = dict.fromkeys([*map(str, roots), str(scratch), str(self.folder)])
+        return {
+            "profiles": isolation.seccomp_profiles(),
+            "files": isolation.kind is IsolationChoice.LANDLOCK,
+            "readonly": [str(path) for path in isolation.view.landlock_readable()],
+            "writable": list(writable),
+            "fixed_attributes": isolation.kind is IsolationChoice.LANDLOCK,
+        }
 
 
 def environment(settings: SandboxSettings, home: Path) -> dict[str, str]:

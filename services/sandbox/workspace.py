@@ -98,15 +98,7 @@ class Workspace:
         return files
 
     def remove(self) -> None:
-        with suppress(RecursionError):  # of folders a thousand levels deep, before Python 3.13
-            shutil.rmtree(self.path, ignore_errors=True)
-        if not self.path.exists():
-            return
-        # The program removed permissions, or nested folders too deeply for rmtree.
-        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
-            subprocess.run([*command, "--", str(self.path)], capture_output=True, check=False)
-        if self.path.exists():
-            log.warning("workspace not removed", path=str(self.path))
+        remove_tree(self.path)
 
     def _make_parents(self, parts: tuple[str, ...]) -> None:
         folder = self.path
@@ -143,6 +135,22 @@ class Workspace:
             return None
         with os.fdopen(fd, "rb") as file:
             return file.read(limit + 1)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file or folder that a program made; a failure is logged."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    with suppress(RecursionError):  # of folders a thousand levels deep, before Python 3.13
+        shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    # The program removed permissions, or nested folders too deeply for rmtree.
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", str(path)], capture_output=True, check=False)
+    if path.exists():
+        log.warning("files of a program not removed", path=str(path))
 
 
 def relative_parts(name: str) -> tuple[str, ...]:

@@ -935,7 +935,7 @@ def start() -> Program:
     os._exit(0)
 
 
-def run_in_slot(folder: str, request: int, results: int) -> Program:
+def run_in_slot(folder: str, request: int, results: int, confine: Callable[[], None]) -> Program:
     """Run the call that arrives on ``request``; returns only in its cases.
 
     The process must be a fresh fork of a slot's init, and not dumpable.
@@ -945,8 +945,9 @@ def run_in_slot(folder: str, request: int, results: int) -> Program:
         request: Descriptor to read: the size of the answer in a line, the answer, the
             specification. It is read only after the zygote is forked.
         results: Descriptor to write the records to.
+        confine: Restricts the zygote, and with it all cases.
     """
-    supervisor, program = fork_zygote(folder, None, (request, results))
+    supervisor, program = fork_zygote(folder, None, (request, results), confine)
     if program is not None:
         return program
     assert supervisor is not None
@@ -959,7 +960,10 @@ def run_in_slot(folder: str, request: int, results: int) -> Program:
 
 
 def fork_zygote(
-    folder: str, user: int | None, private: tuple[int, ...] = ()
+    folder: str,
+    user: int | None,
+    private: tuple[int, ...] = (),
+    confine: Callable[[], None] = lambda: None,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
@@ -972,6 +976,7 @@ def fork_zygote(
     if pid == 0:
         for fd in (requests_in, replies_out, *private):
             os.close(fd)
+        confine()
         return None, Zygote(folder, user, files, requests_out, replies_in).serve()
     os.close(requests_out)
     os.close(replies_in)

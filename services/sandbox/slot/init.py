@@ -32,6 +32,7 @@ import confinement  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, NoReturn
 
 # Seconds until processes that do not die make the slot unclean.
@@ -48,10 +49,54 @@ class ServerLostError(Exception):
     """The server closed the control socket."""
 
 
+class Confinement:
+    """Restrictions by Landlock and seccomp, of the whole slot and of each program.
+
+    A program is in a Landlock domain of its own, so that it can neither signal nor read the
+    processes of the slot, and can write to the shared folders alone.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.writable: list[str] = settings["writable"]
+        self.readonly: list[str] = settings["readonly"]
+        self.profiles = [getattr(confinement, name) for name in settings["profiles"]]
+        self.files: bool = settings["files"]
+        self.fixed = settings["fixed_attributes"] and confinement.compile_filter(
+            confinement.FIXED_ATTRIBUTES
+        )
+        self.program: confinement.Ruleset | None = None
+
+    def enter(self) -> list[str]:
+        """Restrict this process; return what is covered.
+
+        Raises:
+            ConfinementError: The kernel refuses a restriction that the isolation relies on.
+        """
+        if not self.profiles:
+            return []
+        confinement.install_seccomp(*self.profiles)
+        covered = ["system calls"]
+        if self.files:
+            found = confinement.restrict_files(self.readonly, self.writable)
+            covered += [name for name, value in found._asdict().items() if value is True]
+        if confinement.landlock_abi():
+            self.program = confinement.Ruleset(["/"], self.writable)
+            covered.append("signals between programs" * self.program.coverage.signals)
+        return [name.replace("_", " ") for name in covered if name]
+
+    def enter_program(self, fixed: bool) -> None:
+        if self.program is not None:
+            self.program.enforce()
+            self.program.close()
+        if self.fixed and fixed:
+            confinement.install_filter(self.fixed)
+
+
 class Init:
     """State of the init: its settings, the shared folders, and its own process attributes."""
 
     def __init__(self, control: int, settings: dict[str, Any]) -> None:
+        self.confinement = Confinement(settings["confinement"])
         self.control = socket.socket(fileno=control)
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
@@ -126,8 +171,12 @@ class Init:
         if order["kind"] == "cases":
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
-            return cases.run_in_slot(folder, *fds)
+            return cases.run_in_slot(folder, *fds, lambda: self.enter_program(order))
+        self.enter_program(order)
         return execute(order, fds)
+
+    def enter_program(self, order: dict[str, Any]) -> None:
+        self.confinement.enter_program(fixed=not order["compiles"])
 
     # After the program
 
@@ -172,7 +221,6 @@ class Root:
         found = os.stat(path)
         self.mode = stat.S_IMODE(found.st_mode)
         self.own = found.st_uid == os.geteuid()
-        self.restore(None)
 
     def restore(self, workspace: str | None) -> None:
         """Remove what programs left: files, and attributes of the folder itself."""
@@ -247,7 +295,7 @@ def main(control: int, settings: dict[str, Any]) -> cases.Program:
     for name in WARM:
         __import__(name)
     init = Init(control, settings)
-    covered = confinement.confine(**settings["confinement"])
+    covered = init.confinement.enter()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
