@@ -100,15 +100,13 @@ class Isolation:
                 return ["COMMON", "LOCAL_SOCKETS"]
 
     def scratch(self, folder: Path) -> Path:
-        """The folder in which the slot with this ``folder`` makes folders for answers' cases."""
-        return Path("/tmp") if self.own_processes else folder / "cases"
+        """The folder in which the slot with this workspace makes folders for answers' cases."""
+        return Path("/tmp") if self.own_processes else folder
 
-    def shared_folders(self, folder: Path, uid: int | None) -> list[Path]:
+    def shared_folders(self, folder: Path) -> list[Path]:
         """The folders that programs can write to and that outlive them."""
-        own = [folder] if uid is None else []
-        if not self.own_processes:
-            return [self.scratch(folder), *own]
-        return [Path("/tmp"), Path("/dev/shm"), *own]
+        private = [Path("/tmp"), Path("/dev/shm")] if self.own_processes else []
+        return [*private, folder]
 
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
         """Return the command line of a container that runs ``init`` as its first process."""

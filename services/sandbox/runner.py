@@ -82,9 +82,9 @@ class Runner:
             for name in request.fetch_files:
                 relative_parts(name)
             container = self._slot(slot)
-            workspace = Workspace(container.folder, container.uid)
         except (WorkspaceError, OSError, UnicodeEncodeError) as error:
             return sandbox_error(str(error))
+        workspace = container.workspace
         try:
             workspace.write_files(request.files)
             if program is None:
@@ -95,7 +95,7 @@ class Runner:
         except WorkspaceError as error:
             return sandbox_error(str(error))
         finally:
-            await asyncio.shield(asyncio.to_thread(workspace.remove))
+            await asyncio.shield(asyncio.to_thread(workspace.clear))
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
         """Run an answer on its inputs.
@@ -119,9 +119,9 @@ class Runner:
             WorkspaceError: The code cannot be written.
         """
         container = self._slot(slot)
+        workspace = container.workspace
         try:
-            workspace = Workspace(container.folder, container.uid)
-            kept = Workspace(self._settings.temp_root, None)
+            kept = Workspace.create(self._settings.temp_root)
         except OSError as error:
             raise WorkspaceError(str(error)) from error
         try:
@@ -132,7 +132,7 @@ class Runner:
             await asyncio.shield(asyncio.to_thread(kept.remove))
             raise
         finally:
-            await asyncio.shield(asyncio.to_thread(workspace.remove))
+            await asyncio.shield(asyncio.to_thread(workspace.clear))
         return replace(program, workspace=kept)
 
     async def warm(self) -> None:

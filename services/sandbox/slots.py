@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.workspace import remove_tree
+from services.sandbox.workspace import Workspace
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -96,7 +96,7 @@ class Slot:
     """One container, started when it is first used; one command at a time.
 
     Attributes:
-        folder: Folder of the workspaces, at the same path inside and outside.
+        workspace: Folder of the programs, at the same path inside and outside.
         uid: User of the programs; None for the server's own.
         started: How many containers this slot has had.
         covered: What Landlock and seccomp cover in it.
@@ -106,7 +106,7 @@ class Slot:
     settings: SandboxSettings
     reaper: Reaper
     uid: int | None
-    folder: Path = field(init=False)
+    workspace: Workspace = field(init=False)
     started: int = 0
     covered: list[str] = field(default_factory=list)
     _control: socket.socket | None = None
@@ -114,10 +114,7 @@ class Slot:
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        root = self.settings.temp_root.resolve()
-        self.folder = Path(tempfile.mkdtemp(prefix="slot", dir=root))
-        if self.uid is not None:
-            self.folder.chmod(0o711)  # the program's user must reach its workspace
+        self.workspace = Workspace.create(self.settings.temp_root, self.uid)
 
     async def run(self, order: Order, fds: Sequence[int]) -> Report:
         """Run a command with the descriptors ``fds``, which are closed here.
@@ -126,7 +123,7 @@ class Slot:
             SlotLostError: The container does not start, or ended before the command.
         """
         try:
-            control = await self.ready(order.cwd)
+            control = await self.ready()
             socket.send_fds(control, [order.encode()], list(fds))
         except OSError as error:
             await self.close()
@@ -154,10 +151,8 @@ class Slot:
             except OSError as error:
                 log.debug("slot is already gone", reason=str(error))
 
-    async def ready(self, workspace: str | None = None) -> socket.socket:
+    async def ready(self) -> socket.socket:
         """Start the container unless it runs; return the control socket.
-
-        Other files than those in ``workspace`` are removed before a start.
 
         Raises:
             SlotLostError: It does not start; the message has the reason.
@@ -165,7 +160,6 @@ class Slot:
         async with self._starting:
             if self._control is None:
                 try:
-                    await asyncio.to_thread(self._clear, workspace)
                     await self._start()
                 except BaseException:
                     await asyncio.shield(self.close())
@@ -185,7 +179,7 @@ class Slot:
     async def remove(self) -> None:
         """End the slot for good."""
         await self.close()
-        await asyncio.to_thread(remove_tree, self.folder)
+        await asyncio.to_thread(self.workspace.remove)
 
     async def _report(self, control: socket.socket, seconds: float) -> Report:
         limit = None if math.isinf(seconds) else max(0.0, seconds) + REPORT_SECONDS
@@ -198,17 +192,8 @@ class Slot:
             await self.close()
             raise SlotLostError(f"the slot ended in the middle of a program: {error}") from error
 
-    def _clear(self, workspace: str | None) -> None:
-        for path in self.folder.iterdir():
-            if str(path) != workspace:
-                remove_tree(path)
-        scratch = self.isolation.scratch(self.folder)
-        if scratch.is_relative_to(self.folder):
-            scratch.mkdir()
-            if self.uid is not None:
-                os.chown(scratch, self.uid, self.uid)
-
     async def _start(self) -> None:
+        self.workspace.restore()  # the last container may have ended in the middle of a program
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         self._control = ours
@@ -232,7 +217,8 @@ class Slot:
 
     def _spawn(self, control: int, errors: int) -> int:
         python = str(self.settings.python)
-        argv = self.isolation.command(self.folder, self.uid or 0, [python, "-c", _source("boot")])
+        boot = [python, "-c", _source("boot")]
+        argv = self.isolation.command(self.workspace.path, self.uid or 0, boot)
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             # posix_spawn instead of subprocess: it never copies the server's memory. A new session
@@ -240,7 +226,7 @@ class Slot:
             return os.posix_spawnp(
                 argv[0],
                 argv,
-                environment(self.settings, self.folder),
+                environment(self.settings, self.workspace.path),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
                     for number, fd in enumerate((null, null, errors, control))
@@ -253,8 +239,9 @@ class Slot:
             os.close(null)
 
     def _settings_message(self) -> bytes:
-        scratch = self.isolation.scratch(self.folder)
-        roots = self.isolation.shared_folders(self.folder, self.uid)
+        folder = self.workspace.path
+        scratch = self.isolation.scratch(folder)
+        shared = self.isolation.shared_folders(folder)
         return json.dumps(
             {
                 "modules": {
@@ -265,21 +252,20 @@ class Slot:
                 "settings": {
                     "owns_processes": self.isolation.own_processes,
                     "scratch": str(scratch),
-                    "roots": [str(root) for root in roots],
-                    "keep": [str(path) for path in (scratch, self.folder, *self.folder.parents)],
-                    "confinement": self._confinement(scratch, roots),
+                    "roots": [str(path) for path in shared],
+                    "keep": [str(path) for path in (folder, *folder.parents)],
+                    "confinement": self._confinement(shared),
                 },
             }
         ).encode()
 
-    def _confinement(self, scratch: Path, roots: Sequence[Path]) -> dict[str, object]:
+    def _confinement(self, writable: Sequence[Path]) -> dict[str, object]:
         isolation = self.isolation
-        writable = dict.fromkeys([*map(str, roots), str(scratch), str(self.folder)])
         return {
             "profiles": isolation.seccomp_profiles(),
             "files": isolation.kind is IsolationChoice.LANDLOCK,
             "readonly": [str(path) for path in isolation.view.landlock_readable()],
-            "writable": list(writable),
+            "writable": [str(path) for path in writable],
             "fixed_attributes": isolation.kind is IsolationChoice.LANDLOCK,
         }
 

@@ -1,4 +1,4 @@
-"""Workspace of one run: a temporary folder; requests cannot access paths outside it."""
+"""Workspace of a run: its folder; requests cannot access paths outside it."""
 
 import base64
 import binascii
@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Self
 
 from shared.service.logs import get_logger
 
@@ -25,16 +26,18 @@ class WorkspaceError(Exception):
 
 
 class Workspace:
-    """A temporary folder that belongs to the program's user.
+    """A folder that belongs to the program's user, or to the server's own (``uid`` is None)."""
 
-    Attributes:
-        path: The folder, with symbolic links of the temp root resolved.
-    """
-
-    def __init__(self, temp_root: Path, uid: int | None) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve()
+    def __init__(self, path: Path, uid: int | None) -> None:
+        self.path = path
         self._uid = uid
-        self._chown(self.path)
+
+    @classmethod
+    def create(cls, temp_root: Path, uid: int | None = None) -> Self:
+        """Make a folder; symbolic links of the temp root are resolved."""
+        workspace = cls(Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve(), uid)
+        workspace._chown(workspace.path)
+        return workspace
 
     def write_code(self, code: str, extension: str) -> Path:
         """Write the program under a new random name.
@@ -97,7 +100,19 @@ class Workspace:
             files[name] = base64.b64encode(data).decode()
         return files
 
+    def restore(self) -> None:
+        """Undo what a program changed of the folder itself."""
+        self.path.chmod(0o700)
+        for name in os.listxattr(self.path):
+            os.removexattr(self.path, name)
+
+    def clear(self) -> None:
+        """Remove everything in the folder."""
+        for path in self.path.iterdir():
+            remove_tree(path)
+
     def remove(self) -> None:
+        """Remove the folder."""
         remove_tree(self.path)
 
     def _make_parents(self, parts: tuple[str, ...]) -> None:

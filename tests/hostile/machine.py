@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOTS = 2
+INIT = "runs the\n# init"
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,18 @@ class Machine:
             await asyncio.sleep(0.05)
 
     def files(self) -> list[str]:
-        """What runs left: in the server's own folders only a lock stays."""
-        own = [path for path in self.temp_root.iterdir() if path.name.startswith("plumbline-")]
-        inside = [path for folder in own for path in folder.iterdir()]
-        others = [path for path in self.temp_root.iterdir() if path not in own]
-        return [str(path) for path in others + inside if path.is_dir()]
+        """What runs left: the workspaces of the slots stay, and are empty."""
+        return [str(path) for folder in self.temp_root.iterdir() for path in folder.iterdir()]
 
     def processes(self) -> list[str]:
-        """Those with the sandbox's folder in their environment, and those of its slots' users."""
+        """Those with the sandbox's folder in their environment, and those of its slots' users.
+
+        The slots' own processes stay; all others are children of an init.
+        """
         return [
-            f"{path.name}: {path.joinpath('cmdline').read_text(errors='replace')!r}"
+            f"{path.name}: {_command(path)!r}"
             for path in Path("/proc").iterdir()
-            if path.name.isdigit() and self._is_ours(path)
+            if path.name.isdigit() and self._is_ours(path) and INIT in _command(_parent(path))
         ]
 
     def _is_ours(self, process: Path) -> bool:
@@ -53,3 +54,17 @@ class Machine:
 
     def _near(self, user: int) -> bool:
         return self.user != os.getuid() and abs(user - self.user) < SLOTS
+
+
+def _command(process: Path) -> str:
+    try:
+        return process.joinpath("cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _parent(process: Path) -> Path:
+    try:
+        return Path("/proc", process.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return process

@@ -20,7 +20,7 @@ if "slow" in sys.stdin.getvalue():
 """
 
 
-class _HarnessOnly:
+class HarnessOnly:
     """A sandbox without ``/run_cases``."""
 
     async def run_cases(
@@ -30,7 +30,7 @@ class _HarnessOnly:
 
 
 @dataclass
-class Spiked(_HarnessOnly):
+class Spiked(HarnessOnly):
     """The real sandbox on a crowded machine: cases with "slow" in their input stand still.
 
     By itself on the sandbox a call runs as ever.
@@ -51,7 +51,7 @@ class Spiked(_HarnessOnly):
 
 
 @dataclass
-class Damaged(_HarnessOnly):
+class Damaged(HarnessOnly):
     """The real sandbox, with results that something happens to on the way back."""
 
     real: SandboxClient
@@ -75,7 +75,7 @@ class Damaged(_HarnessOnly):
 
 
 @dataclass
-class Scripted(_HarnessOnly):
+class Scripted(HarnessOnly):
     """Gives each call the next list of records, the last one for ever; keeps what it was asked."""
 
     records: list[Sequence[tuple[object, ...]]]

@@ -11,7 +11,7 @@ from services.judge.requests import Attempts, RunCode, RunCodeResponse
 from shared.extraction import Extraction, extract, extract_verl
 from shared.schemas import JudgedCode, Problem, Verdict, sha256
 from shared.statuses import ExtractionPolicy, ExtractionReason
-from tests.judge.stand_ins import Scripted
+from tests.judge.stand_ins import HarnessOnly, Scripted
 from tests.judge.tasks import as_verdict, make_task, stdio
 from tests.judge.test_submit import Scripted as ScriptedSubmit
 from tests.judge.test_submit import result
@@ -34,7 +34,7 @@ HUMANEVAL = problem(
 MBPP = problem(ground_truth=json.dumps({"test_list": ["assert g() is None"]}))
 
 
-class Failing:
+class Failing(HarnessOnly):
     """Gives every program an outcome, and none of the harness's records."""
 
     async def run_code(

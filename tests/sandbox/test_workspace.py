@@ -36,7 +36,7 @@ def linked(folder: Path) -> None:
 def test_a_folder_is_removed_and_nothing_beside_it(tmp_path: Path, mess: object) -> None:
     beside = tmp_path / "beside"
     beside.write_text("stays")
-    workspace = Workspace(tmp_path, None)
+    workspace = Workspace.create(tmp_path, None)
     mess(workspace.path)  # type: ignore[operator]
     workspace.remove()
     assert not workspace.path.exists()

@@ -203,7 +203,10 @@ class Init:
             drain(self.wake_in)
 
     def tidy(self, workspace: str | None) -> bool:
-        """Restore the shared folders except ``workspace``; returns whether it worked."""
+        """Restore the shared folders; returns whether it worked.
+
+        The server reads the files in ``workspace`` and removes them.
+        """
         try:
             for root in self.roots:
                 root.restore(workspace)
@@ -226,9 +229,9 @@ class Root:
         """Remove what programs left: files, and attributes of the folder itself."""
         if self.own and stat.S_IMODE(os.stat(self.path).st_mode) != self.mode:
             os.chmod(self.path, self.mode)
-        for name in os.listdir(self.path):
+        for name in os.listdir(self.path) if self.path != workspace else ():
             inner = self.path + "/" + name
-            if inner not in self.keep and inner != workspace:
+            if inner not in self.keep:
                 cases.remove(inner)
         if self.own:
             for name in os.listxattr(self.path):
