@@ -33,7 +33,8 @@ SETUP_SECONDS = 30.0
 # In addition to a command's own limit: for the init's clean-up.
 REPORT_SECONDS = 30.0
 MESSAGE_LIMIT = 1 << 20
-CONTROL = 3  # the init's descriptor of its control socket
+# The init's control socket is its descriptor 3.
+BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
 log = get_logger(__name__)
 
@@ -204,6 +205,7 @@ class Slot:
             theirs.close()
             self.started += 1
             try:
+                ours.send(_source("boot").encode())
                 ours.send(self._settings_message())
                 async with asyncio.timeout(SETUP_SECONDS):
                     ready = await asyncio.get_running_loop().sock_recv(ours, MESSAGE_LIMIT)
@@ -217,7 +219,7 @@ class Slot:
 
     def _spawn(self, control: int, errors: int) -> int:
         python = str(self.settings.python)
-        boot = [python, "-c", _source("boot")]
+        boot = [python, "-c", BOOT, "plumbline-slot"]
         argv = self.isolation.command(self.workspace.path, self.uid or 0, boot)
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:

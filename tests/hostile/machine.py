@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOTS = 2
-INIT = "runs the\n# init"
+INIT = "plumbline-slot"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Machine:
         return [
             f"{path.name}: {_command(path)!r}"
             for path in Path("/proc").iterdir()
-            if path.name.isdigit() and self._is_ours(path) and INIT in _command(_parent(path))
+            if path.name.isdigit() and self._is_ours(path) and _is_init(_parent(path))
         ]
 
     def _is_ours(self, process: Path) -> bool:
@@ -54,6 +54,11 @@ class Machine:
 
     def _near(self, user: int) -> bool:
         return self.user != os.getuid() and abs(user - self.user) < SLOTS
+
+
+def _is_init(process: Path) -> bool:
+    words = _command(process).split("\0")
+    return "-c" in words[1:2] and INIT in words
 
 
 def _command(process: Path) -> str:

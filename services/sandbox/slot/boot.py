@@ -1,5 +1,5 @@
-# Given to the interpreter with -c: loads the modules that arrive on the control socket and runs the
-# init. It returns only in a case of an answer, which then runs below this one frame.
+# First message on the control socket, executed by the interpreter's -c: loads the modules in the
+# second message and runs the init, which returns only in a case of an answer.
 import os as _os
 import sys as _sys
 import types as _types
@@ -14,6 +14,7 @@ def _load() -> _Any:  # noqa: ANN401
     for name, source in first["modules"].items():
         module = _types.ModuleType(name)
         module.__dict__["__loader__"] = _Loader(name, name + ".py")
+        module.__dict__["_LEVELS"] = 2  # nested exec() calls below an answer
         _sys.modules[name] = module
         exec(compile(source, name + ".py", "exec", dont_inherit=True), module.__dict__)
     return _sys.modules["slot_init"].main(3, first["settings"])
