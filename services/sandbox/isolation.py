@@ -108,6 +108,17 @@ class Isolation:
         private = [Path("/tmp"), Path("/dev/shm")] if self.own_processes else []
         return [*private, folder]
 
+    def writable(self, folder: Path) -> list[Path]:
+        """What Landlock lets programs write to; the rest of the kernel's rules apply as well."""
+        proc = [Path("/proc")] if self.own_processes and not self._owns_proc else []
+        return [*self.shared_folders(folder), *proc]
+
+    @property
+    def _owns_proc(self) -> bool:
+        """Whether programs own the namespaces, and with them their settings below ``/proc``."""
+        mapped_to_root = self.kind is IsolationChoice.UNSHARE or os.geteuid() == 0
+        return self.identity is Identity.NAMESPACE and mapped_to_root
+
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
         """Return the command line of a container that runs ``init`` as its first process."""
         dropped = [*self._drop(uid), *init]
@@ -142,7 +153,7 @@ class Isolation:
         for path in self.view.bound():
             command += [*_parents(path), "--ro-bind", str(path), str(path)]
         command += [*_parents(folder), "--bind", str(folder), str(folder)]
-        for mount in ("/proc", "/dev", "/"):  # what the program's user may own
+        for mount in (*(["/proc"] if self._owns_proc else []), "/dev", "/"):
             command += ["--remount-ro", mount]
         return [*command, "--"]
 
@@ -170,8 +181,8 @@ class Isolation:
         table += [
             f"/dev {_field(root / 'dev')} none rbind,ro,nosuid,X-mount.mkdir 0 0",
             f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
-            # Read-only: the user that owns the namespaces may write their settings there.
-            f"proc {_field(root / 'proc')} proc ro,nosuid,nodev,noexec,X-mount.mkdir 0 0",
+            f"proc {_field(root / 'proc')} proc {'ro' if self._owns_proc else 'rw'},"
+            "nosuid,nodev,noexec,X-mount.mkdir 0 0",
             f"{_field(folder)} {_field(_below(root, folder))} none bind,nosuid,nodev,"
             "X-mount.mkdir 0 0",
         ]

@@ -256,7 +256,7 @@ class Slot:
                     "scratch": str(scratch),
                     "roots": [str(path) for path in shared],
                     "keep": [str(path) for path in (folder, *folder.parents)],
-                    "confinement": self._confinement(shared),
+                    "confinement": self._confinement(self.isolation.writable(folder)),
                 },
             }
         ).encode()

@@ -105,7 +105,7 @@ ANSWERS = {
                 try: os.kill(int(name), 9)
                 except OSError: pass
         print(n * 2)
-        """, ERROR, dangerous=True,
+        """, ERROR, SUCCESS, dangerous=True,
     ),
     "others stopped": _answer(
         """
@@ -114,7 +114,7 @@ ANSWERS = {
                 try: os.kill(int(name), 19)
                 except OSError: pass
         print(n * 2)
-        """, LATE, ERROR, dangerous=True,
+        """, LATE, ERROR, SUCCESS, dangerous=True,
     ),
     "itself stopped": _answer("os.kill(os.getpid(), 19); print(n * 2)", LATE),
     # Time
@@ -342,7 +342,8 @@ found = []
 for pid in filter(str.isdigit, os.listdir('/proc')):
     try:
         words = open(f'/proc/{pid}/cmdline').read().split('\\0')
-        if int(pid) == os.getpid() or not any(word.endswith('.py') for word in words[:2]):
+        harness = 'plumbline-slot' in words or any(word.endswith('.py') for word in words[:2])
+        if int(pid) == os.getpid() or not harness:
             continue
         found.append(pid)
     except OSError:
