@@ -19,11 +19,16 @@ from services.sandbox.workspace import Workspace
 MIB = 1024 * 1024
 # A program that ends its slot twice is at fault itself.
 ATTEMPTS = 2
+# With less memory, in bytes, a new interpreter behaves otherwise than a warmed one.
+WARM_MEMORY = 128 * MIB
 
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """A command without limits; ``memory`` in bytes, None for no limit."""
+    """A command without limits; ``memory`` in bytes, None for no limit.
+
+    ``script``: ``argv`` is an interpreter and a Python file that imports nothing from its folder.
+    """
 
     argv: list[str]
     workspace: Workspace
@@ -31,6 +36,7 @@ class CommandSpec:
     seconds: float
     memory: int | None
     compiles: bool = False
+    script: bool = False
 
 
 class CommandRunner:
@@ -62,7 +68,9 @@ class CommandRunner:
     def _command(self, spec: CommandSpec, slot: Slot) -> Command:
         folder = spec.workspace.path
         env = {**environment(self._settings, folder), "PWD": str(folder)}
+        small = spec.memory is not None and spec.memory < WARM_MEMORY
         return Command(
+            kind="python" if spec.script and not small else "exec",
             argv=spec.argv,
             env=env,
             folder=folder,

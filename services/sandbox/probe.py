@@ -16,7 +16,9 @@ from shared.errors import ServiceError
 from shared.service.logs import get_logger
 
 PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
-PROBE_OUTPUT = "works 1\n"
+# With a file next to it the program gets a new interpreter, which its user must be able to execute.
+PROBE_FILES: dict[str, str | None] = {"file": ""}
+PROBE_OUTPUT = "works 2\n"
 PREFERENCE = (
     IsolationChoice.BWRAP,
     IsolationChoice.UNSHARE,
@@ -92,7 +94,9 @@ async def _try(runner: Runner) -> str | None:
     kind = runner.isolation.kind
     if kind in INSTALLED and shutil.which(kind.value) is None:
         return f"{kind.value} is not installed"
-    request = RunCodeRequest(code=PROBE_PROGRAM, language="python", run_timeout=30)
+    request = RunCodeRequest(
+        code=PROBE_PROGRAM, language="python", run_timeout=30, files=PROBE_FILES
+    )
     answer = await runner.run(request, slot=0)
     result = answer.run_result
     if answer.status is RunStatus.SUCCESS and result and result.stdout == PROBE_OUTPUT:

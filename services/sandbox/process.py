@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from services.sandbox.slots import EndReason, Order, Report, Slot
 from shared.harness import wire
@@ -28,11 +29,13 @@ class Command:
     """A command to spawn.
 
     Attributes:
+        kind: ``python`` if a warmed interpreter may run it.
         uid: User of the slot, who must be able to reopen the pipes; None for the server's own user.
         limits: Resource limits as numbers of ``resource.RLIMIT_*`` and values.
         seconds: Wall-clock limit; infinity for none.
     """
 
+    kind: Literal["exec", "python"]
     argv: Sequence[str]
     env: dict[str, str]
     folder: Path
@@ -64,7 +67,7 @@ async def run(command: Command, slot: Slot) -> ProcessResult:
         SlotLostError: The slot ended before the command did.
     """
     order = Order(
-        kind="exec",
+        kind=command.kind,
         seconds=command.seconds,
         argv=list(command.argv),
         cwd=str(command.folder),

@@ -171,7 +171,10 @@ class Runner:
         compiled, ran = program.compiled, None
         if program.can_run:
             memory = memory_limit(request.memory_limit_MB)
-            spec = CommandSpec(program.argv, workspace, stdin, request.run_timeout, memory)
+            script = request.language == "python" and not request.files
+            spec = CommandSpec(
+                program.argv, workspace, stdin, request.run_timeout, memory, script=script
+            )
             ran = await self._commands.execute(spec, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])
         files = {}

@@ -50,7 +50,9 @@ class EndReason(StrEnum):
 
 
 class Order(BaseModel):
-    """Order to the init: execute a command line, or run the cases of an answer.
+    """Order to the init: execute a command line, run a Python script, or the cases of an answer.
+
+    A ``python`` order runs ``argv``, an interpreter and a file, in the init's warmed interpreter.
 
     Attributes:
         seconds: Wall-clock limit; infinity for none.
@@ -59,7 +61,7 @@ class Order(BaseModel):
         name: Name of the folder that the init makes and removes for the cases of an answer.
     """
 
-    kind: Literal["exec", "cases"]
+    kind: Literal["exec", "python", "cases"]
     seconds: float
     argv: list[str] = []
     cwd: str | None = None

@@ -471,7 +471,7 @@ class Zygote:
         if self.language == "python" and kind == b"ok":
             for fd, own in enumerate(self.files):
                 os.dup2(own, fd)
-            self.program = Program(self.code, self.case)
+            self.program = Program(self.code, self.case + "/solution.py")
             self.leave_streams()
         while True:
             self.next_request()
@@ -727,15 +727,15 @@ def imported(source: bytes) -> Iterator[str]:
 
 
 class Program:
-    """The answer as the main program of its process, and its shutdown.
+    """A Python program as the main program of its process, and its shutdown.
 
     ``finish`` performs, in the interpreter's order, every observable step of the shutdown of
-    ``python solution.py``: join threads, run exit functions, flush streams, finalize the objects of
+    ``python path``: join threads, run exit functions, flush streams, finalize the objects of
     the main module. It skips the finalization of the interpreter itself, the slowest part of an
     exit.
     """
 
-    def __init__(self, code: types.CodeType, folder: str) -> None:
+    def __init__(self, code: types.CodeType, path: str) -> None:
         self.code = code
         self.status = 0
         self.failure: list[BaseException] = []
@@ -745,9 +745,8 @@ class Program:
         self.exit_functions = atexit._run_exitfuncs
         for name in ("stdin", "stdout", "stderr"):
             reopen(name)
-        path = folder + "/solution.py"
         sys.argv[:] = [path]
-        sys.path[0] = folder
+        sys.path[0] = os.path.dirname(path)
         if hasattr(sys, "orig_argv"):
             sys.orig_argv[1:] = [path]
         hide_own_frames()
@@ -957,6 +956,21 @@ def run_in_slot(folder: str, request: int, results: int, confine: Callable[[], N
         spec = RunSpec(file.read())
     supervisor.work(spec, answer, Records(results, spec.key))
     os._exit(0)
+
+
+def script(path: str) -> Program:
+    """Return the program of ``python path``.
+
+    The process must be a fresh fork of a slot's init, with the program's own standard streams.
+
+    Raises:
+        SyntaxError: The file is not a program.
+        ValueError: It contains null bytes.
+    """
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    flush(sys.stderr)  # warnings
+    return Program(code, path)
 
 
 def fork_zygote(
