@@ -74,7 +74,7 @@ class IngestMetrics:
             _RATIO_BUCKETS,
         )
         self._cut = Counter(
-            "plumbline_answers_cut",
+            "plumbline_samples_cut",
             "Verdicts on an answer some of whose cases were not run, after too many time-outs.",
             ["dataset"],
             registry=None,

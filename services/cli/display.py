@@ -25,7 +25,7 @@ _ROWS = (
     ("  95 % interval", "accepted_at_1_ci95", "{0[0]:.0%}–{0[1]:.0%}"),
     ("pass ratio, mean", "pass_ratio_mean", "{:.3f}"),
     ("  if cases not run pass", "pass_ratio_mean_bounds", "≤ {0[1]:.3f}"),
-    ("  answers cut", "samples_cut", "{:d}"),
+    ("  samples cut", "samples_cut", "{:d}"),
     ("executed", "exec_success_rate", "{:.1%}"),
     ("wrong answer", "wrong_answer_rate", "{:.1%}"),
     ("runtime error", "runtime_error_rate", "{:.1%}"),

@@ -184,7 +184,7 @@ def pass_ratio_mean(judged: Samples) -> float | None:
 
 
 def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
-    """Mean pass ratio, its bounds if all cases that were not run fail or pass, and their samples."""
+    """Mean pass ratio, its bounds if cases not run fail or pass, and the number of samples cut."""
     low = pass_ratio_mean(judged)
     left = mean([sample.not_run_ratio for sample in judged])
     bounds = None if low is None or left is None else [low, min(1.0, low + left)]

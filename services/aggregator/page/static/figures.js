@@ -8,7 +8,7 @@ const METRICS = [
   ["if all without a verdict failed, passed", "accepted_at_1_bounds", percent],
   ["pass ratio, mean", "pass_ratio_mean", fixed(3)],
   ["if all cases not run failed, passed", "pass_ratio_mean_bounds", fixed(3)],
-  ["answers with cases not run", "samples_cut", fixed(0)],
+  ["samples with cases not run", "samples_cut", fixed(0)],
   ["pass ratio, median", "pass_ratio_p50", fixed(3)],
   ["pass ratio, 90th percentile", "pass_ratio_p90", fixed(3)],
   ["executed", "exec_success_rate", percent],
