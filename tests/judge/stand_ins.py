@@ -131,7 +131,7 @@ def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
 
 
 @dataclass
-class Simulated:
+class Simulated(HarnessOnly):
     """A sandbox in which each case does what its input says; see ``BEHAVIOURS``.
 
     Attributes:
