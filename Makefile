@@ -18,7 +18,7 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types reference lock \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-judge bench-generate bench-data bench-aggregator clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-judge bench-budget bench-generate bench-data bench-aggregator clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -139,6 +139,9 @@ bench-pipeline: $(STAMP) ## samples per second through queue, ledger and aggrega
 
 bench-judge: $(STAMP) ## completions per second of `batch` against verl's compute_score (SANDBOX_URL: which sandbox)
 	$(BIN)/python -m tests.bench.judge
+
+bench-budget: $(STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
+	$(BIN)/python -m tests.bench.budget $(ARGS)
 
 bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)

@@ -276,7 +276,7 @@ class DatasetJudgeConfig(Section):
     extraction: InProtocol[ExtractionPolicy | None] = None
     """As ``judge.extraction``."""
     max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
-    """As ``judge.max_timeouts``."""
+    """As ``judge.max_timeouts``; null inherits."""
 
 
 class JudgeConfig(Section):
@@ -294,8 +294,10 @@ class JudgeConfig(Section):
     """``compute_score`` calls the installed verl's own scorer (Python only)."""
     confirm_timeouts: InProtocol[bool] = True
     """Run a case with a doubtful time-out again, alone in the sandbox."""
-    max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
-    """Stop judging a completion after this many time-outs; further cases count as timed out."""
+    # Chosen by measurement: docs/benchmarks.md, "Budgets of time-outs".
+    max_timeouts: InProtocol[int | None] = Field(default=4, ge=1)
+    """Time-outs after which ``batch`` runs no further case of a completion: they are ``not_run``,
+    and its pass ratio is a lower bound. Null runs every case."""
     cpu_grace: InProtocol[float] = Field(default=1.25, ge=1)
     """A case is killed at this multiple of its CPU limit; below it a time-out is confirmed first.
     """

@@ -376,9 +376,11 @@ class Verdict(_SampleRecord):
     """Result of judging: a line of ``verdicts.jsonl``.
 
     ``detail`` refines the status: a ``VerdictDetail``, the name of a signal, or the reason why the
-    sample is unjudged. ``total_judge_time`` is the sum of the cases' durations in seconds,
-    ``cpu_time`` the sum of their CPU seconds, and ``peak_memory`` the maximum of their memory in
-    bytes, if the method measures them. ``attempts`` counts the requests to the sandbox,
+    sample is unjudged. ``cases_not_run`` counts the cases behind the last time-out that
+    ``judge.max_timeouts`` allows; if there are any, ``pass_ratio`` is a lower bound, and
+    ``accepted`` is exact all the same. ``total_judge_time`` is the sum of the cases' durations in
+    seconds, ``cpu_time`` the sum of their CPU seconds, and ``peak_memory`` the maximum of their
+    memory in bytes, if the method measures them. ``attempts`` counts the requests to the sandbox,
     ``infra_failures`` lists the requests that failed for infrastructure reasons. ``confirmed`` is
     the number of cases that timed out, perhaps because of the machine's load, and ran again with
     the sandbox to themselves; ``flipped`` of them then finished in time. ``code`` is None if
@@ -391,6 +393,7 @@ class Verdict(_SampleRecord):
     pass_ratio: float = Field(ge=0, le=1)
     cases_passed: int = Field(ge=0)
     cases_total: int = Field(ge=0)
+    cases_not_run: int = Field(default=0, ge=0)
     case_codes: list[int] = Field(default_factory=list)
     total_judge_time: float = Field(ge=0)
     error_breakdown: dict[str, int] = Field(default_factory=dict)
@@ -411,3 +414,8 @@ class Verdict(_SampleRecord):
     def judged(self) -> bool:
         """Whether the status describes the answer rather than an infrastructure failure."""
         return self.final_status is not FinalStatus.API_ERROR
+
+    @property
+    def not_run_ratio(self) -> float:
+        """Cases not run / cases: the exact pass ratio is at most this much above ``pass_ratio``."""
+        return self.cases_not_run / self.cases_total if self.cases_total else 0.0

@@ -25,7 +25,11 @@ class FinalStatus(StrEnum):
 
 
 class CaseCode(IntEnum):
-    """Result of one test case; the numbers are verl's (there True is 1, False is 0)."""
+    """Result of one test case; the numbers are verl's (there True is 1, False is 0).
+
+    ``NOT_RUN`` is ours: the answer had used up its budget of time-outs (``judge.max_timeouts``)
+    before this case. Methods that speak verl's codes never give it.
+    """
 
     PASSED = 1
     WRONG_ANSWER = 0
@@ -33,8 +37,12 @@ class CaseCode(IntEnum):
     RUNTIME_ERROR = -2
     TIMEOUT = -3
     COMPILE_ERROR = -4
+    NOT_RUN = -5
 
 
+# Name of ``CaseCode.NOT_RUN`` in the breakdown of a verdict. Such a case has no status: the
+# time-outs before it decide.
+NOT_RUN = "not_run"
 CASE_STATUS: dict[CaseCode, FinalStatus] = {
     CaseCode.PASSED: FinalStatus.SUCCESS,
     CaseCode.WRONG_ANSWER: FinalStatus.WRONG_ANSWER,
@@ -58,9 +66,11 @@ def aggregate_cases(codes: Sequence[CaseCode]) -> FinalStatus:
     Any unjudged case (``API_ERROR``) makes the sample ``api_error``, because an infrastructure
     failure never counts against the answer. Otherwise the precedence is compile error, runtime
     error, time-out, wrong answer; if all cases passed, the status is ``success``. Without any case
-    it is ``api_error``, because nothing was judged.
+    it is ``api_error``, because nothing was judged. Cases that were not run decide nothing; without
+    the time-outs that explain them the sample is ``api_error``, never ``success``.
     """
-    if not codes or CaseCode.API_ERROR in codes:
+    unexplained = CaseCode.NOT_RUN in codes and CaseCode.TIMEOUT not in codes
+    if not codes or CaseCode.API_ERROR in codes or unexplained:
         return FinalStatus.API_ERROR
     for code in _PRECEDENCE:
         if code in codes:
@@ -93,7 +103,6 @@ class VerdictDetail(StrEnum):
     INVALID_UTF8 = "invalid_utf8"
     COMPILE_TIMEOUT = "compile_timeout"
     WALL_GUARD = "wall_guard"
-    NOT_RUN = "not_run"
     MEMORY_LIMIT = "memory_limit"
     OUTPUT_LIMIT = "output_limit"
     EARLY_EXIT = "early_exit"

@@ -1,4 +1,4 @@
-"""Shortening of long texts, in the middle or at the end."""
+"""Shortening of long texts, in the middle or at the end; the note on cases that were not run."""
 
 
 def shorten_middle(text: str, limit: int) -> str:
@@ -11,6 +11,11 @@ def shorten_middle(text: str, limit: int) -> str:
     note = f"\n… {len(text) - limit} characters left out …\n"
     head = (limit + 1) // 2
     return text[:head] + note + text[len(text) - (limit - head) :]
+
+
+def not_run_note(cases: int) -> str:
+    """The end of a phrase on the cases that passed: how many were not run; empty if all were."""
+    return f", {cases} not run" if cases else ""
 
 
 def shorten_end(text: str, limit: int) -> str:

@@ -69,7 +69,15 @@ class IngestMetrics:
             "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"], registry=None
         )
         self._pass_ratio = _histogram(
-            "pass_ratio", "Cases passed / cases, of each verdict on an answer.", _RATIO_BUCKETS
+            "pass_ratio",
+            "Cases passed / cases, of each verdict on an answer; a lower bound if it was cut.",
+            _RATIO_BUCKETS,
+        )
+        self._cut = Counter(
+            "plumbline_samples_cut",
+            "Verdicts on an answer some of whose cases were not run, after too many time-outs.",
+            ["dataset"],
+            registry=None,
         )
         self._judge_seconds = _histogram(
             "judge_seconds", "Judging time of a verdict, summed over its cases.", _JUDGE_BUCKETS
@@ -111,7 +119,7 @@ class IngestMetrics:
     def collect(self) -> Iterator[Metric]:
         for metric in (
             *(self._verdicts, self._infra_failures, self._unreadable, self._tokens),
-            *(self._pass_ratio, self._judge_seconds),
+            *(self._pass_ratio, self._cut, self._judge_seconds),
             *(self._generation_seconds, self._output_tokens),
         ):
             yield from metric.collect()
@@ -124,6 +132,7 @@ class IngestMetrics:
                 self._infra_failures.labels(self._reasons.admit(reason)).inc()
             if row.final_status is not FinalStatus.API_ERROR:
                 self._pass_ratio.labels(dataset).observe(row.pass_ratio)
+                self._cut.labels(dataset).inc(row.cases_not_run > 0)
                 self._judge_seconds.labels(dataset).observe(row.total_judge_time)
         if change.new_generation:
             if row.gen_time is not None:

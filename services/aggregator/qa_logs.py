@@ -24,10 +24,10 @@ from shared.schemas import (
     Verdict,
     sha256,
 )
-from shared.statuses import FinalStatus
+from shared.statuses import NOT_RUN, FinalStatus
 from shared.text import shorten_middle
 
-_BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error")
+_BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error", NOT_RUN)
 
 Counts = dict[FinalStatus, int]
 ShortenedTests = dict[str, str | int | list[str]]
@@ -142,6 +142,7 @@ class QaRecord(_Record):
     response: str
     ground_truth: ShortenedTests
     pass_ratio: float
+    cases_not_run: int = 0
     accepted: bool
     final_status: FinalStatus
     detail: str | None
@@ -181,6 +182,7 @@ def qa_record(
         response=generation.completion,
         ground_truth=question.ground_truth,
         pass_ratio=verdict.pass_ratio,
+        cases_not_run=verdict.cases_not_run,
         accepted=verdict.accepted,
         final_status=verdict.final_status,
         detail=verdict.detail,

@@ -16,8 +16,9 @@ from services.aggregator.qa_logs import QaRecord
 from services.aggregator.wandb_log import WandbDone, WandbJob
 
 _COLUMNS = (
-    *("dataset", "problem_id", "sample_index", "final_status", "accepted", "pass_ratio", "prompt"),
-    *("response", "output_tokens", "total_judge_time", "first_failed_case"),
+    *("dataset", "problem_id", "sample_index", "final_status", "accepted", "pass_ratio"),
+    *("cases_not_run", "prompt", "response", "output_tokens", "total_judge_time"),
+    "first_failed_case",
 )
 
 

@@ -10,6 +10,7 @@ from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset
 from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
 from shared.analysis.runs import ComparedRun, SampleVerdict
+from shared.text import not_run_note
 
 _BAR = 50
 _SIGNIFICANT = 0.05
@@ -43,8 +44,23 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
         problems = str(one.accepted_at_1.problems)
         dataset = _text(one.paired.dataset)
         table.add_row(dataset, "accepted@1", problems, *_cells(one.accepted_at_1), flips)
-        table.add_row("", "pass ratio", "", *_cells(one.pass_ratio_mean), "")
+        at_least = ", at least" if one.pass_ratio_bounds else ""
+        table.add_row("", f"pass ratio{at_least}", "", *_cells(one.pass_ratio_mean), "")
     console.print(table)
+    for one in comparison.datasets:
+        _print_cut(console, one)
+
+
+def _print_cut(console: Console, one: DatasetComparison) -> None:
+    if bounds := one.pass_ratio_bounds:
+        between = f"{points(bounds.worst.difference)} and {points(bounds.best.difference)}"
+        _line(
+            console,
+            f"{one.paired.dataset}: cases of {one.paired.cut} of {len(one.paired.pairs)} pairs "
+            f"were not run (judge.max_timeouts) and count as failed in the pass ratio; the exact "
+            f"difference is between {between}",
+            "yellow",
+        )
 
 
 def print_unpaired(console: Console, comparison: Comparison) -> None:
@@ -183,7 +199,8 @@ def _flip(pair: Pair, word: str) -> list[Text]:
 
 def _verdict(verdict: SampleVerdict) -> str:
     detail = f" ({verdict.detail})" if verdict.detail else ""
-    return f"{verdict.final_status}{detail} {verdict.cases_passed}/{verdict.cases_total}"
+    passed = f"{verdict.cases_passed}/{verdict.cases_total}{not_run_note(verdict.cases_not_run)}"
+    return f"{verdict.final_status}{detail} {passed}"
 
 
 def _table(console: Console, *headings: str, left: int = 2) -> Table:

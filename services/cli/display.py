@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
 from shared.schemas import SampleId
@@ -23,6 +24,8 @@ _ROWS = (
     ("accepted@1", "accepted_at_1", "{:.1%}"),
     ("  95 % interval", "accepted_at_1_ci95", "{0[0]:.0%}–{0[1]:.0%}"),
     ("pass ratio, mean", "pass_ratio_mean", "{:.3f}"),
+    ("  if cases not run pass", "pass_ratio_mean_bounds", "≤ {0[1]:.3f}"),
+    ("  samples cut", "samples_cut", "{:d}"),
     ("executed", "exec_success_rate", "{:.1%}"),
     ("wrong answer", "wrong_answer_rate", "{:.1%}"),
     ("runtime error", "runtime_error_rate", "{:.1%}"),
@@ -34,6 +37,8 @@ _ROWS = (
     ("judge time per problem", "avg_total_judge_time", "{:.2f} s"),
     ("tokens per solved", "cost_per_solved_tokens", "{:.0f}"),
 )
+# Rows for runs in which cases were not run.
+_OF_CUT = ("pass_ratio_mean_bounds", "samples_cut")
 
 
 @dataclass
@@ -161,10 +166,10 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     table.add_column(Text(printable(run.name)), no_wrap=True, style="bold")
     for dataset in run.summary:
         table.add_column(Text(printable(dataset)), justify="right", overflow="fold")
+    any_cut = any(metrics.get("samples_cut") for metrics in run.summary.values())
     for heading, name, form in _ROWS:
-        table.add_row(
-            heading, *(_cell(metrics.get(name), form) for metrics in run.summary.values())
-        )
+        if any_cut or name not in _OF_CUT:
+            table.add_row(heading, *(_row_cell(each, name, form) for each in run.summary.values()))
     console.print()
     console.print(table)
     record = run.record
@@ -177,8 +182,13 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     )
 
 
-def _cell(value: object, form: str) -> str:
-    return "–" if value is None else form.format(value)
+def _row_cell(metrics: Metrics, name: str, form: str) -> str:
+    value = metrics.get(name)
+    if value is None:
+        return "–"
+    # Cases that were not run count as failed.
+    at_least = "≥ " if name == "pass_ratio_mean" and metrics.get("samples_cut") else ""
+    return at_least + form.format(value)
 
 
 def _accepted(tally: _Tally) -> str:

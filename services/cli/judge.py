@@ -42,6 +42,7 @@ from shared.config import Config, load_config
 from shared.errors import ConfigError
 from shared.finished_run import open_run
 from shared.plan import make_plan
+from shared.text import not_run_note
 
 _COMPARISON = "comparison.json"
 _MAX_NAMES = 5
@@ -209,7 +210,7 @@ def _table(comparison: MethodComparison, shown: list[Disagreement]) -> Table:
 
 def _verdict(verdict: MethodVerdict) -> str:
     detail = f" ({verdict.detail})" if verdict.detail else ""
-    passed = f"{verdict.cases_passed}/{verdict.cases_total}"
+    passed = f"{verdict.cases_passed}/{verdict.cases_total}{not_run_note(verdict.cases_not_run)}"
     return escape(printable(f"{verdict.final_status}{detail} {passed}"))
 
 

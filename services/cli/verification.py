@@ -13,6 +13,7 @@ from shared.config import Config, load_config
 from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.schemas import Problem, SampleId, Verdict, sha256
+from shared.text import not_run_note
 
 
 class SolutionJudge:
@@ -78,6 +79,7 @@ def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunReque
 def _rejected(verdict: Verdict) -> Rejected:
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f", {verdict.cases_passed} of {verdict.cases_total} tests passed"
+    passed += not_run_note(verdict.cases_not_run)
     return Rejected(
         dataset=verdict.dataset,
         problem_id=verdict.problem_id,

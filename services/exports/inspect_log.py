@@ -13,6 +13,7 @@ from typing import Any
 from services.exports.samples import RunSamples, Sample, file_part, start_time, task_name
 from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
+from shared.text import not_run_note
 
 _SCORER = "plumbline"
 # Inspect shows the first metric in its list of logs.
@@ -132,7 +133,9 @@ def _score(member: Sample) -> Document:
     verdict = member.verdict
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f"{verdict.cases_passed} of {verdict.cases_total} cases passed"
-    keys = {"final_status", "pass_ratio", "case_codes", "error_breakdown", "method", "checker"}
+    passed += not_run_note(verdict.cases_not_run)
+    keys = {"final_status", "pass_ratio", "cases_not_run", "case_codes", "error_breakdown"}
+    keys |= {"method", "checker"}
     return {
         "value": "C" if verdict.accepted else "I",
         "explanation": f"{verdict.final_status}{detail}: {passed}",

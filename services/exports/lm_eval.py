@@ -1,7 +1,8 @@
 """lm-evaluation-harness export: results, and samples of each task as with ``--log_samples``.
 
 The files are in a folder named after the model. A problem becomes a document and its answers become
-responses; its metrics are means over the judged answers (null if there are none).
+responses; its metrics are means over the judged answers (null if there are none). Where
+``cases_not_run`` is not 0, ``pass_ratio_mean`` is a lower bound.
 """
 
 import json
@@ -64,6 +65,7 @@ def _documents(samples: RunSamples, members: Sequence[Sample]) -> Iterator[Docum
             "prompt_hash": sha256(messages),
             "target_hash": sha256(""),
             "final_status": [answer.verdict.final_status.value for answer in answers],
+            "cases_not_run": [answer.verdict.cases_not_run for answer in answers],
             **{metric: _mean(answers, field) for metric, field in _METRICS.items()},
         }
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from services.exports.samples import RunSamples, Sample
 from shared.artifacts import OutputFolder
+from shared.statuses import NOT_RUN
 
 PARQUET = "samples.parquet"
 CSV = "samples.csv"
@@ -30,7 +31,7 @@ _CASE = pa.struct(
         ("stderr", pa.string()),
     ]
 )
-_BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error")
+_BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error", NOT_RUN)
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("run", pa.string()),
     ("model", pa.string()),
@@ -46,6 +47,7 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("pass_ratio", pa.float64()),
     ("cases_passed", pa.int64()),
     ("cases_total", pa.int64()),
+    ("cases_not_run", pa.int64()),
     ("case_codes", pa.list_(pa.int64())),
     ("error_breakdown", pa.struct([(name, pa.int64()) for name in _BREAKDOWN])),
     ("first_failed_case", _CASE),
@@ -76,6 +78,7 @@ def _row(samples: RunSamples, sample: Sample) -> dict[str, Any]:
         "prompt": sample.question and sample.prompt,
         "accepted": verdict.accepted if judged else None,
         "pass_ratio": verdict.pass_ratio if judged else None,
+        "error_breakdown": {NOT_RUN: 0, **verdict.error_breakdown},
         "generation_error": generation.error,
     }
 

@@ -21,14 +21,14 @@ class HarnessRun:
 
     Attributes:
         compile_error: The compiler's message if it rejected the program.
-        cut_short: Whether cases were skipped after the allowed number of time-outs.
         lost: Indices of the cases for which the harness reported no result.
+
+    Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
 
     cases: dict[int, CaseRun] = field(default_factory=dict)
     compile_error: str | None = None
     compile_timeout: bool = False
-    cut_short: bool = False
     lost: list[int] = field(default_factory=list)
 
 
@@ -67,16 +67,20 @@ async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> Harnes
             return run
         run.cases |= {chunk[place]: case for place, case in got.cases.items()}
         todo = [i for i in todo if i not in run.cases]
-        if got.end == "timeouts":
-            run.cut_short = True
+        # The budget of time-outs applies to the whole answer, not to each call.
+        late = sum(_timed_out(task, case) for case in got.cases.values())
+        if 0 < limits.timeouts <= late:
             return run
-        # The limit on time-outs applies to the whole answer, not to each call.
-        killed = sum(case.limit in ("cpu", "wall") for case in got.cases.values())
-        limits = replace(limits, timeouts=max(0, limits.timeouts - killed))
+        limits = replace(limits, timeouts=max(0, limits.timeouts - late))
         if not got.cases or got.end in (None, "lost"):
             run.lost = todo
             return run
     return run
+
+
+def _timed_out(task: Task, case: CaseRun) -> bool:
+    """Whether a case certainly counts as a time-out, or at least until it is confirmed."""
+    return case.limit in ("cpu", "wall") or case.user > task.limits.timeout
 
 
 def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
@@ -119,25 +123,43 @@ async def run_single(task: Task, program: str, stdin: str) -> RunCodeResponse:
 
 
 async def run_singles(
-    task: Task, program: str, inputs: Sequence[str], places: Iterable[int]
+    task: Task,
+    program: str,
+    inputs: Sequence[str],
+    places: Iterable[int],
+    *,
+    timeouts: int | None = None,
 ) -> dict[int, RunCodeResponse]:
-    """Run a program on some of the inputs, ``judge.case_concurrency`` calls at once.
+    """Run a program on some of the inputs in order, ``judge.case_concurrency`` calls at once.
+
+    Args:
+        task: The completion.
+        program: Its program.
+        inputs: Standard input of each case.
+        places: Indices of the inputs.
+        timeouts: Number of time-outs after which no further call is made; None is no limit.
 
     Raises:
         SandboxUnavailableError: As ``run_single``.
     """
     slots = asyncio.Semaphore(1 if task.alone else task.settings.case_concurrency)
+    late = 0
 
-    async def run(place: int) -> RunCodeResponse:
+    async def run(place: int) -> RunCodeResponse | None:
+        nonlocal late
         async with slots:
-            return await run_single(task, program, inputs[place])
+            if timeouts is not None and late >= timeouts:
+                return None
+            response = await run_single(task, program, inputs[place])
+            late += _code(response, "", lambda *_: False)[0] is CaseCode.TIMEOUT
+            return response
 
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {place: group.create_task(run(place)) for place in places}
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return {place: work.result() for place, work in tasks.items()}
+    return {place: got for place, work in tasks.items() if (got := work.result()) is not None}
 
 
 def single_outcome(

@@ -53,7 +53,8 @@ async def judge_answer(task: Task) -> Judgement:
     outcomes = await method.run_cases(task, range(total))
     confirmed = flipped = 0
     if task.settings.confirm_timeouts and (doubtful := verdict.doubtful_cases(outcomes)):
-        left = verdict.timeouts_left(task.settings.max_timeouts, outcomes)
+        certain = [outcomes[place] for place in outcomes.keys() - set(doubtful)]
+        left = verdict.timeouts_left(task.settings.max_timeouts, certain)
         again = await method.run_cases(task.confirming(left), doubtful)
         confirmed, flipped = verdict.count_confirmed(doubtful, outcomes, again)
         outcomes = {**outcomes, **again}

@@ -13,6 +13,7 @@ from shared.harness.wire import CaseRun
 from shared.schemas import FailedCase, Generation, InfraFailure, JudgedCode, Verdict
 from shared.statuses import (
     CASE_STATUS,
+    NOT_RUN,
     CaseCode,
     FinalStatus,
     JudgeMethod,
@@ -116,28 +117,15 @@ def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
 def doubtful_cases(outcomes: Mapping[int, CaseOutcome]) -> list[int]:
     """Return the cases to run again.
 
-    Cases skipped after too many time-outs run again as well, if any of the time-outs is doubtful.
+    Cases that were not run, for too many time-outs, are among them if a time-out is doubtful.
     """
     if not any(case.lateness is Lateness.DOUBTFUL for case in outcomes.values()):
         return []
     return sorted(
         place
         for place, case in outcomes.items()
-        if case.lateness is Lateness.DOUBTFUL or case.detail is VerdictDetail.NOT_RUN
+        if case.lateness is Lateness.DOUBTFUL or case.code is CaseCode.NOT_RUN
     )
-
-
-def timeouts_left(allowed: int | None, outcomes: Mapping[int, CaseOutcome]) -> int | None:
-    """Return how many of the allowed time-outs a second run has left, at least 1."""
-    if allowed is None:
-        return None
-    certain = sum(
-        case.code is CaseCode.TIMEOUT
-        and case.lateness is not Lateness.DOUBTFUL
-        and case.detail is not VerdictDetail.NOT_RUN
-        for case in outcomes.values()
-    )
-    return max(1, allowed - certain)
 
 
 def count_confirmed(
@@ -147,15 +135,45 @@ def count_confirmed(
     ran = [
         place
         for place in doubtful
-        if first[place].detail is not VerdictDetail.NOT_RUN
+        if first[place].code is not CaseCode.NOT_RUN
         and place in again
-        and again[place].detail is not VerdictDetail.NOT_RUN
+        and again[place].code is not CaseCode.NOT_RUN
     ]
     flipped = sum(
         again[place].lateness is Lateness.IN_TIME and again[place].code is not CaseCode.API_ERROR
         for place in ran
     )
     return len(ran), flipped
+
+
+# The budget of time-outs
+
+
+def apply_budget(allowed: int | None, outcomes: Mapping[int, CaseOutcome]) -> Outcomes:
+    """Mark the cases behind the last allowed time-out as not run, also those that happened to run.
+
+    Otherwise the result would depend on how many cases fit into a call.
+    """
+    late = [place for place in sorted(outcomes) if outcomes[place].code is CaseCode.TIMEOUT]
+    if allowed is None or len(late) < allowed:
+        return dict(outcomes)
+    last = late[allowed - 1]
+    return {
+        place: case if place <= last else not_run(case.input, case.expected)
+        for place, case in outcomes.items()
+    }
+
+
+def not_run(stdin: str | None, expected: str | None) -> CaseOutcome:
+    """The outcome of a case that was left over when the budget was used up."""
+    return CaseOutcome(CaseCode.NOT_RUN, input=stdin, expected=expected)
+
+
+def timeouts_left(allowed: int | None, outcomes: Iterable[CaseOutcome]) -> int | None:
+    """Return how many time-outs the budget has left; None if there is no budget."""
+    if allowed is None:
+        return None
+    return max(0, allowed - sum(case.code is CaseCode.TIMEOUT for case in outcomes))
 
 
 # Aggregation
@@ -215,7 +233,8 @@ def to_verdict(
     codes = [case.code for case in judgement.cases]
     status = judgement.status or aggregate_cases(codes)
     passed = sum(code is CaseCode.PASSED for code in codes)
-    failed = next((i for i, code in enumerate(codes) if code is not CaseCode.PASSED), None)
+    unfailed = (CaseCode.PASSED, CaseCode.NOT_RUN)
+    failed = next((i for i, code in enumerate(codes) if code not in unfailed), None)
     return Verdict(
         dataset=generation.dataset,
         problem_id=generation.problem_id,
@@ -227,6 +246,7 @@ def to_verdict(
         pass_ratio=passed / judgement.cases_total if judgement.cases_total else 0.0,
         cases_passed=passed,
         cases_total=judgement.cases_total,
+        cases_not_run=codes.count(CaseCode.NOT_RUN),
         case_codes=[int(code) for code in codes],
         total_judge_time=sum(case.duration for case in judgement.cases),
         cpu_time=_sum(case.cpu_time for case in judgement.cases),
@@ -251,18 +271,20 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _detail(cases: Sequence[CaseOutcome], status: FinalStatus) -> VerdictDetail | str | None:
-    return next((c.detail for c in cases if CASE_STATUS[c.code] is status and c.detail), None)
+    return next((c.detail for c in cases if CASE_STATUS.get(c.code) is status and c.detail), None)
 
 
 def _breakdown(codes: Sequence[CaseCode]) -> dict[str, int]:
-    counts = Counter(CASE_STATUS[code] for code in codes)
+    ran = Counter(CASE_STATUS[code] for code in codes if code in CASE_STATUS)
     names = {FinalStatus.SUCCESS: "passed"}
     shown = [s for s in FinalStatus if s is not FinalStatus.EMPTY_OUTPUT]
-    return {
-        names.get(status, status.value): counts[status]
+    counts = {
+        names.get(status, status.value): ran[status]
         for status in shown
-        if counts[status] or status is not FinalStatus.API_ERROR
+        if ran[status] or status is not FinalStatus.API_ERROR
     }
+    left = codes.count(CaseCode.NOT_RUN)
+    return {**counts, NOT_RUN: left} if left else counts
 
 
 def _failed_case(index: int, case: CaseOutcome) -> FailedCase:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shared.schemas import SampleId, Verdict
-from shared.statuses import FinalStatus
+from shared.statuses import CaseCode, FinalStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class MethodVerdict:
     accepted: bool
     cases_passed: int
     cases_total: int
+    cases_not_run: int
     detail: str | None
 
 
@@ -59,7 +60,11 @@ class MethodComparison:
 def compare_methods(
     methods: tuple[str, str], first: Sequence[Verdict], second: Sequence[Verdict]
 ) -> MethodComparison:
-    """Compare verdicts: they agree if the status and the codes of all cases are equal."""
+    """Compare verdicts: they agree if the status and the codes of all cases are equal.
+
+    Cases that one method did not run (`judge.max_timeouts`) are not compared. They may decide
+    between two statuses of failure, so for such samples it is acceptance that has to be equal.
+    """
     ours = {verdict.sample: verdict for verdict in first}
     theirs = {verdict.sample: verdict for verdict in second}
     samples = sorted(ours.keys() & theirs.keys())
@@ -69,7 +74,7 @@ def compare_methods(
 
 def _disagreement(sample: SampleId, first: Verdict, second: Verdict) -> Disagreement | None:
     cases = list(_differing_cases(first.case_codes, second.case_codes))
-    if not cases and first.final_status is second.final_status:
+    if not cases and _same_status(first, second):
         return None
     return Disagreement(
         dataset=sample.dataset,
@@ -81,11 +86,17 @@ def _disagreement(sample: SampleId, first: Verdict, second: Verdict) -> Disagree
     )
 
 
+def _same_status(first: Verdict, second: Verdict) -> bool:
+    if first.cases_not_run or second.cases_not_run:
+        return first.accepted == second.accepted and first.judged == second.judged
+    return first.final_status is second.final_status
+
+
 def _differing_cases(first: Sequence[int], second: Sequence[int]) -> Iterator[CaseDisagreement]:
     for case in range(max(len(first), len(second))):
         one = first[case] if case < len(first) else None
         other = second[case] if case < len(second) else None
-        if one != other:
+        if one != other and CaseCode.NOT_RUN not in (one, other):
             yield CaseDisagreement(case, one, other)
 
 
@@ -95,5 +106,6 @@ def _method_verdict(verdict: Verdict) -> MethodVerdict:
         accepted=verdict.accepted,
         cases_passed=verdict.cases_passed,
         cases_total=verdict.cases_total,
+        cases_not_run=verdict.cases_not_run,
         detail=verdict.detail,
     )

@@ -58,21 +58,47 @@ class PairedSamples:
         """Accepted only in the first run."""
         return [pair for pair in self.pairs if pair.first.accepted and not pair.second.accepted]
 
-    def difference(self, value: Callable[[SampleVerdict], float]) -> PairedDifference:
-        """Compare a value of the samples, averaged per problem."""
+    @property
+    def cut(self) -> int:
+        """The number of pairs with a verdict that left cases out (`judge.max_timeouts`)."""
+        return sum(bool(one.first.cases_not_run or one.second.cases_not_run) for one in self.pairs)
+
+    def difference(
+        self,
+        value: Callable[[SampleVerdict], float],
+        second: Callable[[SampleVerdict], float] | None = None,
+    ) -> PairedDifference:
+        """Compare a value of the samples, averaged per problem; ``second`` is the other run's."""
         return paired_difference(
             _problem_means(self.pairs, lambda pair: value(pair.first)),
-            _problem_means(self.pairs, lambda pair: value(pair.second)),
+            _problem_means(self.pairs, lambda pair: (second or value)(pair.second)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PassRatioBounds:
+    """The difference of pass ratios if cases that were not run decide against, or for, a run.
+
+    ``worst`` for the second run: its cases fail, and those of the first run pass. ``best``: the
+    reverse. The difference of the exact pass ratios lies between them.
+    """
+
+    worst: PairedDifference
+    best: PairedDifference
 
 
 @dataclass(frozen=True)
 class DatasetComparison:
-    """One data set of two runs."""
+    """One data set of two runs.
+
+    ``pass_ratio_mean`` counts cases that were not run as failed. ``pass_ratio_bounds`` is None if
+    there are none, so that it is exact.
+    """
 
     paired: PairedSamples
     accepted_at_1: PairedDifference
     pass_ratio_mean: PairedDifference
+    pass_ratio_bounds: PassRatioBounds | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +229,23 @@ def _compared(paired: PairedSamples) -> DatasetComparison:
     return DatasetComparison(
         paired,
         accepted_at_1=paired.difference(lambda verdict: float(verdict.accepted)),
-        pass_ratio_mean=paired.difference(lambda verdict: verdict.pass_ratio),
+        pass_ratio_mean=paired.difference(_pass_ratio),
+        pass_ratio_bounds=_pass_ratio_bounds(paired) if paired.cut else None,
+    )
+
+
+def _pass_ratio(verdict: SampleVerdict) -> float:
+    return verdict.pass_ratio
+
+
+def _pass_ratio_high(verdict: SampleVerdict) -> float:
+    return verdict.pass_ratio_high
+
+
+def _pass_ratio_bounds(paired: PairedSamples) -> PassRatioBounds:
+    return PassRatioBounds(
+        worst=paired.difference(_pass_ratio_high, _pass_ratio),
+        best=paired.difference(_pass_ratio, _pass_ratio_high),
     )
 
 
@@ -243,9 +285,11 @@ class FlipDocument:
 @dataclass(frozen=True, slots=True)
 class DatasetDocument:
     samples: int
+    samples_cut: int
     left_out: Unpaired
     accepted_at_1: PairedDifference
     pass_ratio_mean: PairedDifference
+    pass_ratio_bounds: PassRatioBounds | None
     gained: list[FlipDocument]
     lost: list[FlipDocument]
 
@@ -301,9 +345,11 @@ def _dataset_document(compared: DatasetComparison) -> DatasetDocument:
     paired = compared.paired
     return DatasetDocument(
         samples=len(paired.pairs),
+        samples_cut=paired.cut,
         left_out=paired.unpaired,
         accepted_at_1=compared.accepted_at_1,
         pass_ratio_mean=compared.pass_ratio_mean,
+        pass_ratio_bounds=compared.pass_ratio_bounds,
         gained=[_flip_document(pair) for pair in paired.gained],
         lost=[_flip_document(pair) for pair in paired.lost],
     )

@@ -1,11 +1,19 @@
 """Release gate: checks a policy's rules against the comparison of two runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from shared.analysis.compare import Comparison, DatasetComparison
-from shared.analysis.gate_policy import Confidence, CostRule, DatasetRules, Policy
+from shared.analysis.gate_policy import (
+    Confidence,
+    CostRule,
+    DatasetRules,
+    DifferenceRule,
+    IncreaseRule,
+    Policy,
+)
 from shared.analysis.paired import PairedDifference
 from shared.analysis.runs import ComparedRun, SampleVerdict
 from shared.analysis.statistics import ratio
@@ -156,15 +164,15 @@ def _of_dataset(
     if rules.max_new_failures is not None:
         lost = len(one.paired.lost)
         yield _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
-    for metric, rule, found in (
-        ("accepted_at_1", rules.accepted_at_1, one.accepted_at_1),
-        ("pass_ratio_mean", rules.pass_ratio_mean, one.pass_ratio_mean),
-    ):
-        if rule:
-            yield _min_difference(name, metric, rule.min_difference, rule.confidence, found)
+    if rules.accepted_at_1:
+        found = _Range.of(one.accepted_at_1, rules.accepted_at_1.confidence)
+        yield _min_difference(name, "accepted_at_1", rules.accepted_at_1, found)
+    if rules.pass_ratio_mean:
+        found = _Range.of_pass_ratio(one, rules.pass_ratio_mean.confidence)
+        yield _min_difference(name, "pass_ratio_mean", rules.pass_ratio_mean, found)
     for rate, limit in rules.error_rates.items():
-        found = one.paired.difference(_has_status(FinalStatus(rate.removesuffix("_rate"))))
-        yield _max_increase(name, rate, limit.max_increase, limit.confidence, found)
+        difference = one.paired.difference(_has_status(FinalStatus(rate.removesuffix("_rate"))))
+        yield _max_increase(name, rate, limit, _Range.of(difference, limit.confidence))
     for cost, limits in rules.costs.items():
         yield from _cost(name, cost, limits, comparison)
 
@@ -200,43 +208,60 @@ def _at_most(
     return Finding(dataset, rule, limit, f"{found:.4g}", Outcome.FAIL, "beyond")
 
 
-def _min_difference(
-    dataset: str, metric: str, least: float, confidence: Confidence, found: PairedDifference
-) -> Finding:
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The ends of what must be within a limit, as named and shown; None with too few problems."""
+
+    low: float | None
+    high: float | None
+    whole: str
+    shown: str
+
+    @classmethod
+    def of(cls, found: PairedDifference, confidence: Confidence) -> Self:
+        if confidence is Confidence.POINT:
+            return cls(found.difference, found.difference, "difference", _shown(found))
+        low, high = found.ci95 or (None, None)
+        return cls(low, high, "whole interval", _shown(found))
+
+    @classmethod
+    def of_pass_ratio(cls, one: DatasetComparison, confidence: Confidence) -> Self:
+        """The pass ratio may be anything that the cases that were not run leave open."""
+        bounds = one.pass_ratio_bounds
+        if bounds is None:
+            return cls.of(one.pass_ratio_mean, confidence)
+        worst, best = cls.of(bounds.worst, confidence), cls.of(bounds.best, confidence)
+        shown = f"{worst.shown} to {best.shown}, {one.paired.cut} cut"
+        return cls(worst.low, best.high, "whole range", shown)
+
+    @property
+    def negated(self) -> "_Range":
+        return replace(self, low=_negated(self.high), high=_negated(self.low))
+
+
+def _min_difference(dataset: str, metric: str, rule: DifferenceRule, found: _Range) -> Finding:
     """A lower limit of a difference of shares; shown in percentage points."""
-    low, high = _range(found, confidence)
-    outcome, why = _decide(low, high, least, confidence)
-    return Finding(dataset, metric, f"B - A ≥ {100 * least:+.2f}", _shown(found), outcome, why)
+    outcome, why = _decide(found, rule.min_difference)
+    limit = f"B - A ≥ {100 * rule.min_difference:+.2f}"
+    return Finding(dataset, metric, limit, found.shown, outcome, why)
 
 
-def _max_increase(
-    dataset: str, metric: str, most: float, confidence: Confidence, found: PairedDifference
-) -> Finding:
+def _max_increase(dataset: str, metric: str, rule: IncreaseRule, found: _Range) -> Finding:
     """An upper limit of a difference."""
-    low, high = _range(found, confidence)
-    outcome, why = _decide(_negated(high), _negated(low), -most, confidence)
-    return Finding(dataset, metric, f"B - A ≤ {100 * most:+.2f}", _shown(found), outcome, why)
+    outcome, why = _decide(found.negated, -rule.max_increase)
+    limit = f"B - A ≤ {100 * rule.max_increase:+.2f}"
+    return Finding(dataset, metric, limit, found.shown, outcome, why)
 
 
-def _decide(
-    low: float | None, high: float | None, least: float, confidence: Confidence
-) -> tuple[Outcome, str]:
-    """Pass if all of low … high is at least ``least``, fail if none of it is."""
-    whole = "difference" if confidence is Confidence.POINT else "whole interval"
-    if low is None or high is None:
+def _decide(found: _Range, least: float) -> tuple[Outcome, str]:
+    """Pass if all of the range is at least ``least``, fail if none of it is."""
+    if found.low is None or found.high is None:
         return Outcome.UNDECIDED, "too few problems"
-    if low >= least - _TOLERANCE:
-        return Outcome.PASS, f"{whole} within"
-    if high < least - _TOLERANCE:
-        return Outcome.FAIL, f"{whole} beyond"
-    return Outcome.UNDECIDED, "interval too wide"
-
-
-def _range(found: PairedDifference, confidence: Confidence) -> tuple[float | None, float | None]:
-    """The ends of the interval that must be within the limit."""
-    if confidence is Confidence.POINT:
-        return found.difference, found.difference
-    return (None, None) if found.ci95 is None else (found.ci95[0], found.ci95[1])
+    if found.low >= least - _TOLERANCE:
+        return Outcome.PASS, f"{found.whole} within"
+    if found.high < least - _TOLERANCE:
+        return Outcome.FAIL, f"{found.whole} beyond"
+    return Outcome.UNDECIDED, f"{found.whole.removeprefix('whole ')} too wide"
 
 
 def _shown(found: PairedDifference) -> str:

@@ -30,7 +30,11 @@ ERROR_STATUSES = (
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """One sample of one data set. Times are in seconds; None means unknown."""
+    """One sample of one data set. Times are in seconds; None means unknown.
+
+    ``not_run_ratio`` is (cases not run / cases): the exact pass ratio is between ``pass_ratio`` and
+    their sum.
+    """
 
     problem_id: str
     sample_index: int
@@ -40,6 +44,12 @@ class SampleResult:
     output_tokens: int | None
     gen_time: float | None
     total_judge_time: float
+    not_run_ratio: float = 0.0
+
+    @property
+    def cut(self) -> bool:
+        """Whether cases were not run (`judge.max_timeouts`): the pass ratio is a lower bound."""
+        return self.not_run_ratio > 0
 
     @property
     def judged(self) -> bool:
@@ -62,6 +72,7 @@ class SampleResult:
             output_tokens=generation.output_tokens,
             gen_time=generation.gen_time,
             total_judge_time=verdict.total_judge_time,
+            not_run_ratio=verdict.not_run_ratio,
         )
 
 
@@ -89,6 +100,10 @@ def summarize(results: Samples, wall_seconds: float | None) -> dict[str, MetricV
     describe the samples without a verdict. Shares are 0 to 1, times seconds. An undefined metric
     (no samples, none solved, tokens unknown) is None, never NaN.
 
+    ``samples_cut`` counts the judged samples of which some cases were not run. Their pass ratios,
+    and so all metrics of them, are lower bounds; ``pass_ratio_mean_bounds`` is [low, high] of the
+    exact mean. All other rates but those of error statuses are exact.
+
     ``<rate>_ci95`` is a Wilson interval whose n is the number of problems, not of samples: samples
     of one problem are not independent. A mean of values between 0 and 1 over problems varies no
     more than a share does, so the interval is never too narrow for several samples per problem.
@@ -109,7 +124,7 @@ def summarize(results: Samples, wall_seconds: float | None) -> dict[str, MetricV
         "total_problems": len(planned),
         "total_samples": len(results),
         **_rates(judged, len(problems)),
-        "pass_ratio_mean": pass_ratio_mean(judged),
+        **pass_ratio_means(judged),
         "pass_ratio_p50": percentile([sample.pass_ratio for sample in judged], 50),
         "pass_ratio_p90": percentile([sample.pass_ratio for sample in judged], 90),
         **{f"pass_at_{k}": _mean_pass_at_k(problems, k) for k in ks},
@@ -166,6 +181,18 @@ def accepted_at_1(judged: Samples) -> float | None:
 def pass_ratio_mean(judged: Samples) -> float | None:
     """Mean over samples of (cases passed / cases)."""
     return mean([sample.pass_ratio for sample in judged])
+
+
+def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
+    """Mean pass ratio, its bounds if cases not run fail or pass, and the number of samples cut."""
+    low = pass_ratio_mean(judged)
+    left = mean([sample.not_run_ratio for sample in judged])
+    bounds = None if low is None or left is None else [low, min(1.0, low + left)]
+    return {
+        "pass_ratio_mean": low,
+        "pass_ratio_mean_bounds": bounds,
+        "samples_cut": sum(sample.cut for sample in judged),
+    }
 
 
 def _rates(judged: Samples, problems: int) -> dict[str, MetricValue]:

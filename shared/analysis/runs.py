@@ -21,6 +21,7 @@ class SampleVerdict:
     pass_ratio: float
     cases_passed: int
     cases_total: int
+    cases_not_run: int
     detail: str | None
     method: JudgeMethod
     checker: str
@@ -30,6 +31,12 @@ class SampleVerdict:
         """Whether the status describes the answer rather than an infrastructure failure."""
         return self.final_status is not FinalStatus.API_ERROR
 
+    @property
+    def pass_ratio_high(self) -> float:
+        """The pass ratio if all cases that were not run passed; the exact one is at most this."""
+        left = self.cases_not_run / self.cases_total if self.cases_total else 0.0
+        return min(1.0, self.pass_ratio + left)
+
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         return cls(
@@ -38,6 +45,7 @@ class SampleVerdict:
             pass_ratio=verdict.pass_ratio,
             cases_passed=verdict.cases_passed,
             cases_total=verdict.cases_total,
+            cases_not_run=verdict.cases_not_run,
             detail=verdict.detail,
             method=verdict.method,
             checker=verdict.checker,

@@ -8,9 +8,9 @@ from shared.analysis.metrics import (
     accepted_at_1,
     by_problem,
     judged_only,
-    pass_ratio_mean,
+    pass_ratio_means,
 )
-from shared.analysis.statistics import wilson_interval
+from shared.analysis.statistics import Metrics, wilson_interval
 from shared.schemas import ProblemFacts
 
 UNKNOWN = "unknown"
@@ -23,8 +23,6 @@ _CHARACTER_BUCKETS = ("<500", "500-999", "1000-1999", "2000-3999", ">=4000")
 _DIFFICULTIES = ("easy", "medium", "hard")
 _FIRST = (*_DIFFICULTIES, *_TEST_BUCKETS, *_CHARACTER_BUCKETS)
 _LAST = (UNTAGGED, UNKNOWN)
-
-SliceMetrics = dict[str, float | int | list[float] | None]
 
 
 def _bucket(value: int | None, bounds: Sequence[int], names: Sequence[str]) -> str:
@@ -42,7 +40,7 @@ _DIMENSIONS: dict[str, Callable[[ProblemFacts], Sequence[str]]] = {
 
 def slice_summaries(
     results: Sequence[SampleResult], facts: Mapping[str, ProblemFacts]
-) -> dict[str, dict[str, SliceMetrics]]:
+) -> dict[str, dict[str, Metrics]]:
     """Compute ``{dimension: {bucket: {metric: value}}}`` of one data set.
 
     A problem is in one bucket per dimension, and in one bucket for each of its tags; problems
@@ -86,7 +84,7 @@ def _sort_key(bucket: str) -> tuple[int, int, str]:
     return (0, _FIRST.index(lower), bucket) if lower in _FIRST else (1, 0, bucket)
 
 
-def _metrics(samples: Sequence[SampleResult]) -> SliceMetrics:
+def _metrics(samples: Sequence[SampleResult]) -> Metrics:
     judged = judged_only(samples)
     problems = len(by_problem(judged))
     accepted = accepted_at_1(judged)
@@ -95,6 +93,6 @@ def _metrics(samples: Sequence[SampleResult]) -> SliceMetrics:
         "problems": problems,
         "accepted_at_1": accepted,
         "accepted_at_1_ci95": wilson_interval(accepted, problems),
-        "pass_ratio_mean": pass_ratio_mean(judged),
+        **pass_ratio_means(judged),
         "api_errors": len(samples) - len(judged),
     }

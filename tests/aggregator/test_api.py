@@ -69,7 +69,7 @@ def ledger(redis: Redis) -> Ledger:
         made={"output_tokens": 10, "gen_time": 1.0, "finished_at": NOW - 30},
         judged_at=NOW - 20,
     )
-    partly = {"pass_ratio": 0.25, "cases_passed": 1, "cases_total": 4}
+    partly = {"pass_ratio": 0.25, "cases_passed": 1, "cases_total": 4, "cases_not_run": 2}
     judge(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT, judged_at=NOW - 10, **partly)
     judge(ledger, SampleId("d1", "p2"), FinalStatus.API_ERROR, detail="sandbox: http_503")
     judge(ledger, SampleId("d1", "p3"), FinalStatus.WRONG_ANSWER)
@@ -129,6 +129,7 @@ async def test_a_run(client: TestClient, ledger: Ledger) -> None:
     d1 = run.datasets["d1"]
     assert (d1.planned_problems, d1.planned_samples, d1.judged, d1.accepted) == (6, 6, 3, 1)
     assert d1.pass_ratios.model_dump() == {"zero": 1, "bins": [0, 0, 1] + [0] * 7, "one": 1}
+    assert (d1.samples_cut, run.datasets["d2"].samples_cut) == (1, 0)
     assert (d1.output_tokens.p50, d1.gen_time.p99) == (10, 1.0)
     assert run.datasets["d2"].gen_time.p50 is None
 

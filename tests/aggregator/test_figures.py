@@ -64,7 +64,8 @@ def pair(chance: random.Random, number: int) -> Pair:
     ratio = 1.0 if status is FinalStatus.SUCCESS else chance.choice([0.0, 0.05, 0.1, 0.55, 0.99])
     judged_at = 1000.0 + chance.randrange(800)
     spent = {"total_judge_time": chance.random() * 9, "judged_at": judged_at}
-    return verdict(made, status, pass_ratio=ratio, **spent), made
+    left = {"cases_total": 8, "cases_not_run": chance.choice([0, 0, 4])}
+    return verdict(made, status, pass_ratio=ratio, **left, **spent), made
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 101, 400])
@@ -79,6 +80,7 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
     judged = [result for result in results if result.judged]
     assert found.accepted_at_1 == summary["accepted_at_1"]
     assert found.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
+    assert found.samples_cut == summary["samples_cut"]
     for name in ("output_tokens", "gen_time", "total_judge_time"):
         values = [value for one in judged if (value := getattr(one, name)) is not None]
         expected = [percentile(values, percent) for percent in PERCENTS]

@@ -64,6 +64,7 @@ def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, ingester: Ing
     )
     ledger.record(made)
     found = {"pass_ratio": 0.5, "cases_passed": 1, "cases_total": 2, "detail": "SIGSEGV"}
+    found["cases_not_run"] = 1
     times = {"total_judge_time": 2.5, "judged_at": 101.0, "worker": "w1", "attempts": 3}
     status = FinalStatus.RUNTIME_ERROR
     ledger.record_verdict(verdict(made, status, **found, **times, confirmed=2, flipped=1))

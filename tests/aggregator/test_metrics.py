@@ -89,13 +89,13 @@ def test_counters_begin_with_zero(redis: Redis, ledger: Ledger, ingester: Ingest
 def test_histograms(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
     made = {"output_tokens": 100, "gen_time": 2.0}
     judge(ledger, SampleId("d1", "p0"), made=made, total_judge_time=0.5)
-    judge(
-        ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT, made=made, pass_ratio=0.3, cases_total=10
-    )
+    cut = {"pass_ratio": 0.3, "cases_total": 10, "cases_not_run": 6}
+    judge(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT, made=made, **cut)
     judge(ledger, SampleId("d1", "p2"), FinalStatus.API_ERROR, infra_failures=["http_503: x"])
     found = caught_up(redis, ingester)
     assert of(found, "pass_ratio_count", dataset="d1") == 2
     assert of(found, "pass_ratio_sum", dataset="d1") == pytest.approx(1.3)
+    assert of(found, "samples_cut_total", dataset="d1") == 1
     assert of(found, "pass_ratio_bucket", dataset="d1", le="0.3") == 1
     assert of(found, "pass_ratio_bucket", dataset="d1", le="0.99999") == 1
     assert of(found, "judge_seconds_bucket", dataset="d1", le="0.5") == 2

@@ -42,10 +42,9 @@ def open_run(
         made = generation(sample, f"answer to {sample.problem_id}", output_tokens=7)
         ledger.record(made)
         failed = FailedCase(case_index=4, status=status, input="i" * 5000, actual="", stderr=None)
-        breakdown = {"passed": 1, "wrong_answer": 2}
-        ledger.record_verdict(
-            verdict(made, status, first_failed_case=failed, error_breakdown=breakdown)
-        )
+        breakdown = {"passed": 1, "wrong_answer": 2, "not_run": 3}
+        found = {"first_failed_case": failed, "error_breakdown": breakdown, "cases_not_run": 3}
+        ledger.record_verdict(verdict(made, status, **found))
     return ledger, config
 
 
@@ -78,6 +77,7 @@ def test_a_record(redis: Redis, tmp_path: Path) -> None:
         "response": f"answer to {name}",
         "ground_truth": {"inputs": ["1\n"], "outputs": ["1\n"], "num_test_cases": 1},
         "pass_ratio": 0.0,
+        "cases_not_run": 3,
         "accepted": False,
         "final_status": "wrong_answer",
         "detail": None,
@@ -89,6 +89,7 @@ def test_a_record(redis: Redis, tmp_path: Path) -> None:
             "timeout": 0,
             "runtime_error": 0,
             "syntax_error": 0,
+            "not_run": 3,
         },
         "execution_output": None,
         "metadata": {

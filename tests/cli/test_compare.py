@@ -69,6 +69,26 @@ def test_flips_with_both_verdicts(tmp_path):
     assert "p001" not in compare(tmp_path, "a", "b").stdout
 
 
+def test_a_pass_ratio_that_is_a_lower_bound_is_named_so(tmp_path):
+    write_run(tmp_path / "a", {"one": "+t", "two": "+"})
+    write_run(tmp_path / "b", {"one": "tt"}, cases_not_run=1)
+    write_run(tmp_path / "c", {"one": "++"}, change={"config.judge.max_timeouts": None})
+    done = compare(tmp_path, "a", "b", "--show-flips")
+    assert done.code == 0, done.stderr
+    assert "pass ratio, at least" in done.stdout
+    assert (
+        "one: cases of 2 of 2 pairs were not run (judge.max_timeouts) and count as failed in the "
+        "pass ratio; the exact difference is between -50.0 and +0.0"
+    ) in done.stdout
+    assert "timeout 0/2, 1 not run" in " ".join(done.stdout.split())
+    one = found(tmp_path, "a", "b")["one"]
+    assert one["samples_cut"] == 2
+    assert one["pass_ratio_bounds"]["best"]["difference"] == 0
+    other = compare(tmp_path, "a", "c")
+    assert "judge.max_timeouts is 4 in A and not set in B" in other.line
+    assert "at least" not in compare(tmp_path, "a", "a").stdout
+
+
 def test_a_run_against_itself(pair):
     for each in found(pair, "a", "a").values():
         for metric in ("accepted_at_1", "pass_ratio_mean"):

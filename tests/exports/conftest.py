@@ -130,6 +130,8 @@ def _pair(problem: Problem, answer: Answered) -> tuple[Generation, Verdict]:
         detail="sandbox: http_503" if answer.status is FinalStatus.API_ERROR else None,
         first_failed_case=None if accepted else failed,
         case_codes=[1 if accepted else 0],
+        cases_not_run=0 if accepted else 2,
+        error_breakdown={"passed": 1} if accepted else {"timeout": 1, "not_run": 2},
     )
     return made, judged
 

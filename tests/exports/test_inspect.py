@@ -39,7 +39,10 @@ def test_a_sample(finished: Exported) -> None:
     assert right["output"]["choices"][0]["message"]["content"] == FENCED
     assert right["scores"]["plumbline"]["value"] == "C"
     assert wrong["scores"]["plumbline"]["value"] == "I"
-    assert wrong["scores"]["plumbline"]["explanation"] == "wrong_answer: 0 of 1 cases passed"
+    assert (
+        wrong["scores"]["plumbline"]["explanation"]
+        == "wrong_answer: 0 of 1 cases passed, 2 not run"
+    )
     assert wrong["output"]["choices"][0]["stop_reason"] == "max_tokens"
     assert wrong["total_time"] == 2.0
 

@@ -54,6 +54,7 @@ def test_answers_to_one_problem_are_one_document(finished: Exported) -> None:
     (document,) = documents(finished.export(ExportFormat.LM_EVAL), "mbpp_reg")
     assert document["resps"] == [[FENCED, "no code here."]]
     assert (document["accepted_at_1"], document["pass_ratio_mean"]) == (0.5, 0.5)
+    assert document["cases_not_run"] == [0, 2]
 
 
 def test_what_nobody_could_judge_has_no_value(finished: Exported) -> None:

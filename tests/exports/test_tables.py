@@ -34,6 +34,8 @@ def test_a_parquet_row_per_sample(finished: Exported) -> None:
     assert (odd["completion"], odd["prompt"]) == (ODD, "Solve cc 1.")
     assert odd["first_failed_case"]["stderr"] == '"oh"\n'
     assert (odd["case_codes"], odd["accepted"], odd["pass_ratio"]) == ([0], False, 0.0)
+    assert (odd["cases_not_run"], odd["error_breakdown"]["not_run"]) == (2, 2)
+    assert (rows[0]["cases_not_run"], rows[0]["error_breakdown"]["not_run"]) == (0, 0)
     assert (odd["model"], odd["gen_time"], odd["output_tokens"]) == ("org/model-7B", 1.5, 5)
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -128,3 +128,74 @@ def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
                 assert isinstance(err, bytes)
                 results.add(str(kind), *words, out=out, err=err)
         return results.text
+
+
+@dataclass
+class Simulated(HarnessOnly):
+    """A sandbox in which each case does what its input says; see ``BEHAVIOURS``.
+
+    Attributes:
+        per_call: Cases after which a call ends and leaves the rest to the next one.
+        ran: Inputs of all cases that ran, in order, those of second runs included.
+    """
+
+    per_call: int = 1000
+    ran: list[str] = field(default_factory=list)
+
+    async def run_code(
+        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse:
+        if wire.RESULTS in request.fetch_files:
+            return await Scripted([list(self._harness(request, alone))]).run_code(request, attempts)
+        self.ran.append(request.stdin or "")
+        return self._single(_behaviour(request.stdin or ""), alone)
+
+    def _harness(self, request: RunCode, alone: bool) -> Iterator[tuple[object, ...]]:
+        spec = cases.RunSpec((request.stdin or "").encode())
+        yield "compile", "ok", b"", b""
+        late = 0
+        for place, stdin in enumerate(map(bytes.decode, spec.inputs)):
+            if place == self.per_call:
+                yield "end", "budget"
+                return
+            kind = _behaviour(stdin)
+            if kind == "breaks":
+                yield "end", "lost"
+                return
+            self.ran.append(stdin)
+            record = _record(place, "passes" if alone and kind == "waits" else kind)
+            yield record
+            late += record[7] != "-"
+            if late == spec.max_timeouts > 0:
+                yield "end", "timeouts"
+                return
+        yield "end", "done"
+
+    @staticmethod
+    def _single(kind: str, alone: bool) -> RunCodeResponse:
+        if kind in ("loops", "slow") or (kind == "waits" and not alone):
+            late = CommandResult(status="TimeLimitExceeded", execution_time=1.0)
+            return RunCodeResponse(status="Failed", run_result=late)
+        code, out = int(kind == "crashes"), "no" if kind == "fails" else "yes"
+        run = CommandResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
+        return RunCodeResponse(status="Failed" if code else "Success", run_result=run)
+
+
+# Of 1 CPU second. ``loops`` is killed; ``slow`` ends between its limit and the end of the grace;
+# ``waits`` is stopped by the wall clock, and passes when it has the sandbox to itself; ``breaks``
+# ends the harness, and passes in a call of its own.
+BEHAVIOURS = ("passes", "fails", "crashes", "loops", "slow", "waits", "breaks")
+
+
+def _behaviour(stdin: str) -> str:
+    return stdin.partition(" ")[0]
+
+
+def _record(place: int, kind: str) -> tuple[object, ...]:
+    if kind == "loops":
+        return case(place, cpu=1.25, limit="cpu")
+    if kind == "waits":
+        return case(place, cpu=0.1, wall=3, limit="wall")
+    if kind == "slow":
+        return case(place, b"yes", cpu=1.1)
+    return case(place, b"no" if kind == "fails" else b"yes", code=int(kind == "crashes"))

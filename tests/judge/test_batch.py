@@ -398,13 +398,11 @@ async def test_with_few_time_outs_allowed_a_load_spike_decides_nothing_either(
     """What the spike kept from running is run; true time-outs count as they do without it."""
     code = "s = input()\nwhile 'loop' in s: pass\nprint(s)"
     inputs = ["loop 1", "slow 2", "3", "loop 4", "5", "loop 6", "7"]
-    expected = {1: [-3] * 7, 2: [-3, 1, 1] + [-3] * 4, 3: [-3, 1, 1, -3, 1, -3, -3]}
+    expected = {1: [-3] + [-5] * 6, 2: [-3, 1, 1, -3] + [-5] * 3, 3: [-3, 1, 1, -3, 1, -3, -5]}
     crowded = Spiked(sandbox) if spike else sandbox
     overrides = [f"judge.max_timeouts={allowed}", *QUICK]
     judgement, _ = await judged(crowded, code, *[(i, i) for i in inputs], overrides=overrides)
     assert codes(judgement) == expected[allowed]
-    details = [outcome.detail for outcome in judgement.cases]
-    assert (details[6], details[5] == "not_run") == ("not_run", allowed < 3)
     spiked = spike and allowed > 1
     assert (judgement.confirmed, judgement.flipped) == (spiked, spiked)
 
@@ -416,16 +414,14 @@ async def test_after_as_many_time_outs_as_allowed_nothing_runs(
     code = "n = input()\nwhile n != 'x': pass\nprint(1)"
     cases = [("x", "1"), ("1", "1"), ("x", "1"), ("2", "1"), ("x", "1")]
     judgement, _ = await judged(sandbox, code, *cases, overrides=overrides)
-    assert codes(judgement) == [1, -3, 1, -3, -3]
-    assert [outcome.detail for outcome in judgement.cases[-2:]] == [None, "not_run"]
+    assert codes(judgement) == [1, -3, 1, -3, -5]
     assert len(pool.grants) == 1
 
 
 async def test_time_outs_are_counted_over_all_calls(sandbox: SandboxClient, pool: OpenPool) -> None:
     overrides = ["judge.max_timeouts=2", "judge.call_seconds=0.01", *BUSY]
     judgement, _ = await judged(sandbox, "while True: pass", *[("1", "1")] * 5, overrides=overrides)
-    assert codes(judgement) == [-3] * 5
-    assert [outcome.detail for outcome in judgement.cases] == [None, None, *["not_run"] * 3]
+    assert codes(judgement) == [-3, -3, -5, -5, -5]
     assert len(pool.grants) == 2
 
 

@@ -6,6 +6,7 @@ from services.judge.requests import Attempts
 from services.judge.verdict import (
     CaseOutcome,
     Lateness,
+    apply_budget,
     conclude,
     count_confirmed,
     doubtful_cases,
@@ -25,7 +26,7 @@ PASSED = CaseOutcome(CaseCode.PASSED)
 WRONG = CaseOutcome(CaseCode.WRONG_ANSWER)
 TIMEOUT = CaseOutcome(CaseCode.TIMEOUT, lateness=LATE)
 MAYBE = CaseOutcome(CaseCode.TIMEOUT, lateness=DOUBTFUL)
-NOT_RUN = CaseOutcome(CaseCode.TIMEOUT, detail=VerdictDetail.NOT_RUN, lateness=LATE)
+NOT_RUN = CaseOutcome(CaseCode.NOT_RUN)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +72,19 @@ def test_cases_that_did_not_run_are_as_doubtful_as_the_time_outs_before_them(
     assert doubtful_cases(dict(enumerate(cases))) == doubtful
 
 
-@pytest.mark.parametrize(("allowed", "left"), [(None, None), (1, 1), (2, 1), (3, 2), (5, 4)])
-def test_a_second_run_has_what_the_certain_time_outs_leave(
-    allowed: int | None, left: int | None
+@pytest.mark.parametrize(("allowed", "left"), [(None, None), (1, 0), (2, 0), (3, 1), (5, 3)])
+def test_only_time_outs_use_up_the_budget(allowed: int | None, left: int | None) -> None:
+    assert timeouts_left(allowed, [TIMEOUT, MAYBE, WRONG, PASSED, NOT_RUN]) == left
+
+
+@pytest.mark.parametrize(("allowed", "kept"), [(None, 6), (1, 2), (2, 4), (3, 5), (4, 6)])
+def test_what_ran_behind_the_last_allowed_time_out_does_not_count(
+    allowed: int | None, kept: int
 ) -> None:
-    cases = dict(enumerate([TIMEOUT, MAYBE, PASSED, NOT_RUN]))
-    assert timeouts_left(allowed, cases) == left
+    """So that the result is the same wherever a call ended."""
+    cases = [PASSED, TIMEOUT, WRONG, MAYBE, TIMEOUT, PASSED]
+    found = apply_budget(allowed, dict(enumerate(cases)))
+    assert list(found.values()) == cases[:kept] + [NOT_RUN] * (len(cases) - kept)
 
 
 def test_confirmed_are_cases_that_ran_twice() -> None:
@@ -120,6 +128,18 @@ def test_what_does_not_compile_is_a_syntax_error(
     case = CaseOutcome(CaseCode.RUNTIME_ERROR, stderr="SyntaxError: invalid syntax")
     assert conclude(method, "c", 2, {0: case, 1: case}).status is status
     assert conclude(method, "c", 2, {0: case, 1: PASSED}).status is None
+
+
+def test_cases_that_were_not_run_are_counted_apart() -> None:
+    cases = [PASSED, TIMEOUT, NOT_RUN, NOT_RUN]
+    judgement = conclude(JudgeMethod.BATCH, "c", 4, dict(enumerate(cases)))
+    verdict = as_verdict(judgement, "x", Attempts())
+    assert (verdict.final_status, verdict.accepted) == (FinalStatus.TIMEOUT, False)
+    assert (verdict.pass_ratio, verdict.cases_not_run, verdict.not_run_ratio) == (0.25, 2, 0.5)
+    assert verdict.case_codes == [1, -3, -5, -5]
+    assert (verdict.error_breakdown["timeout"], verdict.error_breakdown["not_run"]) == (1, 2)
+    assert verdict.first_failed_case is not None
+    assert (verdict.first_failed_case.case_index, verdict.detail) == (1, None)
 
 
 def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:

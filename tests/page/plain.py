@@ -62,6 +62,7 @@ def _found(status: FinalStatus, number: int) -> dict[str, object]:
         "pass_ratio": 0.5,
         "cases_passed": 1,
         "cases_total": 2,
+        "cases_not_run": int(status is FinalStatus.TIMEOUT),
         "detail": "signal: SIGSEGV" if status is FinalStatus.RUNTIME_ERROR else None,
         "first_failed_case": FailedCase(
             case_index=1,

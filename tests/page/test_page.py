@@ -77,6 +77,26 @@ def test_it_is_readable(url: str, visit: Visit, width: int, theme: str) -> None:
     assert watch.errors == []
 
 
+@pytest.mark.parametrize("view", ["run", "report"])
+def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, url)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    card = page.locator("article.card", has_text="codecontests_valid")
+    expect(card.locator("dl")).to_contain_text("≥ 0.")
+    expect(card).to_contain_text("lower bounds for")
+    metrics = page.get_by_role("region", name="Metrics")
+    expect(metrics.locator("tr", has_text="pass ratio, mean")).to_contain_text("≥ 0.")
+    expect(metrics.locator("tr", has_text="accepted@1")).not_to_contain_text("≥")
+    expect(metrics).to_contain_text("if all cases not run failed, passed")
+    expect(page.get_by_role("region", name="Parts of codecontests_valid")).to_contain_text("≥ 0.")
+    page.get_by_label("Status").select_option("timeout")
+    expect(page.locator("tr.row").first).to_contain_text("1 not run")
+    page.locator("tr.row a").first.click()
+    expect(page.locator("dl.facts")).to_contain_text("cases not run")
+    assert watch.errors == []
+
+
 def test_contrast_is_really_measured(address: str, visit: Visit) -> None:
     page, _watch = visit()
     show(page, f"{address}/")

@@ -124,6 +124,7 @@ OTHER_PLAN = make_plan([problem("p1"), problem("p2", prompt="new")], lambda _pro
         ),
         (["data.templates.d1='Do {prompt}'"], PLAN, "", r"data\.templates\.d1"),
         (["judge.checker=exact"], PLAN, "", r"judge\.checker \(not set there, \"exact\" here\)"),
+        (["judge.max_timeouts=null"], PLAN, "", r"judge\.max_timeouts \(4 there, not set here\)"),
         (["judge.datasets.d1.max_timeouts=1"], PLAN, "", r"judge\.datasets\.d1\.max_timeouts"),
         (["run.seed=2", "sandbox.timeout=3"], PLAN, "", r"sandbox\.timeout.*run\.seed"),
         ([], OTHER_PLAN, "", r"content of the data set d1 \(SHA-256 \w{8} there, \w{8} here\)"),

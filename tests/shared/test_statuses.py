@@ -7,6 +7,7 @@ from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
 PASSED, WRONG = CaseCode.PASSED, CaseCode.WRONG_ANSWER
 RUNTIME, LATE = CaseCode.RUNTIME_ERROR, CaseCode.TIMEOUT
 COMPILE, OURS = CaseCode.COMPILE_ERROR, CaseCode.API_ERROR
+RAN = [code for code in CaseCode if code is not CaseCode.NOT_RUN]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_the_order_of_cases_does_not_matter(codes: list[CaseCode], random: st.Da
     assert aggregate_cases(shuffled) is aggregate_cases(codes)
 
 
-@given(st.lists(st.sampled_from(CaseCode), min_size=1))
+@given(st.lists(st.sampled_from(RAN), min_size=1))
 def test_the_status_is_that_of_a_case_and_the_worst_of_all(codes: list[CaseCode]) -> None:
     severity = [OURS, COMPILE, RUNTIME, LATE, WRONG, PASSED]
     worst = min(codes, key=severity.index)
@@ -53,6 +54,12 @@ def test_trouble_of_ours_is_never_put_down_to_the_answer(codes: list[CaseCode]) 
     assert aggregate_cases([*codes, OURS]) is FinalStatus.API_ERROR
 
 
+@given(st.lists(st.sampled_from(RAN)), st.integers(1, 3))
+def test_cases_that_were_not_run_decide_nothing(codes: list[CaseCode], left: int) -> None:
+    found = aggregate_cases([*codes, *[CaseCode.NOT_RUN] * left])
+    assert found is (aggregate_cases(codes) if LATE in codes else FinalStatus.API_ERROR)
+
+
 def test_the_names_are_the_plans() -> None:
     assert {status.value for status in FinalStatus} == {
         *("success", "wrong_answer", "runtime_error", "timeout"),
@@ -60,8 +67,8 @@ def test_the_names_are_the_plans() -> None:
     }
 
 
-def test_the_codes_are_verls() -> None:
-    assert {code.name: int(code) for code in CaseCode} == {
+def test_the_codes_are_verls_but_for_cases_not_run() -> None:
+    assert {code.name: int(code) for code in RAN} == {
         "PASSED": True,
         "WRONG_ANSWER": False,
         "API_ERROR": -1,
@@ -69,7 +76,8 @@ def test_the_codes_are_verls() -> None:
         "TIMEOUT": -3,
         "COMPILE_ERROR": -4,
     }
-    assert set(CASE_STATUS) == set(CaseCode)
+    assert int(CaseCode.NOT_RUN) not in {int(code) for code in RAN}
+    assert set(CASE_STATUS) == set(RAN)
 
 
 def test_executed_is_what_ran_to_its_end() -> None:

@@ -122,6 +122,7 @@ def _dataset(run: IndexedRun, name: str, figures: DatasetFigures) -> DatasetDeta
         accepted=figures.accepted,
         accepted_at_1=figures.accepted_at_1,
         accepted_at_1_ci95=figures.accepted_at_1_ci95,
+        samples_cut=figures.samples_cut,
         pass_ratios=PassRatioCounts(zero=ratios.zero, bins=ratios.bins, one=ratios.one),
         output_tokens=_percentiles(figures.output_tokens),
         gen_time=_percentiles(figures.gen_time),

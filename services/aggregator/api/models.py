@@ -78,7 +78,10 @@ class PassRatioCounts(_Answer):
 
 
 class DatasetDetail(_Answer):
-    """Figures of a data set so far; n of the confidence interval is the number of problems."""
+    """Figures of a data set so far; n of the confidence interval is the number of problems.
+
+    The pass ratios of ``samples_cut``, some of whose cases were not run, are lower bounds.
+    """
 
     planned_problems: Count
     planned_samples: Count
@@ -87,6 +90,7 @@ class DatasetDetail(_Answer):
     accepted: Count
     accepted_at_1: Share | None
     accepted_at_1_ci95: list[float] | None
+    samples_cut: Count
     pass_ratios: PassRatioCounts
     output_tokens: Percentiles
     gen_time: Percentiles

@@ -161,7 +161,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 3
+_VERSION = 4
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
@@ -202,6 +202,7 @@ CREATE TABLE samples (
   pass_ratio REAL NOT NULL,
   cases_passed INTEGER NOT NULL,
   cases_total INTEGER NOT NULL,
+  cases_not_run INTEGER NOT NULL,
   output_tokens INTEGER,
   gen_time REAL,
   total_judge_time REAL NOT NULL,
@@ -228,6 +229,8 @@ CREATE INDEX judged_problems ON samples (run_id, dataset, problem_id, accepted, 
   WHERE final_status <> 'api_error';
 CREATE INDEX judged_pass_ratio ON samples (run_id, dataset, pass_ratio, final_status)
   WHERE final_status <> 'api_error';
+CREATE INDEX judged_cut ON samples (run_id, dataset, final_status)
+  WHERE cases_not_run > 0;
 CREATE INDEX judged_output_tokens ON samples (run_id, dataset, output_tokens, final_status)
   WHERE final_status <> 'api_error' AND output_tokens IS NOT NULL;
 CREATE INDEX judged_gen_time ON samples (run_id, dataset, gen_time, final_status)

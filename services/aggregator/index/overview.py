@@ -177,13 +177,14 @@ class DatasetFigures:
     """Statistics of judged samples; percentiles in the order of ``PERCENTS``, None without data.
 
     ``accepted_at_1_ci95`` is the interval of ``shared.analysis.metrics``: Wilson score, n is the
-    number of problems.
+    number of problems. The pass ratios of ``samples_cut`` are lower bounds.
     """
 
     judged: int
     accepted: int
     accepted_at_1: float | None
     accepted_at_1_ci95: list[float] | None
+    samples_cut: int
     pass_ratios: PassRatios
     output_tokens: list[float | None]
     gen_time: list[float | None]
@@ -226,11 +227,16 @@ def dataset_figures(
         key,
     ).fetchone()
     share = ratio(accepted, judged)
+    (cut,) = connection.execute(
+        f"SELECT count(*) FROM samples INDEXED BY judged_cut WHERE {_JUDGED} AND cases_not_run > 0",
+        key,
+    ).fetchone()
     return DatasetFigures(
         judged=judged,
         accepted=accepted,
         accepted_at_1=share,
         accepted_at_1_ci95=wilson_interval(share, problems),
+        samples_cut=cut,
         pass_ratios=_pass_ratios(connection, key),
         output_tokens=_percentiles(connection, key, "output_tokens"),
         gen_time=_percentiles(connection, key, "gen_time"),

@@ -31,6 +31,7 @@ class SampleRow(BaseModel):
     pass_ratio: float
     cases_passed: int
     cases_total: int
+    cases_not_run: int
     output_tokens: int | None
     gen_time: float | None
     total_judge_time: float

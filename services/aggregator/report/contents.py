@@ -32,8 +32,8 @@ from shared.text import shorten_middle
 
 COLUMNS = (
     *("problem_id", "sample_index", "final_status", "detail", "accepted", "pass_ratio"),
-    *("cases_passed", "cases_total", "output_tokens", "gen_time", "total_judge_time"),
-    *("attempts", "judged_at"),
+    *("cases_passed", "cases_total", "cases_not_run", "output_tokens", "gen_time"),
+    *("total_judge_time", "attempts", "judged_at"),
 )
 _ROWS = (
     f"SELECT dataset, {', '.join(COLUMNS)} FROM samples ORDER BY dataset, problem_id, sample_index"

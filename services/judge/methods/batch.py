@@ -18,7 +18,10 @@ from services.judge.verdict import (
     CaseOutcome,
     Lateness,
     Outcomes,
+    apply_budget,
     lateness,
+    not_run,
+    timeouts_left,
     wall_clock_lateness,
 )
 from shared.checkers import Checker, get_checker
@@ -48,17 +51,21 @@ class BatchMethod(Method):
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
         outcomes = {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases}
+        allowed = task.settings.max_timeouts
         # Each case that the harness lost gets a separate call.
-        singles = await calls.run_singles(task, self._program, inputs, run.lost)
+        left = timeouts_left(allowed, outcomes.values())
+        singles = await calls.run_singles(task, self._program, inputs, run.lost, timeouts=left)
         for i, response in singles.items():
             expected = self._tests.outputs[cases[i]]
             outcomes[cases[i]] = calls.single_outcome(
                 response, inputs[i], expected, self._checker.passes, alone=task.alone
             )
-        if run.cut_short:
-            for place in cases:
-                outcomes.setdefault(place, self._not_run(place))
-        return outcomes
+        skipped = {
+            place: not_run(self._tests.inputs[place], self._tests.outputs[place])
+            for place in cases
+            if place not in outcomes
+        }
+        return apply_budget(allowed, {**outcomes, **skipped})
 
     async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
         return await self._checker.check(task, outcomes)
@@ -106,10 +113,6 @@ class BatchMethod(Method):
         }
         outcomes[cases[0]] = replace(outcomes[cases[0]], stderr=run.compile_error)
         return outcomes
-
-    def _not_run(self, place: int) -> CaseOutcome:
-        case = self._case(place, CaseCode.TIMEOUT, VerdictDetail.NOT_RUN)
-        return replace(case, lateness=Lateness.LATE)
 
     def _case(self, place: int, code: CaseCode, detail: VerdictDetail | None) -> CaseOutcome:
         stdin, expected = self._tests.inputs[place], self._tests.outputs[place]

@@ -9,7 +9,26 @@ S = FinalStatus
 
 
 def judged(problem, status, codes):
-    return verdict(generation(SampleId("one", problem, 0)), status, case_codes=codes)
+    fields = {"case_codes": codes, "cases_not_run": codes.count(-5)}
+    return verdict(generation(SampleId("one", problem, 0)), status, **fields)
+
+
+def test_cases_that_one_method_did_not_run_are_not_compared():
+    first = [
+        judged("p1", S.TIMEOUT, [1, -3, -5, -5]),
+        judged("p2", S.TIMEOUT, [1, -3, -5, -5]),
+        judged("p3", S.TIMEOUT, [1, -3, -5, -5]),
+    ]
+    second = [
+        judged("p1", S.RUNTIME_ERROR, [1, -3, -2, 1]),
+        judged("p2", S.WRONG_ANSWER, [1, 0, 0, 1]),
+        judged("p3", S.SUCCESS, [1, -3, 1, 1]),
+    ]
+    found = compare_methods(("batch", "compute_score"), first, second)
+    two, three = found.disagreements
+    assert (two.problem_id, two.cases) == ("p2", [CaseDisagreement(1, -3, 0)])
+    assert (three.problem_id, three.on_acceptance) == ("p3", True)
+    assert three.first.cases_not_run == 2
 
 
 def test_status_and_case_codes_have_to_be_equal():

@@ -55,6 +55,41 @@ def test_each_rule(tmp_path, policy, outcome):
     )
 
 
+@pytest.mark.parametrize(
+    ("least", "confidence", "outcome"),
+    [
+        (-0.25, "point", Outcome.PASS),
+        (-0.2, "point", Outcome.UNDECIDED),
+        (0.25, "point", Outcome.UNDECIDED),
+        (0.3, "point", Outcome.FAIL),
+        (-0.4, "interval", Outcome.PASS),
+        (-0.25, "interval", Outcome.UNDECIDED),
+    ],
+)
+def test_cases_that_were_not_run_leave_a_pass_ratio_undecided(tmp_path, least, confidence, outcome):
+    """Every second answer of both runs lacks half of its cases: the difference is 0 ± 0.25."""
+    runs = [write_run(tmp_path / name, {"one": "+t" * 100}, cases_not_run=0) for name in ("a", "b")]
+    for run in runs:
+        path = Path(run) / "verdicts.jsonl"
+        lines = path.read_text().splitlines()
+        text = [
+            line.replace('"cases_not_run":0', f'"cases_not_run":{place % 2}')
+            for place, line in enumerate(lines)
+        ]
+        path.write_text("\n".join(text) + "\n")
+    compared = compare_runs(*read_runs(runs))
+    (one,) = compared.datasets
+    assert one.paired.cut == 100
+    assert one.pass_ratio_mean.difference == 0
+    assert one.pass_ratio_bounds is not None
+    bounds = one.pass_ratio_bounds
+    assert (bounds.worst.difference, bounds.best.difference) == (-0.25, 0.25)
+    policy = rule("pass_ratio_mean", min_difference=least, confidence=confidence)
+    assert evaluate(Policy.model_validate(policy), compared).outcome is outcome
+    policy = rule("accepted_at_1", min_difference=-0.1)
+    assert evaluate(Policy.model_validate(policy), compared).outcome is Outcome.PASS
+
+
 def test_a_data_set_has_rules_of_its_own():
     policy = Policy.model_validate(
         {

@@ -36,6 +36,7 @@ def test_one_sample_a_problem():
         "total_samples": 4,
         "accepted_at_1": 0.25,
         "pass_ratio_mean": 0.4375,
+        "samples_cut": 0,
         "pass_ratio_p50": 0.375,
         "pass_ratio_p90": 0.85,  # rank 2.7 of 0, 0.25, 0.5, 1
         "exec_success_rate": 0.5,
@@ -60,6 +61,7 @@ def test_one_sample_a_problem():
     }
     assert {name: summary[name] for name in expected} == pytest.approx(expected)
     assert summary["accepted_at_1_bounds"] == [0.25, 0.25]
+    assert summary["pass_ratio_mean_bounds"] == [0.4375, 0.4375]
     assert summary["accepted_at_1_ci95"] == pytest.approx([0.045587, 0.699358], abs=1e-6)
     assert not any(name.startswith("pass_at_") for name in summary)
 
@@ -74,6 +76,16 @@ def test_what_was_not_judged_shows_as_coverage_and_bounds():
     }  # fmt: skip
     assert (summary["coverage"], summary["api_errors"]) == (0.8, 1)
     assert summary["accepted_at_1_bounds"] == [0.2, 0.4]
+
+
+def test_cases_that_were_not_run_widen_the_pass_ratio_and_nothing_else():
+    cut = [*FOUR[:2], replace(FOUR[2], not_run_ratio=0.5), FOUR[3]]
+    unjudged = replace(sample("e", S.API_ERROR), not_run_ratio=0.5)
+    summary, exact = summarize([*cut, unjudged], 8.0), summarize([*FOUR, unjudged], 8.0)
+    changed = {name for name in summary if summary[name] != exact[name]}
+    assert changed == {"pass_ratio_mean_bounds", "samples_cut"}
+    assert summary["pass_ratio_mean_bounds"] == [0.4375, 0.5625]
+    assert summary["samples_cut"] == 1
 
 
 def test_several_samples_a_problem():
@@ -94,6 +106,7 @@ def test_several_samples_a_problem():
 def test_without_verdicts_metrics_are_none(results):
     summary = summarize(results, 10.0)
     counts = {"total_problems", "total_samples", "api_errors", "coverage", "accepted_at_1_bounds"}
+    counts |= {"samples_cut"}
     assert {v for name, v in summary.items() if name not in counts | {"throughput"}} == {None}
     assert summary["throughput"] == 0.0
 

@@ -1,6 +1,7 @@
 """Slices of a data set."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def test_by_difficulty():
     results = [
         sample("a", S.SUCCESS, 1.0),
         sample("b", S.WRONG_ANSWER, 0.5),
-        sample("c", S.TIMEOUT, 0.25),
+        replace(sample("c", S.TIMEOUT, 0.25), not_run_ratio=0.5),
         sample("d", S.API_ERROR),
     ]
     infos = {"a": traits("hard"), "b": traits("hard"), "c": traits("easy"), "d": traits("easy")}
@@ -39,6 +40,8 @@ def test_by_difficulty():
             "accepted_at_1": 0.0,
             "accepted_at_1_ci95": wilson_interval(0.0, 1),
             "pass_ratio_mean": 0.25,
+            "pass_ratio_mean_bounds": [0.25, 0.75],
+            "samples_cut": 1,
             "api_errors": 1,
         },
         "hard": {
@@ -47,6 +50,8 @@ def test_by_difficulty():
             "accepted_at_1": 0.5,
             "accepted_at_1_ci95": wilson_interval(0.5, 2),
             "pass_ratio_mean": 0.75,
+            "pass_ratio_mean_bounds": [0.75, 0.75],
+            "samples_cut": 0,
             "api_errors": 0,
         },
     }

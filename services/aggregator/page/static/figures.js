@@ -7,6 +7,8 @@ const METRICS = [
   ["accepted@1", "accepted_at_1", percent],
   ["if all without a verdict failed, passed", "accepted_at_1_bounds", percent],
   ["pass ratio, mean", "pass_ratio_mean", fixed(3)],
+  ["if all cases not run failed, passed", "pass_ratio_mean_bounds", fixed(3)],
+  ["samples with cases not run", "samples_cut", fixed(0)],
   ["pass ratio, median", "pass_ratio_p50", fixed(3)],
   ["pass ratio, 90th percentile", "pass_ratio_p90", fixed(3)],
   ["executed", "exec_success_rate", percent],
@@ -27,14 +29,23 @@ const METRICS = [
 ];
 const DIMENSIONS = { difficulty: "Difficulty", tag: "Tag", tests: "Number of tests", prompt_length: "Prompt, characters" };
 
+// Shown only where they say something: bounds that differ.
+const OPEN = {
+  accepted_at_1_bounds: (one) => one.coverage !== 1,
+  pass_ratio_mean_bounds: (one) => one.samples_cut > 0,
+  samples_cut: (one) => one.samples_cut > 0,
+};
+
 const range = (interval, form) => (interval ? `${form(interval[0])} to ${form(interval[1])}` : null);
+// Pass ratios count the cases that were not run as failed.
+const atLeast = (found, key) => (key.startsWith("pass_ratio_") && found.samples_cut > 0 ? "≥ " : "");
 
 function value(found, key, form) {
   const value = found[key];
   const cell = el("td", { class: "number" });
   if (value === null || value === undefined) cell.append("–");
   else if (Array.isArray(value)) cell.append(range(value, form));
-  else cell.append(form(value), el("div", { class: "soft" }, range(found[`${key}_ci95`], form) ?? ""));
+  else cell.append(atLeast(found, key), form(value), el("div", { class: "soft" }, range(found[`${key}_ci95`], form) ?? ""));
   return cell;
 }
 
@@ -54,7 +65,7 @@ export function metrics(found) {
   const all = Object.values(found);
   const [first, ...others] = METRICS;
   const there = ([, key]) => all.some((one) => (one[key] ?? null) !== null);
-  const open = ([, key]) => key !== "accepted_at_1_bounds" || all.some((one) => one.coverage !== 1);
+  const open = ([, key]) => !OPEN[key] || all.some(OPEN[key]);
   const shown = [first, ...passAt(all), ...others].filter(there).filter(open);
   const head = el("tr", {}, el("td"), Object.keys(found).map((key) => el("th", { class: "number", scope: "col" }, name(key))));
   const rows = shown.map(([label, key, form]) => el("tr", {}, el("th", { scope: "row" }, label), all.map((one) => value(one, key, form))));
@@ -71,7 +82,7 @@ export function headline(found) {
   const shown = [...passAt([found]), ...METRICS.filter(([, key]) => ["pass_ratio_mean", "exec_success_rate"].includes(key))];
   return shown.filter(([, key]) => (found[key] ?? null) !== null).flatMap(([label, key, form]) => {
     const interval = range(found[`${key}_ci95`], form);
-    return [el("dt", {}, label), el("dd", {}, form(found[key]), interval ? el("div", { class: "soft" }, interval) : null)];
+    return [el("dt", {}, label), el("dd", {}, atLeast(found, key), form(found[key]), interval ? el("div", { class: "soft" }, interval) : null)];
   });
 }
 

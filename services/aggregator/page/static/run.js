@@ -22,6 +22,7 @@ function dataset(key, found, metrics) {
     el("dl", { class: "number" }, headline(metrics)),
     shares(found.statuses),
     el("h3", {}, "Pass ratios"),
+    found.samples_cut ? el("div", { class: "soft number" }, `lower bounds for ${found.samples_cut} samples: cases not run after too many time-outs`) : null,
     passRatios(found.pass_ratios),
     spread("Tokens", found.output_tokens, 0),
     spread("Generation, seconds", found.gen_time, 2),
@@ -96,7 +97,7 @@ function line(run, row) {
   return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = address(run, row)) },
     el("td", {}, link, el("div", { class: "soft" }, name(row.dataset), row.texts === null ? ", figures alone" : null)),
     el("td", {}, el("span", { class: `status ${row.final_status}` }, row.final_status), row.detail ? el("div", { class: "soft" }, name(row.detail)) : null),
-    el("td", { class: "number" }, `${row.cases_passed}/${row.cases_total}`),
+    el("td", { class: "number" }, `${row.cases_passed}/${row.cases_total}`, row.cases_not_run ? el("div", { class: "soft" }, `${row.cases_not_run} not run`) : null),
     el("td", { class: "number" }, number(row.output_tokens, 0)),
     el("td", { class: "number" }, number(row.total_judge_time, 3)));
 }

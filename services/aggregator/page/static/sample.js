@@ -90,6 +90,7 @@ function facts(found) {
   const { generation, verdict } = found;
   const values = {
     "cases passed": verdict && `${verdict.cases_passed} of ${verdict.cases_total}`,
+    "cases not run, after too many time-outs": verdict?.cases_not_run || null,
     "judged by": verdict?.method && `${verdict.method}, ${verdict.checker}`,
     "judging, s": verdict?.total_judge_time?.toFixed(3),
     "CPU, s": verdict?.cpu_time?.toFixed(3),
