@@ -76,6 +76,13 @@ PRELOADED = frozenset((
 ))  # fmt: skip
 
 
+IMPORTS = ([b"import"], [b"from"])
+# Modules that a slot's init has loaded for itself.
+OWN_MODULES = frozenset((
+    "cases", "confinement", "ctypes", "dis", "inspect", "json", "selectors", "slot_init", "socket",
+))  # fmt: skip
+
+
 class ZygoteLostError(Exception):
     """The zygote is dead, or does not reply."""
 
@@ -555,6 +562,7 @@ class Zygote:
                 __import__(name)
             except Exception:
                 pass  # the answer will get the same error
+        hide_modules(self.source)
         return b"ok", b""
 
     def compile_cpp(self) -> tuple[bytes, bytes]:
@@ -724,6 +732,16 @@ def imported(source: bytes) -> Iterator[str]:
         for name in names:
             if name.rstrip(";") in PRELOADED:
                 yield name.rstrip(";")
+
+
+def hide_modules(source: bytes) -> None:
+    """Hide the modules that a slot's init needs from a program that does not import them."""
+    lines = source.splitlines()
+    imports = b"\n".join(line for line in lines if line.split(None, 1)[:1] in IMPORTS)
+    for name in list(sys.modules):
+        top = name.partition(".")[0]
+        if top in OWN_MODULES and top.encode() not in imports:
+            del sys.modules[name]
 
 
 class Program:
@@ -968,8 +986,10 @@ def script(path: str) -> Program:
         ValueError: It contains null bytes.
     """
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
+        source = file.read()
+    code = compile(source, path, "exec", dont_inherit=True)
     flush(sys.stderr)  # warnings
+    hide_modules(source)
     return Program(code, path)
 
 
