@@ -194,7 +194,7 @@ def _memory(_arguments: argparse.Namespace, folder: Path) -> None:
             done = subprocess.run(
                 command, input=json.dumps(given), stdout=subprocess.PIPE, text=True
             )
-            print(done.stdout.strip() or f"  memory of {name}: not measured")
+            print(done.stdout.rstrip() or f"  memory of {name}: not measured")
 
 
 async def _alone(arguments: argparse.Namespace) -> None:
