@@ -54,7 +54,7 @@ class Held:
         return (
             f"{self.memory:7.1f} MB, {self.open_files:4} open files, {self.processes:3} processes, "
             f"{self.mounts:4} mounts; left: {self.temporary} in the temporary folder, "
-            f"{self.private} in private folders, {self.shared} in /dev/shm, {self.ipc} of System V IPC"
+            f"{self.private} in private folders, {self.shared} in /dev/shm, {self.ipc} of SysV IPC"
         )
 
 

@@ -6,7 +6,6 @@ rest: server, judge, folders, limits, comparison.
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from shared.schemas import StdioTests
 from tests.bench.answers import Answer, make_problem
 from tests.bench.passes import Side, judge_all, spread
 
-_EMPTY_CASES, _EMPTY_RUNS = 100, 3
+_EMPTY_CASES = 100
 # Modules that programs of contests import, loaded as in a zygote.
 _FORKS = """
 import bisect, collections, functools, heapq, itertools, json, math, os, random, re, resource
@@ -53,28 +52,41 @@ def fork_cost(count: int = 1000) -> ForkCost:
     return ForkCost(**json.loads(subprocess.check_output(command)))
 
 
-async def print_floor(
-    side: Side, answers: Sequence[Answer], cases: int, count: int, fork: ForkCost
-) -> None:
+async def print_floor(side: Side, answers: Sequence[Answer], cases: int, count: int) -> None:
     """Print what a completion costs and what of it is the answer's own, ``count`` passes."""
-    # A child that runs nothing has CPU time too: that of its fork and of its preparation.
-    runs = [await side.judge(_nothing()) for _ in range(_EMPTY_RUNS)]
-    empty = statistics.median(run.cpu / _EMPTY_CASES for run in runs)
-    totals, floors = [], []
-    for _ in range(count):
-        done = await judge_all(side, answers)
-        totals.append(done.cpu / len(answers))
-        floors.append(sum(one.cpu for one in done.judged) / len(answers) - cases * empty)
-    forks = [cases * fork.cpu] * count
-    parts = list(zip(totals, floors, forks, strict=True))
-    rests = [total - floor - forked for total, floor, forked in parts]
-    bases = [floor + forked for _, floor, forked in parts]
+    profiles = [await _profile(side, answers, cases) for _ in range(count)]
+    floors, forks = [p.floor for p in profiles], [p.forks for p in profiles]
+    totals, rests = [p.total for p in profiles], [p.rest for p in profiles]
+    bases = [p.floor + p.forks for p in profiles]
     print(f"  {side.name}, {side.at_once} at once, CPU per completion in ms:")
     print(f"    total {_ms(totals)}; the answers' own (floor) {_ms(floors)}")
-    print(f"    {cases} forks and exits of an empty process {1000 * forks[0]:.1f}")
-    print(f"    rest {_ms(rests)}, share of the total {_share(rests, totals)}")
-    print(f"    rest / (floor + forks) {_share(rests, bases)}")
-    print(f"    total / floor {spread([t / f for t, f in zip(totals, floors, strict=True)])}")
+    print(f"    {cases} forks and exits of an empty process {_ms(forks)}")
+    print(f"    rest {_ms(rests)}: {_share(rests, totals)} of the total, ", end="")
+    print(f"{_share(rests, bases)} of floor and forks")
+    print(f"    total / floor {spread([p.total / p.floor for p in profiles])}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """CPU seconds per completion."""
+
+    total: float
+    floor: float
+    forks: float
+
+    @property
+    def rest(self) -> float:
+        return self.total - self.floor - self.forks
+
+
+async def _profile(side: Side, answers: Sequence[Answer], cases: int) -> _Profile:
+    # All at the same time: on a shared machine a fork costs more at times.
+    fork = fork_cost()
+    # A child that runs nothing has CPU time too: that of its fork and of its preparation.
+    empty = (await side.judge(_nothing())).cpu / _EMPTY_CASES
+    done = await judge_all(side, answers)
+    judged = sum(one.cpu for one in done.judged) / len(answers)
+    return _Profile(done.cpu / len(answers), judged - cases * empty, cases * fork.cpu)
 
 
 def _nothing() -> Answer:

@@ -25,7 +25,7 @@ from shared.config import load_config
 from shared.schemas import Problem
 from tests.bench.answers import Answer, humaneval_answers, real_data, stdio_answers
 from tests.bench.cpu import has_groups
-from tests.bench.floor import ForkCost, fork_cost, print_floor
+from tests.bench.floor import fork_cost, print_floor
 from tests.bench.human_eval import print_human_eval
 from tests.bench.judges import by_method, by_scalebox, by_verl, client
 from tests.bench.passes import Side, accepted, compare, judge_all, passed_cases
@@ -145,12 +145,10 @@ def _floor(arguments: argparse.Namespace, folder: Path) -> None:
         f"{1000 * fork.wall:.2f} ms"
     )
     with our_sandbox(folder) as server:
-        asyncio.run(_compare_with_floor(arguments, server, fork))
+        asyncio.run(_compare_with_floor(arguments, server))
 
 
-async def _compare_with_floor(
-    arguments: argparse.Namespace, server: Server, fork: ForkCost
-) -> None:
+async def _compare_with_floor(arguments: argparse.Namespace, server: Server) -> None:
     async with client(server.url) as sandbox:
         judge = by_method(load_config(None, _EXACT), sandbox)
         side = Side("batch", judge, server.cpu, arguments.at_once)
@@ -158,7 +156,7 @@ async def _compare_with_floor(
             answers = stdio_answers(arguments.answers, cases)
             print(f"  {len(answers)} answers with {cases} cases each")
             await judge_all(side, answers[:2])  # what only the first time costs
-            await print_floor(side, answers, cases, arguments.pairs, fork)
+            await print_floor(side, answers, cases, arguments.pairs)
 
 
 # Functions

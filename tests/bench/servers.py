@@ -77,7 +77,7 @@ def _uvicorn(
     port = _free_port()
     command = ["env", "--chdir", str(checkout), str(_python(checkout, folder)), "-m", "uvicorn"]
     command += ["sandbox.server.server:app", "--host", "127.0.0.1", "--port", str(port), *options]
-    child = ChildProcess(name, command, folder / "log", {**os.environ, **environment})
+    child = ChildProcess(name, command, folder / "log", {**_clean(folder), **environment})
     child.start()
     try:
         url = f"http://127.0.0.1:{port}"
@@ -87,6 +87,11 @@ def _uvicorn(
             yield Server(url, cpu)
     finally:
         child.stop(10)
+
+
+def _clean(home: Path) -> dict[str, str]:
+    # Bash, which SandboxFusion starts with a socket as its input, reads the user's .bashrc then.
+    return {"PATH": os.defpath, "HOME": str(home.resolve()), "LANG": "C.UTF-8"}
 
 
 def _python(checkout: Path, folder: Path) -> Path:
