@@ -47,14 +47,14 @@ def our_sandbox(folder: Path, **settings: str) -> Iterator[Server]:
 
 @contextmanager
 def sandbox_fusion(checkout: Path, folder: Path) -> Iterator[Server]:
-    """Start SandboxFusion as its own ``make run`` does, with its default config (no isolation)."""
+    """Start SandboxFusion as its own Makefile does, with its default config (no isolation)."""
     with _uvicorn("sandbox-fusion", checkout, folder, {}) as server:
         yield server
 
 
 @contextmanager
 def scalebox(checkout: Path, folder: Path, subworkers: int) -> Iterator[Server]:
-    """Start ScaleBox as its own ``make run-online`` does, with one worker per core.
+    """Start ScaleBox as its own Makefile does, with one worker per core.
 
     Args:
         subworkers: Processes that one request may have at once (``max_runner_concurrency``).
