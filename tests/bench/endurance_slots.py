@@ -12,7 +12,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ _PROGRAM = "print(int(input()) + 1)"
 class Held:
     """What the server and all its descendants hold, and what lies about; memory in MB.
 
-    ``private`` counts the entries of /tmp and /dev/shm in mount namespaces of their own.
+    ``private`` counts the entries of each /tmp and /dev/shm that is not the machine's.
     """
 
     memory: float
@@ -139,21 +139,33 @@ def _held(root: Path) -> Held:
             files += member.num_fds()
             proc = Path(f"/proc/{member.pid}")
             namespaces.setdefault((proc / "ns/mnt").readlink(), proc)
-    namespaced = [proc for name, proc in namespaces.items() if name != _own_namespace()]
     return Held(
         memory=memory / 1e6,
         open_files=files,
         processes=len(family),
         mounts=sum(_mounts(proc) for proc in namespaces.values()),
         temporary=_entries(root),
-        private=sum(_entries(p / "root/tmp") + _entries(p / "root/dev/shm") for p in namespaced),
+        private=sum(_entries(folder) for folder in _private_folders(family)),
         shared=_entries(Path("/dev/shm")),
         ipc=sum(_objects(kind) for kind in ("shm", "sem", "msg")),
     )
 
 
-def _own_namespace() -> Path:
-    return Path("/proc/self/ns/mnt").readlink()
+def _private_folders(family: Sequence[psutil.Process]) -> list[Path]:
+    found: dict[tuple[int, int], Path] = {}
+    for name in ("tmp", "dev/shm"):
+        machine = _identity(Path("/", name))
+        for member in family:
+            folder = Path(f"/proc/{member.pid}/root", name)
+            with suppress(OSError):
+                if (identity := _identity(folder)) != machine:
+                    found[identity] = folder
+    return list(found.values())
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 def _mounts(proc: Path) -> int:

@@ -82,11 +82,17 @@ class _Profile:
 async def _profile(side: Side, answers: Sequence[Answer], cases: int) -> _Profile:
     # All at the same time: on a shared machine a fork costs more at times.
     fork = fork_cost()
-    # A child that runs nothing has CPU time too: that of its fork and of its preparation.
-    empty = (await side.judge(_nothing())).cpu / _EMPTY_CASES
+    before = await _empty_case(side)
     done = await judge_all(side, answers)
+    empty = (before + await _empty_case(side)) / 2
     judged = sum(one.cpu for one in done.judged) / len(answers)
     return _Profile(done.cpu / len(answers), judged - cases * empty, cases * fork.cpu)
+
+
+async def _empty_case(side: Side) -> float:
+    """CPU seconds of a case that runs nothing: those of its fork and of its preparation."""
+    done = await judge_all(side, [_nothing()] * 2 * side.at_once)
+    return sum(one.cpu for one in done.judged) / len(done.judged) / _EMPTY_CASES
 
 
 def _nothing() -> Answer:
