@@ -137,8 +137,8 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 bench-pipeline: $(STAMP) ## samples per second through queue, ledger and aggregator
 	$(BIN)/python -m tests.bench.pipeline
 
-bench-judge: $(STAMP) ## completions per second of `batch` against verl's compute_score (SANDBOX_URL: which sandbox)
-	$(BIN)/python -m tests.bench.judge
+bench-judge: $(STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
+	$(BIN)/python -m tests.bench.judge $(ARGS)
 
 bench-budget: $(STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
 	$(BIN)/python -m tests.bench.budget $(ARGS)

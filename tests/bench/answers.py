@@ -29,10 +29,11 @@ def real_data() -> Path | None:
 
 
 def stdio_answers(count: int, cases: int) -> list[Answer]:
-    """Answers with as many cases each, that end of themselves and from which verl takes the same
-    program as we do."""
+    """Answers with as many cases each, that end of themselves, start no thread (which no answer
+    can in SandboxFusion), and from which verl takes the same program as we do."""
     found = _contest_answers(cases) if real_data() else _demo_answers(cases)
-    usable = [answer for answer in found if _same_program(answer.completion)]
+    kept = [answer for answer in found if _same_program(answer.completion)]
+    usable = [answer for answer in kept if _starts_no_thread(answer.completion)]
     step = max(1, len(usable) // count)  # not all of the same few problems
     return usable[::step][:count]
 
@@ -45,6 +46,10 @@ def humaneval_answers(count: int) -> list[Answer]:
 def _same_program(completion: str) -> bool:
     ours, theirs = extract(completion), extract_verl(completion)
     return ours.found and ours.code.strip() == theirs.code.strip()
+
+
+def _starts_no_thread(completion: str) -> bool:
+    return "threading" not in completion
 
 
 def _contest_answers(cases: int) -> Iterator[Answer]:

@@ -1,15 +1,20 @@
-"""Judges one answer with one of our methods or with verl, using only a sandbox."""
+"""Judges one answer with one of our methods, with verl, or with ScaleBox, using only a server."""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from services.judge.judging import judge_answer
+import aiohttp
+from pydantic import BaseModel
+
+from services.judge.judging import Judge
 from services.judge.methods.base import Task
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from shared.config import Config
+from shared.extraction import extract
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer
 from tests.judge.pools import OpenPool
@@ -45,11 +50,10 @@ def make_task(config: Config, sandbox: SandboxClient, problem: Problem, completi
 
 def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
     """``judge.method`` of the config."""
+    judge_one = Judge(config, sandbox)
 
     async def judge(answer: Answer) -> Judged:
-        judgement = await judge_answer(
-            make_task(config, sandbox, answer.problem, answer.completion)
-        )
+        judgement = await judge_one.judge(answer.problem, answer.completion, Attempts())
         codes = [int(case.code) for case in judgement.cases]
         said = judgement.cases[0].stderr if judgement.cases else ""
         cpu = sum(case.cpu_time or 0.0 for case in judgement.cases)
@@ -69,21 +73,85 @@ def by_verl(config: Config, url: str, slots: int) -> JudgeAnswer:
     codes = {"success": 1, "wrong_answer": 0, "runtime_error": -2, "timeout": -3}
 
     async def judge(answer: Answer) -> Judged:
-        tests = answer.problem.tests
-        assert isinstance(tests, StdioTests)
         _, cases = await asyncio.to_thread(
             scorer.compute_score,
             f"{url}/run_code",
             semaphore,
             config.sandbox.memory_limit_mb,
             answer.completion,
-            tests.model_dump(exclude_none=True),
+            _stdio(answer).model_dump(exclude_none=True),
             timeout=config.sandbox.timeout,
         )
         found = [codes.get(case["status"], -1) for case in cases]
         return Judged(found, _last_line(cases[0].get("stderr")))
 
     return judge
+
+
+def by_scalebox(config: Config, url: str, session: aiohttp.ClientSession) -> JudgeAnswer:
+    """ScaleBox's batch interface. Its codes are in the order in which the cases ended."""
+
+    async def judge(answer: Answer) -> Judged:
+        body = _batch_request(config, answer)
+        async with session.post(f"{url}/common_evaluate_batch", json=body) as response:
+            response.raise_for_status()
+            found = _BatchResponse.model_validate_json(await response.read())
+        first = found.tests[0].exec_info.run_result if found.tests else None
+        return Judged(
+            [test.code for test in found.tests], _last_line(first.stderr if first else None)
+        )
+
+    return judge
+
+
+class _RunResult(BaseModel):
+    status: str
+    return_code: int | None = None
+    stderr: str | None = None
+
+
+class _ExecInfo(BaseModel):
+    status: Literal["Success", "Failed", "SandboxError"]
+    run_result: _RunResult | None = None
+
+
+class _BatchTest(BaseModel):
+    passed: bool
+    exec_info: _ExecInfo
+
+    @property
+    def code(self) -> int:
+        """verl's code of the case."""
+        run = self.exec_info.run_result
+        if run is None or self.exec_info.status == "SandboxError":
+            return -1
+        if run.status == "TimeLimitExceeded":
+            return -3
+        return int(self.passed) if self.exec_info.status == "Success" else -2
+
+
+class _BatchResponse(BaseModel):
+    tests: list[_BatchTest]
+
+
+def _batch_request(config: Config, answer: Answer) -> dict[str, object]:
+    # The program that our side runs, so that both run the same one.
+    code, tests = extract(answer.completion).code, _stdio(answer)
+    cases = {"type": "stdin_stdout", "input": tests.inputs, "output": tests.outputs}
+    return {
+        "completion": f"```python\n{code}\n```",
+        "config": {
+            "language": "python",
+            "run_timeout": config.sandbox.timeout,
+            "provided_data": {"test_cases": {**cases, "fn_name": None}},
+            "extra": {"run_all_cases": True},
+        },
+    }
+
+
+def _stdio(answer: Answer) -> StdioTests:
+    assert isinstance(answer.problem.tests, StdioTests)
+    return answer.problem.tests
 
 
 def _last_line(text: str | None) -> str:

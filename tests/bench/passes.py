@@ -1,0 +1,141 @@
+"""Passes over a set of answers by two sides in turn, and the lines that compare them."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.bench.answers import Answer
+from tests.bench.cpu import CpuSeconds
+from tests.bench.judges import JudgeAnswer, Judged
+
+# A verdict as far as a side can state it.
+Stated = Callable[[Judged], object]
+
+
+def all_codes(judged: Judged) -> object:
+    return list(judged.codes)
+
+
+def passed_cases(judged: Judged) -> object:
+    return len(judged.codes), list(judged.codes).count(1)
+
+
+def accepted(judged: Judged) -> object:
+    return set(judged.codes) == {1}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way of judging.
+
+    Attributes:
+        server_cpu: CPU seconds of its server so far.
+        at_once: Completions in flight.
+        stated: What of a verdict is compared with the other side's.
+    """
+
+    name: str
+    judge: JudgeAnswer
+    server_cpu: CpuSeconds
+    at_once: int
+    stated: Stated = all_codes
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """All answers judged once. Times are seconds; ``client`` is the CPU time of this process."""
+
+    wall: float
+    client: float
+    server: float
+    judged: Sequence[Judged]
+
+    @property
+    def cpu(self) -> float:
+        return self.client + self.server
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    ours: Pass
+    theirs: Pass
+
+
+async def compare(ours: Side, theirs: Side, answers: Sequence[Answer], count: int) -> None:
+    """Judge by both sides in turn, ``count`` times; print what each costs, and differences.
+
+    Verdicts are compared as far as ``theirs`` states them.
+    """
+    for side in (ours, theirs):  # what only the first time costs
+        await judge_all(side, answers[:2])
+    pairs = [await _pair(ours, theirs, answers, turn) for turn in range(count)]
+    _print_side(ours, [pair.ours for pair in pairs])
+    _print_side(theirs, [pair.theirs for pair in pairs])
+    print(f"  ratio of completions per second {_ratio(pairs, lambda one: one.wall)}")
+    print(f"  ratio of completions per core-second {_ratio(pairs, lambda one: one.cpu)}")
+    _print_differences(answers, pairs[0], theirs.stated)
+
+
+async def judge_all(side: Side, answers: Sequence[Answer]) -> Pass:
+    slots = asyncio.Semaphore(side.at_once)
+
+    async def one(answer: Answer) -> Judged:
+        async with slots:
+            return await side.judge(answer)
+
+    client, server, began = time.process_time(), side.server_cpu(), time.monotonic()
+    judged = await asyncio.gather(*(one(answer) for answer in answers))
+    wall = time.monotonic() - began
+    return Pass(wall, time.process_time() - client, side.server_cpu() - server, judged)
+
+
+def in_turn(turn: int, sides: int) -> list[int]:
+    """The order of the sides in a turn: none always has the machine as another left it."""
+    return [(turn + place) % sides for place in range(sides)]
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median, minimum and maximum."""
+    median, least, most = statistics.median(values), min(values), max(values)
+    return f"{median:.{digits}f} ({least:.{digits}f}-{most:.{digits}f})"
+
+
+async def _pair(ours: Side, theirs: Side, answers: Sequence[Answer], turn: int) -> Pair:
+    sides = (ours, theirs)
+    passes = {place: await judge_all(sides[place], answers) for place in in_turn(turn, 2)}
+    return Pair(passes[0], passes[1])
+
+
+def _print_side(side: Side, passes: Sequence[Pass]) -> None:
+    rates = [len(one.judged) / one.wall for one in passes]
+    per_core = [len(one.judged) / one.cpu for one in passes]
+    client = [1000 * one.client / len(one.judged) for one in passes]
+    server = [1000 * one.server / len(one.judged) for one in passes]
+    print(
+        f"  {side.name}, {side.at_once} at once: {spread(rates)} completions/s, "
+        f"{spread(per_core)} per core-second; CPU per completion: "
+        f"client {spread(client, 1)} ms, server and programs {spread(server, 1)} ms"
+    )
+
+
+def _ratio(pairs: Sequence[Pair], cost: Callable[[Pass], float]) -> str:
+    return spread([cost(pair.theirs) / cost(pair.ours) for pair in pairs])
+
+
+def _print_differences(answers: Sequence[Answer], pair: Pair, stated: Stated) -> None:
+    judged = list(zip(answers, pair.ours.judged, pair.theirs.judged, strict=True))
+    differing = [(answer, a, b) for answer, a, b in judged if stated(a) != stated(b)]
+    codes = sum(len(one.codes) for one in pair.ours.judged)
+    print(f"  verdicts: {codes} of cases, {len(differing)} answers with a difference")
+    for answer, ours, theirs in differing:
+        words = f"{ours.last_words!r}, {theirs.last_words!r}"
+        print(f"    {answer.problem.problem_id}: {_difference(ours.codes, theirs.codes)}; {words}")
+
+
+def _difference(ours: Sequence[int], theirs: Sequence[int]) -> str:
+    if len(ours) != len(theirs):
+        return f"{len(ours)} cases against {len(theirs)}"
+    places = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    return f"{len(places)} cases, first {places[0]}: {ours[places[0]]}, {theirs[places[0]]}"

@@ -1,0 +1,122 @@
+"""Judging servers as processes on loopback: our sandbox, SandboxFusion, ScaleBox.
+
+Of the last two, a checkout is given that has an interpreter with their dependencies in ``.venv``.
+Both look for a Conda installation around their interpreter to find the one that runs programs; a
+folder that looks like one gives them the interpreter that our sandbox uses.
+"""
+
+import os
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from services.cli.embedded.supervisor import ChildProcess, wait_until
+from tests.bench.cpu import CpuSeconds, metered
+from tests.e2e import plumb
+from tests.sandboxes import own_sandbox
+
+CORES = len(os.sched_getaffinity(0))
+_START_SECONDS = 120.0
+_PROGRAMS = Path(os.path.realpath(sys.executable))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server; ``cpu`` returns the CPU seconds of it and of all that it started."""
+
+    url: str
+    cpu: CpuSeconds
+
+
+@contextmanager
+def our_sandbox(folder: Path, **settings: str) -> Iterator[Server]:
+    """Start this repository's sandbox, with settings for its environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with own_sandbox(folder, **settings) as url:
+        pid = plumb.child(os.getpid(), "services.sandbox").pid
+        with metered(pid) as cpu:
+            yield Server(url, cpu)
+
+
+@contextmanager
+def sandbox_fusion(checkout: Path, folder: Path) -> Iterator[Server]:
+    """Start SandboxFusion as its own Makefile does, with its default config (no isolation)."""
+    with _uvicorn("sandbox-fusion", checkout, folder, {}) as server:
+        yield server
+
+
+@contextmanager
+def scalebox(checkout: Path, folder: Path, subworkers: int) -> Iterator[Server]:
+    """Start ScaleBox as its own Makefile does, with one worker per core.
+
+    Args:
+        subworkers: Processes that one request may have at once (``max_runner_concurrency``).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config = yaml.safe_load((checkout / "sandbox/configs/local.yaml").read_text())
+    config["dataset"]["max_runner_concurrency"] = subworkers
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    environment = {"SANDBOX_CONFIG": str((folder / "config").resolve())}
+    options = ("--workers", str(CORES), "--loop", "asyncio")
+    with _uvicorn("scalebox", checkout, folder, environment, *options) as server:
+        yield server
+
+
+@contextmanager
+def _uvicorn(
+    name: str, checkout: Path, folder: Path, environment: Mapping[str, str], *options: str
+) -> Iterator[Server]:
+    folder.mkdir(parents=True, exist_ok=True)
+    port = _free_port()
+    command = ["env", "--chdir", str(checkout), str(_python(checkout, folder)), "-m", "uvicorn"]
+    command += ["sandbox.server.server:app", "--host", "127.0.0.1", "--port", str(port), *options]
+    child = ChildProcess(name, command, folder / "log", {**_clean(folder), **environment})
+    child.start()
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _answers(f"{url}/v1/ping"), child, _START_SECONDS)
+        assert child.process is not None
+        with metered(child.process.pid) as cpu:
+            yield Server(url, cpu)
+    finally:
+        child.stop(10)
+
+
+def _clean(home: Path) -> dict[str, str]:
+    # Bash, which SandboxFusion starts with a socket as its input, reads the user's .bashrc then.
+    return {"PATH": os.defpath, "HOME": str(home.resolve()), "LANG": "C.UTF-8"}
+
+
+def _python(checkout: Path, folder: Path) -> Path:
+    """The checkout's interpreter, in a folder that looks like a Conda installation."""
+    environment = checkout.resolve() / ".venv"
+    if not (environment / "bin/python").exists():
+        raise FileNotFoundError(f"{environment} has no interpreter with the server's dependencies")
+    root = folder.resolve() / "conda"
+    (root / "condabin").mkdir(parents=True)
+    (root / "bin").mkdir()
+    (root / "bin/activate").write_text(f"PATH={_PROGRAMS.parent}:$PATH\n")
+    (root / "server").symlink_to(environment)
+    return root / "server/bin/python"
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
