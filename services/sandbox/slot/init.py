@@ -39,8 +39,12 @@ if TYPE_CHECKING:
 SWEEP_SECONDS = 5.0
 # Exit codes of a shell for a command that it cannot execute.
 CANNOT_EXECUTE, NOT_FOUND = 126, 127
+# Modules that register work to do after each fork (``threading`` and ``random``), import one that
+# does, or map large libraries: each of them would make all forks slower. An answer's zygote imports
+# them when the answer does.
+COLD = {"decimal", "fractions", "hashlib", "numpy", "queue", "random", "statistics", "threading"}
 # Loaded once: a program that imports them finds them in ``sys.modules`` after the fork.
-WARM = sorted(cases.PRELOADED - {"numpy"})
+WARM = sorted(cases.PRELOADED - COLD)
 # Time stamp of the folders that all programs share, in seconds.
 EPOCH = 946684800
 
