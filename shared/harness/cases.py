@@ -208,17 +208,46 @@ try:
     class Function(_ctypes.CFuncPtr):
         _flags_ = _ctypes.FUNCFLAG_CDECL
 
-    def c_function(name: str) -> Callable[..., object]:
+    class LockedFunction(_ctypes.CFuncPtr):  # keeps the interpreter's lock
+        _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_PYTHONAPI
+
+    def c_function(name: str, kind: type = Function) -> Callable[..., Any]:
         this_program: Any = None
-        return Function(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
+        function: Callable[..., Any] = kind(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
+        return function
 
     _prctl, _fflush = c_function("prctl"), c_function("fflush")
+    _fork = c_function("fork", LockedFunction)
 except (ImportError, OSError, AttributeError):
     _prctl = _fflush = lambda *_: None
+    _fork = os.fork
 
 
 def prctl(option: int, value: int) -> None:
     _prctl(option, value, 0, 0, 0)
+
+
+def fork() -> int:
+    """Fork a process with one thread, without the functions that modules register for it.
+
+    Those of ``threading`` and ``random`` cost as much as the fork itself. ``renew`` does in the
+    child what remains of their work.
+    """
+    pid: int = _fork()
+    if pid < 0:
+        raise OSError("cannot fork")
+    return pid
+
+
+def renew() -> None:
+    """Give a forked program random numbers and a thread of its own."""
+    modules = sys.modules
+    if "random" in modules:
+        modules["random"].seed()
+    if "numpy.random.mtrand" in modules:
+        modules["numpy.random"].seed()
+    if "threading" in modules:
+        modules["threading"].main_thread()._set_native_id()
 
 
 def own_user(folder: str) -> int | None:
@@ -283,14 +312,22 @@ class Supervisor:
     """Starts cases, enforces time limits, writes the results (see the module docstring)."""
 
     def __init__(
-        self, folder: str, files: list[int], requests: int, replies: int, zygote: int
+        self,
+        folder: str,
+        user: int | None,
+        files: list[int],
+        requests: int,
+        replies: int,
+        zygote: int,
     ) -> None:
         self.folder = folder
+        self.user = user
         self.stdin, self.out, self.err = files
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
         self.pid: int | None = None
+        self.case: CaseFolder | None = None
         self.buffer = b""
         self.began = time.monotonic()
 
@@ -308,6 +345,8 @@ class Supervisor:
 
     def compile(self, answer: bytes) -> bool:
         spec = self.spec
+        self.case = CaseFolder(self.folder, spec.language, answer, self.user)
+        self.case.restore()
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
         self.send(" ".join(map(str, (*words, len(answer)))), answer)
         try:
@@ -332,6 +371,8 @@ class Supervisor:
         return "done"
 
     def run(self, index: int, stdin: bytes) -> str:
+        assert self.case is not None
+        self.case.restore()
         for fd in (self.stdin, self.out, self.err):
             os.ftruncate(fd, 0)
         if os.pwrite(self.stdin, stdin, 0) != len(stdin):
@@ -407,6 +448,42 @@ class Supervisor:
         self.buffer += data
 
 
+class CaseFolder:
+    """Folder of the cases with the program in it, the same for each case."""
+
+    def __init__(self, folder: str, language: str, source: bytes, user: int | None) -> None:
+        self.path = folder + "/case"
+        self.program = self.path + ("/solution.cpp" if language == "cpp" else "/solution.py")
+        self.source = source
+        self.user = user
+        self.made: object = None
+
+    def restore(self) -> None:
+        """Make a fresh folder with the program, unless the last case left it unchanged."""
+        if self.made is not None and self.made == self.now():
+            return
+        clear(self.path)
+        os.mkdir(self.path, 0o700)
+        with open(self.program, "wb") as file:
+            file.write(self.source)
+        if self.user is not None:
+            os.chown(self.program, self.user, self.user)
+            os.chown(self.path, self.user, self.user)
+        self.made = self.now()
+
+    def now(self) -> object:
+        """Return attributes of the folder that no answer can change unnoticed."""
+        try:
+            stats = [os.lstat(self.path), os.lstat(self.program)]
+            names = os.listdir(self.path)
+        except OSError:
+            return None
+        return names, [
+            (stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size, stat.st_ctime_ns)
+            for stat in stats
+        ]
+
+
 def cpu_of(pid: int) -> float:
     """Return the CPU seconds of a process and of its reaped children."""
     return sum(map(int, stat_of(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
@@ -451,7 +528,7 @@ class Zygote:
         self.replies = replies
         self.warned = b""
         self.program: Program | None = None
-        self.made: object = None
+        self.limits: list[tuple[int, tuple[int, int]]] = []
 
     def serve(self) -> Program:
         """Fork children; returns in each of them, never in the zygote."""
@@ -465,15 +542,14 @@ class Zygote:
         self.language = words[0]
         self.cpu = float(words[1])
         self.memory, self.output, self.processes, size = map(int, words[2:])
-        self.name = "solution.cpp" if self.language == "cpp" else "solution.py"
         while len(self.source) < size:
             self.source += self.read(65536)
-        self.make_folder()
         prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
         kind, text = prepare()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None:
             self.processes += tasks_of_user()
+        self.limits = self.find_limits()
         gc.freeze()  # keeps pages shared with the children (copy on write)
         if self.language == "python" and kind == b"ok":
             for fd, own in enumerate(self.files):
@@ -482,8 +558,7 @@ class Zygote:
             self.leave_streams()
         while True:
             self.next_request()
-            self.make_folder()
-            pid = os.fork()
+            pid = fork()
             if pid == 0:
                 return self.child()
             write_all(self.replies, b"%d\n" % pid)
@@ -517,32 +592,6 @@ class Zygote:
         if not data:
             os._exit(0)
         return data
-
-    def make_folder(self) -> None:
-        """Make a fresh folder with the program, unless the last case left it unchanged."""
-        if self.made is not None and self.made == self.folder_now():
-            return
-        clear(self.case)
-        os.mkdir(self.case, 0o700)
-        path = self.case + "/" + self.name
-        with open(path, "wb") as file:
-            file.write(self.source)
-        if self.user is not None:
-            os.chown(path, self.user, self.user)
-            os.chown(self.case, self.user, self.user)
-        self.made = self.folder_now()
-
-    def folder_now(self) -> object:
-        """Return attributes of the folder that no answer can change unnoticed."""
-        try:
-            stats = [os.lstat(self.case), os.lstat(self.case + "/" + self.name)]
-            names = os.listdir(self.case)
-        except OSError:
-            return None
-        return names, [
-            (stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size, stat.st_ctime_ns)
-            for stat in stats
-        ]
 
     def compile_python(self) -> tuple[bytes, bytes]:
         path = self.case + "/solution.py"
@@ -598,30 +647,32 @@ class Zygote:
         for file in self.files:
             os.close(file)
         os.chdir(self.case)
-        self.limit()
-        if self.program is None:
-            self.become_program()
-        if self.warned:
-            os.write(2, self.warned)
-        if "numpy.random.mtrand" in sys.modules:  # ``random`` reseeds itself after a fork
-            sys.modules["numpy.random"].seed()
-        return self.program
-
-    def limit(self) -> None:
-        # At least a second more than the supervisor's limit: a fallback if many threads exceed that
-        # before the supervisor notices.
-        seconds = int(self.cpu) + 2
-        limit(resource.RLIMIT_CPU, seconds)
-        limit(resource.RLIMIT_CORE, 0)
-        limit(resource.RLIMIT_FSIZE, self.output)
-        if self.memory > 0:
-            limit(resource.RLIMIT_AS, self.memory)
-            limit(resource.RLIMIT_DATA, self.memory)
-        limit(resource.RLIMIT_NPROC, self.processes)
+        for kind, value in self.limits:
+            resource.setrlimit(kind, value)
         if self.user is not None:
             become(self.user)
         prctl(PR_SET_PDEATHSIG, SIGKILL)
         prctl(PR_SET_DUMPABLE, 1)
+        if self.program is None:
+            self.become_program()
+        if self.warned:
+            os.write(2, self.warned)
+        renew()
+        return self.program
+
+    def find_limits(self) -> list[tuple[int, tuple[int, int]]]:
+        # At least a second more than the supervisor's limit: a fallback if many threads exceed that
+        # before the supervisor notices.
+        seconds = int(self.cpu) + 2
+        limits = [
+            (resource.RLIMIT_CPU, seconds),
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_FSIZE, self.output),
+            (resource.RLIMIT_NPROC, self.processes),
+        ]
+        if self.memory > 0:
+            limits += [(resource.RLIMIT_AS, self.memory), (resource.RLIMIT_DATA, self.memory)]
+        return [(kind, (within(kind, value),) * 2) for kind, value in limits]
 
     def become_program(self) -> NoReturn:
         for number in (SIGPIPE, SIGXFSZ):
@@ -634,10 +685,14 @@ class Zygote:
 
 
 def limit(kind: int, value: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
+    value = within(kind, value)
     resource.setrlimit(kind, (value, value))
+
+
+def within(kind: int, value: int) -> int:
+    """Return ``value``, or the hard limit if that is less."""
+    _, hard = resource.getrlimit(kind)
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def tasks_of_user() -> int:
@@ -1014,7 +1069,7 @@ def fork_zygote(
         return None, Zygote(folder, user, files, requests_out, replies_in).serve()
     os.close(requests_out)
     os.close(replies_in)
-    return Supervisor(folder, files, requests_in, replies_out, pid), None
+    return Supervisor(folder, user, files, requests_in, replies_out, pid), None
 
 
 if __name__ == "__main__":

@@ -839,6 +839,9 @@ PROGRAMS: dict[str, tuple[bytes, ...]] = {
         print(T(1), E.A, U(1, 2), U.__module__, E.__module__)
         """),
     ),
+    "native_id": (
+        _code("import threading, os\nprint(threading.main_thread().native_id == os.getpid())"),
+    ),
     "inspect.getsource": (
         _code("import inspect\ndef f():\n    return 1  # comment\nprint(inspect.getsource(f))"),
     ),

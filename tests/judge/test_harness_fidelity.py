@@ -302,8 +302,6 @@ os.read(r, 1)
 UNEQUAL = {
     # The harness is below the answer's first frame, and shows where stacks are shown.
     "stack": "import traceback, sys\ntraceback.print_stack(file=sys.stdout)",
-    # ``threading`` keeps the number that the main thread had where it was loaded.
-    "native_id": "import threading, os\nprint(threading.main_thread().native_id == os.getpid())",
     # What PRELOADED names and a program's top imports is there before its own folder is looked at.
     "own module": "open('queue.py', 'w').write('x = 5')\nimport queue\nprint(hasattr(queue, 'x'))",
     # The interpreter is not taken apart, so a finalizer at the end still finds its modules.
@@ -316,6 +314,4 @@ def test_what_is_known_to_differ(folder: Path, python: str, name: str) -> None:
     """Not wanted, but known: should one of them become equal, it moves to the programs above."""
     program = UNEQUAL[name].encode()
     alone = reference(folder, python, program, b"", ENVIRONMENT)
-    if name == "native_id" and version(python) >= (3, 13):
-        return
     assert ends(folder, python, program, [b""]) != [alone]
