@@ -22,18 +22,21 @@ from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
 # since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion.
-_WRITE_VERDICT = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
-if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[3]) == 0 then
-  if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[3] then
-    redis.call('HINCRBY', KEYS[4], 'duplicate_verdicts', 1)
+WRITE_VERDICT = """
+local function write_verdict(hashes, verdicts, events, meta, sample, sha, verdict, status, accepted)
+  if redis.call('HGET', hashes, sample) ~= sha then return -1 end
+  if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
+    if redis.call('HGET', verdicts, sample) ~= verdict then
+      redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
+    end
+    return 0
   end
-  return 0
+  redis.call('XADD', events, '*', 'sample', sample, 'status', status, 'accepted', accepted)
+  redis.call('HINCRBY', meta, 'verdicts_written', 1)
+  return 1
 end
-redis.call('XADD', KEYS[3], '*', 'sample', ARGV[1], 'status', ARGV[4], 'accepted', ARGV[5])
-redis.call('HINCRBY', KEYS[4], 'verdicts_written', 1)
-return 1
 """
+_CALL_WRITE_VERDICT = "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], unpack(ARGV))"
 
 # Only the holder may release the lock: it may have expired, and another runner may hold it.
 INCARNATION = "incarnation"
@@ -69,7 +72,7 @@ class Ledger:
         self.queue = JudgeQueue(redis)
         self._redis = redis
         self._keys = keys.RunKeys(run)
-        self._write_verdict = redis.register_script(_WRITE_VERDICT)
+        self._write_verdict = redis.register_script(WRITE_VERDICT + _CALL_WRITE_VERDICT)
         self._take_lock = redis.register_script(TAKE_LOCK)
         self._release_lock = redis.register_script(RELEASE_LOCK)
 
@@ -210,7 +213,7 @@ class Ledger:
     def problem(self, dataset: str, problem_id: str) -> Problem | None:
         field = problem_key(dataset, problem_id)
         packed = cast(bytes | None, self._redis.hget(self._keys.problems, field))
-        return None if packed is None else Problem.model_validate_json(_unpack(packed))
+        return None if packed is None else Problem.model_validate_json(unpack(packed))
 
     # Lock: one runner at a time
 
@@ -255,14 +258,14 @@ class Ledger:
 
     def completion(self, sample: SampleId) -> Generation | None:
         packed = cast(bytes | None, self._redis.hget(self._keys.completions, sample.key))
-        return None if packed is None else Generation.model_validate_json(_unpack(packed))
+        return None if packed is None else Generation.model_validate_json(unpack(packed))
 
     def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
         """Yield the completions of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
             for packed in self._hmget(self._keys.completions, chunk):
                 if packed is not None:
-                    yield Generation.model_validate_json(_unpack(packed))
+                    yield Generation.model_validate_json(unpack(packed))
 
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of the completion of every sample that has one."""
@@ -275,21 +278,7 @@ class Ledger:
 
         It is not written if the sample has a verdict, or if its completion has been replaced.
         """
-        written = self._write_verdict(
-            keys=[
-                self._keys.hashes,
-                self._keys.verdicts,
-                self._keys.events,
-                self._keys.meta,
-            ],
-            args=[
-                verdict.sample.key,
-                verdict.completion_sha256,
-                verdict.model_dump_json(),
-                verdict.final_status.value,
-                int(verdict.accepted),
-            ],
-        )
+        written = self._write_verdict(keys=self._keys.of_verdicts, args=verdict_arguments(verdict))
         return bool(written == 1)
 
     def verdict(self, sample: SampleId) -> Verdict | None:
@@ -412,11 +401,23 @@ def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> V
     )
 
 
+def verdict_arguments(verdict: Verdict) -> list[str | int]:
+    """The arguments of the script that writes a verdict; its keys are ``RunKeys.of_verdicts``."""
+    return [
+        verdict.sample.key,
+        verdict.completion_sha256,
+        verdict.model_dump_json(),
+        verdict.final_status.value,
+        int(verdict.accepted),
+    ]
+
+
 def _pack(document: str) -> bytes:
     return zlib.compress(document.encode(), 1)
 
 
-def _unpack(packed: bytes) -> bytes:
+def unpack(packed: bytes) -> bytes:
+    """Decompress a stored completion or problem."""
     return zlib.decompress(packed)
 
 
