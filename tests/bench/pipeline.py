@@ -70,9 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--answer-after", type=float, default=0.0, help="seconds, of the stand-in")
-    parser.add_argument(
-        "--judges", nargs="+", default=["1x1", "4x1", "1x16"], help="PROCESSESxAT_ONCE"
-    )
+    parser.add_argument("--judges", nargs="+", default=["1x1", "4x1", "1x16"])
     parser.add_argument("--skip-demo", action="store_true")
     parser.add_argument("--stand-in", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -166,10 +164,12 @@ def _watch(process: subprocess.Popen[bytes], began: Path) -> dict[str, Usage]:
     names: dict[psutil.Process, str] = {}
     while process.poll() is None:
         running = began.exists()
-        for member in plumb.children(process.pid) + [psutil.Process(process.pid)]:
+        for member in [*plumb.children(process.pid), psutil.Process(process.pid)]:
             try:
-                name = _part(member.cmdline())
-                names[member] = name
+                command = member.cmdline()
+                if not command:  # it is ending
+                    continue
+                name = names[member] = _part(command)
                 memory[name] = max(memory.get(name, 0.0), member.memory_info().rss / 1e6)
                 times = member.cpu_times()
             except (psutil.NoSuchProcess, psutil.AccessDenied):
