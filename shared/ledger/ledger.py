@@ -39,6 +39,8 @@ end
 _CALL_WRITE_VERDICT = "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], unpack(ARGV))"
 
 # Only the holder may release the lock: it may have expired, and another runner may hold it.
+# Problems may have large tests.
+_PROBLEMS_AT_ONCE = 20
 INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
@@ -215,6 +217,14 @@ class Ledger:
         packed = cast(bytes | None, self._redis.hget(self._keys.problems, field))
         return None if packed is None else Problem.model_validate_json(unpack(packed))
 
+    def problems(self, samples: Sequence[SampleId]) -> Iterator[Problem]:
+        """Yield the problems of ``samples`` in their order; skips problems that are missing."""
+        for chunk in _chunks(samples, _PROBLEMS_AT_ONCE):
+            names = [problem_key(sample.dataset, sample.problem_id) for sample in chunk]
+            for packed in cast(list[bytes | None], self._redis.hmget(self._keys.problems, names)):
+                if packed is not None:
+                    yield Problem.model_validate_json(unpack(packed))
+
     # Lock: one runner at a time
 
     def lock(self, holder: str, ttl: float) -> bool:
@@ -234,14 +244,29 @@ class Ledger:
         happens if the same completion is stored and judged. ``unjudged`` is the verdict of a sample
         without a completion to judge; it is written instead of a job.
         """
-        sample = generation.sample
-        if stored := cast(bytes | None, self._redis.hget(self._keys.hashes, sample.key)):
-            verdict = self.verdict(sample)
-            if text(stored) != generation.completion_sha256:
-                self.queue.forget([job_id(self.run, sample, text(stored))])
-            elif verdict is not None and verdict.judged:
-                return
+        self.record_all([(generation, unjudged)])
+
+    def record_all(self, generations: Sequence[tuple[Generation, Verdict | None]]) -> None:
+        """Write completions of different samples in one transaction, each as :meth:`record`."""
+        stored = self._hmget(self._keys.hashes, [one.sample for one, _ in generations])
         pipe = self._transaction()
+        for (generation, unjudged), sha in zip(generations, stored, strict=True):
+            if sha is None or self._replaces(generation, text(sha)):
+                self._write_completion(pipe, generation, unjudged)
+        pipe.execute()
+
+    def _replaces(self, generation: Generation, stored: str) -> bool:
+        """Whether a completion is to be judged although one is stored, whose job is forgotten."""
+        if stored != generation.completion_sha256:
+            self.queue.forget([job_id(self.run, generation.sample, stored)])
+            return True
+        verdict = self.verdict(generation.sample)
+        return verdict is None or not verdict.judged
+
+    def _write_completion(
+        self, pipe: Pipeline, generation: Generation, unjudged: Verdict | None
+    ) -> None:
+        sample = generation.sample
         pipe.hset(self._keys.completions, sample.key, _pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
@@ -254,7 +279,6 @@ class Ledger:
             pipe.hset(self._keys.verdicts, sample.key, unjudged.model_dump_json())
             pipe.xadd(self._keys.events, _event_fields(unjudged))
             pipe.hincrby(self._keys.meta, "verdicts_written", 1)
-        pipe.execute()
 
     def completion(self, sample: SampleId) -> Generation | None:
         packed = cast(bytes | None, self._redis.hget(self._keys.completions, sample.key))
@@ -270,6 +294,10 @@ class Ledger:
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of the completion of every sample that has one."""
         return {SampleId.parse(key): sha for key, sha in self._hashes().items()}
+
+    def completed_count(self) -> int:
+        """The number of samples that have a completion."""
+        return self._redis.hlen(self._keys.hashes)
 
     # Verdicts
 
@@ -329,14 +357,22 @@ class Ledger:
         Returns:
             The samples whose job is missing now, for the next call.
         """
-        judged = self.judged()
-        unjudged = {sample: sha for sample, sha in self.completed().items() if sample not in judged}
+        unjudged = self._unjudged()
         jobs = {job_id(self.run, sample, sha): sample for sample, sha in unjudged.items()}
         present = self.queue.leased(list(jobs)) | self.queue.waiting()
         missing = {sample for job, sample in jobs.items() if job not in present}
         for sample in missing & suspects:
             self._redeliver(sample, unjudged[sample], max_deliveries)
         return missing - suspects
+
+    def _unjudged(self) -> dict[SampleId, str]:
+        """SHA-256 of the completion of every sample that has one and no verdict."""
+        judged = set(cast(list[bytes], self._redis.hkeys(self._keys.verdicts)))
+        stored = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.hashes))
+        # Most have a verdict in a long run, so only the others are parsed.
+        return {
+            SampleId.parse(text(key)): text(sha) for key, sha in stored.items() if key not in judged
+        }
 
     def rejudge(self, sample: SampleId, completion_sha256: str) -> None:
         """Delete the verdict of a sample and enqueue its completion again."""
