@@ -17,6 +17,12 @@ class JudgeSettings(ServiceSettings, RedisSettings):
     lease_ttl: float = Field(default=10.0, gt=0, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
     """Seconds until the lease on a job expires without renewal."""
 
+    drain_seconds: float | None = Field(
+        default=None, gt=0, validation_alias="PLUMBLINE_JUDGE_DRAIN_SECONDS"
+    )
+    """Seconds after SIGTERM until the jobs that are not finished return to the queue; by default
+    they are all finished."""
+
     @property
     def sandboxes(self) -> list[str]:
         """URLs of the given sandboxes, without ``/run_code``."""

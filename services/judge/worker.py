@@ -41,7 +41,7 @@ class JudgeWorker(SimpleWorker):
     """Worker of the judging queue.
 
     It registers and handles signals as RQ's worker does: after SIGTERM or SIGINT it takes no other
-    job and finishes those in hand; a second signal stops it at once, and its jobs return to the
+    job and finishes those in hand; after the drain limit, or a second signal, they return to the
     queue. A job that raises is retried or fails by RQ's rules, without effect on the others.
     """
 
@@ -93,7 +93,8 @@ class JudgeWorker(SimpleWorker):
         commands = PipelinedRedis(redis)
         judge = SampleJudge(self._settings, redis, commands, self.name)
         jobs = WorkerJobs(commands, self.name, lease_ttl=self._settings.lease_ttl)
-        work = JobLoop(jobs, redis, judge, self.fail, self.metrics)
+        drain = self._settings.drain_seconds
+        work = JobLoop(jobs, redis, judge, self.fail, self.metrics, drain=drain)
         self._on_stop = lambda: loop.call_soon_threadsafe(work.stop)
         if self._stopping.is_set():
             work.stop()
@@ -122,6 +123,7 @@ class JobLoop:
         fail: Fail,
         metrics: JudgeMetrics,
         *,
+        drain: float | None = None,
         poll: float = 5.0,
         pause: float = 1.0,
     ) -> None:
@@ -133,6 +135,7 @@ class JobLoop:
             judge: Judges samples.
             fail: Handles a job that raised; called in a thread.
             metrics: Metrics of the process, which have its concurrency.
+            drain: Limit in seconds for the jobs in hand after :meth:`stop`; None for no limit.
             poll: Seconds of one blocking wait for a job.
             pause: Seconds until the next attempt while Redis is unavailable.
         """
@@ -143,6 +146,7 @@ class JobLoop:
         self._judge = judge
         self._fail = fail
         self._metrics = metrics
+        self._drain = drain
         self._poll = poll
         self._pause = pause
         self._isolation = Isolation()
@@ -153,7 +157,10 @@ class JobLoop:
         self._progress = asyncio.Event()
 
     async def run(self) -> None:
-        """Judge until :meth:`stop`, then finish the jobs in hand."""
+        """Judge until :meth:`stop`, then finish the jobs in hand.
+
+        After the drain limit they are cancelled, and remain in the worker's hands in Redis.
+        """
         turning = asyncio.create_task(self._turn())
         while not self._stop.is_set():
             try:
@@ -162,8 +169,11 @@ class JobLoop:
                 log.error("Redis unavailable, retrying", reason=str(error))
                 await asyncio.sleep(self._pause)
         await self._jobs.stop_waiting()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._tasks:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=self._drain)
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
         turning.cancel()
 
     def stop(self) -> None:

@@ -119,7 +119,7 @@ async def test_a_job_that_raises_fails_alone(
     assert ledger.judged() == set(others)
     job = Job.fetch(id_of(*raising, "raise"), connection=redis, serializer=JSONSerializer)
     assert (job.get_status(), job.retries_left) == (JobStatus.FAILED, 0)
-    assert "ZeroDivisionError: as the test wants it" in (job.exc_info or "")
+    assert "ZeroDivisionError: as the test wants it" in (job.latest_result().exc_string or "")
 
 
 async def test_a_job_of_something_else_fails_alone(
@@ -246,9 +246,13 @@ async def test_a_job_that_arrives_as_a_worker_stops_goes_back(
 
 @contextmanager
 def judging(
-    url: str, name: str = "w", concurrency: int = 16, lease_ttl: float = 5.0
+    url: str,
+    name: str = "w",
+    concurrency: int = 16,
+    lease_ttl: float = 5.0,
+    drain: float = 1000.0,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    arguments = [url, name, str(concurrency), str(lease_ttl)]
+    arguments = [url, name, str(concurrency), str(lease_ttl), str(drain)]
     process = subprocess.Popen([sys.executable, "-m", "tests.judge.worker_process", *arguments])
     try:
         yield process
@@ -306,6 +310,19 @@ def test_a_second_signal_returns_the_jobs_to_the_queue(
     assert ledger.meta().jobs_redelivered == 0
 
 
+def test_after_the_drain_limit_the_jobs_return_to_the_queue(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
+) -> None:
+    samples = record(ledger, *NAMES, completion="wait")
+    with judging(redis_server.url, concurrency=5, drain=0.5) as process:
+        until(lambda: counted(redis, WAITING) == 5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert ledger.judged() == set()
+    assert ledger.queue.waiting() == {id_of(sample, "wait") for sample in samples}
+    nothing_in_hand(redis)
+
+
 def test_a_killed_worker_loses_nothing(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
@@ -321,6 +338,8 @@ def test_a_killed_worker_loses_nothing(
     assert {v.final_status for v in ledger.verdicts(samples)} == {FinalStatus.SUCCESS}
     assert ledger.meta().jobs_redelivered == 16
     assert ledger.meta().verdicts_written == 16
+    redis.delete("rq:worker:w:executions")  # the dead worker's own, which expires
+    nothing_in_hand(redis)
 
 
 def test_a_completion_that_kills_its_worker_does_not_take_its_neighbours_with_it(

@@ -23,7 +23,7 @@ TOGETHER, WAITING, GO = "tests:together", "tests:waiting", "tests:go"
 
 
 def main() -> None:
-    url, name, concurrency, lease_ttl = sys.argv[1:]
+    url, name, concurrency, lease_ttl, drain = sys.argv[1:]
     redis = Redis.from_url(url)
     in_hand: list[str] = []
 
@@ -49,7 +49,10 @@ def main() -> None:
 
     SampleJudge.judge = judge  # type: ignore[method-assign]
     settings = JudgeSettings(
-        redis_url=url, concurrency=int(concurrency), lease_ttl=float(lease_ttl)
+        redis_url=url,
+        concurrency=int(concurrency),
+        lease_ttl=float(lease_ttl),
+        drain_seconds=float(drain),
     )
     JudgeWorker(redis, settings, name).serve()
 

@@ -21,7 +21,7 @@ from services.cli.embedded.services import (
     sandbox_launch,
     start_redis,
 )
-from services.cli.embedded.supervisor import ChildProcess, Supervisor, wait_until
+from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor, wait_until
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
@@ -124,7 +124,11 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
 
 
 def _start_judges(stack: EmbeddedStack, config: Config) -> None:
-    settings = {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": ",".join(stack.sandbox_urls)}
+    settings = {
+        "REDIS_URL": stack.redis_url,
+        "SANDBOX_URLS": ",".join(stack.sandbox_urls),
+        "PLUMBLINE_JUDGE_DRAIN_SECONDS": str(GRACE_SECONDS / 2),  # killed, the jobs would be lost
+    }
     workers = config.judge.workers or 1
     if not os.environ.get(_JUDGE_CONCURRENCY):
         # Two completions per slot of the sandbox: one runs, and one is being prepared or checked.
