@@ -23,7 +23,6 @@ from rq.suspension import is_suspended
 from rq.utils import now
 
 from services.judge.health import JudgeMetrics
-from services.judge.isolation import Isolation
 from services.judge.jobs import SampleJudge
 from services.judge.settings import JudgeSettings
 from shared.ledger import JobLease, JudgeQueue, connect_async
@@ -149,7 +148,6 @@ class JobLoop:
         self._drain = drain
         self._poll = poll
         self._pause = pause
-        self._isolation = Isolation()
         self._unjudged: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._suspended = False
@@ -196,19 +194,23 @@ class JobLoop:
         if (room := self._room()) <= 0:
             await self._progress.wait()
             return
-        taken = await self._jobs.take(room)
-        for job in taken:
+        taken = await self._jobs.take(room, idle=not self.held)
+        for job in taken.jobs:
             self.held[job.execution] = job
             self._unjudged.add(job.execution)
             task = asyncio.create_task(self._process(job))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if len(taken) < room and not self._suspended:
+        if taken.blocked:
+            await self._progress.wait()
+        elif len(taken.jobs) < room and not any(job.suspect for job in taken.jobs):
             await self._wait_for_job()
 
     def _room(self) -> int:
         """Number of jobs to take. Those that only wait for Redis to store a verdict leave room."""
-        if self._suspended or self._stop.is_set() or self._isolation.closed:
+        if self._suspended or self._stop.is_set():
+            return 0
+        if any(job.suspect for job in self.held.values()):
             return 0
         concurrency = self._metrics.concurrency
         return min(concurrency - len(self._unjudged), 2 * concurrency - len(self.held))
@@ -258,10 +260,8 @@ class JobLoop:
             )
         if found.completion is None or found.judged:
             return None
-        # The job may be why its workers were lost; next time it shall not take others with it.
-        async with self._isolation.admit(alone=found.losses > 0):
-            with self._metrics.judging():
-                verdict = await self._judge.judge(found, found.completion)
+        with self._metrics.judging():
+            verdict = await self._judge.judge(found, found.completion)
         self._metrics.count(verdict)
         return verdict
 

@@ -58,36 +58,53 @@ local function own_jobs()
   return jobs
 end
 
+local function read_job(job)
+  local fields = redis.call('HMGET', job_key(job), 'data', 'meta')
+  return fields[1], fields[2] and fields[2]:find('"losses"', 1, true) ~= nil
+end
+
+-- The next job, its data, and whether it is a suspect. Jobs that were deleted meanwhile are skipped.
+local function next_job()
+  while true do
+    local job = redis.call('LPOP', WOKEN) or redis.call('LPOP', QUEUE)
+    if not job then return end
+    local data, suspect = read_job(job)
+    if data then return job, data, suspect end
+  end
+end
+
 -- A job gets its lease as it leaves the queue, so it is never in neither place.
-local function next_job(execution)
-  local job, data
-  repeat -- a job that was deleted meanwhile is skipped
-    job = redis.call('LPOP', WOKEN) or redis.call('LPOP', QUEUE)
-    data = job and redis.call('HGET', job_key(job), 'data')
-  until data or not job
-  if not job then return end
+local function hold(job, execution)
   redis.call('SET', lease_key(job), NAME, 'PX', math.floor(LEASE * 1000))
   redis.call('HSET', job_key(job), 'status', 'started', 'started_at', DATE,
     'last_heartbeat', DATE, 'worker_name', NAME)
   redis.call('PERSIST', job_key(job))
   begin(job, execution)
-  return job, data
 end
 
--- take EXECUTION... -> {job, execution, data} of up to as many jobs as there are executions. Idempotent.
-function commands.take(...)
-  local taken, own = {}, own_jobs()
+-- take IDLE EXECUTION... -> {0 or 1, {job, execution, data, suspect}...}: up to as many jobs as there
+-- are executions. Idempotent. Workers were lost with a suspect; it is taken alone, by a worker that
+-- is IDLE. The first number is 1 if a suspect waits until this worker is.
+function commands.take(idle, ...)
+  local taken, own = { 0 }, own_jobs()
   for _, execution in ipairs({ ... }) do
-    local job, data = own[execution], nil
+    local job, data, suspect = own[execution], nil, nil
     if job then
-      data = redis.call('HGET', job_key(job), 'data')
+      data, suspect = read_job(job)
     else
-      job, data = next_job(execution)
+      job, data, suspect = next_job()
+      if not job then break end
+      if suspect and (idle ~= '1' or #taken > 1) then
+        redis.call('LPUSH', QUEUE, job)
+        taken[1] = 1
+        break
+      end
+      hold(job, execution)
     end
-    if not job then break end
-    table.insert(taken, { job, execution, data or '' })
+    table.insert(taken, { job, execution, data or '', suspect and 1 or 0 })
+    if suspect then break end
   end
-  if #taken > 0 then set_state('busy') end
+  if #taken > 1 then set_state('busy') end
   return taken
 end
 

@@ -40,11 +40,27 @@ _SCRIPT = Script(
 
 @dataclass(frozen=True, slots=True)
 class TakenJob:
-    """A job in a worker's hands; ``data`` is its call as RQ stores it."""
+    """A job in a worker's hands.
+
+    Attributes:
+        id: The job's id.
+        execution: The id of RQ's record of this execution.
+        data: Its call as RQ stores it.
+        suspect: Whether workers were lost with it, so that it may be why.
+    """
 
     id: str
     execution: str
     data: bytes
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Jobs that left the queue; ``blocked`` if the next one is a suspect, for an idle worker."""
+
+    jobs: list[TakenJob]
+    blocked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,6 @@ class JobInput:
         sample: The sample to judge.
         completion: None if the completion was deleted or replaced meanwhile.
         judged: Whether the sample has a verdict already.
-        losses: Workers that were lost with this job.
         config: The run's config as JSON; None if the run does not exist.
         problem: As stored; None if it is missing, or was not asked for.
     """
@@ -65,7 +80,6 @@ class JobInput:
     sample: SampleId
     completion: Generation | None
     judged: bool
-    losses: int
     config: str | None
     problem: bytes | None
 
@@ -125,10 +139,19 @@ class WorkerJobs(_WorkerScript):
         super().__init__(worker, lease_ttl)
         self._commands = commands
 
-    async def take(self, count: int) -> list[TakenJob]:
-        """Take up to ``count`` jobs, and a lease on each."""
-        found = await self._run("take", *(uuid4().hex for _ in range(count)))
-        return [TakenJob(text(job), text(execution), data) for job, execution, data in found]
+    async def take(self, count: int, *, idle: bool) -> Taken:
+        """Take up to ``count`` jobs, and a lease on each.
+
+        A suspect comes alone, and only if the worker has no other job (``idle``), so that a job
+        that kills its workers costs no other job a delivery after the first time.
+        """
+        executions = [uuid4().hex for _ in range(count)]
+        blocked, *found = await self._run("take", int(idle), *executions)
+        jobs = [
+            TakenJob(text(job), text(execution), data, bool(suspect))
+            for job, execution, data, suspect in found
+        ]
+        return Taken(jobs, bool(blocked))
 
     async def wait(self, redis: AsyncRedis, timeout: float) -> None:
         """Wait until a job is enqueued, up to ``timeout`` seconds; :meth:`take` then returns it.
@@ -148,13 +171,12 @@ class WorkerJobs(_WorkerScript):
         commands: list[Command] = [
             ("HGET", call.keys.completions, field),
             ("HEXISTS", call.keys.verdicts, field),
-            ("HGET", call.keys.deliveries, field),
             ("HGET", call.keys.meta, "config"),
         ]
         if problem:
             name = problem_key(call.sample.dataset, call.sample.problem_id)
             commands.append(("HGET", call.keys.problems, name))
-        packed, judged, losses, config, *rest = await self._commands.send(commands)
+        packed, judged, config, *rest = await self._commands.send(commands)
         completion = None if packed is None else Generation.model_validate_json(unpack(packed))
         if completion is not None and completion.completion_sha256 != call.sha256:
             completion = None
@@ -163,7 +185,6 @@ class WorkerJobs(_WorkerScript):
             sample=call.sample,
             completion=completion,
             judged=bool(judged),
-            losses=int(losses or 0),
             config=None if config is None else text(config),
             problem=rest[0] if rest else None,
         )

@@ -389,7 +389,7 @@ class Ledger:
             return
         self.queue.forget([job_id(self.run, sample, sha)])
         pipe = self._transaction()
-        self.queue.put(pipe, self.run, sample, sha)
+        self.queue.put(pipe, self.run, sample, sha, losses=lost)
         pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
         pipe.execute()
 

@@ -145,20 +145,20 @@ async def test_every_job_has_a_lease_from_the_queue_on(
     ledger: Ledger, redis: Redis, jobs: WorkerJobs
 ) -> None:
     samples = record(ledger, *NAMES)
-    taken = await jobs.take(10)
+    taken = (await jobs.take(10, idle=True)).jobs
     assert [job.id for job in taken] == [id_of(sample) for sample in samples[:10]]
     assert ledger.queue.leased([id_of(s) for s in samples]) == {job.id for job in taken}
     assert ledger.queue.waiting() == {id_of(sample) for sample in samples[10:]}
     assert ledger.requeue_lost(set(samples), 3) == set()
-    assert len(await jobs.take(10)) == 6
-    assert await jobs.take(10) == []
+    assert len((await jobs.take(10, idle=True)).jobs) == 6
+    assert (await jobs.take(10, idle=True)).jobs == []
 
 
 async def test_one_command_renews_all_leases_and_what_rq_expires(
     ledger: Ledger, redis: Redis, jobs: WorkerJobs
 ) -> None:
     record(ledger, "p00", "p01", "p02")
-    own, lost, deleted = await jobs.take(3)
+    own, lost, deleted = (await jobs.take(3, idle=True)).jobs
     started = StartedJobRegistry(queue=ledger.queue.rq)
     mine = (ledger_keys.lease(own.id), f"rq:execution:{own.id}:{own.execution}")
     for key in mine:
@@ -218,8 +218,8 @@ async def test_jobs_of_a_reply_that_was_lost_are_taken_again(
 
     await jobs.stop_waiting()  # the server learns the script
     monkeypatch.setattr(PipelinedRedis, "_pipeline", twice)
-    taken = await jobs.take(2)
-    assert [[(TakenJob(a.decode(), b.decode(), c)) for a, b, c in sent[0][0]]] == [taken]
+    taken = (await jobs.take(2, idle=True)).jobs
+    assert [[(TakenJob(a.decode(), b.decode(), c)) for a, b, c, _ in sent[0][0][1:]]] == [taken]
     assert ledger.queue.rq.count == 2
 
 
@@ -237,7 +237,7 @@ async def test_a_job_that_arrives_as_a_worker_stops_goes_back(
     await jobs.stop_waiting()
     assert ledger.queue.waiting() == {id_of(sample)}
     await jobs.wait(client, 20)
-    assert [job.id for job in await jobs.take(1)] == [id_of(sample)]
+    assert [job.id for job in (await jobs.take(1, idle=True)).jobs] == [id_of(sample)]
     await client.aclose()
 
 
@@ -346,24 +346,50 @@ def test_a_completion_that_kills_its_worker_does_not_take_its_neighbours_with_it
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
     """Only its first worker has other jobs in hand."""
-    (poison,) = record(ledger, "p00", completion="kill")
-    others = record(ledger, *NAMES[1:], completion="wait")
+    names = NAMES[:6]
+    (poison,) = record(ledger, names[2], completion="kill")
+    others = record(ledger, *names[:2], *names[3:], completion="pause")
     suspects: set[SampleId] = set()
     workers = 0
-    while ledger.verdict(poison) is None:
+    while len(ledger.judged()) < 6:
         workers += 1
         assert workers <= 6
         with judging(redis_server.url, f"w{workers}", lease_ttl=1.0) as process:
-            while process.poll() is None and ledger.verdict(poison) is None:
-                if workers > 1:
-                    redis.set(GO, 1)
+            while process.poll() is None and len(ledger.judged()) < 6:
                 suspects = ledger.requeue_lost(suspects, 3)
-                time.sleep(0.1)
-    with judging(redis_server.url, "last"):
-        until(lambda: len(ledger.judged()) == 16)
-    together = [int(count) for count in redis.lrange(TOGETHER, 0, -1)]
-    assert together == [16, 1, 1, 1]
+                time.sleep(0.2)
     found = ledger.verdict(poison)
     assert found is not None
     assert found.detail == "judge_worker_lost"
     assert {v.final_status for v in ledger.verdicts(others)} == {FinalStatus.SUCCESS}
+    assert [int(count) for count in redis.lrange(TOGETHER, 0, -1)] == [6, 1, 1, 1]
+    assert ledger.meta().jobs_redelivered == 6 + 2  # each once, and the one that kills
+
+
+async def test_a_suspect_is_taken_alone_by_an_idle_worker(
+    ledger: Ledger, redis: Redis, jobs: WorkerJobs
+) -> None:
+    samples = record(ledger, *NAMES[:4])
+    suspect = samples[1]
+    ledger.queue.rq.empty()
+    for sample in samples:
+        pipe = redis.pipeline()
+        pipe.multi()
+        sha = generation(sample).completion_sha256
+        ledger.queue.put(pipe, RUN, sample, sha, losses=int(sample == suspect))
+        pipe.execute()
+
+    async def take(*, idle: bool) -> tuple[list[str], bool]:
+        taken = await jobs.take(16, idle=idle)
+        assert [job.suspect for job in taken.jobs] == [
+            job.id == id_of(suspect) for job in taken.jobs
+        ]
+        return [job.id for job in taken.jobs], taken.blocked
+
+    first, second, *rest = map(id_of, samples)
+    assert await take(idle=True) == ([first], True)
+    assert await take(idle=False) == ([], True)
+    assert ledger.queue.rq.get_job_ids() == [second, *rest]
+    assert await take(idle=True) == ([second], False)
+    assert await take(idle=False) == (rest, False)
+    assert await take(idle=True) == ([], False)

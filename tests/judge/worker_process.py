@@ -1,7 +1,7 @@
 """A judge worker as a process of its own; its judge does as each completion says.
 
 ``kill`` kills the process. ``raise`` raises. ``wait`` waits until the key ``tests:go`` exists, and
-counts in ``tests:waiting`` first. Any other completion is accepted. The completions that are being
+counts in ``tests:waiting`` first. ``pause`` takes a moment. Any other completion is accepted. The completions that are being
 judged are in the hash ``tests:together`` when ``kill`` begins.
 """
 
@@ -40,6 +40,8 @@ def main() -> None:
             await asyncio.sleep(0.2)  # its neighbours are being judged
             redis.rpush(TOGETHER, len(in_hand))
             os.kill(os.getpid(), signal.SIGKILL)
+        elif completion == "pause":
+            await asyncio.sleep(0.5)
         elif completion == "raise":
             raise ZeroDivisionError("as the test wants it")
         elif completion == "wait":
