@@ -1,8 +1,8 @@
 """A judge worker as a process of its own; its judge does as each completion says.
 
-``kill`` kills the process. ``raise`` raises. ``wait`` waits until the key ``tests:go`` exists, and
-counts in ``tests:waiting`` first. ``pause`` takes a moment. Any other completion is accepted. The completions that are being
-judged are in the hash ``tests:together`` when ``kill`` begins.
+``kill`` kills the process; how many completions were being judged then is added to the list
+``tests:together``. ``raise`` raises. ``wait`` counts in ``tests:waiting`` and waits until the key
+``tests:go`` exists. ``pause`` takes a moment. Any other completion is accepted at once.
 """
 
 import asyncio
