@@ -28,23 +28,13 @@ import psutil
 from aiohttp import web
 
 from services.data.records import write_dataset
+from services.sandbox.app import RUN_CASES_VERSION
+from shared.harness.wire import CALL_RESULT, CallResult, CaseRun
 from shared.schemas import Problem, sha256
 from tests.e2e import plumb
 
-_ANSWER = {
-    "status": "Success",
-    "message": "",
-    "compile_result": None,
-    "run_result": {
-        "status": "Finished",
-        "execution_time": 0.001,
-        "return_code": 0,
-        "stdout": "3\n",
-        "stderr": "",
-    },
-    "executor_pod_name": None,
-    "files": {},
-}
+_CASE = CaseRun(0, 0.001, 0.001, 0.001, 1_000_000, None, b"3\n", "")
+_ANSWER = CALL_RESULT.dump_json(CallResult("ok", cases={0: _CASE}, end="done", seconds=0.001))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +213,21 @@ def _demo(output: Path) -> None:
 
 
 async def _stand_in(answer_after: float) -> None:
-    async def run_code(request: web.Request) -> web.Response:
+    async def offer(_request: web.Request) -> web.Response:
+        return web.Response(headers={"Plumbline-Run-Cases": RUN_CASES_VERSION})
+
+    async def run_cases(request: web.Request) -> web.Response:
         await request.read()
         if answer_after:
             await asyncio.sleep(answer_after)
-        return web.json_response(_ANSWER)
+        return web.json_response(body=_ANSWER)
 
     async def ping(_request: web.Request) -> web.Response:
         return web.json_response("pong")
 
     app = web.Application()
-    app.router.add_post("/run_code", run_code)
+    app.router.add_head("/run_cases", offer)
+    app.router.add_post("/run_cases", run_cases)
     app.router.add_get("/v1/ping", ping)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
