@@ -134,8 +134,8 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 		packaging/k8s.in -o requirements-k8s.lock
 	packaging/images/lock.sh
 
-bench-pipeline: $(STAMP) ## samples per second through queue, ledger and aggregator
-	$(BIN)/python -m tests.bench.pipeline
+bench-pipeline: $(STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
+	$(BIN)/python -m tests.bench.pipeline $(ARGS)
 
 bench-judge: $(STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)

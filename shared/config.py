@@ -317,7 +317,9 @@ class JudgeConfig(Section):
     """Overrides for one data set, by name: ``method``, ``checker``, ``language``, ``extraction``,
     ``max_timeouts``."""
     workers: Operation[int | None] = Field(default=None, ge=1)
-    """Judge workers that ``--embedded`` starts; null for one per core."""
+    """Judge processes that ``--embedded`` starts; null for one. Each judges
+    ``PLUMBLINE_JUDGE_CONCURRENCY`` completions at once: by default 16, or two per slot of the
+    sandbox if that is more."""
     case_concurrency: Operation[int] = Field(default=2, ge=1)
     """Cases of one completion that ``compute_score`` runs at once."""
     max_attempts: Operation[int] = Field(default=5, ge=1)

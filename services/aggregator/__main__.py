@@ -60,18 +60,19 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
 
 
 async def _repeat(work: Callable[[], bool], interval: float) -> None:
-    """Run ``work`` in a thread forever; pause ``interval`` seconds after it found no work."""
+    """Run ``work`` in a thread forever, with a pause of ``interval`` seconds after each time.
+
+    It does all that there is to do. A batch costs little more than an entry, so entries gather
+    during the pause.
+    """
     while True:
         try:
-            busy = await asyncio.to_thread(work)
+            await asyncio.to_thread(work)
         except RedisError as error:
             log.error("Redis unavailable, retrying", reason=str(error))
-            busy = False
         except sqlite3.OperationalError as error:
             log.error("the index cannot be written, retrying", reason=str(error))
-            busy = False
-        if not busy:
-            await asyncio.sleep(interval)
+        await asyncio.sleep(interval)
 
 
 def publish_due(ingester: Ingester) -> bool:

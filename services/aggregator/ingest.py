@@ -18,7 +18,7 @@ from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
 from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
 from shared.run_record import RunState
-from shared.schemas import ProblemFacts, SampleId
+from shared.schemas import Problem, ProblemFacts, SampleId, Verdict
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -105,6 +105,8 @@ class Ingester:
             self.metrics.record(self._writer.apply(run, batch))
             self._group.ack(run.run, [entry.id for entry in entries])
             busy, position = True, entries[-1].id
+            if len(entries) < self._batch_size:
+                break
         return busy
 
     def _batch(self, ledger: Ledger, run: KnownRun, entries: Sequence[StreamEntry]) -> Batch:
@@ -113,25 +115,25 @@ class Ingester:
         generations = {
             g.sample: g for g in _readable(samples, ledger.completions, ledger.completion)
         }
-        facts: dict[tuple[str, str], ProblemFacts] = {}
+        facts = self._problem_facts(ledger, run, verdicts)
         rows = {}
         for verdict in verdicts:
             sample = verdict.sample
-            problem = (sample.dataset, sample.problem_id)
-            if problem not in facts:
-                facts[problem] = self._problem_facts(ledger, run, sample)
-            rows[sample] = SampleRow.of(verdict, generations.get(sample), facts[problem])
+            known = facts.get((sample.dataset, sample.problem_id), ProblemFacts())
+            rows[sample] = SampleRow.of(verdict, generations.get(sample), known)
         failures = {v.sample: [f.kind for f in v.infra_failures] for v in verdicts}
         return Batch(entries, rows, failures)
 
-    def _problem_facts(self, ledger: Ledger, run: KnownRun, sample: SampleId) -> ProblemFacts:
-        if found := self._writer.problem_facts(run, sample):
-            return found
-        try:
-            problem = ledger.problem(sample.dataset, sample.problem_id)
-        except ValidationError:
-            problem = None
-        return ProblemFacts() if problem is None else ProblemFacts.of(problem)
+    def _problem_facts(
+        self, ledger: Ledger, run: KnownRun, verdicts: Sequence[Verdict]
+    ) -> dict[tuple[str, str], ProblemFacts]:
+        """Facts by data set and problem: from the index, else from the ledger."""
+        problems = {(one.dataset, one.problem_id): one.sample for one in verdicts}
+        facts = self._writer.problem_facts(run, problems)
+        unknown = [sample for problem, sample in problems.items() if problem not in facts]
+        for problem in _readable(unknown, ledger.problems, _problem_of(ledger)):
+            facts[problem.dataset, problem.problem_id] = ProblemFacts.of(problem)
+        return facts
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
         """Store state and metadata: immediately on a change of state, otherwise once a second."""
@@ -152,6 +154,10 @@ def _planned(ledger: Ledger) -> dict[str, tuple[int, int]]:
         log.error("a plan cannot be read", run=ledger.run, reason=str(error))
         return {}
     return {one.name: (one.problems, len(one.owed)) for one in plan.datasets} if plan else {}
+
+
+def _problem_of(ledger: Ledger) -> Callable[[SampleId], Problem | None]:
+    return lambda sample: ledger.problem(sample.dataset, sample.problem_id)
 
 
 def _storable(entry: StreamEntry) -> StreamEntry:

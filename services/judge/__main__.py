@@ -1,4 +1,4 @@
-"""Entry point of a judge worker (``python -m services.judge``): one job at a time."""
+"""Entry point of a judge worker (``python -m services.judge``): several completions at once."""
 
 import logging
 import os
@@ -6,13 +6,11 @@ import socket
 import uuid
 from functools import partial
 
-from rq.serializers import JSONSerializer
-
 from services.judge.health import SandboxWatch
-from services.judge.jobs import JudgeProcess, JudgeWorker, set_current
 from services.judge.settings import JudgeSettings
+from services.judge.worker import JudgeWorker
 from shared.errors import PlumblineError
-from shared.ledger import JudgeQueue, ping_error, wait_for_redis
+from shared.ledger import ping_error, wait_for_redis
 from shared.service.health import HealthServer, Readiness, refuse
 from shared.service.logs import configure_logging, get_logger
 from shared.service.settings import load_settings
@@ -33,23 +31,17 @@ def _work(settings: JudgeSettings) -> int:
     log = get_logger(__name__)
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     redis = wait_for_redis(settings.redis_url, settings.host, settings.port)
-    process = JudgeProcess(settings, redis, name)
-    set_current(process)
-    worker = JudgeWorker(
-        [JudgeQueue(redis).rq],
-        name=name,
-        connection=redis,
-        serializer=JSONSerializer,
-        log_job_description=False,
-    )
+    worker = JudgeWorker(redis, settings, name)
     watch = SandboxWatch(settings.sandboxes)
     watch.start()
-    readiness = Readiness(partial(ping_error, redis), lambda: watch.failure)
-    with HealthServer(settings.host, settings.port, readiness, process.metrics.registry):
-        log.info("ready", worker=name)
-        worker.work(logging_level="WARNING")  # until SIGTERM; the current job is finished first
-    process.close()
-    log.info("stopped", worker=name, judged=process.metrics.judged)
+    metrics = worker.metrics
+    readiness = Readiness(
+        partial(ping_error, redis), lambda: watch.failure, details=metrics.details
+    )
+    with HealthServer(settings.host, settings.port, readiness, metrics.registry):
+        log.info("ready", worker=name, concurrency=metrics.concurrency)
+        worker.serve()
+    log.info("stopped", worker=name, judged=metrics.judged)
     return 0
 
 

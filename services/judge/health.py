@@ -2,10 +2,12 @@
 
 import http.client
 import threading
+import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from shared.schemas import Verdict
 
@@ -45,9 +47,18 @@ class SandboxWatch:
 
 
 class JudgeMetrics:
-    """Counters of one worker process, in their own registry."""
+    """Metrics of one worker process, in their own registry. Not thread-safe.
 
-    def __init__(self) -> None:
+    Attributes:
+        concurrency: Completions that the process may judge at once.
+        in_flight: Completions that it judges now.
+        judged: Completions that it has judged.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.in_flight = 0
+        self.judged = 0
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._samples = Counter(
@@ -62,20 +73,46 @@ class JudgeMetrics:
             registry=self.registry,
         )
         self._busy = Counter(
-            "plumbline_judge_busy_seconds", "Seconds spent judging.", registry=self.registry
+            "plumbline_judge_busy_seconds",
+            "Seconds spent judging, summed over the completions in flight.",
+            registry=self.registry,
         )
+        Gauge(
+            "plumbline_judge_concurrency",
+            "Completions that the process may judge at once.",
+            registry=self.registry,
+        ).set(concurrency)
+        Gauge(
+            "plumbline_judge_in_flight",
+            "Completions that the process judges now.",
+            registry=self.registry,
+        ).set_function(lambda: self.in_flight)
         self._confirmations = Counter(
             "plumbline_judge_timeout_confirmations",
             "Cases run a second time because load may have been why they took too long.",
             ["outcome"],
             registry=self.registry,
         )
-        self.judged = 0
 
-    def count(self, verdict: Verdict, seconds: float) -> None:
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Count a completion as in flight, and its time as busy, until the block ends."""
+        self.in_flight += 1
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            self._busy.inc(time.monotonic() - began)
+
+    def details(self) -> dict[str, object]:
+        """Fields of ``/readyz``."""
+        return {"concurrency": self.concurrency, "in_flight": self.in_flight}
+
+    def count(self, verdict: Verdict) -> None:
+        """Count a verdict."""
         self.judged += 1
         self._samples.labels(verdict.final_status.value).inc()
         self._requests.inc(verdict.attempts)
         self._confirmations.labels("flipped").inc(verdict.flipped)
         self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
-        self._busy.inc(seconds)

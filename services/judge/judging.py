@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from services.judge import verdict
-from services.judge.methods.base import Method, Task
+from services.judge.methods.base import Method, Task, compute
 from services.judge.methods.batch import BatchMethod
 from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
 from services.judge.methods.function_tests import FunctionMethod
@@ -44,7 +44,8 @@ async def judge_answer(task: Task) -> Judgement:
         SandboxUnavailableError: The sandbox gave no usable response.
         ConfigError: The method needs something that is not installed.
     """
-    method = choose_method(task)
+    # Finding the code of an answer takes much longer per character than comparing outputs.
+    method = await compute(lambda: choose_method(task), 10 * len(task.completion))
     found, total = method.extraction, task.problem.tests.cases
     code = None if found is None else JudgedCode.of(found.code, found.reason, found.start)
     if found is not None and not found.found:

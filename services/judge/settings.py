@@ -12,8 +12,16 @@ class JudgeSettings(ServiceSettings, RedisSettings):
     """Comma-separated URLs that replace the run's ``sandbox.url``."""
     name: str = Field(default="", validation_alias="PLUMBLINE_JUDGE_NAME")
     """Name of the worker; by default derived from host and process."""
+    concurrency: int = Field(default=16, ge=1, validation_alias="PLUMBLINE_JUDGE_CONCURRENCY")
+    """Completions that the process judges at once."""
     lease_ttl: float = Field(default=10.0, gt=0, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
     """Seconds until the lease on a job expires without renewal."""
+
+    drain_seconds: float | None = Field(
+        default=None, gt=0, validation_alias="PLUMBLINE_JUDGE_DRAIN_SECONDS"
+    )
+    """Seconds after SIGTERM until the jobs that are not finished return to the queue; by default
+    they are all finished."""
 
     @property
     def sandboxes(self) -> list[str]:

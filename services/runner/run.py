@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,13 +14,14 @@ from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import RunPlan
 from shared.run_record import RunState
-from shared.schemas import Generation, SampleId
+from shared.schemas import Generation, SampleId, Verdict
 from shared.service.logs import get_logger
 from shared.statuses import FinalStatus, JudgeMethod
 
 log = get_logger(__name__)
 
-Source = Callable[[list[SampleId]], AsyncGenerator[Generation]]
+# Yields completions as they are finished; those that are finished at the same time, together.
+Source = Callable[[list[SampleId]], AsyncGenerator[Sequence[Generation]]]
 
 
 class ProgressListener(Protocol):
@@ -40,11 +41,13 @@ class RunTimings:
     """Intervals of the run loop in seconds.
 
     ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
-    between two scans for lost jobs. ``publish_timeout``: limit for writing the artifacts.
+    between two scans for lost jobs. ``gather``: between two reads of verdicts.
+    ``publish_timeout``: limit for writing the artifacts.
     """
 
     tick: float = 1.0
     scan: float = 2.0
+    gather: float = 0.05
     publish_timeout: float = 600.0
 
 
@@ -143,27 +146,23 @@ class Run:
 
     async def _generate(self, missing: list[SampleId]) -> None:
         async with aclosing(self._source(missing)) as generations:
-            async for generation in generations:
-                await asyncio.to_thread(self._record, generation)
-                self._progress.generated(generation.sample)
+            async for finished in generations:
+                await asyncio.to_thread(
+                    self._ledger.record_all, [(one, _unjudged(one)) for one in finished]
+                )
+                for generation in finished:
+                    self._progress.generated(generation.sample)
         self._generating = False
-
-    def _record(self, generation: Generation) -> None:
-        unjudged = None
-        if generation.error is not None:
-            unjudged = unjudged_verdict(
-                generation.sample, generation.completion_sha256, generation.error
-            )
-        self._ledger.record(generation, unjudged)
 
     async def _follow_verdicts(self) -> None:
         """Read the stream of verdicts, and scan for lost jobs and completions in between."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
         while await self._has_pending():
-            for event in await asyncio.to_thread(
+            events = await asyncio.to_thread(
                 self._ledger.events, self._last_entry, self._timings.tick
-            ):
+            )
+            for event in events:
                 self._last_entry = event.entry
                 self._unjudged.discard(event.sample)
                 self._progress.judged(event.sample, event.status)
@@ -174,8 +173,12 @@ class Run:
                 if not self._generating:
                     await asyncio.to_thread(self._check_lost_completions)
                 scanned = time.monotonic()
+            if events and self._unjudged:
+                await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
 
     def _check_lost_completions(self) -> None:
+        if self._ledger.completed_count() >= len(self._samples):
+            return
         lost = set(self._samples) - self._ledger.completed().keys()
         if lost:
             raise ServiceError(
@@ -217,6 +220,13 @@ class Run:
                     "s; start one and repeat the command, no work is lost"
                 )
             await asyncio.sleep(0.05)
+
+
+def _unjudged(generation: Generation) -> Verdict | None:
+    """The verdict of a sample whose generation failed; None for a completion to judge."""
+    if generation.error is None:
+        return None
+    return unjudged_verdict(generation.sample, generation.completion_sha256, generation.error)
 
 
 async def with_watch(

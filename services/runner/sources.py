@@ -11,9 +11,12 @@ from shared.config import Config
 from shared.errors import DataError
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
+# Completions that are yielded together at most, so that they are stored in one transaction.
+_AT_ONCE = 32
+
 
 class GeneratorSource:
-    """Requests completions from a generator, and yields each one when it is finished."""
+    """Requests completions from a generator, and yields them when they are finished."""
 
     def __init__(
         self, client: GeneratorClient, config: Config, problems: Sequence[Problem], run: str
@@ -23,7 +26,7 @@ class GeneratorSource:
         self._problems = {(p.dataset, p.problem_id): p for p in problems}
         self._run = run
 
-    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[Generation]:
+    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         pending = iter(samples)
         finished: asyncio.Queue[Generation] = asyncio.Queue()
 
@@ -36,8 +39,13 @@ class GeneratorSource:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._config.generation.concurrency, len(samples))):
                 group.create_task(work())
-            for _ in samples:
-                yield await finished.get()
+            left = len(samples)
+            while left:
+                batch = [await finished.get()]
+                while len(batch) < _AT_ONCE and not finished.empty():
+                    batch.append(finished.get_nowait())
+                left -= len(batch)
+                yield batch
 
     async def _generate(self, sample: SampleId) -> Generation:
         problem = self._problems[sample.dataset, sample.problem_id]
@@ -59,23 +67,26 @@ class RecordedSource:
             for sample, r in self._completions.items()
         }
 
-    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[Generation]:
-        for sample in samples:
-            recorded = self._completions[sample]
-            completion = without_surrogates(recorded.completion)
-            yield Generation(
-                dataset=sample.dataset,
-                problem_id=sample.problem_id,
-                sample_index=sample.sample_index,
-                completion=completion,
-                completion_sha256=sha256(completion),
-                finish_reason=recorded.finish_reason,
-                prompt_tokens=recorded.prompt_tokens,
-                output_tokens=recorded.output_tokens,
-                gen_time=recorded.gen_time,
-                replica="recorded",
-                requests=0,
-            )
+    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+        for start in range(0, len(samples), _AT_ONCE):
+            yield [self._generation(sample) for sample in samples[start : start + _AT_ONCE]]
+
+    def _generation(self, sample: SampleId) -> Generation:
+        recorded = self._completions[sample]
+        completion = without_surrogates(recorded.completion)
+        return Generation(
+            dataset=sample.dataset,
+            problem_id=sample.problem_id,
+            sample_index=sample.sample_index,
+            completion=completion,
+            completion_sha256=sha256(completion),
+            finish_reason=recorded.finish_reason,
+            prompt_tokens=recorded.prompt_tokens,
+            output_tokens=recorded.output_tokens,
+            gen_time=recorded.gen_time,
+            replica="recorded",
+            requests=0,
+        )
 
 
 # Files of recorded completions

@@ -56,6 +56,11 @@ class RunKeys:
         return f"{self._base}:lock"
 
     @property
+    def of_verdicts(self) -> tuple[str, ...]:
+        """The keys that a verdict is written to."""
+        return self.hashes, self.verdicts, self.events, self.meta
+
+    @property
     def all(self) -> tuple[str, ...]:
         """The keys that are deleted with the run, that is, all but the lock."""
         return (
@@ -72,3 +77,8 @@ class RunKeys:
 def lease(job: str) -> str:
     """Key of the lease on ``job``; it expires if the worker that holds it dies."""
     return f"{PREFIX}:lease:{job}"
+
+
+def woken(worker: str) -> str:
+    """Key of the list in which an idle worker receives the job that it waits for."""
+    return f"{PREFIX}:woken:{worker}"

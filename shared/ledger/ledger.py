@@ -22,20 +22,25 @@ from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
 # since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion.
-_WRITE_VERDICT = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
-if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[3]) == 0 then
-  if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[3] then
-    redis.call('HINCRBY', KEYS[4], 'duplicate_verdicts', 1)
+WRITE_VERDICT = """
+local function write_verdict(hashes, verdicts, events, meta, sample, sha, verdict, status, accepted)
+  if redis.call('HGET', hashes, sample) ~= sha then return -1 end
+  if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
+    if redis.call('HGET', verdicts, sample) ~= verdict then
+      redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
+    end
+    return 0
   end
-  return 0
+  redis.call('XADD', events, '*', 'sample', sample, 'status', status, 'accepted', accepted)
+  redis.call('HINCRBY', meta, 'verdicts_written', 1)
+  return 1
 end
-redis.call('XADD', KEYS[3], '*', 'sample', ARGV[1], 'status', ARGV[4], 'accepted', ARGV[5])
-redis.call('HINCRBY', KEYS[4], 'verdicts_written', 1)
-return 1
 """
+_CALL_WRITE_VERDICT = "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], unpack(ARGV))"
 
 # Only the holder may release the lock: it may have expired, and another runner may hold it.
+# Problems may have large tests.
+_PROBLEMS_AT_ONCE = 20
 INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
@@ -69,7 +74,7 @@ class Ledger:
         self.queue = JudgeQueue(redis)
         self._redis = redis
         self._keys = keys.RunKeys(run)
-        self._write_verdict = redis.register_script(_WRITE_VERDICT)
+        self._write_verdict = redis.register_script(WRITE_VERDICT + _CALL_WRITE_VERDICT)
         self._take_lock = redis.register_script(TAKE_LOCK)
         self._release_lock = redis.register_script(RELEASE_LOCK)
 
@@ -210,7 +215,15 @@ class Ledger:
     def problem(self, dataset: str, problem_id: str) -> Problem | None:
         field = problem_key(dataset, problem_id)
         packed = cast(bytes | None, self._redis.hget(self._keys.problems, field))
-        return None if packed is None else Problem.model_validate_json(_unpack(packed))
+        return None if packed is None else Problem.model_validate_json(unpack(packed))
+
+    def problems(self, samples: Sequence[SampleId]) -> Iterator[Problem]:
+        """Yield the problems of ``samples`` in their order; skips problems that are missing."""
+        for chunk in _chunks(samples, _PROBLEMS_AT_ONCE):
+            names = [problem_key(sample.dataset, sample.problem_id) for sample in chunk]
+            for packed in cast(list[bytes | None], self._redis.hmget(self._keys.problems, names)):
+                if packed is not None:
+                    yield Problem.model_validate_json(unpack(packed))
 
     # Lock: one runner at a time
 
@@ -231,14 +244,29 @@ class Ledger:
         happens if the same completion is stored and judged. ``unjudged`` is the verdict of a sample
         without a completion to judge; it is written instead of a job.
         """
-        sample = generation.sample
-        if stored := cast(bytes | None, self._redis.hget(self._keys.hashes, sample.key)):
-            verdict = self.verdict(sample)
-            if text(stored) != generation.completion_sha256:
-                self.queue.forget([job_id(self.run, sample, text(stored))])
-            elif verdict is not None and verdict.judged:
-                return
+        self.record_all([(generation, unjudged)])
+
+    def record_all(self, generations: Sequence[tuple[Generation, Verdict | None]]) -> None:
+        """Write completions of different samples in one transaction, each as :meth:`record`."""
+        stored = self._hmget(self._keys.hashes, [one.sample for one, _ in generations])
         pipe = self._transaction()
+        for (generation, unjudged), sha in zip(generations, stored, strict=True):
+            if sha is None or self._replaces(generation, text(sha)):
+                self._write_completion(pipe, generation, unjudged)
+        pipe.execute()
+
+    def _replaces(self, generation: Generation, stored: str) -> bool:
+        """Whether a completion is to be judged although one is stored, whose job is forgotten."""
+        if stored != generation.completion_sha256:
+            self.queue.forget([job_id(self.run, generation.sample, stored)])
+            return True
+        verdict = self.verdict(generation.sample)
+        return verdict is None or not verdict.judged
+
+    def _write_completion(
+        self, pipe: Pipeline, generation: Generation, unjudged: Verdict | None
+    ) -> None:
+        sample = generation.sample
         pipe.hset(self._keys.completions, sample.key, _pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
@@ -251,22 +279,25 @@ class Ledger:
             pipe.hset(self._keys.verdicts, sample.key, unjudged.model_dump_json())
             pipe.xadd(self._keys.events, _event_fields(unjudged))
             pipe.hincrby(self._keys.meta, "verdicts_written", 1)
-        pipe.execute()
 
     def completion(self, sample: SampleId) -> Generation | None:
         packed = cast(bytes | None, self._redis.hget(self._keys.completions, sample.key))
-        return None if packed is None else Generation.model_validate_json(_unpack(packed))
+        return None if packed is None else Generation.model_validate_json(unpack(packed))
 
     def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
         """Yield the completions of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
             for packed in self._hmget(self._keys.completions, chunk):
                 if packed is not None:
-                    yield Generation.model_validate_json(_unpack(packed))
+                    yield Generation.model_validate_json(unpack(packed))
 
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of the completion of every sample that has one."""
         return {SampleId.parse(key): sha for key, sha in self._hashes().items()}
+
+    def completed_count(self) -> int:
+        """The number of samples that have a completion."""
+        return self._redis.hlen(self._keys.hashes)
 
     # Verdicts
 
@@ -275,21 +306,7 @@ class Ledger:
 
         It is not written if the sample has a verdict, or if its completion has been replaced.
         """
-        written = self._write_verdict(
-            keys=[
-                self._keys.hashes,
-                self._keys.verdicts,
-                self._keys.events,
-                self._keys.meta,
-            ],
-            args=[
-                verdict.sample.key,
-                verdict.completion_sha256,
-                verdict.model_dump_json(),
-                verdict.final_status.value,
-                int(verdict.accepted),
-            ],
-        )
+        written = self._write_verdict(keys=self._keys.of_verdicts, args=verdict_arguments(verdict))
         return bool(written == 1)
 
     def verdict(self, sample: SampleId) -> Verdict | None:
@@ -340,14 +357,22 @@ class Ledger:
         Returns:
             The samples whose job is missing now, for the next call.
         """
-        judged = self.judged()
-        unjudged = {sample: sha for sample, sha in self.completed().items() if sample not in judged}
+        unjudged = self._unjudged()
         jobs = {job_id(self.run, sample, sha): sample for sample, sha in unjudged.items()}
         present = self.queue.leased(list(jobs)) | self.queue.waiting()
         missing = {sample for job, sample in jobs.items() if job not in present}
         for sample in missing & suspects:
             self._redeliver(sample, unjudged[sample], max_deliveries)
         return missing - suspects
+
+    def _unjudged(self) -> dict[SampleId, str]:
+        """SHA-256 of the completion of every sample that has one and no verdict."""
+        judged = set(cast(list[bytes], self._redis.hkeys(self._keys.verdicts)))
+        stored = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.hashes))
+        # Most have a verdict in a long run, so only the others are parsed.
+        return {
+            SampleId.parse(text(key)): text(sha) for key, sha in stored.items() if key not in judged
+        }
 
     def rejudge(self, sample: SampleId, completion_sha256: str) -> None:
         """Delete the verdict of a sample and enqueue its completion again."""
@@ -364,7 +389,7 @@ class Ledger:
             return
         self.queue.forget([job_id(self.run, sample, sha)])
         pipe = self._transaction()
-        self.queue.put(pipe, self.run, sample, sha)
+        self.queue.put(pipe, self.run, sample, sha, losses=lost)
         pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
         pipe.execute()
 
@@ -412,11 +437,23 @@ def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> V
     )
 
 
+def verdict_arguments(verdict: Verdict) -> list[str | int]:
+    """The arguments of the script that writes a verdict; its keys are ``RunKeys.of_verdicts``."""
+    return [
+        verdict.sample.key,
+        verdict.completion_sha256,
+        verdict.model_dump_json(),
+        verdict.final_status.value,
+        int(verdict.accepted),
+    ]
+
+
 def _pack(document: str) -> bytes:
     return zlib.compress(document.encode(), 1)
 
 
-def _unpack(packed: bytes) -> bytes:
+def unpack(packed: bytes) -> bytes:
+    """Decompress a stored completion or problem."""
     return zlib.decompress(packed)
 
 

@@ -32,8 +32,19 @@ class JudgeQueue:
         self.rq = Queue(keys.JUDGE_QUEUE, connection=redis, serializer=JSONSerializer)
         self._redis = redis
 
-    def put(self, pipeline: Pipeline, run: str, sample: SampleId, completion_sha256: str) -> None:
-        """Add the job to ``pipeline``; it is enqueued when the pipeline is executed."""
+    def put(
+        self,
+        pipeline: Pipeline,
+        run: str,
+        sample: SampleId,
+        completion_sha256: str,
+        *,
+        losses: int = 0,
+    ) -> None:
+        """Add the job to ``pipeline``; it is enqueued when the pipeline is executed.
+
+        A job with which workers were lost (``losses``) is judged alone in its process.
+        """
         job = Job.create(
             keys.JUDGE_FUNCTION,
             args=[run, sample.key, completion_sha256],
@@ -45,6 +56,7 @@ class JudgeQueue:
             result_ttl=0,
             failure_ttl=_FAILURE_TTL,
             origin=keys.JUDGE_QUEUE,
+            meta={"losses": losses} if losses else None,
         )
         retry = Retry(max=_RETRIES)
         job.retries_left, job.retry_intervals = retry.max, retry.intervals

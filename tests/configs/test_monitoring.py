@@ -46,7 +46,7 @@ def exposed(redis, tmp_path):
     aggregator = CollectorRegistry()
     aggregator.register(IndexCollector(database, ingester.metrics))
     aggregator.register(RedisCollector(redis, database))
-    own = (JudgeMetrics(), SandboxMetrics(Admission(1, 1)), RouterMetrics(NoGauges()))
+    own = (JudgeMetrics(16), SandboxMetrics(Admission(1, 1)), RouterMetrics(NoGauges()))
     registries = [aggregator, *(metrics.registry for metrics in own)]
     names = {
         f"{family.name}{suffix}"

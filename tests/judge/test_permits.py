@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.client import Pipeline
 
 from services.judge.permits import CallOutcome, PoolSettings, SandboxPool, SandboxState
 from shared.ledger import connect_async
@@ -124,23 +125,77 @@ async def test_an_error_inside_gives_the_permit_back(client: AsyncRedis) -> None
     assert await in_use(pool) == [0]
 
 
+@pytest.fixture
+def round_trips(client: AsyncRedis, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of each round trip."""
+    sent: list[list[str]] = []
+    execute = client.execute_command
+
+    def alone(*args: Any, **options: Any) -> Any:
+        sent.append([args[0]])
+        return execute(*args, **options)
+
+    async def together(pipe: Pipeline, raise_on_error: bool = True) -> list[Any]:
+        sent.append([command[0][0] for command in pipe.command_stack])
+        return await run(pipe, raise_on_error)
+
+    run = Pipeline.execute
+    monkeypatch.setattr(client, "execute_command", alone)
+    monkeypatch.setattr(Pipeline, "execute", together)
+    return sent
+
+
 async def test_two_round_trips_where_nobody_competes(
-    client: AsyncRedis, monkeypatch: pytest.MonkeyPatch
+    client: AsyncRedis, round_trips: list[list[str]]
 ) -> None:
     pool = make(client, ONE, TWO)
     async with pool.permit():  # the server learns the script
         pass
-    sent = []
-    execute = client.execute_command
-
-    def counted(*args: Any, **options: Any) -> Any:
-        sent.append(args[0])
-        return execute(*args, **options)
-
-    monkeypatch.setattr(client, "execute_command", counted)
+    round_trips.clear()
     async with pool.permit() as permit:
         permit.report(CallOutcome.OK)
-    assert sent == ["EVALSHA", "EVALSHA"]
+    assert round_trips == [["EVALSHA"], ["EVALSHA"]]
+
+
+async def test_the_tasks_of_one_process_share_round_trips(
+    client: AsyncRedis, round_trips: list[list[str]]
+) -> None:
+    pool = make(client, ONE, TWO, settings=limited(16))
+    async with pool.permit():
+        pass
+    round_trips.clear()
+    names = []
+
+    async def use() -> None:
+        async with pool.permit() as permit:
+            names.append(permit.name)
+            permit.report(CallOutcome.OK)
+
+    await asyncio.gather(*(use() for _ in range(32)))
+    assert len(set(names)) == 32
+    assert round_trips == [["EVALSHA"] * 32, ["EVALSHA"] * 32]
+    assert await in_use(pool) == [0, 0]
+
+
+async def test_one_process_leaves_another_its_turn(client: AsyncRedis) -> None:
+    """Many waiters of one process do not pass a waiter of another that came before them."""
+    settings = limited(1)
+    busy, other = make(client, ONE, settings=settings), make(client, ONE, settings=settings)
+    served: list[str] = []
+
+    async def use(pool: SandboxPool, name: str) -> None:
+        async with pool.permit():
+            served.append(name)
+
+    async with busy.permit():
+        tasks = [asyncio.create_task(use(busy, "busy"))]
+        await until(busy, lambda s: s[0].waiting == 1)
+        tasks.append(asyncio.create_task(use(other, "other")))
+        await until(busy, lambda s: s[0].waiting == 2)
+        tasks += [asyncio.create_task(use(busy, "late")) for _ in range(5)]
+        await until(busy, lambda s: s[0].waiting == 7)
+    await asyncio.gather(*tasks)
+    assert served == ["busy", "other", *["late"] * 5]
 
 
 async def test_a_permit_takes_one_report(client: AsyncRedis) -> None:

@@ -5,11 +5,12 @@ import re
 
 import pytest
 
+from services.judge.settings import JudgeSettings
 from tools.k8s_validate.render import ROOT
 
 SIZING = (ROOT / "docs" / "sizing.md").read_text()
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
-TOKENS, LENGTH, WORKERS_PER_CORE = 46_179, 400, 1.25
+TOKENS, LENGTH, IN_FLIGHT_PER_CORE = 46_179, 400, 1.25
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,8 @@ def test_core_seconds_follow_from_the_benchmarks(what: str, seconds: int, answer
 )
 def test_examples_follow_from_the_formula(problems: str, seconds: float):
     pattern = rf"\| {re.escape(problems)} \| (\d+) \| (\d+) \| (\d+) \|"
-    cores, workers, sandboxes = map(int, re.findall(pattern, SIZING)[0])
+    cores, processes, sandboxes = map(int, re.findall(pattern, SIZING)[0])
     wanted = TOKENS / LENGTH * seconds
     assert cores == pytest.approx(wanted, rel=0.01, abs=0.5)
-    assert workers == pytest.approx(cores * WORKERS_PER_CORE, rel=0.05, abs=1)
+    assert processes == math.ceil(cores * IN_FLIGHT_PER_CORE / JudgeSettings().concurrency)
     assert sandboxes == math.ceil(cores / 4)

@@ -39,11 +39,11 @@ class FakeSource:
         self.fields = fields
         self.asked: list[list[SampleId]] = []
 
-    async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[Generation]:
+    async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         self.asked.append(list(owed))
         for sample in owed:
             await asyncio.sleep(0)
-            yield generation(sample, self.text, **self.fields)
+            yield [generation(sample, self.text, **self.fields)]
 
 
 class FakeProgress:
@@ -120,7 +120,7 @@ class Stage:
 
     async def complete(
         self,
-        source: FakeSource | Callable[[list[SampleId]], AsyncGenerator[Generation]],
+        source: FakeSource | Callable[[list[SampleId]], AsyncGenerator[list[Generation]]],
         hashes: dict[SampleId, str] | None = None,
         *overrides: str,
     ) -> None:
@@ -189,11 +189,11 @@ async def test_generating_and_judging_overlap(stage: Stage, others: Others) -> N
         loop.call_soon_threadsafe(judged.set)
         return verdict(completion)
 
-    async def source(owed: list[SampleId]) -> AsyncGenerator[Generation]:
-        yield generation(owed[0])
+    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+        yield [generation(owed[0])]
         await judged.wait()
         for sample in owed[1:]:
-            yield generation(sample)
+            yield [generation(sample)]
 
     others.judge = judge
     await asyncio.wait_for(stage.complete(source), 30)
@@ -202,9 +202,9 @@ async def test_generating_and_judging_overlap(stage: Stage, others: Others) -> N
 
 @pytest.mark.usefixtures("paused")
 async def test_a_run_that_was_cut_off_generates_what_is_owed(stage: Stage, others: Others) -> None:
-    async def cut_off(owed: list[SampleId]) -> AsyncGenerator[Generation]:
+    async def cut_off(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         for sample in owed[:5]:
-            yield generation(sample, "first")
+            yield [generation(sample, "first")]
         raise RuntimeError("cut off")
 
     with pytest.raises(ExceptionGroup):
@@ -351,12 +351,12 @@ async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
     one.ledger.record(old)
     one.ledger.queue.rq.empty()
 
-    async def source(owed: list[SampleId]) -> AsyncGenerator[Generation]:
+    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         assert owed == [sample]
         one.ledger.record_verdict(verdict(old))
         while sample not in one.progress.statuses:
             await asyncio.sleep(0.01)
-        yield new
+        yield [new]
 
     running = asyncio.create_task(one.complete(source, {sample: new.completion_sha256}))
     await asyncio.wait({running}, timeout=1.0)
@@ -372,9 +372,9 @@ async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
 @pytest.mark.usefixtures("paused")
 async def test_a_lost_job_is_queued_again(one: Stage, others: Others) -> None:
 
-    async def source(owed: list[SampleId]) -> AsyncGenerator[Generation]:
+    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         for sample in owed:
-            yield generation(sample)
+            yield [generation(sample)]
         one.ledger.queue.rq.empty()
         others.judging.set()
 
@@ -418,8 +418,8 @@ async def test_without_an_aggregator_the_run_ends(one: Stage, others: Others) ->
 
 
 async def test_a_source_that_breaks_ends_the_run(stage: Stage, others: Others) -> None:
-    async def broken(owed: list[SampleId]) -> AsyncGenerator[Generation]:
-        yield generation(owed[0])
+    async def broken(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+        yield [generation(owed[0])]
         raise ServiceError("generator gone")
 
     with pytest.raises(ExceptionGroup) as caught:

@@ -33,7 +33,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
 async def test_lone_surrogates_are_replaced_since_no_file_could_hold_them() -> None:
     sample = SampleId("d", "p")
     source = RecordedSource({sample: RecordedCompletion(problem_id="p", completion="a\ud800b")})
-    [generation] = [g async for g in source([sample])]
+    [generation] = [g async for some in source([sample]) for g in some]
     assert generation.completion == "a\ufffdb"
     assert source.hashes() == {sample: sha256("a\ufffdb")}
     assert generation.model_dump_json()
@@ -52,7 +52,7 @@ async def test_each_sample_is_asked_with_the_seed_that_is_stored_with_it(servers
     client = await servers.client(await servers.stand_in(chat))
     source = GeneratorSource(client, config, [problem("p1"), problem("p2")], "run")
     owed = [SampleId("d1", name, index) for name in ("p1", "p2") for index in range(3)]
-    generations = [generation async for generation in source(owed)]
+    generations = [g async for some in source(owed) for g in some]
     seeds = {generation.sample: generation.seed for generation in generations}
     assert set(seeds) == set(owed)
     assert len(set(seeds.values())) == 6
@@ -77,7 +77,7 @@ async def test_no_more_requests_than_the_config_allows(servers: Servers) -> None
     client = await servers.client(await servers.stand_in(chat), concurrency=20)
     source = GeneratorSource(client, config, [problem("p1")], "run")
     owed = [SampleId("d1", "p1", index) for index in range(300)]
-    assert len([generation async for generation in source(owed)]) == 300
+    assert len([g async for some in source(owed) for g in some]) == 300
     assert 16 <= most <= 20
 
 
@@ -171,9 +171,9 @@ async def test_a_source_gives_what_is_asked_for(file: Any) -> None:
     source = RecordedSource(match_completions(path, PROBLEMS).by_sample)
     asked = [SampleId("d1", "p2"), SampleId("d2", "q")]
     assert source.hashes() == {asked[0]: sha256("b\u2028"), asked[1]: sha256("a")}
-    given = [generation async for generation in source(asked)]
+    given = [g async for some in source(asked) for g in some]
     assert [g.sample for g in given] == asked
     assert given[0].completion_sha256 == sha256("b\u2028")
     assert (given[1].output_tokens, given[1].prompt_tokens, given[1].gen_time) == (7, 3, 0.5)
     assert (given[1].finish_reason, given[1].requests, given[1].replica) == ("stop", 0, "recorded")
-    assert [generation async for generation in source([])] == []
+    assert [g async for some in source([]) for g in some] == []

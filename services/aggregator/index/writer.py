@@ -148,18 +148,27 @@ class IndexWriter:
         with self._database.write() as connection:
             connection.executemany(_UPSERT, ((run.id, *row.columns()) for row in rows))
 
-    def problem_facts(self, run: KnownRun, sample: SampleId) -> ProblemFacts | None:
-        """Return facts already stored with another sample of the same problem, if any."""
+    def problem_facts(
+        self, run: KnownRun, problems: Iterable[tuple[str, str]]
+    ) -> dict[tuple[str, str], ProblemFacts]:
+        """Facts already stored with another sample of the same problem.
+
+        Args:
+            run: The run.
+            problems: Data set and id of each problem; those without stored facts are left out.
+        """
+        found = {}
         with self._database.read() as connection:
-            row = connection.execute(
-                "SELECT difficulty, tags, num_tests, prompt_length FROM samples "
-                "WHERE run_id = ? AND dataset = ? AND problem_id = ? LIMIT 1",
-                (run.id, sample.dataset, sample.problem_id),
-            ).fetchone()
-        if row is None or row["prompt_length"] is None:
-            return None
-        difficulty, tags, *numbers = row
-        return ProblemFacts(difficulty, tuple(json.loads(tags)), *numbers)
+            for problem in problems:
+                row = connection.execute(
+                    "SELECT difficulty, tags, num_tests, prompt_length FROM samples "
+                    "WHERE run_id = ? AND dataset = ? AND problem_id = ? LIMIT 1",
+                    (run.id, *problem),
+                ).fetchone()
+                if row is not None and row["prompt_length"] is not None:
+                    difficulty, tags, *numbers = row
+                    found[problem] = ProblemFacts(difficulty, tuple(json.loads(tags)), *numbers)
+        return found
 
     def apply(self, run: KnownRun, batch: Batch) -> AppliedBatch:
         """Write rows and stream position in one transaction; skip entries up to the position.

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import math
 import os
 import shutil
 import urllib.error
@@ -20,7 +21,7 @@ from services.cli.embedded.services import (
     sandbox_launch,
     start_redis,
 )
-from services.cli.embedded.supervisor import ChildProcess, Supervisor, wait_until
+from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor, wait_until
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
@@ -28,6 +29,8 @@ from shared.run_record import SandboxFacts
 from shared.service.settings import split_urls
 
 STATE = ".plumbline"
+_JUDGE_CONCURRENCY = "PLUMBLINE_JUDGE_CONCURRENCY"
+_LEAST_CONCURRENCY = 16
 
 
 @dataclass
@@ -121,8 +124,18 @@ def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) 
 
 
 def _start_judges(stack: EmbeddedStack, config: Config) -> None:
-    settings = {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": ",".join(stack.sandbox_urls)}
-    for number in range(1, (config.judge.workers or _cores()) + 1):
+    settings = {
+        "REDIS_URL": stack.redis_url,
+        "SANDBOX_URLS": ",".join(stack.sandbox_urls),
+        "PLUMBLINE_JUDGE_DRAIN_SECONDS": str(GRACE_SECONDS / 2),  # killed, the jobs would be lost
+    }
+    workers = config.judge.workers or 1
+    if not os.environ.get(_JUDGE_CONCURRENCY):
+        # Two completions per slot of the sandbox: one runs, and one is being prepared or checked.
+        places = (stack.sandbox and stack.sandbox.concurrency) or 0
+        wanted = max(_LEAST_CONCURRENCY, math.ceil(2 * places / workers))
+        settings[_JUDGE_CONCURRENCY] = str(wanted)
+    for number in range(1, workers + 1):
         _start_service(stack, ServiceLaunch("judge", settings), f"judge-{number}")
 
 
@@ -200,7 +213,3 @@ def file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
                 "wait for it, stop it, or choose another --output"
             ) from None
         yield file.fileno()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

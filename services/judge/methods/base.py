@@ -1,9 +1,10 @@
 """Interface of the judging methods: run some cases of an answer, return their outcomes."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
@@ -12,6 +13,15 @@ from shared.config import JudgeConfig, SandboxConfig
 from shared.extraction import Extraction
 from shared.schemas import Problem
 from shared.statuses import JudgeMethod
+
+# Characters that are processed in the event loop; more would hold up the other completions.
+_AT_ONCE = 100_000
+T = TypeVar("T")
+
+
+async def compute(work: Callable[[], T], characters: int) -> T:
+    """Call ``work``, which processes so many characters: in a thread if they are many."""
+    return work() if characters <= _AT_ONCE else await asyncio.to_thread(work)
 
 
 @dataclass(frozen=True, slots=True)

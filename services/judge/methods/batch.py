@@ -10,7 +10,7 @@ from typing import Self
 
 from services.judge import calls
 from services.judge.harness.sources import source
-from services.judge.methods.base import Method, Task
+from services.judge.methods.base import Method, Task, compute
 from services.judge.programs import failure_detail, wrap_call
 from services.judge.requests import RunCode
 from services.judge.sandbox import SandboxUnavailableError
@@ -50,7 +50,10 @@ class BatchMethod(Method):
         run = await calls.run_harness(task, self._program, inputs)
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
-        outcomes = {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases}
+        outcomes = await compute(
+            lambda: {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases},
+            sum(len(case.stdout) for case in run.cases.values()),
+        )
         allowed = task.settings.max_timeouts
         # Each case that the harness lost gets a separate call.
         left = timeouts_left(allowed, outcomes.values())

@@ -17,6 +17,7 @@ from services.judge.permits.script import (
     SandboxState,
 )
 from shared.errors import ServiceError
+from shared.ledger.pipelined import PipelinedRedis
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -55,13 +56,20 @@ class SandboxPool:
         urls: The sandboxes. Pools with the same URLs share their state.
         holder: Name of the process, which identifies its permits in Redis.
         settings: If processes differ, each call uses the settings of its own process.
+        commands: Connection to the same server that the pool shares with others.
     """
 
     def __init__(
-        self, redis: Redis, urls: Sequence[str], holder: str, *, settings: PoolSettings
+        self,
+        redis: Redis,
+        urls: Sequence[str],
+        holder: str,
+        *,
+        settings: PoolSettings,
+        commands: PipelinedRedis | None = None,
     ) -> None:
         self.urls = tuple(urls)
-        self._script = PermitScript(redis, urls, settings)
+        self._script = PermitScript(redis, commands or PipelinedRedis(redis), urls, settings)
         self._holder = holder
         self._renew_every = settings.lease_ttl / 3
         self._held: dict[str, str] = {}

@@ -17,10 +17,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.errors import ServiceError
+from shared.ledger.pipelined import PipelinedRedis, Script
 
-_SOURCE = "\n".join(
-    resources.files(__package__).joinpath(f"{part}.lua").read_text()
-    for part in ("sandboxes", "queue")
+_SCRIPT = Script(
+    "\n".join(
+        resources.files(__package__).joinpath(f"{part}.lua").read_text()
+        for part in ("sandboxes", "queue")
+    )
 )
 
 
@@ -140,11 +143,13 @@ class PermitAnswer:
 class PermitScript:
     """Commands of the script, with sandboxes by URL; the Lua code numbers them from 1."""
 
-    def __init__(self, redis: Redis, urls: Sequence[str], settings: PoolSettings) -> None:
+    def __init__(
+        self, redis: Redis, commands: PipelinedRedis, urls: Sequence[str], settings: PoolSettings
+    ) -> None:
         self._redis = redis
+        self._commands = commands
         self._urls = sorted(set(urls))
         self._keys = PermitKeys.of(self._urls)
-        self._script = redis.register_script(_SOURCE)
         self._settings = json.dumps({**asdict(settings), "waiter_ttl": settings.waiter_ttl})
 
     async def ask(self, name: str, ticket: str, request: PermitRequest) -> PermitAnswer:
@@ -190,9 +195,10 @@ class PermitScript:
     async def _run(self, command: str, *args: str | float) -> Any:  # noqa: ANN401 - per command
         each = [key for url in self._urls for key in self._keys.of_sandbox(url)]
         with _service_errors():
-            return await self._script(
-                keys=[*self._keys.shared, *each],
-                args=[command, self._settings, self._keys.wake(""), *args],
+            return await self._commands.run(
+                _SCRIPT,
+                [*self._keys.shared, *each],
+                [command, self._settings, self._keys.wake(""), *args],
             )
 
 

@@ -1,0 +1,244 @@
+"""A judge worker's side of the queue: take, renew and finish many jobs with few commands.
+
+RQ's own worker needs about twenty round trips per job. Here a script takes several jobs at once and
+another finishes one together with its verdict. Both write the keys that RQ's worker writes, so
+``rq info``, RQ's registries, retries and clean-up work as with RQ's worker.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+from uuid import uuid4
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.typing import EncodableT
+from rq import Queue
+from rq.defaults import DEFAULT_WORKER_TTL, RQ_KEY_PREFIX
+from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
+from rq.registry import StartedJobRegistry
+from rq.utils import utcformat
+from rq.worker import BaseWorker
+
+from shared.errors import PlumblineError
+from shared.ledger import keys
+from shared.ledger.ledger import WRITE_VERDICT, problem_key, unpack, verdict_arguments
+from shared.ledger.pipelined import Command, PipelinedRedis, Script
+from shared.ledger.queue import text
+from shared.schemas import Generation, Problem, SampleId, Verdict
+
+_SCRIPT = Script(
+    f"local PREFIX, RQ = '{keys.PREFIX}', '{RQ_KEY_PREFIX}'\n"
+    + WRITE_VERDICT
+    + resources.files(__package__).joinpath("jobs.lua").read_text()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenJob:
+    """A job in a worker's hands.
+
+    Attributes:
+        id: The job's id.
+        execution: The id of RQ's record of this execution.
+        data: Its call as RQ stores it.
+        suspect: Whether workers were lost with it, so that it may be why.
+    """
+
+    id: str
+    execution: str
+    data: bytes
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Jobs that left the queue; ``blocked`` if the next one is a suspect, for an idle worker."""
+
+    jobs: list[TakenJob]
+    blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobInput:
+    """The data that a job needs, as they were when it was taken.
+
+    Attributes:
+        run: The run's id.
+        sample: The sample to judge.
+        completion: None if the completion was deleted or replaced meanwhile.
+        judged: Whether the sample has a verdict already.
+        config: The run's config as JSON; None if the run does not exist.
+        problem: As stored; None if it is missing, or was not asked for.
+    """
+
+    run: str
+    sample: SampleId
+    completion: Generation | None
+    judged: bool
+    config: str | None
+    problem: bytes | None
+
+
+class JobCall:
+    """The arguments of a job: run, sample and hash of the completion."""
+
+    __slots__ = ("keys", "run", "sample", "sha256")
+
+    def __init__(self, job: TakenJob) -> None:
+        """Parse the job's data.
+
+        Raises:
+            PlumblineError: It is not a judging job.
+        """
+        try:
+            function, _, arguments, _ = json.loads(zlib.decompress(job.data))
+            self.run, sample, self.sha256 = arguments
+            self.sample = SampleId.parse(sample)
+        except (zlib.error, ValueError, TypeError, AttributeError):
+            function = None
+        if function != keys.JUDGE_FUNCTION:
+            raise PlumblineError(f"job {job.id} in the queue {keys.JUDGE_QUEUE} judges no sample")
+        self.keys = keys.RunKeys(self.run)
+
+
+class _WorkerScript:
+    """Keys and arguments of the script for one worker."""
+
+    def __init__(self, worker: str, lease_ttl: float) -> None:
+        self._worker = worker
+        self._lease_ttl = lease_ttl
+        self._keys = [
+            f"{Queue.redis_queue_namespace_prefix}{keys.JUDGE_QUEUE}",
+            keys.woken(worker),
+            StartedJobRegistry(keys.JUDGE_QUEUE).key,
+            WORKER_EXECUTIONS_KEY_TEMPLATE.format(worker),
+            f"{BaseWorker.redis_worker_namespace_prefix}{worker}",
+        ]
+
+    def _args(self, command: str, *args: EncodableT) -> list[Any]:
+        now = datetime.now(UTC)
+        times = [now.timestamp(), utcformat(now)]
+        return [command, self._worker, self._lease_ttl, DEFAULT_WORKER_TTL, *times, *args]
+
+
+class WorkerJobs(_WorkerScript):
+    """Jobs of one worker: taking, reading and finishing, in an event loop.
+
+    Args:
+        commands: Connection shared by the tasks of the worker.
+        worker: The worker's unique name, which holds the leases.
+        lease_ttl: Seconds until the lease on a job expires without renewal.
+    """
+
+    def __init__(self, commands: PipelinedRedis, worker: str, *, lease_ttl: float) -> None:
+        super().__init__(worker, lease_ttl)
+        self._commands = commands
+
+    async def take(self, count: int, *, idle: bool) -> Taken:
+        """Take up to ``count`` jobs, and a lease on each.
+
+        A suspect comes alone, and only if the worker has no other job (``idle``), so that a job
+        that kills its workers costs no other job a delivery after the first time.
+        """
+        executions = [uuid4().hex for _ in range(count)]
+        blocked, *found = await self._run("take", int(idle), *executions)
+        jobs = [
+            TakenJob(text(job), text(execution), data, bool(suspect))
+            for job, execution, data, suspect in found
+        ]
+        return Taken(jobs, bool(blocked))
+
+    async def wait(self, redis: AsyncRedis, timeout: float) -> None:
+        """Wait until a job is enqueued, up to ``timeout`` seconds; :meth:`take` then returns it.
+
+        A cancelled wait loses nothing: the job waits in a list of this worker's own.
+        """
+        queue, woken, *_ = self._keys
+        await redis.blmove(queue, woken, timeout)  # type: ignore[arg-type]
+
+    async def stop_waiting(self) -> None:
+        """Return a job that a cancelled :meth:`wait` received to the queue."""
+        await self._run("stop_waiting")
+
+    async def read(self, call: JobCall, *, problem: bool) -> JobInput:
+        """Read the input of a job in one round trip; its problem only if ``problem`` is true."""
+        field = call.sample.key
+        commands: list[Command] = [
+            ("HGET", call.keys.completions, field),
+            ("HEXISTS", call.keys.verdicts, field),
+            ("HGET", call.keys.meta, "config"),
+        ]
+        if problem:
+            name = problem_key(call.sample.dataset, call.sample.problem_id)
+            commands.append(("HGET", call.keys.problems, name))
+        packed, judged, config, *rest = await self._commands.send(commands)
+        completion = None if packed is None else Generation.model_validate_json(unpack(packed))
+        if completion is not None and completion.completion_sha256 != call.sha256:
+            completion = None
+        return JobInput(
+            run=call.run,
+            sample=call.sample,
+            completion=completion,
+            judged=bool(judged),
+            config=None if config is None else text(config),
+            problem=rest[0] if rest else None,
+        )
+
+    async def finish(
+        self, job: TakenJob, call: JobCall, verdict: Verdict | None, seconds: float
+    ) -> bool:
+        """Write the verdict exactly once, if there is one, and delete the job and its lease.
+
+        Returns:
+            Whether the verdict was written, as :meth:`Ledger.record_verdict`.
+        """
+        arguments = [] if verdict is None else verdict_arguments(verdict)
+        args = self._args("finish", job.id, job.execution, seconds, *arguments)
+        keys_ = [*self._keys, *call.keys.of_verdicts]
+        return bool(await self._commands.run(_SCRIPT, keys_, args) == 1)
+
+    async def _run(self, command: str, *args: EncodableT) -> Any:  # noqa: ANN401 - per command
+        return await self._commands.run(_SCRIPT, self._keys, self._args(command, *args))
+
+
+class HeldJobs(_WorkerScript):
+    """Jobs that one worker has in hand; for threads, so the methods block.
+
+    Args:
+        redis: The ledger's server.
+        worker: As in :class:`WorkerJobs`.
+        lease_ttl: As in :class:`WorkerJobs`.
+    """
+
+    def __init__(self, redis: Redis, worker: str, *, lease_ttl: float) -> None:
+        super().__init__(worker, lease_ttl)
+        self._script = redis.register_script(_SCRIPT.source)
+
+    def renew(self, held: Sequence[TakenJob]) -> set[str]:
+        """Renew the leases of jobs. Return the ids of those that were lost.
+
+        Another worker has such a job, because this one did not renew the lease in time.
+        """
+        lost = self._run("renew", *(part for job in held for part in (job.id, job.execution)))
+        return {text(job) for job in lost}
+
+    def forget(self, job: TakenJob) -> None:
+        """Release a job that does not exist anymore."""
+        self._run("finish", job.id, job.execution, 0)
+
+    def give_back(self) -> None:
+        """Return all jobs to the head of the queue."""
+        self._run("give_back")
+
+    def _run(self, command: str, *args: EncodableT) -> Any:  # noqa: ANN401 - per command
+        return self._script(keys=self._keys, args=self._args(command, *args))
+
+
+def parse_problem(packed: bytes) -> Problem:
+    """Parse a problem as stored."""
+    return Problem.model_validate_json(unpack(packed))
