@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from services.cli.embedded import prefork
 from services.cli.lazy import LazyCommand, LazyGroup
 from shared.errors import PlumblineError
 
@@ -49,6 +50,12 @@ class PlumbCommands(LazyGroup):
     """The commands of `plumb`, in the order of the help."""
 
     lazy_commands = _COMMANDS
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:  # noqa: ANN401
+        if "--embedded" in args:
+            # Before the command's own imports, which take as long as those of the services.
+            prefork.start_early()
+        return super().resolve_command(ctx, args)
 
     def load(self, name: str) -> Any:  # noqa: ANN401 - see the overridden method
         # Imported here because structlog takes longer to import than `plumb --help` to run.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import get_logger
-from shared.service.processes import write_port_file
+from shared.service.processes import announce_port
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -99,7 +99,7 @@ class HealthServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        write_port_file(self.port)
+        announce_port(self.port)
         return self
 
     def __exit__(self, *_error: object) -> None:
