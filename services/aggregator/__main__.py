@@ -10,7 +10,6 @@ from redis.exceptions import RedisError
 from services.aggregator.app import make_app
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
-from services.aggregator.publish import publish
 from services.aggregator.settings import AggregatorSettings
 from shared.errors import OutputError, PlumblineError, ServiceError
 from shared.ledger import wait_for_redis
@@ -76,6 +75,9 @@ async def _repeat(work: Callable[[], bool], interval: float) -> None:
 
 def publish_due(ingester: Ingester) -> bool:
     """Publish all runs that are judged completely; return whether there were any."""
+    # Imported by the first call, in a thread beside the server that has started: numpy takes long.
+    from services.aggregator.publish import publish
+
     due = list(ingester.unpublished())
     for ledger in due:
         try:

@@ -1,5 +1,6 @@
 """Entry point of the command line: `plumb` and its subcommands."""
 
+import gc
 import sys
 from typing import Any
 
@@ -62,7 +63,12 @@ class PlumbCommands(LazyGroup):
         from shared.service.logs import configure_logging
 
         configure_logging("plumb", "WARNING", sys.stderr)
-        return super().load(name)
+        gc.disable()  # collections during imports find nothing to free
+        try:
+            return super().load(name)
+        finally:
+            gc.freeze()
+            gc.enable()
 
 
 app = typer.Typer(

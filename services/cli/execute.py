@@ -7,14 +7,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.runner.client import GeneratorClient
 from services.runner.preflight import check_judges, check_sandboxes
 from services.runner.prompts import prompt_facts
 from services.runner.run import Run, Source, with_watch
@@ -35,6 +34,9 @@ from shared.plan import RunPlan
 from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
 from shared.service.settings import RedisSettings, load_settings, split_urls
+
+if TYPE_CHECKING:
+    from services.runner.client import GeneratorClient
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
@@ -272,7 +274,10 @@ async def _open_source(
         yield source, provenance.model_copy(update=generator)
 
 
-def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
+def _client(config: Config, urls: Sequence[str]) -> "GeneratorClient":
+    # Imported here because `plumb judge` makes no requests, and aiohttp takes long.
+    from services.runner.client import GeneratorClient
+
     generation = config.generation
     return GeneratorClient(
         urls,

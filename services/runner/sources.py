@@ -3,20 +3,23 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from services.runner.client import GeneratorClient
 from services.runner.prompts import chat_messages, sampling_params
 from shared.completions import RecordedCompletion, read_completions
 from shared.config import Config
 from shared.errors import DataError
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
+if TYPE_CHECKING:
+    from services.runner.client import GeneratorClient
+
 
 class GeneratorSource:
     """Requests completions from a generator, and yields each one when it is finished."""
 
     def __init__(
-        self, client: GeneratorClient, config: Config, problems: Sequence[Problem], run: str
+        self, client: "GeneratorClient", config: Config, problems: Sequence[Problem], run: str
     ) -> None:
         self._client = client
         self._config = config
