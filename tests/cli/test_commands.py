@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from services.cli.__main__ import _COMMANDS, app
+from services.cli.commands import COMMANDS, app
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each of them takes longer to import than the help takes as a whole.
@@ -19,13 +19,13 @@ def plumb(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("name", _COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_listed_help_is_the_first_paragraph_of_the_command(name: str) -> None:
     group = typer.main.get_group(app)
     command = group.load(name)  # type: ignore[attr-defined]
     assert command.name == name
     first = (command.help or "").partition("\n\n")[0]
-    assert " ".join(first.split()) == _COMMANDS[name].help
+    assert " ".join(first.split()) == COMMANDS[name].help
 
 
 def test_the_help_imports_no_command() -> None:

@@ -126,6 +126,7 @@ class Prefork:
     def close(self) -> None:
         """End the server; the processes that it forked go on."""
         self._requests.close()
+        self._server.kill()  # an interpreter that exits by itself first takes down its modules
         self._server.wait()
         _become_subreaper(False)
 
