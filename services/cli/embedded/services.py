@@ -114,6 +114,15 @@ def _replay_settings(config: Config) -> dict[str, str]:
     return {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
 
 
+def aggregator_launch(redis_url: str, index: Path) -> ServiceLaunch:
+    """Launch settings of the aggregator."""
+    settings = {
+        "REDIS_URL": redis_url,
+        "PLUMBLINE_INDEX_DIR": str(index),
+    }
+    return ServiceLaunch("aggregator", settings)
+
+
 # Redis
 
 

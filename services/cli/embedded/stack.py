@@ -18,6 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from services.cli.embedded.prefork import Prefork, take_prefork
 from services.cli.embedded.services import (
     ServiceLaunch,
+    aggregator_launch,
     base_environment,
     generator_launch,
     launch_redis,
@@ -113,7 +114,7 @@ def _start(
     wait_for_answer(redis, stack.redis_url)
     _await_sandbox(stack, started.get("sandbox"))
     _start_judges(stack, config, prefork)
-    _start_aggregator(stack, prefork)
+    _start_service(stack, aggregator_launch(stack.redis_url, stack.folder / "index"), prefork)
     if generator:
         timeout = launches[-1].ready_timeout
         stack.generator_url = _url(started["generator"])
@@ -133,14 +134,6 @@ def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> Non
     settings = {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": ",".join(stack.sandbox_urls)}
     for number in range(1, (config.judge.workers or _cores()) + 1):
         _start_service(stack, ServiceLaunch("judge", settings), prefork, f"judge-{number}")
-
-
-def _start_aggregator(stack: EmbeddedStack, prefork: Prefork) -> None:
-    settings = {
-        "REDIS_URL": stack.redis_url,
-        "PLUMBLINE_INDEX_DIR": str(stack.folder / "index"),
-    }
-    _start_service(stack, ServiceLaunch("aggregator", settings), prefork)
 
 
 def _start_service(
