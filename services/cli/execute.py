@@ -194,7 +194,13 @@ def _services(
         asyncio.run(check_sandboxes(split_urls(given)))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
-    with open_stack(config, folder, force=request.force, generator=request.own_generator) as stack:
+    with open_stack(
+        config,
+        folder,
+        force=request.force,
+        generator=request.own_generator,
+        meanwhile=_import_client if request.completions is None else lambda: None,
+    ) as stack:
         if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
         yield connect(stack.redis_url), stack
@@ -274,12 +280,16 @@ async def _open_source(
         yield source, provenance.model_copy(update=generator)
 
 
-def _client(config: Config, urls: Sequence[str]) -> "GeneratorClient":
+def _import_client() -> "type[GeneratorClient]":
     # Imported here because `plumb judge` makes no requests, and aiohttp takes long.
     from services.runner.client import GeneratorClient
 
+    return GeneratorClient
+
+
+def _client(config: Config, urls: Sequence[str]) -> "GeneratorClient":
     generation = config.generation
-    return GeneratorClient(
+    return _import_client()(
         urls,
         generation.model,
         api_key=os.environ.get(generation.api_key_env),

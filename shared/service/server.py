@@ -27,8 +27,8 @@ async def serve(
 ) -> None:
     """Serve ``app`` until SIGTERM or SIGINT arrives or ``stop`` is set, then shut down gracefully.
 
-    Handlers are cancelled when their client disconnects. The port in use is logged and, if
-    ``PLUMBLINE_PORT_FILE`` is set, written to that file.
+    Handlers are cancelled when their client disconnects. The port in use is logged and
+    announced to the parent process (:func:`shared.service.processes.announce_port`).
 
     Args:
         app: The application.

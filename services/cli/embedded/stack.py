@@ -7,7 +7,7 @@ import shutil
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,7 +66,12 @@ class EmbeddedStack:
 
 @contextmanager
 def open_stack(
-    config: Config, output: OutputFolder, *, force: bool, generator: bool
+    config: Config,
+    output: OutputFolder,
+    *,
+    force: bool,
+    generator: bool,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Iterator[EmbeddedStack]:
     """Start the services of a run, and shut them down when the block ends.
 
@@ -75,6 +80,7 @@ def open_stack(
         output: Its output folder; a local one contains the stack's data and logs.
         force: Delete Redis' data and the logs of earlier runs first.
         generator: Whether to start the config's generator backend.
+        meanwhile: Work of the command that is done while the services start.
 
     Raises:
         ServiceError: A service does not start, or another command uses this folder.
@@ -88,14 +94,20 @@ def open_stack(
         stack = EmbeddedStack(folder)
         try:
             with closing(take_prefork()) as prefork:
-                _start(stack, config, lock, prefork, generator=generator)
+                _start(stack, config, lock, prefork, meanwhile, generator=generator)
             yield stack
         finally:
             stack.supervisor.stop()
 
 
 def _start(
-    stack: EmbeddedStack, config: Config, lock: int, prefork: Prefork, *, generator: bool
+    stack: EmbeddedStack,
+    config: Config,
+    lock: int,
+    prefork: Prefork,
+    meanwhile: Callable[[], object],
+    *,
+    generator: bool,
 ) -> None:
     """Start Redis, sandbox and generator side by side, then the judges and the aggregator.
 
@@ -111,6 +123,7 @@ def _start(
         launches.append(generator_launch(config, stack.folder))
     for launch in launches:
         started[launch.module] = _start_service(stack, launch, prefork)
+    meanwhile()
     wait_for_answer(redis, stack.redis_url)
     _await_sandbox(stack, started.get("sandbox"))
     _start_judges(stack, config, prefork)
