@@ -33,7 +33,7 @@ from shared.ledger import connect
 from shared.plan import RunPlan
 from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
-from shared.service.settings import RedisSettings, load_settings, split_urls
+from shared.text import split_urls
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
@@ -216,6 +216,9 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
         given = os.environ.get("SANDBOX_URLS")
         urls = split_urls(given) if given else config.sandbox_urls
         dependencies.wait(lambda: asyncio.run(check_sandboxes(urls)))
+    # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
+    from shared.service.settings import RedisSettings, load_settings
+
     url = load_settings(RedisSettings).redis_url
     redis = dependencies.wait(lambda: connect(url))
     if check == "judges":

@@ -66,11 +66,6 @@ class RedisSettings(BaseSettings):
             ) from None
 
 
-def split_urls(text: str) -> list[str]:
-    """Split comma-separated URLs; blanks and empty parts are dropped."""
-    return [url.strip() for url in text.split(",") if url.strip()]
-
-
 def load_settings(kind: type[Settings]) -> Settings:
     """Read the environment.
 

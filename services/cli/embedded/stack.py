@@ -30,7 +30,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.run_record import SandboxFacts
-from shared.service.settings import split_urls
+from shared.text import split_urls
 
 STATE = ".plumbline"
 
