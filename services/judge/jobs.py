@@ -52,6 +52,12 @@ class JudgeWorker(SimpleWorker):
     longer to judge.
     """
 
+    def subscribe(self) -> None:
+        """Take no commands over Redis, which nobody sends.
+
+        RQ would listen for them in a thread, for whose end it waits up to a second at shutdown.
+        """
+
     def execute_job(self, job: Job, queue: Queue) -> None:
         execution = self.prepare_execution(job)
         with self._heartbeats(job, execution):
