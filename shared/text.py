@@ -1,4 +1,4 @@
-"""Shortening of long texts, in the middle or at the end; lists of URLs; the note on cases not run."""
+"""Shortening of long texts, in the middle or at the end; lists of URLs; cases that were not run."""
 
 
 def shorten_middle(text: str, limit: int) -> str:
