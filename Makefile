@@ -18,7 +18,7 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types reference lock \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-judge bench-budget bench-generate bench-data bench-aggregator clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-start bench-judge bench-budget bench-generate bench-data bench-aggregator clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -136,6 +136,9 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 
 bench-pipeline: $(STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
 	$(BIN)/python -m tests.bench.pipeline $(ARGS)
+
+bench-start: $(STAMP) ## seconds from the command to the first verdict, from the last one to the exit, and of the help
+	$(BIN)/python -m tests.bench.start $(ARGS)
 
 bench-judge: $(STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)

@@ -6,10 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
-from yaml import YAMLError
 
 from shared.errors import ConfigError
 from shared.text import shorten_end
@@ -23,6 +20,9 @@ def load_document(path: str | Path | None, overrides: Sequence[str] = ()) -> obj
     Raises:
         ConfigError: The file cannot be read or parsed, or an override is not ``key=value``.
     """
+    # Imported here because the services validate configurations and read no YAML.
+    from omegaconf import OmegaConf
+
     place = str(path or "overrides")
     with _parsing(place):
         base = OmegaConf.load(path) if path else OmegaConf.create({})
@@ -35,10 +35,14 @@ def override_document(document: Mapping[str, Any], overrides: Sequence[str]) -> 
     Raises:
         ConfigError: An override is not ``key=value``.
     """
+    from omegaconf import OmegaConf
+
     return _apply("overrides", OmegaConf.create(dict(document)), overrides)
 
 
 def _apply(place: str, base: object, overrides: Sequence[str]) -> object:
+    from omegaconf import DictConfig, OmegaConf
+
     for override in overrides:
         if "=" not in override:
             raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
@@ -51,6 +55,9 @@ def _apply(place: str, base: object, overrides: Sequence[str]) -> object:
 
 @contextmanager
 def _parsing(place: str) -> Iterator[None]:
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
     try:
         yield
     except OSError as error:

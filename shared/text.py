@@ -1,4 +1,4 @@
-"""Shortening of long texts, in the middle or at the end; the note on cases that were not run."""
+"""Shortening of long texts, in the middle or at the end; lists of URLs; cases that were not run."""
 
 
 def shorten_middle(text: str, limit: int) -> str:
@@ -21,3 +21,8 @@ def not_run_note(cases: int) -> str:
 def shorten_end(text: str, limit: int) -> str:
     """Cut a longer text to ``limit`` characters, the last of which is an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def split_urls(text: str) -> list[str]:
+    """Split comma-separated URLs; blanks and empty parts are dropped."""
+    return [url.strip() for url in text.split(",") if url.strip()]

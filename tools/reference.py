@@ -27,8 +27,9 @@ from services.judge.settings import JudgeSettings
 from services.sandbox.settings import SandboxSettings
 from shared import artifacts, errors
 from shared.config import Config
-from shared.protocol import Leaf, LeafRole, leaves
+from shared.protocol import Leaf, LeafRole, Section, leaves
 from shared.service.settings import RedisSettings
+from tools.field_docs import describe_fields, with_subclasses
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("docs/reference.md", "README.md", "README.zh-CN.md")
@@ -39,6 +40,7 @@ SETTINGS: Mapping[str, type[BaseSettings]] = {
     "aggregator": AggregatorSettings,
     "`plumb`": RedisSettings,
 }
+describe_fields([*SETTINGS.values(), *with_subclasses(Section)])
 ARTIFACTS: Mapping[str, str] = {
     artifacts.SUMMARY: "`{dataset: {metric: value}}`: rates with 95 % intervals, pass ratios, "
     "costs, coverage",

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -10,16 +11,18 @@ from redis.exceptions import RedisError
 from services.aggregator.app import make_app
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
-from services.aggregator.publish import publish
 from services.aggregator.settings import AggregatorSettings
 from shared.errors import OutputError, PlumblineError, ServiceError
-from shared.ledger import wait_for_redis
+from shared.ledger import connect_async, keys, wait_for_redis
 from shared.service.health import refuse
 from shared.service.logs import configure_logging, get_logger
 from shared.service.server import serve
 from shared.service.settings import load_settings
 
 log = get_logger(__name__)
+
+_LISTEN_AGAIN = 5.0
+_NOTICE_WAIT = 20.0  # less than the connection's own time-out
 
 
 def main() -> int:
@@ -40,9 +43,11 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     database = open_database(settings.index_dir)
     ingester = Ingester(redis, database)
     stop = asyncio.Event()
+    judged = asyncio.Event()
     tasks = [
         asyncio.create_task(_repeat(ingester.catch_up, settings.interval)),
-        asyncio.create_task(_repeat(lambda: publish_due(ingester), settings.interval)),
+        asyncio.create_task(_repeat(lambda: publish_due(ingester), settings.interval, judged)),
+        asyncio.create_task(_listen(settings.redis_url, judged)),
     ]
     for task in tasks:
         task.add_done_callback(lambda _task: stop.set())
@@ -59,11 +64,13 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     database.close()
 
 
-async def _repeat(work: Callable[[], bool], interval: float) -> None:
-    """Run ``work`` in a thread forever, with a pause of ``interval`` seconds after each time.
+async def _repeat(
+    work: Callable[[], object], interval: float, wake: asyncio.Event | None = None
+) -> None:
+    """Run ``work`` in a thread forever, with a pause of ``interval`` seconds or until ``wake``.
 
-    It does all that there is to do. A batch costs little more than an entry, so entries gather
-    during the pause.
+    The pause also follows work that found something: a hundred verdicts in one transaction cost
+    little more than one.
     """
     while True:
         try:
@@ -72,11 +79,31 @@ async def _repeat(work: Callable[[], bool], interval: float) -> None:
             log.error("Redis unavailable, retrying", reason=str(error))
         except sqlite3.OperationalError as error:
             log.error("the index cannot be written, retrying", reason=str(error))
-        await asyncio.sleep(interval)
+        wake = wake or asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wake.wait(), interval)
+        wake.clear()
+
+
+async def _listen(redis_url: str, judged: asyncio.Event) -> None:
+    """Set the event when a run is judged, so that it is published without a pause."""
+    while True:
+        try:
+            async with await connect_async(redis_url) as redis, redis.pubsub() as notices:
+                await notices.subscribe(keys.JUDGED)
+                while True:
+                    if await notices.get_message(True, timeout=_NOTICE_WAIT):
+                        judged.set()
+        except (RedisError, ServiceError) as error:
+            log.warning("not notified of judged runs, only polling", reason=str(error))
+        await asyncio.sleep(_LISTEN_AGAIN)
 
 
 def publish_due(ingester: Ingester) -> bool:
     """Publish all runs that are judged completely; return whether there were any."""
+    # Imported by the first call, in a thread beside the server that has started: numpy takes long.
+    from services.aggregator.publish import publish
+
     due = list(ingester.unpublished())
     for ledger in due:
         try:

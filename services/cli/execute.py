@@ -7,14 +7,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.runner.client import GeneratorClient
 from services.runner.preflight import check_judges, check_sandboxes
 from services.runner.prompts import prompt_facts
 from services.runner.run import Run, Source, with_watch
@@ -34,7 +33,10 @@ from shared.ledger import connect
 from shared.plan import RunPlan
 from shared.run_record import Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
-from shared.service.settings import RedisSettings, load_settings, split_urls
+from shared.text import split_urls
+
+if TYPE_CHECKING:
+    from services.runner.client import GeneratorClient
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
@@ -192,7 +194,13 @@ def _services(
         asyncio.run(check_sandboxes(split_urls(given)))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
-    with open_stack(config, folder, force=request.force, generator=request.own_generator) as stack:
+    with open_stack(
+        config,
+        folder,
+        force=request.force,
+        generator=request.own_generator,
+        meanwhile=_import_client if request.completions is None else lambda: None,
+    ) as stack:
         if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
         yield connect(stack.redis_url), stack
@@ -208,6 +216,9 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
         given = os.environ.get("SANDBOX_URLS")
         urls = split_urls(given) if given else config.sandbox_urls
         dependencies.wait(lambda: asyncio.run(check_sandboxes(urls)))
+    # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
+    from shared.service.settings import RedisSettings, load_settings
+
     url = load_settings(RedisSettings).redis_url
     redis = dependencies.wait(lambda: connect(url))
     if check == "judges":
@@ -272,9 +283,16 @@ async def _open_source(
         yield source, provenance.model_copy(update=generator)
 
 
-def _client(config: Config, urls: Sequence[str]) -> GeneratorClient:
+def _import_client() -> "type[GeneratorClient]":
+    # Imported here because `plumb judge` makes no requests, and aiohttp takes long.
+    from services.runner.client import GeneratorClient
+
+    return GeneratorClient
+
+
+def _client(config: Config, urls: Sequence[str]) -> "GeneratorClient":
     generation = config.generation
-    return GeneratorClient(
+    return _import_client()(
         urls,
         generation.model,
         api_key=os.environ.get(generation.api_key_env),

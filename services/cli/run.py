@@ -28,7 +28,7 @@ from shared.config import Config, load_config
 from shared.errors import ConfigError, DataError
 from shared.plan import make_plan
 from shared.schemas import Problem
-from shared.service.settings import split_urls
+from shared.text import split_urls
 
 
 def run(

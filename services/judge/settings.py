@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from shared.service.settings import RedisSettings, ServiceSettings, split_urls
+from shared.service.settings import RedisSettings, ServiceSettings
+from shared.text import split_urls
 
 
 class JudgeSettings(ServiceSettings, RedisSettings):

@@ -58,6 +58,12 @@ class JudgeWorker(SimpleWorker):
         self._stopping = threading.Event()
         self._on_stop: Callable[[], object] = lambda: None
 
+    def subscribe(self) -> None:
+        """Take no commands over Redis, which nobody sends.
+
+        RQ would listen for them in a thread, for whose end it waits up to a second at shutdown.
+        """
+
     def serve(self) -> None:
         """Work until a signal."""
         self.bootstrap("WARNING")

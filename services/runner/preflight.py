@@ -2,15 +2,17 @@
 
 import difflib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import aiohttp
 from redis import Redis
 
-from services.runner.responses import exception_message
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.ledger import JudgeQueue
 from shared.schemas import Problem, StdioTests
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 def check_judging(config: Config, problems: Sequence[Problem]) -> None:
@@ -53,6 +55,8 @@ async def check_sandboxes(urls: Sequence[str], timeout: float = 10.0) -> None:
     Raises:
         ServiceError: A sandbox is unreachable, or is not a SandboxFusion server.
     """
+    import aiohttp  # here, because an embedded run over recorded completions makes no request
+
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
         for url in urls:
             await _ping(session, url.rstrip("/").removesuffix("/run_code"))
@@ -70,7 +74,11 @@ def check_judges(redis: Redis) -> None:
         )
 
 
-async def _ping(session: aiohttp.ClientSession, url: str) -> None:
+async def _ping(session: "aiohttp.ClientSession", url: str) -> None:
+    import aiohttp
+
+    from services.runner.responses import exception_message
+
     advice = "start it, set sandbox.url (or SANDBOX_URLS), or use --embedded"
     try:
         async with session.get(f"{url}/v1/ping") as response:

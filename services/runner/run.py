@@ -51,6 +51,8 @@ class RunTimings:
     publish_timeout: float = 600.0
 
 
+# Between two questions whether the run is published, in seconds.
+_LONGEST_PAUSE = 0.05
 _STANDARD_TIMINGS = RunTimings()
 
 
@@ -207,6 +209,7 @@ class Run:
 
     async def _wait_until_published(self) -> None:
         deadline = time.monotonic() + self._timings.publish_timeout
+        pause = 0.005
         while True:
             state = await asyncio.to_thread(self._ledger.state)
             if state is not None and state.published:
@@ -219,7 +222,8 @@ class Run:
                     f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
                     "s; start one and repeat the command, no work is lost"
                 )
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _unjudged(generation: Generation) -> Verdict | None:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from services.runner.client import GeneratorClient
 from services.runner.prompts import chat_messages, sampling_params
 from shared.completions import RecordedCompletion, read_completions
 from shared.config import Config
@@ -14,12 +14,15 @@ from shared.schemas import Generation, Problem, SampleId, sha256, without_surrog
 # Completions that are yielded together at most, so that they are stored in one transaction.
 _AT_ONCE = 32
 
+if TYPE_CHECKING:
+    from services.runner.client import GeneratorClient
+
 
 class GeneratorSource:
     """Requests completions from a generator, and yields them when they are finished."""
 
     def __init__(
-        self, client: GeneratorClient, config: Config, problems: Sequence[Problem], run: str
+        self, client: "GeneratorClient", config: Config, problems: Sequence[Problem], run: str
     ) -> None:
         self._client = client
         self._config = config

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 PREFIX = "plumbline"
 RUNS = f"{PREFIX}:runs"
+# Channel with the id of each run that was judged.
+JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
 

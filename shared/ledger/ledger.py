@@ -5,12 +5,14 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import JsonValue, ValidationError
 from redis import Redis
 from redis.client import Pipeline
+from redis.exceptions import NoPermissionError
 
 from shared.errors import OutputError
 from shared.ledger import keys
@@ -161,7 +163,12 @@ class Ledger:
         return None if stored is None else text(stored)
 
     def set_state(self, state: RunState) -> None:
+        """Write the state; aggregators are notified of a judged run."""
         self._set(state=state)
+        if state is RunState.JUDGED:
+            # A user without rights on channels only makes them find it later.
+            with suppress(NoPermissionError):
+                self._redis.publish(keys.JUDGED, self.run)
 
     def finish(self, at: float) -> None:
         """Record the Unix time of the last verdict."""

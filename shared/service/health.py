@@ -8,6 +8,8 @@ it can work, else with 503 and the reason. This module defines the bodies, for t
 import json
 import math
 import os
+import selectors
+import socket
 import sys
 import threading
 import time
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import get_logger
-from shared.service.processes import write_port_file
+from shared.service.processes import announce_port
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -87,7 +89,9 @@ class HealthServer:
         except OSError as error:
             raise bind_error(host, port, error) from None
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._server.timeout = 0  # a request is taken when one is there
+        self._stop_sender, self._stop_receiver = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
 
     @property
     def port(self) -> int:
@@ -99,12 +103,25 @@ class HealthServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        write_port_file(self.port)
+        announce_port(self.port)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._server.shutdown()
+        self._stop_sender.close()
+        self._thread.join()
+        self._stop_receiver.close()
         self._server.server_close()
+
+    def _serve(self) -> None:
+        """Serve until the other end of the socket pair is closed.
+
+        The server's own loop looks only twice a second whether it has to stop.
+        """
+        with selectors.DefaultSelector() as selector:
+            stop = selector.register(self._stop_receiver, selectors.EVENT_READ)
+            selector.register(self._server, selectors.EVENT_READ)
+            while all(key is not stop for key, _ in selector.select()):
+                self._server.handle_request()
 
 
 class StartupServer(HealthServer):

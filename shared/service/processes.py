@@ -1,10 +1,11 @@
-"""Child processes and their ports: parent death signal, free port, port file."""
+"""Child processes and their ports: parent death signal, free port, announcement of the port."""
 
 import ctypes
 import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from shared.files import write_text
@@ -17,10 +18,19 @@ def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
 
     The parent is the thread that starts the child; it must live as long as the child should.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
+    set_death_signal = death_signal_setter()
+    return lambda: set_death_signal(sign, parent)
 
-    def set_death_signal() -> None:
+
+def death_signal_setter() -> Callable[[signal.Signals, int], None]:
+    """Load the C library before a fork; the returned function is called in the child.
+
+    Its arguments are the signal to get when the parent dies, and the parent's process id.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def set_death_signal(sign: signal.Signals, parent: int) -> None:
         libc.prctl(_PR_SET_PDEATHSIG, sign)
         if os.getppid() != parent:
             os.kill(os.getpid(), sign)
@@ -35,7 +45,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def write_port_file(port: int) -> None:
-    """Write the bound port to the file in ``PLUMBLINE_PORT_FILE``, if set, for a parent process."""
+def announce_port(port: int) -> None:
+    """Tell the parent process the bound port, in the ways that the environment names.
+
+    ``PLUMBLINE_PORT_FILE`` is a file to write, ``PLUMBLINE_PORT_FD`` an inherited file descriptor,
+    the writing end of a pipe, which is closed afterwards.
+    """
     if port_file := os.environ.get("PLUMBLINE_PORT_FILE"):
         write_text(Path(port_file), f"{port}\n")
+    # Removed, because the number may mean another file after it was closed.
+    if descriptor := os.environ.pop("PLUMBLINE_PORT_FD", ""):
+        with suppress(BrokenPipeError), os.fdopen(int(descriptor), "w") as pipe:
+            pipe.write(f"{port}\n")

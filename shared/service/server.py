@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from shared.service.health import ALIVE, Readiness, bind_error
 from shared.service.logs import get_logger
-from shared.service.processes import write_port_file
+from shared.service.processes import announce_port
 
 log = get_logger(__name__)
 
@@ -27,8 +27,8 @@ async def serve(
 ) -> None:
     """Serve ``app`` until SIGTERM or SIGINT arrives or ``stop`` is set, then shut down gracefully.
 
-    Handlers are cancelled when their client disconnects. The port in use is logged and, if
-    ``PLUMBLINE_PORT_FILE`` is set, written to that file.
+    Handlers are cancelled when their client disconnects. The port in use is logged and
+    announced to the parent process (:func:`shared.service.processes.announce_port`).
 
     Args:
         app: The application.
@@ -55,7 +55,7 @@ async def serve(
         except OSError as error:
             raise bind_error(host, port, error) from None
         bound = int(runner.addresses[0][1])
-        write_port_file(bound)
+        announce_port(bound)
         log.info("listening", host=host, port=bound)
         await stop.wait()
         log.info("stopping")

@@ -16,9 +16,7 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 class ServiceSettings(BaseSettings):
     """``HOST``, ``PORT`` and ``LOG_LEVEL``; services add settings with ``PLUMBLINE_`` aliases."""
 
-    model_config = SettingsConfigDict(
-        extra="ignore", populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
 
     host: str = Field(default="127.0.0.1", validation_alias="HOST")
     """Address to listen on."""
@@ -40,7 +38,6 @@ class RedisSettings(BaseSettings):
         extra="ignore",
         populate_by_name=True,
         env_ignore_empty=True,
-        use_attribute_docstrings=True,
     )
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
@@ -67,11 +64,6 @@ class RedisSettings(BaseSettings):
             raise ValueError(
                 f"REDIS_PASSWORD_FILE {str(self.redis_password_file)!r} cannot be read: {error}"
             ) from None
-
-
-def split_urls(text: str) -> list[str]:
-    """Split comma-separated URLs; blanks and empty parts are dropped."""
-    return [url.strip() for url in text.split(",") if url.strip()]
 
 
 def load_settings(kind: type[Settings]) -> Settings:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from shared.ledger import Ledger
+from shared.ledger import Ledger, keys
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.process import Aggregator
@@ -94,3 +94,23 @@ def test_a_folder_that_another_one_uses(redis_server: RedisServer, tmp_path: Pat
     finally:
         first.process.kill()
         first.process.communicate()
+
+
+def test_a_judged_run_is_published_without_waiting_for_the_next_check(
+    redis: Redis, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    ledger = begin(redis, [problem("p1")], output=str(tmp_path / "out"))
+    judge(ledger, SampleId("d1", "p1"))
+    (tmp_path / "own").mkdir()
+    own = Aggregator(redis_server.url, tmp_path / "own", PLUMBLINE_AGGREGATOR_INTERVAL="3600")
+    try:
+        give_up = time.monotonic() + 60
+        while not redis.pubsub_numsub(keys.JUDGED)[0][1]:
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        time.sleep(1)  # the first check is over; without a notice the next one is in an hour
+        ledger.set_state(RunState.JUDGED)
+        until_state(ledger, RunState.COMPLETE)
+    finally:
+        own.process.kill()
+        own.process.communicate()

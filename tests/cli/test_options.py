@@ -12,7 +12,7 @@ from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
 from shared.run_record import RunRecord
-from shared.service.settings import split_urls
+from shared.text import split_urls
 from tests.shared.ledgers import problem
 
 

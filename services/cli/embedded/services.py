@@ -11,13 +11,13 @@ from pathlib import Path
 import redis
 from redis.exceptions import RedisError
 
+from services.cli.embedded.prefork import INHERITED
 from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, wait_until
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.files import write_text
 from shared.service.processes import free_port
 
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
 # Variables that configure engines, Ray and the Hugging Face hub.
 _ENGINE_VARIABLES = (
     "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "VLLM_", "SGLANG_", "CUDA_", "NVIDIA_", "NCCL_",
@@ -62,7 +62,7 @@ class ServiceLaunch:
 
 def base_environment() -> dict[str, str]:
     """Return the environment that all embedded services share: a small part of this process's."""
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     passed = {k: v for k, v in os.environ.items() if k.startswith(("PLUMBLINE_", "WANDB_"))}
     level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO")}
     return kept | passed | level | {"PYTHONUNBUFFERED": "1"}
@@ -114,6 +114,15 @@ def _replay_settings(config: Config) -> dict[str, str]:
     return {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
 
 
+def aggregator_launch(redis_url: str, index: Path) -> ServiceLaunch:
+    """Launch settings of the aggregator."""
+    settings = {
+        "REDIS_URL": redis_url,
+        "PLUMBLINE_INDEX_DIR": str(index),
+    }
+    return ServiceLaunch("aggregator", settings)
+
+
 # Redis
 
 
@@ -138,13 +147,30 @@ def redis_binary() -> str:
 def start_redis(
     folder: Path, log: Path, environment: dict[str, str], lock: int
 ) -> tuple[ChildProcess, str]:
+    """Start a Redis server as :func:`launch_redis` does, and wait until it answers.
+
+    Raises:
+        ServiceError: Redis cannot be started.
+    """
+    child, url = launch_redis(folder, log, environment, lock)
+    try:
+        wait_for_answer(child, url)
+    except BaseException:
+        child.stop(grace=0)
+        raise
+    return child, url
+
+
+def launch_redis(
+    folder: Path, log: Path, environment: dict[str, str], lock: int
+) -> tuple[ChildProcess, str]:
     """Start a Redis server on a free loopback port over the append-only file in ``folder``.
 
     The server inherits the file descriptor ``lock``: while it lives, no other process can take the
     lock and open the same data. Returns the child and its URL.
 
     Raises:
-        ServiceError: Redis cannot be started.
+        ServiceError: The program cannot be executed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), secrets.token_urlsafe(24)
@@ -153,7 +179,15 @@ def start_redis(
         "redis", [redis_binary(), "-"], log, environment, stdin=config, inherited_fds=[lock]
     )
     child.start()
-    url = f"redis://:{password}@127.0.0.1:{port}/0"
+    return child, f"redis://:{password}@127.0.0.1:{port}/0"
+
+
+def wait_for_answer(child: ChildProcess, url: str) -> None:
+    """Wait until a Redis server answers.
+
+    Raises:
+        ServiceError: It died, or does not answer in time.
+    """
     client = redis.Redis.from_url(url, socket_timeout=5)
 
     def answers() -> bool:
@@ -164,9 +198,5 @@ def start_redis(
 
     try:
         wait_until(answers, child)
-    except BaseException:
-        child.stop(grace=0)
-        raise
     finally:
         client.close()
-    return child, url

@@ -5,28 +5,33 @@ import hashlib
 import math
 import os
 import shutil
+import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from services.cli.embedded.prefork import Prefork, take_prefork
 from services.cli.embedded.services import (
     ServiceLaunch,
+    aggregator_launch,
     base_environment,
     generator_launch,
+    launch_redis,
     sandbox_launch,
-    start_redis,
+    wait_for_answer,
 )
 from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor, wait_until
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.run_record import SandboxFacts
-from shared.service.settings import split_urls
+from shared.text import split_urls
 
 STATE = ".plumbline"
 _JUDGE_CONCURRENCY = "PLUMBLINE_JUDGE_CONCURRENCY"
@@ -42,7 +47,6 @@ class EmbeddedStack:
         redis_url: URL of Redis.
         sandbox_urls: Base URLs of the sandboxes; external ones where SANDBOX_URLS is set.
         generator_url: Base URL of the generator, if there is one.
-        aggregator_url: Base URL of the aggregator.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
     """
@@ -51,7 +55,6 @@ class EmbeddedStack:
     redis_url: str = ""
     sandbox_urls: list[str] = field(default_factory=list)
     generator_url: str | None = None
-    aggregator_url: str = ""
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
 
@@ -66,7 +69,12 @@ class EmbeddedStack:
 
 @contextmanager
 def open_stack(
-    config: Config, output: OutputFolder, *, force: bool, generator: bool
+    config: Config,
+    output: OutputFolder,
+    *,
+    force: bool,
+    generator: bool,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Iterator[EmbeddedStack]:
     """Start the services of a run, and shut them down when the block ends.
 
@@ -75,6 +83,7 @@ def open_stack(
         output: Its output folder; a local one contains the stack's data and logs.
         force: Delete Redis' data and the logs of earlier runs first.
         generator: Whether to start the config's generator backend.
+        meanwhile: Work of the command that is done while the services start.
 
     Raises:
         ServiceError: A service does not start, or another command uses this folder.
@@ -87,43 +96,57 @@ def open_stack(
         (folder / "logs").mkdir(exist_ok=True)
         stack = EmbeddedStack(folder)
         try:
-            _start(stack, config, lock, generator=generator)
+            with closing(take_prefork()) as prefork:
+                _start(stack, config, lock, prefork, meanwhile, generator=generator)
             yield stack
         finally:
             stack.supervisor.stop()
 
 
-def _start(stack: EmbeddedStack, config: Config, lock: int, *, generator: bool) -> None:
-    """Start Redis, then the other services in parallel, and the judges when all are ready."""
-    redis, stack.redis_url = start_redis(
+def _start(
+    stack: EmbeddedStack,
+    config: Config,
+    lock: int,
+    prefork: Prefork,
+    meanwhile: Callable[[], object],
+    *,
+    generator: bool,
+) -> None:
+    """Start Redis, sandbox and generator side by side, then the judges and the aggregator.
+
+    Nobody waits for the last two: jobs wait in the queue until the first judge takes one.
+    """
+    redis, stack.redis_url = launch_redis(
         stack.folder / "redis", stack.folder / "logs" / "redis.log", base_environment(), lock
     )
     stack.supervisor.children.append(redis)
-    launches: list[ServiceLaunch] = []
-    if given := os.environ.get("SANDBOX_URLS"):
-        stack.sandbox_urls = split_urls(given)
-    else:
-        launches.append(sandbox_launch())
+    started: dict[str, ChildProcess] = {}
+    launches = [] if os.environ.get("SANDBOX_URLS") else [sandbox_launch()]
     if generator:
         launches.append(generator_launch(config, stack.folder))
-    index = {"PLUMBLINE_INDEX_DIR": str(stack.folder / "index")}
-    launches.append(ServiceLaunch("aggregator", {"REDIS_URL": stack.redis_url, **index}))
-    started = [(launch, _start_service(stack, launch)) for launch in launches]
-    urls = {launch.module: f"http://127.0.0.1:{_port(stack, child)}" for launch, child in started}
-    for launch, child in started:
-        if launch.module == "sandbox":
-            stack.sandbox_urls = [urls["sandbox"]]
-            stack.sandbox = SandboxFacts.model_validate_json(
-                _ready(child, urls["sandbox"], launch.ready_timeout)
-            )
-        elif launch.module == "generator":
-            stack.generator_url = urls["generator"]
-            _ready(child, urls["generator"], launch.ready_timeout)
-    stack.aggregator_url = urls["aggregator"]
-    _start_judges(stack, config)
+    for launch in launches:
+        started[launch.module] = _start_service(stack, launch, prefork)
+    meanwhile()
+    wait_for_answer(redis, stack.redis_url)
+    _await_sandbox(stack, started.get("sandbox"))
+    _start_judges(stack, config, prefork)
+    _start_service(stack, aggregator_launch(stack.redis_url, stack.folder / "index"), prefork)
+    if generator:
+        timeout = launches[-1].ready_timeout
+        stack.generator_url = _url(started["generator"])
+        _ready(started["generator"], stack.generator_url, timeout)
 
 
-def _start_judges(stack: EmbeddedStack, config: Config) -> None:
+def _await_sandbox(stack: EmbeddedStack, child: ChildProcess | None) -> None:
+    if child is None:
+        stack.sandbox_urls = split_urls(os.environ["SANDBOX_URLS"])
+        return
+    url = _url(child)
+    stack.sandbox_urls = [url]
+    stack.sandbox = SandboxFacts.model_validate_json(_ready(child, url))
+
+
+def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> None:
     settings = {
         "REDIS_URL": stack.redis_url,
         "SANDBOX_URLS": ",".join(stack.sandbox_urls),
@@ -136,14 +159,16 @@ def _start_judges(stack: EmbeddedStack, config: Config) -> None:
         wanted = max(_LEAST_CONCURRENCY, math.ceil(2 * places / workers))
         settings[_JUDGE_CONCURRENCY] = str(wanted)
     for number in range(1, workers + 1):
-        _start_service(stack, ServiceLaunch("judge", settings), f"judge-{number}")
+        _start_service(stack, ServiceLaunch("judge", settings), prefork, f"judge-{number}")
 
 
 def _start_service(
-    stack: EmbeddedStack, launch: ServiceLaunch, name: str | None = None
+    stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork, name: str | None = None
 ) -> ChildProcess:
+    """Start a service, as a fork where it runs in this interpreter."""
     name = name or launch.module
-    port_file = _port_file(stack, name)
+    # For whoever looks for the page of the aggregator; the command is told through a pipe.
+    port_file = stack.folder / f"{name}.port"
     port_file.unlink(missing_ok=True)
     environment = base_environment() | launch.settings
     environment |= {"HOST": "127.0.0.1", "PORT": "0", "PLUMBLINE_PORT_FILE": str(port_file)}
@@ -155,23 +180,15 @@ def _start_service(
         death_signal=launch.death_signal,
         grace=launch.grace,
     )
-    return stack.supervisor.start(child)
+    forks = launch.python == sys.executable
+    return stack.supervisor.start(child, partial(prefork.fork, launch.module) if forks else None)
 
 
-def _port(stack: EmbeddedStack, child: ChildProcess) -> int:
-    port_file = _port_file(stack, child.name)
-    wait_until(port_file.exists, child)
-    port = int(port_file.read_text())
-    # A restarted service must listen on the port that its clients know.
-    child.environment = {**child.environment, "PORT": str(port)}
-    return port
+def _url(child: ChildProcess) -> str:
+    return f"http://127.0.0.1:{child.wait_for_port()}"
 
 
-def _port_file(stack: EmbeddedStack, name: str) -> Path:
-    return stack.folder / f"{name}.port"
-
-
-def _ready(child: ChildProcess, url: str, timeout: float) -> bytes:
+def _ready(child: ChildProcess, url: str, timeout: float = 60.0) -> bytes:
     """Wait until /readyz succeeds; return the service's report, which is JSON."""
     report = bytearray()
 

@@ -5,17 +5,44 @@ signals them when the parent dies (PR_SET_PDEATHSIG).
 """
 
 import asyncio
+import os
+import select
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Protocol
 
 from shared.errors import ServiceError
 from shared.service.processes import die_with_parent
 
 GRACE_SECONDS = 5.0
+
+
+class Process(Protocol):
+    """The part of ``subprocess.Popen`` that supervision needs."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+# Starts a child's process in another way than executing its command; the file is its output, the
+# descriptor the writing end of the pipe for its port. None if this way is closed.
+Spawn = Callable[["ChildProcess", IO[bytes], int], Process | None]
 
 
 @dataclass
@@ -33,6 +60,8 @@ class ChildProcess:
         grace: Seconds between SIGTERM and SIGKILL.
         fatal_exit_code: Exit code that means invalid settings; the child is not restarted then.
         max_restarts: Number of restarts after which another crash is an error.
+        process: The running process.
+        port: The port that the child announced; a restarted child listens on it again.
     """
 
     name: str
@@ -46,31 +75,74 @@ class ChildProcess:
     fatal_exit_code: int = 2
     max_restarts: int = 10
     restarts: int = 0
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    process: Process | None = field(default=None, repr=False)
+    port: int | None = None
+    _announcement: IO[bytes] | None = field(default=None, repr=False)
 
-    def start(self) -> None:
-        """Spawn the process.
+    def start(self, spawn: Spawn | None = None) -> None:
+        """Start the process: by ``spawn`` if that is possible, else by executing the command.
 
         Raises:
             ServiceError: The program cannot be executed.
         """
-        with self.log.open("ab") as log:
-            try:
-                self.process = subprocess.Popen(
-                    self.command,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=dict(self.environment),
-                    pass_fds=tuple(self.inherited_fds),
-                    start_new_session=True,
-                    preexec_fn=die_with_parent(self.death_signal),
-                )
-            except OSError as error:
-                raise ServiceError(f"cannot start {self.name}: {error}") from None
-        assert self.process.stdin is not None
-        self.process.stdin.write(self.stdin.encode())
-        self.process.stdin.close()
+        reader, writer = os.pipe()
+        self._announcement = os.fdopen(reader, "rb", buffering=0)
+        try:
+            with self.log.open("ab") as log:
+                self.process = spawn(self, log, writer) if spawn else None
+                self.process = self.process or self._execute(log, writer)
+        finally:
+            os.close(writer)
+
+    def _execute(self, log: IO[bytes], port_fd: int) -> Process:
+        try:
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.launch_environment(port_fd),
+                pass_fds=(*self.inherited_fds, port_fd),
+                start_new_session=True,
+                preexec_fn=die_with_parent(self.death_signal),
+            )
+        except OSError as error:
+            raise ServiceError(f"cannot start {self.name}: {error}") from None
+        assert process.stdin is not None
+        process.stdin.write(self.stdin.encode())
+        process.stdin.close()
+        return process
+
+    def launch_environment(self, port_fd: int) -> dict[str, str]:
+        """The environment of a start, with the port of the start before."""
+        port = {} if self.port is None else {"PORT": str(self.port)}
+        return {**self.environment, **port, "PLUMBLINE_PORT_FD": str(port_fd)}
+
+    def wait_for_port(self, seconds: float = 60.0) -> int:
+        """Wait until the child announces its port.
+
+        Raises:
+            ServiceError: The child died, or is not ready in time.
+        """
+        if not self._read_port(seconds):
+            # The pipe is closed an instant before the process can be waited for.
+            if self.process and self.port is None:
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(1.0)
+            if not self.running:
+                raise ServiceError(f"{self.exit_message()}: {self.last_log_line()}")
+            raise ServiceError(self.not_ready_message(seconds))
+        assert self.port is not None
+        return self.port
+
+    def _read_port(self, seconds: float) -> bool:
+        """Read the announcement, if it arrives in time; whether the port is known."""
+        if self._announcement is not None:
+            ready, _, _ = select.select([self._announcement], [], [], seconds)
+            if ready:
+                text = self._announcement.read(16)
+                self.port = int(text) if text else self.port
+        return self.port is not None
 
     @property
     def running(self) -> bool:
@@ -91,6 +163,7 @@ class ChildProcess:
         if self.exit_code == self.fatal_exit_code or self.restarts >= self.max_restarts:
             raise ServiceError(f"{self.exit_message()}; its log ends: {self.last_log_line()}")
         self.restarts += 1
+        self._read_port(0)
         self.start()
         return True
 
@@ -109,6 +182,9 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def not_ready_message(self, seconds: float) -> str:
+        return f"{self.name} is not ready after {seconds:.0f} s: {self.last_log_line()}"
 
     def exit_message(self) -> str:
         return (
@@ -132,9 +208,7 @@ def wait_until(ready: Callable[[], bool], child: ChildProcess, seconds: float = 
         if not child.running:
             raise ServiceError(f"{child.exit_message()}: {child.last_log_line()}")
         if time.monotonic() > deadline:
-            raise ServiceError(
-                f"{child.name} is not ready after {seconds:.0f} s: {child.last_log_line()}"
-            )
+            raise ServiceError(child.not_ready_message(seconds))
         time.sleep(0.02)
 
 
@@ -144,13 +218,13 @@ class Supervisor:
     def __init__(self) -> None:
         self.children: list[ChildProcess] = []
 
-    def start(self, child: ChildProcess) -> ChildProcess:
-        """Start a child and supervise it.
+    def start(self, child: ChildProcess, spawn: Spawn | None = None) -> ChildProcess:
+        """Start a child, as :meth:`ChildProcess.start` does, and supervise it.
 
         Raises:
             ServiceError: The program cannot be executed.
         """
-        child.start()
+        child.start(spawn)
         self.children.append(child)
         return child
 

@@ -24,8 +24,8 @@ from services.generator.protocol import (
 )
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.completions import read_completions
-from shared.datasets import read_datasets
 from shared.errors import ConfigError
+from shared.schemas import Problem
 from shared.service.health import Readiness
 from shared.service.logs import get_logger
 from shared.service.server import add_operations, serve
@@ -48,10 +48,19 @@ def build_app(settings: GeneratorSettings) -> web.Application:
         error_rate=settings.replay_error_rate,
         seed=settings.replay_seed,
     )
-    problems = read_datasets(list(settings.replay_data)) if settings.replay_data else []
+    problems = _problems(settings)
     recordings = Recordings(read_completions(settings.replay_completions), problems)
     log.info("replaying", completions=len(recordings), problems=len(problems))
     return ReplayServer(settings, recordings, plan).application()
+
+
+def _problems(settings: GeneratorSettings) -> list[Problem]:
+    if not settings.replay_data:
+        return []
+    # Imported here because recordings found by the request id need no data, and pyarrow takes long.
+    from shared.datasets import read_datasets
+
+    return read_datasets(list(settings.replay_data))
 
 
 async def serve_replay(settings: GeneratorSettings) -> None:

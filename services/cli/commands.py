@@ -1,0 +1,79 @@
+"""The commands of `plumb`; the module of one is imported when it runs."""
+
+import gc
+import sys
+from typing import Any
+
+import typer
+
+from services.cli.lazy import LazyCommand, LazyGroup
+
+_CLI = "services.cli"
+# A test compares the texts with the docstrings of the commands.
+COMMANDS = {
+    "run": LazyCommand(
+        f"{_CLI}.run:run",
+        "Generate completions for every problem, judge them and write the artifacts.",
+    ),
+    "judge": LazyCommand(
+        f"{_CLI}.judge:judge", "Judge recorded completions; the artifacts are those of a run."
+    ),
+    "rejudge": LazyCommand(
+        f"{_CLI}.rejudge:rejudge",
+        "Judge the completions of a run again, with another method or other limits.",
+    ),
+    "runs": LazyCommand(
+        f"{_CLI}.finished:runs", "List the finished runs below a folder, the latest first."
+    ),
+    "compare": LazyCommand(
+        f"{_CLI}.compare:compare",
+        "Compare runs with the first one: differences, confidence intervals, detectable effects.",
+    ),
+    "gate": LazyCommand(
+        f"{_CLI}.gate:gate",
+        "Check a run against rules; exit code 0: go, 1: no-go, 2: inconclusive.",
+    ),
+    "export": LazyCommand(
+        f"{_CLI}.finished:export", "Write a run's results in another project's format."
+    ),
+    "show": LazyCommand(f"{_CLI}.finished:show", "Print a run's results and settings."),
+    "report": LazyCommand(
+        f"{_CLI}.finished:report",
+        "Write a run's page as one self-contained file, from its folder alone.",
+    ),
+    "data": LazyCommand(f"{_CLI}.data:app", "Prepare and check the data sets of a run."),
+}
+
+
+class PlumbCommands(LazyGroup):
+    """The commands of `plumb`, in the order of the help."""
+
+    lazy_commands = COMMANDS
+
+    def load(self, name: str) -> Any:  # noqa: ANN401 - see the overridden method
+        # Imported here because structlog takes longer to import than `plumb --help` to run.
+        from shared.service.logs import configure_logging
+
+        configure_logging("plumb", "WARNING", sys.stderr)
+        gc.disable()  # collections during imports find nothing to free
+        try:
+            return super().load(name)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
+app = typer.Typer(
+    cls=PlumbCommands,
+    name="plumb",
+    help="Measure what a code model can do: generate, judge in a sandbox, count.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def plumb() -> None:
+    # Without a callback typer refuses an app that has no commands of its own.
+    pass

@@ -1,0 +1,55 @@
+"""Commands that are imported when they run: the list in the help, and what the help imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from services.cli.commands import COMMANDS, app
+
+ROOT = Path(__file__).resolve().parents[2]
+# Each of them takes longer to import than the help takes as a whole.
+_HEAVY = ("aiohttp", "numpy", "pyarrow", "pydantic", "redis", "rq", "structlog", "fsspec")
+
+
+def plumb(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_listed_help_is_the_first_paragraph_of_the_command(name: str) -> None:
+    group = typer.main.get_group(app)
+    command = group.load(name)  # type: ignore[attr-defined]
+    assert command.name == name
+    first = (command.help or "").partition("\n\n")[0]
+    assert " ".join(first.split()) == COMMANDS[name].help
+
+
+def test_the_help_imports_no_command() -> None:
+    program = (
+        "import sys; from services.cli.__main__ import main; sys.argv = ['plumb', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"print('imported:', *sorted({set(_HEAVY)!r} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Judge recorded completions" in done.stdout
+    assert done.stdout.splitlines()[-1] == "imported:"
+
+
+def test_a_misspelt_command_gets_a_suggestion() -> None:
+    done = plumb("jude")
+    assert done.returncode == 2
+    assert "No such command 'jude'. Did you mean 'judge', 'rejudge'?" in done.stderr
+
+
+def test_the_help_of_a_command_and_of_a_group() -> None:
+    assert "Usage: python -m services.cli judge [OPTIONS]" in plumb("judge", "--help").stdout
+    listed = plumb("data").stdout + plumb("data").stderr
+    assert "Usage: python -m services.cli data" in listed
+    assert "prepare" in listed
