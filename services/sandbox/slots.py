@@ -32,7 +32,9 @@ from shared.service.logs import get_logger
 SETUP_SECONDS = 30.0
 # In addition to a command's own limit: for the init's clean-up.
 REPORT_SECONDS = 30.0
+# Bytes of the first messages, which carry source texts, and of a report.
 MESSAGE_LIMIT = 1 << 20
+REPORT_LIMIT = 4096
 # The init's control socket is its descriptor 3.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
@@ -189,7 +191,7 @@ class Slot:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(limit):
-                message = await loop.sock_recv(control, MESSAGE_LIMIT)
+                message = await loop.sock_recv(control, REPORT_LIMIT)
             return Report.model_validate_json(message)
         except (OSError, TimeoutError, ValidationError) as error:
             await self.close()
@@ -210,7 +212,7 @@ class Slot:
                 ours.send(_source("boot").encode())
                 ours.send(self._settings_message())
                 async with asyncio.timeout(SETUP_SECONDS):
-                    ready = await asyncio.get_running_loop().sock_recv(ours, MESSAGE_LIMIT)
+                    ready = await asyncio.get_running_loop().sock_recv(ours, REPORT_LIMIT)
             except (OSError, TimeoutError) as error:
                 raise SlotLostError(f"cannot start the slot: {error}") from error
             if not ready:

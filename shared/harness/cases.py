@@ -1061,7 +1061,7 @@ def fork_zygote(
     files = standard_files(folder)
     requests_out, requests_in = os.pipe()
     replies_out, replies_in = os.pipe()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         for fd in (requests_in, replies_out, *private):
             os.close(fd)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # Seconds until processes that do not die make the slot unclean.
 SWEEP_SECONDS = 5.0
+# Bytes of an order. A much larger buffer would be mapped and unmapped each time, which takes long.
+ORDER_LIMIT = 64 * 1024
 # Exit codes of a shell for a command that it cannot execute.
 CANNOT_EXECUTE, NOT_FOUND = 126, 127
 # Modules that register work to do after each fork (``threading`` and ``random``), import one that
@@ -123,7 +125,7 @@ class Init:
             if order["kind"] == "kill":
                 continue  # the program has ended in the meantime
             began = time.monotonic()
-            pid = os.fork()
+            pid = cases.fork()
             if pid == 0:
                 try:
                     return self.child(order, fds)
@@ -141,7 +143,7 @@ class Init:
         self.control.send(json.dumps(message).encode())
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        message, fds, _, _ = socket.recv_fds(self.control, 1 << 20, 3)
+        message, fds, _, _ = socket.recv_fds(self.control, ORDER_LIMIT, 3)
         if not message:
             raise ServerLostError
         return json.loads(message), list(fds)
@@ -298,6 +300,7 @@ def become_script(order: dict[str, Any]) -> cases.Program:
         program = cases.script(path)
     except BaseException:
         return execute(order)
+    cases.renew()
     cases.prctl(cases.PR_SET_DUMPABLE, 1)
     return program
 
