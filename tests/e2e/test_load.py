@@ -22,7 +22,6 @@ from tests.bench.load import (
 )
 from tests.conftest import RedisServer
 from tests.judge.tasks import stdio
-from tests.real_data import ALL
 from tests.sandboxes import own_sandbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -46,11 +45,11 @@ def one_core() -> Iterator[None]:
 def test_verdicts_are_the_same_one_by_one_and_32_at_once_beside_burners(
     real_data: Path, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    recorded = recorded_answers(real_data, tmp_path, _CASES, every=1 if ALL else 4)
+    recorded = recorded_answers(real_data, tmp_path, _CASES, every=1)
     answers = recorded + made_answers(recorded[0].problem)
     alone, together = judged_beside_burners(redis_server.url, tmp_path, answers, CORES)
     assert {i: (alone[i], together[i]) for i in alone if alone[i] != together[i]} == {}
-    assert len(recorded) == (91 if ALL else 23)
+    assert len(recorded) == 91
     assert [alone[len(recorded) + number] for number in range(SPINNERS)] == [[1]] * SPINNERS
     assert {code for codes in alone.values() for code in codes} >= {1, 0, -2, -3}
 

@@ -10,7 +10,6 @@ import pytest
 
 from services.data.importer import import_dataset
 from tests.e2e import plumb
-from tests.real_data import ALL, share
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_data, pytest.mark.timeout(900)]
 
@@ -50,9 +49,7 @@ def test_humaneval_answers_are_judged_as_the_official_test_does(
 ) -> None:
     data = import_dataset("humaneval", str(real_data / "HumanEval.jsonl.gz"), tmp_path).path
     recorded = read(real_data / f"humaneval_completions_{answers}.jsonl.gz")
-    completions = [
-        {"problem_id": r["task_id"], "completion": r["response"]} for r in share(recorded, 2)
-    ]
+    completions = [{"problem_id": r["task_id"], "completion": r["response"]} for r in recorded]
     passed = {r["task_id"]: r["passed"] for r in recorded}
     verdicts = judged(data, completions, tmp_path)
     differing = [v["problem_id"] for v in verdicts if v["accepted"] != passed[v["problem_id"]]]
@@ -74,10 +71,10 @@ def test_reference_solutions_of_mbpp_are_accepted(real_data: Path, tmp_path: Pat
     data = import_dataset("mbpp", str(source), tmp_path).path
     completions = [
         {"problem_id": f"mbpp_{r['task_id']}", "completion": f"```python\n{r['code']}\n```"}
-        for r in share(plumb.read_jsonl(source), 3)
+        for r in plumb.read_jsonl(source)
     ]
     verdicts = judged(data, completions, tmp_path)
-    assert len(verdicts) == (974 if ALL else 325)
+    assert len(verdicts) == 974
     assert [v["problem_id"] for v in verdicts if not v["accepted"]] == []
 
 
@@ -104,7 +101,7 @@ def on_generated_tests(verdict: dict[str, Any], oracle: dict[str, Any]) -> list[
 def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
     contest: Path, real_data: Path, tmp_path: Path
 ) -> None:
-    recorded = share(read(real_data / "code_contests_completions.jsonl.gz"), 9)
+    recorded = read(real_data / "code_contests_completions.jsonl.gz")
     completions = [
         {"problem_id": r["problem"], "completion": as_the_oracle_read_it(r), "sample_index": index}
         for index, r in enumerate(recorded)
@@ -118,7 +115,7 @@ def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
     accepted = {index for index, codes in found.items() if set(codes) == {1}}
     right = {i for i, r in enumerate(recorded) if r["oracle"]["tokens"] == r["oracle"]["n"]}
     assert accepted == right
-    assert len(right) == 33 if ALL else len(right) > 2
+    assert len(right) == 33
 
 
 def oracle_of(recorded: Sequence[dict[str, Any]], verdict: dict[str, Any]) -> dict[str, Any]:
@@ -131,21 +128,20 @@ def test_batch_and_compute_score_give_every_case_the_same_code(
 ) -> None:
     recorded = read(real_data / "code_contests_completions.jsonl.gz")
     ended = [r for r in recorded if not {"TLE", "SKIP"} & r["oracle"]["counts"].keys()]
-    chosen = share(ended, 70)
     completions = [
         {"problem_id": r["problem"], "completion": r["response"], "sample_index": index}
-        for index, r in enumerate(chosen)
+        for index, r in enumerate(ended)
     ]
     options = ["--compare-with", "compute_score", "judge.checker=exact", _MEMORY]
     verdicts = judged(contest, completions, tmp_path, *options)
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert comparison["methods"] == ["batch", "compute_score"]
-    assert comparison["samples"] == comparison["agreeing"] == len(chosen)
+    assert comparison["samples"] == comparison["agreeing"] == len(ended)
     assert {v["method"] for v in verdicts} == {"batch"}
-    found = {v["sample_index"]: on_generated_tests(v, oracle_of(chosen, v)) for v in verdicts}
+    found = {v["sample_index"]: on_generated_tests(v, oracle_of(ended, v)) for v in verdicts}
     expected = {
         index: r["oracle"]["exact"]
-        for index, r in enumerate(chosen)
+        for index, r in enumerate(ended)
         if r["problem"] not in _OTHER_CODE_EXTRACTED
     }
     assert {index: found[index].count(1) for index in expected} == expected

@@ -12,7 +12,6 @@ from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason
 from tests.judge.local import run_program
-from tests.real_data import share
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data"
 
@@ -50,22 +49,19 @@ def solves_mbpp(problem):
 @pytest.mark.parametrize("model", ["gemini_direct", "chatgpt_cot"])
 def test_recorded_humaneval_verdicts(model):
     problems = {row["task_id"]: row for row in read_lines("HumanEval.jsonl.gz")}
-    answers = share(read_lines(f"humaneval_completions_{model}.jsonl.gz"), 4)
+    answers = read_lines(f"humaneval_completions_{model}.jsonl.gz")
     solved = in_pairs(lambda a: solves_humaneval(problems[a["task_id"]], a["response"]), answers)
     differing = [a["task_id"] for a, s in zip(answers, solved, strict=True) if a["passed"] != s]
     assert differing == []
 
 
 def test_canonical_humaneval_solutions_as_completions():
-    problems = share(read_lines("HumanEval.jsonl.gz"), 2)
+    problems = read_lines("HumanEval.jsonl.gz")
     solved = in_pairs(lambda p: solves_humaneval(p, p["canonical_solution"]), problems)
     assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []
 
 
 def test_mbpp_reference_solutions():
-    # Every fifth, and the two whose setup needs a class of the answer.
-    problems = [
-        p for p in read_lines("mbpp.jsonl") if p["task_id"] % 5 == 0 or p["test_setup_code"]
-    ]
+    problems = read_lines("mbpp.jsonl")
     solved = in_pairs(solves_mbpp, problems)
     assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []
