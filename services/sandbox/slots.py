@@ -272,6 +272,9 @@ class Slot:
             "files": isolation.kind is IsolationChoice.LANDLOCK,
             "readonly": [str(path) for path in isolation.view.landlock_readable()],
             "writable": [str(path) for path in writable],
+            "shared": [str(path) for path in writable if path != self.workspace.path],
+            # Elsewhere a slot sees the devices of the machine.
+            "own_devices": isolation.kind is not IsolationChoice.UNSHARE,
             "fixed_attributes": isolation.kind is IsolationChoice.LANDLOCK,
         }
 
