@@ -31,6 +31,8 @@ from pathlib import Path
 from services.sandbox.settings import IsolationChoice
 
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# Each is a mount of its own; a device may be written all the same.
+BWRAP_DEVICES = tuple(f"/dev/{name}" for name in "null zero full random urandom tty".split())
 SYSTEM_FOLDERS = (Path("/usr"), Path("/etc"), Path("/opt"))
 
 MOUNT_SCRIPT = """\
@@ -106,7 +108,11 @@ class Isolation:
     def shared_folders(self, folder: Path) -> list[Path]:
         """The folders that programs can write to and that outlive them."""
         private = [Path("/tmp"), Path("/dev/shm")] if self.own_processes else []
-        return [*private, folder]
+        # The server's folder may lie below, in folders that the programs' user made.
+        between = [
+            parent for parent in folder.parents if any(path in parent.parents for path in private)
+        ]
+        return [*private, *between, folder]
 
     def writable(self, folder: Path) -> list[Path]:
         """What Landlock lets programs write to; the rest of the kernel's rules apply as well."""

@@ -225,7 +225,8 @@ class Init:
         """
         try:
             for root in self.roots:
-                root.restore(workspace)
+                if not root.restore(workspace):
+                    return False
         except OSError:
             return False
         return True
@@ -239,10 +240,15 @@ class Root:
         self.keep = frozenset(keep)
         found = os.stat(path)
         self.mode = stat.S_IMODE(found.st_mode)
+        self.size = found.st_size
+        self.attributes = frozenset(os.listxattr(path))
         self.own = found.st_uid == os.geteuid()
 
-    def restore(self, workspace: str | None) -> None:
-        """Remove what programs left: files, and attributes of the folder itself."""
+    def restore(self, workspace: str | None) -> bool:
+        """Remove what programs left: files, and attributes of the folder itself.
+
+        Returns whether that is all; some file systems never shrink a folder after many files.
+        """
         if self.own and stat.S_IMODE(os.stat(self.path).st_mode) != self.mode:
             os.chmod(self.path, self.mode)
         for name in os.listdir(self.path) if self.path != workspace else ():
@@ -250,10 +256,11 @@ class Root:
             if inner not in self.keep:
                 cases.remove(inner)
         if self.own:
-            for name in os.listxattr(self.path):
+            for name in frozenset(os.listxattr(self.path)) - self.attributes:
                 os.removexattr(self.path, name)
         # A time stamp must not tell whether the last program changed the folder.
         os.utime(self.path, (EPOCH, EPOCH) if self.own else None)
+        return self.path == workspace or os.stat(self.path).st_size == self.size
 
 
 def attributes() -> object:
