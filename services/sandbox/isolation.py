@@ -31,8 +31,8 @@ from pathlib import Path
 from services.sandbox.settings import IsolationChoice
 
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# Each is a mount of its own; a device may be written all the same.
-BWRAP_DEVICES = tuple(f"/dev/{name}" for name in "null zero full random urandom tty".split())
+# Mounts below the machine's /dev, whose attributes the programs' user may own.
+MACHINE_FOLDERS = (Path("/dev/pts"), Path("/dev/mqueue"), Path("/dev/hugepages"))
 SYSTEM_FOLDERS = (Path("/usr"), Path("/etc"), Path("/opt"))
 
 MOUNT_SCRIPT = """\
@@ -125,6 +125,12 @@ class Isolation:
         mapped_to_root = self.kind is IsolationChoice.UNSHARE or os.geteuid() == 0
         return self.identity is Identity.NAMESPACE and mapped_to_root
 
+    def shared_devices(self) -> list[str]:
+        """Device nodes whose time stamps programs can set: bwrap mounts each by itself."""
+        if self.kind is not IsolationChoice.BWRAP:
+            return []
+        return [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
+
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
         """Return the command line of a container that runs ``init`` as its first process."""
         dropped = [*self._drop(uid), *init]
@@ -159,7 +165,8 @@ class Isolation:
         for path in self.view.bound():
             command += [*_parents(path), "--ro-bind", str(path), str(path)]
         command += [*_parents(folder), "--bind", str(folder), str(folder)]
-        for mount in (*(["/proc"] if self._owns_proc else []), "/dev", "/"):
+        # What the program's user may own.
+        for mount in (*(["/proc"] if self._owns_proc else []), "/dev/pts", "/dev", "/"):
             command += ["--remount-ro", mount]
         return [*command, "--"]
 
@@ -186,6 +193,11 @@ class Isolation:
         ]
         table += [
             f"/dev {_field(root / 'dev')} none rbind,ro,nosuid,X-mount.mkdir 0 0",
+            *(
+                f"tmpfs {_field(_below(root, path))} tmpfs ro,size=4k 0 0"
+                for path in MACHINE_FOLDERS
+                if path.is_dir()
+            ),
             f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
             f"proc {_field(root / 'proc')} proc {'ro' if self._owns_proc else 'rw'},"
             "nosuid,nodev,noexec,X-mount.mkdir 0 0",

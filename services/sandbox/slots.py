@@ -282,6 +282,7 @@ class Slot:
                     "owns_processes": self.isolation.own_processes,
                     "scratch": str(scratch),
                     "roots": [str(path) for path in shared],
+                    "devices": self.isolation.shared_devices(),
                     "keep": [str(path) for path in (folder, *folder.parents)],
                     "confinement": self._confinement(self.isolation.writable(folder)),
                 },

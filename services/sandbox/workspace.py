@@ -115,7 +115,7 @@ class Workspace:
             for path in self.path.iterdir():
                 remove_tree(path)
             # Some file systems never shrink the folder after many files.
-            return not os.listdir(self.path) and self.path.stat().st_size == self._size
+            return not any(self.path.iterdir()) and self.path.stat().st_size == self._size
         except OSError as error:
             log.warning("cannot clear a workspace", reason=str(error))
             return False

@@ -114,7 +114,9 @@ class Init:
         self.control = socket.socket(fileno=control)
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
-        self.roots = [Root(path, settings["keep"]) for path in settings["roots"]]
+        writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
+        self.roots = [Root(path, settings["keep"]) for path in writable]
+        self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
@@ -224,6 +226,8 @@ class Init:
         The server reads the files in ``workspace`` and removes them.
         """
         try:
+            for path in self.devices:
+                os.utime(path)
             for root in self.roots:
                 if not root.restore(workspace):
                     return False
