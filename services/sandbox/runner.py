@@ -154,6 +154,11 @@ class Runner:
             await asyncio.shield(container.clear())
         return replace(program, workspace=kept)
 
+    @property
+    def covered(self) -> list[str]:
+        """Protections by Landlock and seccomp in a slot; empty before the first one started."""
+        return next((slot.covered for slot in self._slots.values()), [])
+
     async def warm(self) -> None:
         """Start the containers of all slots."""
         for slot in range(self._settings.concurrency):
