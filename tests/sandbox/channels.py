@@ -48,7 +48,8 @@ def ours():
     system = ("/proc", "/sys", "/usr", "/etc", "/opt", "/run", "/home", "/mnt", "/srv", sys.prefix)
     return [path for path in [*shared(), EXTRA] if path != "/" and not path.startswith(system)]
 ACL = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in (
-    (1, 7, 0xFFFFFFFF), (2, 7, 12345), (4, 5, 0xFFFFFFFF), (16, 7, 0xFFFFFFFF), (32, 5, 0xFFFFFFFF)))
+    (1, 7, -1 & 0xFFFFFFFF), (2, 7, os.getuid()), (4, 5, -1 & 0xFFFFFFFF), (16, 7, -1 & 0xFFFFFFFF),
+    (32, 5, -1 & 0xFFFFFFFF)))
 def set_flags(path):
     fd = attempt(os.open, path, os.O_RDONLY)
     if fd is not None:
@@ -124,7 +125,11 @@ for path in [*shared(), EXTRA, EXTRA + "/file"]:
             fcntl.ioctl(fd, 0x80086601, flags)
             os.close(fd)
         # A workspace that is replaced has another name.
-        seen[re.sub("/tmp[a-z0-9_]{8}(?=/|$)", "/workspace", path)] = [oct(found.st_mode), found.st_uid, found.st_size, found.st_nlink,
+        name = re.sub("/tmp[a-z0-9_]{8}(?=/|$)", "/workspace", path)
+        # Folders of the machine change by themselves.
+        private = b"python" in read("/proc/1/comm") or path.startswith(os.path.dirname(EXTRA))
+        size = (found.st_size, found.st_nlink) if private else None
+        seen[name] = [oct(found.st_mode), found.st_uid, size,
                       attempt(os.listxattr, path), bytes(flags).hex(),
                       found.st_mtime == STAMP, found.st_atime == STAMP]
 show(seen)
@@ -274,7 +279,7 @@ def stopped(work):
     pid = os.fork()
     if pid == 0:
         os.setsid()
-        open("/proc/self/comm", "w").write(MESSAGE[4:18])
+        libc.prctl(15, MESSAGE[4:18].encode(), 0, 0, 0)
         os.write(told, b"x")
         work()
         signal.pause()

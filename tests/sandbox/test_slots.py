@@ -141,7 +141,7 @@ async def test_an_idle_container_that_died_is_replaced(runner: Runner):
     slot = slot_of(runner)
     await slot.ready()
     os.killpg(slot._pid, signal.SIGKILL)
-    os.waitid(os.P_PID, slot._pid, os.WEXITED | os.WNOWAIT)
+    await until(lambda: Path(f"/proc/{slot._pid}/stat").read_text().split()[2] == "Z")
     answer = await run(runner, "print(1)")
     assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
 
@@ -257,12 +257,12 @@ async def test_descriptors_of_a_lost_order_are_closed(choose: Choose, monkeypatc
     runner = await choose()
     await slot_of(runner).close()
     monkeypatch.setattr(Isolation, "command", lambda *_: ["false"])
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         await run(runner, "print(1)")
         with pytest.raises(SlotLostError):
             await slot_of(runner).run(Order(kind="exec", seconds=1), [os.dup(0)])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 SERVER = """
