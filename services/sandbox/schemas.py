@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, RootModel
 from pydantic_core import PydanticCustomError
 
-from shared.harness.wire import Text
+from shared.harness.wire import Text as Text
 
 # Field types.
 
