@@ -76,6 +76,7 @@ class SandboxFacts(_Part):
 
     isolation: str | None = None
     identity: str | None = None
+    covered: list[str] = Field(default_factory=list)
     missing: list[str] = Field(default_factory=list)
     tried: dict[str, str] = Field(default_factory=dict)
     concurrency: int | None = None

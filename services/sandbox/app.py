@@ -32,7 +32,8 @@ from shared.service.server import add_operations, json_http_errors
 
 NO_ISOLATION = (
     "programs run without isolation: they can use the network and read what this user can read. "
-    "Install bubblewrap, or allow user namespaces; see 'tried' in /readyz."
+    "Install bubblewrap, allow user namespaces, or use a kernel with Landlock (5.13 or later); see "
+    "'tried' in /readyz."
 )
 
 # Clients that know this version send their cases to ``/run_cases``.
@@ -91,6 +92,7 @@ class Server:
         details: dict[str, object] = {
             "isolation": chosen.isolation.kind.value,
             "identity": chosen.isolation.identity.value,
+            "covered": chosen.covered,
             "missing": chosen.missing(),
             "tried": chosen.failed,
             "concurrency": self._settings.concurrency,

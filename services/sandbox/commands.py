@@ -13,12 +13,10 @@ from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.process import Command, ProcessResult
 from services.sandbox.schemas import CommandResult, CommandStatus
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.slots import Slot, SlotLostError, environment
+from services.sandbox.slots import Slot, environment
 from services.sandbox.workspace import Workspace
 
 MIB = 1024 * 1024
-# A program that ends its slot twice is at fault itself.
-ATTEMPTS = 2
 # With less memory, in bytes, a new interpreter behaves otherwise than a warmed one.
 WARM_MEMORY = 128 * MIB
 
@@ -47,27 +45,24 @@ class CommandRunner:
         self._isolation = isolation
 
     async def execute(self, spec: CommandSpec, slot: Slot) -> CommandResult:
-        """Run one command; the status is ``Error`` if the sandbox itself fails."""
+        """Run one command; the status is ``Error`` if the sandbox itself fails.
+
+        Raises:
+            SlotLostError: The slot ended; what the command left must not be used.
+        """
         if math.isnan(spec.seconds):
             return CommandResult(status=CommandStatus.ERROR, stderr="the time limit is NaN")
         try:
-            ended = await self._run(self._command(spec, slot), slot)
-        except (OSError, ValueError, SlotLostError) as error:
+            ended = await process.run(self._command(spec, slot), slot)
+        except (OSError, ValueError) as error:
             message = f"the sandbox could not start {' '.join(spec.argv)}: {error}"
             return CommandResult(status=CommandStatus.ERROR, stderr=message)
         return _result(ended, self._settings.output_limit_bytes)
 
-    async def _run(self, command: Command, slot: Slot) -> ProcessResult:
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return await process.run(command, slot)
-            except SlotLostError:
-                await slot.ready()
-        return await process.run(command, slot)
-
     def _command(self, spec: CommandSpec, slot: Slot) -> Command:
         folder = spec.workspace.path
-        env = {**environment(self._settings, folder), "PWD": str(folder)}
+        own = environment(self._isolation, self._settings, folder)
+        env = {**own, "PWD": str(folder)}
         small = spec.memory is not None and spec.memory < WARM_MEMORY
         return Command(
             kind="python" if spec.script and not small else "exec",

@@ -1,37 +1,60 @@
-"""Isolation of slots: command lines of bubblewrap, ``unshare`` or no isolation.
+"""Isolation of slots: bubblewrap, ``unshare``, Landlock with seccomp, or none.
 
 A slot's container is made once and runs one program after another (``services.sandbox.slots``);
 what a program leaves in it is removed before the next one.
 
 Covered by ``bwrap`` and ``unshare`` alike: no network; a file system that holds only /usr, /etc,
-/opt and the interpreter, all read-only, an empty private /tmp and the run's own folder; a separate
-process namespace, so that one kill ends everything the program started, daemons included; separate
-IPC and host name; no capabilities and no way to gain any.
+/opt and the interpreter, all read-only, an empty private /tmp and /dev/shm, and the slot's own
+folder; a separate process namespace, so that one kill ends everything the program started, daemons
+included; separate IPC and host name; no capabilities and no way to gain any. Where the kernel has
+Landlock, a program can besides write to its own folder, /tmp and /dev/shm alone, and neither read
+nor signal the slot's own processes.
+
+Covered by ``landlock``, which needs no privilege at all: no sockets; files outside the same system
+folders can be neither read nor changed, a program writes to its own folder alone (TMPDIR), and its
+calls that change modes, times or attributes have no effect; other processes cannot be read, and
+since Linux 6.12 not be signalled. ``Slot.covered`` lists what this kernel's version covers. There
+is no private /tmp and no /dev/shm, and the list of the machine's processes is visible.
+
+Covered by all three: a seccomp filter (``services.sandbox.slot.confinement``) refuses namespaces,
+mounts, ptrace, keyrings, System V IPC, message queues, io_uring, BPF, changes to other processes,
+and system calls newer than the filter.
 
 Covered everywhere: limits of memory per process, file size, open files and core dumps; a wall-clock
 limit; a cap on output; a clean environment. The number of processes is limited where the program
 runs under a separate user (the server is root) or in a user namespace of a server that is not
 root (Linux 5.14 or later); a server that is root only inside a user namespace cannot limit it.
 
-Not covered: there is no seccomp filter, so an exploit can reach the whole kernel interface;
-memory is limited per process and not for the run as a whole; the run's folder has no disk quota
+Not covered: the kernel is shared, so an exploit of a system call that is allowed reaches the
+machine; memory is limited per process and not for the run as a whole; the folder has no disk quota
 beyond the size of one file; CPU is shared fairly by the kernel, not reserved. If the server is
-killed with SIGKILL, its programs end only under ``bwrap``, and the folders of its runs remain. With
-``none`` the program can use the network and read everything that its user can read; only the limits
-and the clean-up after each run apply. This is sufficient for programs of a language model, which
-are clumsy rather than hostile; to run hostile ones, put the server into a virtual machine.
+killed with SIGKILL, its programs end with it, but the folders of its slots remain. With ``none``
+the program can use the network and read everything that its user can read; only the limits and the
+clean-up after each run apply.
+
+What one program can still tell the next or one beside it: counters of the kernel (process ids,
+inode numbers, CPU time and load in /proc), the time that shared caches take, locks (``flock``) on
+files that both can read, times of device nodes while it runs, under ``landlock`` the access times
+of system files and names of processes, and whether its slot was replaced. This is sufficient for
+programs of a language model, which are clumsy rather than hostile; to run hostile ones, put the
+server into a virtual machine.
 """
 
 import os
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from services.sandbox.settings import IsolationChoice
 
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# Mounts below the machine's /dev, whose attributes the programs' user may own.
+MACHINE_FOLDERS = (Path("/dev/pts"), Path("/dev/mqueue"), Path("/dev/hugepages"))
 SYSTEM_FOLDERS = (Path("/usr"), Path("/etc"), Path("/opt"))
+
+CAP_SETPCAP = 8
 
 MOUNT_SCRIPT = """\
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m tmpfs {root} &&
@@ -106,7 +129,11 @@ class Isolation:
     def shared_folders(self, folder: Path) -> list[Path]:
         """The folders that programs can write to and that outlive them."""
         private = [Path("/tmp"), Path("/dev/shm")] if self.own_processes else []
-        return [*private, folder]
+        # The server's folder may lie below, in folders that the programs' user made.
+        between = [
+            parent for parent in folder.parents if any(path in parent.parents for path in private)
+        ]
+        return [*private, *between, folder]
 
     def writable(self, folder: Path) -> list[Path]:
         """What Landlock lets programs write to; the rest of the kernel's rules apply as well."""
@@ -118,6 +145,12 @@ class Isolation:
         """Whether programs own the namespaces, and with them their settings below ``/proc``."""
         mapped_to_root = self.kind is IsolationChoice.UNSHARE or os.geteuid() == 0
         return self.identity is Identity.NAMESPACE and mapped_to_root
+
+    def shared_devices(self) -> list[str]:
+        """Device nodes whose time stamps programs can set: bwrap mounts each by itself."""
+        if self.kind is not IsolationChoice.BWRAP:
+            return []
+        return [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
 
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
         """Return the command line of a container that runs ``init`` as its first process."""
@@ -134,6 +167,8 @@ class Isolation:
         no_capabilities = ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
         if self.identity is Identity.SLOT:
             user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+            if not _holds_setpcap():  # other users lose all capabilities anyway
+                no_capabilities.remove("--bounding-set=-all")
             return ["setpriv", *user, *no_capabilities]
         root_without_mounts = self.kind is IsolationChoice.LANDLOCK and os.geteuid() == 0
         if self.kind is IsolationChoice.UNSHARE or root_without_mounts:
@@ -153,7 +188,8 @@ class Isolation:
         for path in self.view.bound():
             command += [*_parents(path), "--ro-bind", str(path), str(path)]
         command += [*_parents(folder), "--bind", str(folder), str(folder)]
-        for mount in (*(["/proc"] if self._owns_proc else []), "/dev", "/"):
+        # What the program's user may own.
+        for mount in (*(["/proc"] if self._owns_proc else []), "/dev/pts", "/dev", "/"):
             command += ["--remount-ro", mount]
         return [*command, "--"]
 
@@ -180,6 +216,11 @@ class Isolation:
         ]
         table += [
             f"/dev {_field(root / 'dev')} none rbind,ro,nosuid,X-mount.mkdir 0 0",
+            *(
+                f"tmpfs {_field(_below(root, path))} tmpfs ro,size=4k 0 0"
+                for path in MACHINE_FOLDERS
+                if path.is_dir()
+            ),
             f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
             f"proc {_field(root / 'proc')} proc {'ro' if self._owns_proc else 'rw'},"
             "nosuid,nodev,noexec,X-mount.mkdir 0 0",
@@ -191,6 +232,14 @@ class Isolation:
         if links:
             words["links"] = f"ln -s {links} {words['root']}/"
         return MOUNT_SCRIPT.format_map({"links": ":", **words})
+
+
+@cache
+def _holds_setpcap() -> bool:
+    """Whether this process may empty its bounding set; in some containers root may not."""
+    status = Path("/proc/self/status").read_text()
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> CAP_SETPCAP & 1)
 
 
 def _parents(path: Path) -> list[str]:

@@ -47,15 +47,34 @@ class ChosenIsolation:
     def isolation(self) -> Isolation:
         return self.runner.isolation
 
+    @property
+    def covered(self) -> list[str]:
+        """Protections by Landlock and seccomp on this kernel, in addition to namespaces."""
+        return self.runner.covered
+
     def missing(self) -> list[str]:
         """Describe the protections that this isolation lacks."""
         missing = []
         if self.isolation.kind is IsolationChoice.NONE:
             missing += ["no network isolation", "the file system of the server is visible"]
+        if self.isolation.kind is IsolationChoice.LANDLOCK:
+            missing += self._beyond_landlock()
         if self.isolation.identity is Identity.SERVER:
             missing += ["no limit of processes", "programs run as the server's user"]
         if self.isolation.identity is Identity.NAMESPACE and os.geteuid() == 0:
             missing.append("no limit of processes")
+        return missing
+
+    def _beyond_landlock(self) -> list[str]:
+        missing = [
+            "no private /tmp",
+            "no /dev/shm, so locks of multiprocessing fail",
+            "the machine's processes are visible",
+        ]
+        if "truncation" not in self.covered:
+            missing.append("files of the same user can be truncated")
+        if "signals between programs" not in self.covered:
+            missing.append("processes of the same user can be signalled")
         return missing
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from services.sandbox.commands import ATTEMPTS, CommandRunner, CommandSpec, memory_limit
+from services.sandbox.commands import CommandRunner, CommandSpec, memory_limit
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.process import run_cases
 from services.sandbox.reaper import Reaper
@@ -30,6 +30,8 @@ log = get_logger(__name__)
 
 EXTENSIONS = {"python": "py", "bash": "sh", "cpp": "cpp"}
 PROGRAM = "test"  # the compiled program in its folder
+# A program that ends its slot twice is at fault itself.
+ATTEMPTS = 2
 CPP_LIBRARIES = ("crypto", "ssl", "pthread")
 FIRST_UID, LAST_UID = 61000, 64999  # free by Debian's and systemd's conventions
 
@@ -72,7 +74,8 @@ class Runner:
     ) -> RunCodeResponse:
         """Compile, unless ``program`` is given, and run.
 
-        The response has the status SandboxError if the request's files cannot be written or read.
+        A request whose slot is lost starts again from its beginning. The response has the status
+        SandboxError if the request's files cannot be written or read, or no slot can run it.
         """
         if request.language not in EXTENSIONS:
             supported = ", ".join(EXTENSIONS)
@@ -84,6 +87,20 @@ class Runner:
             container = self._slot(slot)
         except (WorkspaceError, OSError, UnicodeEncodeError) as error:
             return sandbox_error(str(error))
+        reason = ""
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._attempt(request, container, stdin, program)
+            except WorkspaceError as error:
+                return sandbox_error(str(error))
+            except SlotLostError as error:
+                reason = str(error)
+                log.warning("slot lost", reason=reason)
+        return sandbox_error(reason)
+
+    async def _attempt(
+        self, request: RunCodeRequest, container: Slot, stdin: bytes, program: Program | None
+    ) -> RunCodeResponse:
         workspace = container.workspace
         try:
             workspace.write_files(request.files)
@@ -92,10 +109,8 @@ class Runner:
             elif program.can_run:
                 await asyncio.to_thread(workspace.copy_file, program.workspace, PROGRAM)
             return await self._run_in(workspace, container, request, stdin, program)
-        except WorkspaceError as error:
-            return sandbox_error(str(error))
         finally:
-            await asyncio.shield(asyncio.to_thread(workspace.clear))
+            await asyncio.shield(container.clear())
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
         """Run an answer on its inputs.
@@ -110,6 +125,9 @@ class Runner:
                 return await run_cases(request, container)
             except SlotLostError as error:
                 log.warning("slot lost", reason=str(error))
+            finally:
+                if not container.running:
+                    await asyncio.shield(container.clear())
         return CallResult()  # incomplete: the answer ends every slot
 
     async def compile(self, request: RunCodeRequest, slot: int) -> Program:
@@ -117,6 +135,7 @@ class Runner:
 
         Raises:
             WorkspaceError: The code cannot be written.
+            SlotLostError: The slot ended in the meantime.
         """
         container = self._slot(slot)
         workspace = container.workspace
@@ -132,8 +151,13 @@ class Runner:
             await asyncio.shield(asyncio.to_thread(kept.remove))
             raise
         finally:
-            await asyncio.shield(asyncio.to_thread(workspace.clear))
+            await asyncio.shield(container.clear())
         return replace(program, workspace=kept)
+
+    @property
+    def covered(self) -> list[str]:
+        """Protections by Landlock and seccomp in a slot; empty before the first one started."""
+        return next((slot.covered for slot in self._slots.values()), [])
 
     async def warm(self) -> None:
         """Start the containers of all slots."""

@@ -5,20 +5,14 @@ Requests are validated in pydantic's lax mode and unknown fields are ignored, as
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel
-from pydantic_core import PydanticCustomError, PydanticKnownError
+from pydantic import BaseModel, BeforeValidator, Field, RootModel
+from pydantic_core import PydanticCustomError
+
+from shared.harness.wire import Text as Text
 
 # Field types.
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise PydanticKnownError("string_unicode") from error
-    return text
 
 
 def _from_json(value: object) -> object:
@@ -29,9 +23,6 @@ def _from_json(value: object) -> object:
     except (ValueError, RecursionError) as error:
         raise PydanticCustomError("json_invalid", "Input should be JSON") from error
 
-
-Text = Annotated[str, AfterValidator(_encodable)]
-"""A string without lone surrogates, which cannot be encoded as UTF-8."""
 
 Key = int | Text
 

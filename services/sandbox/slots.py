@@ -35,6 +35,7 @@ REPORT_SECONDS = 30.0
 # Bytes of the first messages, which carry source texts, and of a report.
 MESSAGE_LIMIT = 1 << 20
 REPORT_LIMIT = 4096
+ERRORS_LIMIT = 8192
 # The init's control socket is its descriptor 3.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
@@ -116,6 +117,7 @@ class Slot:
     covered: list[str] = field(default_factory=list)
     _control: socket.socket | None = None
     _pid: int = 0
+    _work: asyncio.Future[Report] | None = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -132,21 +134,17 @@ class Slot:
             socket.send_fds(control, [order.encode()], list(fds))
         except OSError as error:
             await self.close()
-            raise SlotLostError(str(error)) from error
+            raise SlotLostError(f"cannot reach the slot: {error}") from error
         finally:
             for fd in fds:
                 os.close(fd)
-        work = asyncio.ensure_future(self._report(control, order.seconds))
+        self._work = work = asyncio.ensure_future(self._report(control, order.seconds))
         try:
-            report = await asyncio.shield(work)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
             self.kill()
             await asyncio.shield(asyncio.wait([work]))
             raise
-        if not report.clean:
-            log.warning("slot is not clean after a program, replaced", pid=self._pid)
-            await self.close()
-        return report
 
     def kill(self) -> None:
         """Kill the running command; its report follows."""
@@ -162,15 +160,33 @@ class Slot:
         Raises:
             SlotLostError: It does not start; the message has the reason.
         """
+        if self._work is not None and not self._work.done():
+            await asyncio.wait([self._work])  # of a request that was cancelled twice
         async with self._starting:
             if self._control is None:
                 try:
                     await self._start()
+                except OSError as error:
+                    await asyncio.shield(self.close())
+                    raise SlotLostError(f"cannot start the slot: {error}") from error
                 except BaseException:
                     await asyncio.shield(self.close())
                     raise
             assert self._control is not None
             return self._control
+
+    @property
+    def running(self) -> bool:
+        return self._control is not None
+
+    async def clear(self) -> None:
+        """Empty the workspace; replace a slot that would tell the next program about this one."""
+        clean = await asyncio.to_thread(self.workspace.clear)
+        if not clean:
+            log.warning("workspace is not clean after a program, replaced", pid=self._pid)
+            await self.close()
+            await asyncio.to_thread(self.workspace.remove)
+            self.workspace = Workspace.create(self.settings.temp_root, self.uid)
 
     async def close(self) -> None:
         """Kill the container and everything in it."""
@@ -189,13 +205,19 @@ class Slot:
     async def _report(self, control: socket.socket, seconds: float) -> Report:
         limit = None if math.isinf(seconds) else max(0.0, seconds) + REPORT_SECONDS
         loop = asyncio.get_running_loop()
+        message = b"?"
         try:
             async with asyncio.timeout(limit):
                 message = await loop.sock_recv(control, REPORT_LIMIT)
-            return Report.model_validate_json(message)
+            report = Report.model_validate_json(message)
         except (OSError, TimeoutError, ValidationError) as error:
             await self.close()
-            raise SlotLostError(f"the slot ended in the middle of a program: {error}") from error
+            reason = type(error).__name__ if message else "it was killed"
+            raise SlotLostError(f"the slot ended in the middle of a program: {reason}") from error
+        if not report.clean:
+            log.warning("slot is not clean after a program, replaced", pid=self._pid)
+            await self.close()
+        return report
 
     async def _start(self) -> None:
         self.workspace.restore()  # the last container may have ended in the middle of a program
@@ -213,12 +235,13 @@ class Slot:
                 ours.send(self._settings_message())
                 async with asyncio.timeout(SETUP_SECONDS):
                     ready = await asyncio.get_running_loop().sock_recv(ours, REPORT_LIMIT)
-            except (OSError, TimeoutError) as error:
-                raise SlotLostError(f"cannot start the slot: {error}") from error
+            except (BrokenPipeError, ConnectionResetError):
+                ready = b""
+            except TimeoutError:
+                raise SlotLostError(f"no slot after {SETUP_SECONDS:.0f} s") from None
             if not ready:
                 errors.seek(0)
-                text = errors.read(4096).decode(errors="replace").strip()
-                raise SlotLostError(text or "the slot ended while it started")
+                raise SlotLostError(_reason(errors.read(ERRORS_LIMIT)))
             self.covered = Ready.model_validate_json(ready).ready
 
     def _spawn(self, control: int, errors: int) -> int:
@@ -232,7 +255,7 @@ class Slot:
             return os.posix_spawnp(
                 argv[0],
                 argv,
-                environment(self.settings, self.workspace.path),
+                environment(self.isolation, self.settings, self.workspace.path),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
                     for number, fd in enumerate((null, null, errors, control))
@@ -259,6 +282,7 @@ class Slot:
                     "owns_processes": self.isolation.own_processes,
                     "scratch": str(scratch),
                     "roots": [str(path) for path in shared],
+                    "devices": self.isolation.shared_devices(),
                     "keep": [str(path) for path in (folder, *folder.parents)],
                     "confinement": self._confinement(self.isolation.writable(folder)),
                 },
@@ -272,13 +296,18 @@ class Slot:
             "files": isolation.kind is IsolationChoice.LANDLOCK,
             "readonly": [str(path) for path in isolation.view.landlock_readable()],
             "writable": [str(path) for path in writable],
+            "shared": [str(path) for path in writable if path != self.workspace.path],
+            # Elsewhere a slot sees the devices of the machine.
+            "own_devices": isolation.kind is not IsolationChoice.UNSHARE,
             "fixed_attributes": isolation.kind is IsolationChoice.LANDLOCK,
         }
 
 
-def environment(settings: SandboxSettings, home: Path) -> dict[str, str]:
-    """The environment of programs."""
+def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> dict[str, str]:
+    """The environment of programs, whose own folder is ``home``."""
     return {
+        # /tmp is not writable where no mount makes it private.
+        **({"TMPDIR": str(home)} if isolation.kind is IsolationChoice.LANDLOCK else {}),
         "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
         "HOME": str(home),
@@ -287,6 +316,15 @@ def environment(settings: SandboxSettings, home: Path) -> dict[str, str]:
         # differ from run to run.
         "PYTHONHASHSEED": "0",
     }
+
+
+def _reason(errors: bytes) -> str:
+    """Return what a container printed in its last moments, in one line."""
+    lines = errors.decode(errors="replace").split("\n")
+    lines = [line.strip() for line in lines if line.strip()]
+    if any(line.startswith("Traceback") for line in lines):
+        lines = lines[-1:]
+    return "; ".join(lines) or "the slot ended while it started"
 
 
 @cache

@@ -31,6 +31,8 @@ class Workspace:
     def __init__(self, path: Path, uid: int | None) -> None:
         self.path = path
         self._uid = uid
+        self._size = path.stat().st_size
+        self._attributes = frozenset(os.listxattr(path))
 
     @classmethod
     def create(cls, temp_root: Path, uid: int | None = None) -> Self:
@@ -103,13 +105,20 @@ class Workspace:
     def restore(self) -> None:
         """Undo what a program changed of the folder itself."""
         self.path.chmod(0o700)
-        for name in os.listxattr(self.path):
+        for name in frozenset(os.listxattr(self.path)) - self._attributes:
             os.removexattr(self.path, name)
 
-    def clear(self) -> None:
-        """Remove everything in the folder."""
-        for path in self.path.iterdir():
-            remove_tree(path)
+    def clear(self) -> bool:
+        """Remove everything in the folder; return whether nothing of it can be seen any more."""
+        try:
+            self.path.chmod(0o700)
+            for path in self.path.iterdir():
+                remove_tree(path)
+            # Some file systems never shrink the folder after many files.
+            return not any(self.path.iterdir()) and self.path.stat().st_size == self._size
+        except OSError as error:
+            log.warning("cannot clear a workspace", reason=str(error))
+            return False
 
     def remove(self) -> None:
         """Remove the folder."""

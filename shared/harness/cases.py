@@ -514,12 +514,32 @@ def kill_group(pid: int) -> None:
     kill(os.kill, pid, SIGKILL)
 
 
+class Confinement:
+    """Restrictions of a zygote in a slot; none where the harness arrives as files."""
+
+    def enter_program(self, own: str) -> None:
+        """Restrict this process, which may write to the folder ``own``."""
+
+    def fix_attributes(self) -> None:
+        """Forbid to change attributes of files, once the compiler has run."""
+
+
+NO_CONFINEMENT = Confinement()
+
+
 class Zygote:
     """Compiles the answer once and forks a child per case (see the module docstring)."""
 
     def __init__(
-        self, folder: str, user: int | None, files: list[int], requests: int, replies: int
+        self,
+        folder: str,
+        user: int | None,
+        files: list[int],
+        requests: int,
+        replies: int,
+        confinement: Confinement,
     ) -> None:
+        self.confinement = confinement
         self.folder = folder
         self.case = folder + "/case"
         self.user = user
@@ -546,6 +566,7 @@ class Zygote:
             self.source += self.read(65536)
         prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
         kind, text = prepare()
+        self.confinement.fix_attributes()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None:
             self.processes += tasks_of_user()
@@ -1007,7 +1028,7 @@ def start() -> Program:
     os._exit(0)
 
 
-def run_in_slot(folder: str, request: int, results: int, confine: Callable[[], None]) -> Program:
+def run_in_slot(folder: str, request: int, results: int, confinement: Confinement) -> Program:
     """Run the call that arrives on ``request``; returns only in its cases.
 
     The process must be a fresh fork of a slot's init, and not dumpable.
@@ -1017,9 +1038,12 @@ def run_in_slot(folder: str, request: int, results: int, confine: Callable[[], N
         request: Descriptor to read: the size of the answer in a line, the answer, the
             specification. It is read only after the zygote is forked.
         results: Descriptor to write the records to.
-        confine: Restricts the zygote, and with it all cases.
+        confinement: Restricts the zygote, and with it all cases.
     """
-    supervisor, program = fork_zygote(folder, None, (request, results), confine)
+    os.environ["HOME"] = folder + "/case"
+    if "TMPDIR" in os.environ:
+        os.environ["TMPDIR"] = folder + "/case"
+    supervisor, program = fork_zygote(folder, None, (request, results), confinement)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1052,7 +1076,7 @@ def fork_zygote(
     folder: str,
     user: int | None,
     private: tuple[int, ...] = (),
-    confine: Callable[[], None] = lambda: None,
+    confinement: Confinement = NO_CONFINEMENT,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
@@ -1065,8 +1089,9 @@ def fork_zygote(
     if pid == 0:
         for fd in (requests_in, replies_out, *private):
             os.close(fd)
-        confine()
-        return None, Zygote(folder, user, files, requests_out, replies_in).serve()
+        confinement.enter_program(folder)
+        zygote = Zygote(folder, user, files, requests_out, replies_in, confinement)
+        return None, zygote.serve()
     os.close(requests_out)
     os.close(replies_in)
     return Supervisor(folder, user, files, requests_in, replies_out, pid), None

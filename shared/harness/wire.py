@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+)
+from pydantic_core import PydanticKnownError
 
 RESULTS = "results"
 ANSWER = "answer"
@@ -44,6 +52,18 @@ Bytes = Annotated[
     PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
 ]
 """Bytes, in JSON as base64."""
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticKnownError("string_unicode") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""A string without lone surrogates, which cannot be encoded as UTF-8."""
 
 Seconds = Annotated[float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
@@ -115,9 +135,9 @@ class CallResult:
 class RunCasesRequest(BaseModel):
     """Request to run a program on many inputs, each in a process of its own."""
 
-    code: str
+    code: Text
     language: Literal["python", "cpp"] = "python"
-    inputs: list[str] = Field(max_length=_MAX_INPUTS)
+    inputs: list[Text] = Field(max_length=_MAX_INPUTS)
     limits: CaseLimits
 
 

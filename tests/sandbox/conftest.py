@@ -83,7 +83,7 @@ async def sandbox(start_sandbox: StartSandbox) -> Sandbox:
     return await start_sandbox()
 
 
-@pytest.fixture(params=["bwrap", "unshare", "none"])
+@pytest.fixture(params=["bwrap", "unshare", "landlock", "none"])
 async def every_isolation(request: pytest.FixtureRequest, start_sandbox: StartSandbox) -> Sandbox:
     try:
         return await start_sandbox(isolation=IsolationChoice(request.param))

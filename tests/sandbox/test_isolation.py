@@ -2,9 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from services.sandbox import probe
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice
-from tests.sandbox.conftest import Sandbox, StartSandbox
+from shared.run_record import SandboxFacts
+from tests.sandbox.conftest import Sandbox, StartSandbox, b64
+from tests.sandbox.test_channels import change_source, run_cases
 
 
 async def test_environment_is_clean(start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch):
@@ -75,3 +78,52 @@ async def test_forced_isolation_that_does_not_work_is_an_error(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(IsolationError, match="bwrap"):
         await start_sandbox(isolation=IsolationChoice.BWRAP)
+
+
+async def test_landlock_says_what_it_covers_and_what_not(start_sandbox: StartSandbox):
+    sandbox = await _landlock(start_sandbox)
+    ready = await sandbox.ready()
+    assert (ready["isolation"], ready["ready"]) == ("landlock", True)
+    assert {"system calls", "files"} <= set(ready["covered"])
+    assert "no private /tmp" in ready["missing"]
+    signals = "signals between programs" in ready["covered"]
+    assert signals != ("processes of the same user can be signalled" in ready["missing"])
+    assert "warning" not in ready
+    facts = SandboxFacts.model_validate(ready)
+    assert facts.covered == ready["covered"]
+
+
+async def test_landlock_programs_have_a_folder_for_temporary_files(start_sandbox: StartSandbox):
+    sandbox = await _landlock(start_sandbox)
+    code = (
+        "import os, tempfile\n"
+        "with tempfile.NamedTemporaryFile() as file:\n"
+        "    print(os.path.dirname(file.name) == os.getcwd() == os.environ['HOME'])\n"
+        "for path in ('/tmp/x', '/dev/shm/x', '../../x'):\n"
+        "    try: open(path, 'w')\n"
+        "    except PermissionError: print('refused')"
+    )
+    expected = "True\nrefused\nrefused\nrefused\n"
+    assert (await sandbox.run(code))["run_result"]["stdout"] == expected
+    _, result = await run_cases(sandbox, code, [""])
+    assert result["cases"]["0"]["stdout"] == b64(expected)
+
+
+async def test_without_landlock_the_next_rung_is_taken_and_the_reason_told(
+    start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch
+):
+    change_source(monkeypatch, "confinement", "\ndef landlock_abi(): return 0\n")
+    with pytest.raises(IsolationError, match="this kernel or container offers no Landlock"):
+        await start_sandbox(isolation=IsolationChoice.LANDLOCK)
+    monkeypatch.setattr(probe, "PREFERENCE", (IsolationChoice.LANDLOCK, IsolationChoice.NONE))
+    ready = await (await start_sandbox()).ready()
+    assert ready["isolation"] == "none"
+    assert set(ready["tried"]) >= {"landlock (server user)"}
+    assert all("\n" not in reason for reason in ready["tried"].values())
+
+
+async def _landlock(start_sandbox: StartSandbox) -> Sandbox:
+    try:
+        return await start_sandbox(isolation=IsolationChoice.LANDLOCK)
+    except IsolationError as error:
+        pytest.skip(str(error))

@@ -242,6 +242,7 @@ CLONE_PARENT, CLONE_NEW = 0x8000, 0x7E020000  # CLONE_NEW: all CLONE_NEW... flag
 PR_SCHED_CORE = 62
 F_SET_RW_HINT, F_SET_FILE_RW_HINT = 1036, 1038
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+FILE_SYSTEM_REQUESTS = (*(ord(kind) << 8 for kind in "fvX"), 0x9400)  # the last: Btrfs
 AF_UNIX, SOCK_STREAM, SOCK_SEQPACKET, SOCK_TYPE = 1, 1, 5, 0xF
 QUERY_PERSONALITY = 0xFFFFFFFF
 PRETENDED = 0  # the call returns 0 and does nothing
@@ -317,8 +318,15 @@ COMMON: dict[str, Rule] = {
     "prctl": Rule(errno.EPERM, (Check(0, (PR_SCHED_CORE,), one_of=False),)),
     # A write hint stays with the inode, even of a file that is read-only.
     "fcntl": Rule(errno.EINVAL, (Check(1, (F_SET_RW_HINT, F_SET_FILE_RW_HINT), one_of=False),)),
-    # They type into the terminal.
-    "ioctl": Rule(errno.EPERM, (Check(1, (TIOCSTI, TIOCLINUX), one_of=False),)),
+    # They type into the terminal, or set flags, version, project or keys of a folder.
+    "ioctl": Rule(
+        errno.EPERM,
+        (
+            Check(1, (TIOCSTI, TIOCLINUX), one_of=False),
+            Check(1, FILE_SYSTEM_REQUESTS, mask=0xFF00, one_of=False),
+        ),
+    ),
+    "file_setattr": Rule(errno.EOPNOTSUPP),
 }
 
 # For programs in the machine's own network namespace. Landlock governs TCP alone, and no connection

@@ -59,18 +59,22 @@ class Confinement:
     """Restrictions by Landlock and seccomp, of the whole slot and of each program.
 
     A program is in a Landlock domain of its own, so that it can neither signal nor read the
-    processes of the slot, and can write to the shared folders alone.
+    processes of the slot, and can write to its own folder and the shared ones alone.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.writable: list[str] = settings["writable"]
+        self.shared: list[str] = settings["shared"]
+        self.devices: dict[str, int] = confinement.DEVICES
+        if settings["own_devices"]:  # one rule instead of five
+            self.devices = {"/dev": confinement.READ_FILE | confinement.WRITE_FILE}
         self.readonly: list[str] = settings["readonly"]
         self.profiles = [getattr(confinement, name) for name in settings["profiles"]]
         self.files: bool = settings["files"]
         self.fixed = settings["fixed_attributes"] and confinement.compile_filter(
             confinement.FIXED_ATTRIBUTES
         )
-        self.program: confinement.Ruleset | None = None
+        self.landlock = False
 
     def enter(self) -> list[str]:
         """Restrict this process; return what is covered.
@@ -85,16 +89,20 @@ class Confinement:
         if self.files:
             found = confinement.restrict_files(self.readonly, self.writable)
             covered += [name for name, value in found._asdict().items() if value is True]
-        if confinement.landlock_abi():
-            self.program = confinement.Ruleset(["/"], self.writable)
-            covered.append("signals between programs" * self.program.coverage.signals)
-        return [name.replace("_", " ") for name in covered if name]
+        found = confinement.coverage(confinement.landlock_abi())
+        self.landlock = found.files
+        covered += ["files of other programs"] * found.files
+        covered += ["signals between programs"] * found.signals
+        return [name.replace("_", " ") for name in covered]
 
-    def enter_program(self, fixed: bool) -> None:
-        if self.program is not None:
-            self.program.enforce()
-            self.program.close()
-        if self.fixed and fixed:
+    def enter_program(self, own: str) -> None:
+        """Restrict a program to its ``own`` folder and the shared ones."""
+        if self.landlock:
+            confinement.restrict_files(["/"], [*self.shared, own], self.devices)
+
+    def fix_attributes(self) -> None:
+        """Keep the attributes of files as they are; a compiler could not run any more."""
+        if self.fixed:
             confinement.install_filter(self.fixed)
 
 
@@ -106,7 +114,9 @@ class Init:
         self.control = socket.socket(fileno=control)
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
-        self.roots = [Root(path, settings["keep"]) for path in settings["roots"]]
+        writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
+        self.roots = [Root(path, settings["keep"]) for path in writable]
+        self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
@@ -177,15 +187,14 @@ class Init:
         if order["kind"] == "cases":
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
-            return cases.run_in_slot(folder, *fds, lambda: self.enter_program(order))
-        self.enter_program(order)
+            return cases.run_in_slot(folder, *fds, self.confinement)
+        self.confinement.enter_program(order["cwd"])
+        if not order["compiles"]:
+            self.confinement.fix_attributes()
         adopt(fds)
         if order["kind"] == "python":
             return become_script(order)
         return execute(order)
-
-    def enter_program(self, order: dict[str, Any]) -> None:
-        self.confinement.enter_program(fixed=not order["compiles"])
 
     # After the program
 
@@ -217,8 +226,11 @@ class Init:
         The server reads the files in ``workspace`` and removes them.
         """
         try:
+            for path in self.devices:
+                os.utime(path)
             for root in self.roots:
-                root.restore(workspace)
+                if not root.restore(workspace):
+                    return False
         except OSError:
             return False
         return True
@@ -232,10 +244,15 @@ class Root:
         self.keep = frozenset(keep)
         found = os.stat(path)
         self.mode = stat.S_IMODE(found.st_mode)
+        self.size = found.st_size
+        self.attributes = frozenset(os.listxattr(path))
         self.own = found.st_uid == os.geteuid()
 
-    def restore(self, workspace: str | None) -> None:
-        """Remove what programs left: files, and attributes of the folder itself."""
+    def restore(self, workspace: str | None) -> bool:
+        """Remove what programs left: files, and attributes of the folder itself.
+
+        Returns whether that is all; some file systems never shrink a folder after many files.
+        """
         if self.own and stat.S_IMODE(os.stat(self.path).st_mode) != self.mode:
             os.chmod(self.path, self.mode)
         for name in os.listdir(self.path) if self.path != workspace else ():
@@ -243,10 +260,11 @@ class Root:
             if inner not in self.keep:
                 cases.remove(inner)
         if self.own:
-            for name in os.listxattr(self.path):
+            for name in frozenset(os.listxattr(self.path)) - self.attributes:
                 os.removexattr(self.path, name)
         # A time stamp must not tell whether the last program changed the folder.
         os.utime(self.path, (EPOCH, EPOCH) if self.own else None)
+        return self.path == workspace or os.stat(self.path).st_size == self.size
 
 
 def attributes() -> object:

@@ -1,0 +1,167 @@
+"""The judge's choice: ``/run_cases`` where a sandbox announces it, otherwise the harness."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from services.judge.requests import Attempts
+from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
+from services.sandbox.app import create_app
+from services.sandbox.settings import IsolationChoice, SandboxSettings
+from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
+from tests.judge.pools import OpenPool
+
+LIMITS = CaseLimits(cpu=5, wall=10, compile=30, budget=60, memory=1 << 30, output=1 << 20)
+REQUEST = RunCasesRequest(code="print(input()[::-1])", inputs=["ab", "cd"], limits=LIMITS)
+PRINTED = [b"ba\n", b"dc\n"]
+
+
+class Recorded:
+    """A real sandbox behind a list of the requests; ``offers`` may change at any time."""
+
+    def __init__(self) -> None:
+        self.offers: str | None = "1"
+        self.asked: list[str] = []
+        self.answers: list[web.Response] = []
+        self.url = ""
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        app = create_app(SandboxSettings(isolation=IsolationChoice.AUTO, concurrency=1))
+        app.middlewares.append(self._record)
+        server = TestServer(app)
+        await server.start_server()
+        stack.push_async_callback(server.close)
+        self.url = str(server.make_url("")).rstrip("/")
+
+    @web.middleware
+    async def _record(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.asked.append(f"{request.method} {request.path}")
+        if request.path == "/run_cases":
+            if self.offers is None:
+                return web.json_response({"detail": "Not Found"}, status=404)
+            if request.method == "HEAD":
+                return web.Response(headers={"Plumbline-Run-Cases": self.offers})
+            if self.answers:
+                return self.answers.pop(0)
+        response: web.StreamResponse = await handler(request)
+        return response
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def sandbox(stack: AsyncExitStack) -> Recorded:
+    sandbox = Recorded()
+    await sandbox.start(stack)
+    return sandbox
+
+
+async def client_of(stack: AsyncExitStack, *urls: str) -> SandboxClient:
+    timings = RetryTimings(first_delay=0.001, connect=2)
+    client = SandboxClient(OpenPool(list(urls)), max_attempts=3, retry_budget=30, timings=timings)
+    return await stack.enter_async_context(client)
+
+
+def printed(result: CallResult) -> list[bytes]:
+    assert result.end == "done"
+    return [case.stdout for case in result.cases.values()]
+
+
+async def test_a_sandbox_that_offers_cases_gets_them(stack: AsyncExitStack, sandbox: Recorded):
+    client = await client_of(stack, sandbox.url)
+    for _ in range(2):
+        assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
+    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
+
+
+@pytest.mark.parametrize("offers", [None, "2", ""])
+async def test_any_other_sandbox_gets_the_harness(
+    stack: AsyncExitStack, sandbox: Recorded, offers: str | None
+):
+    """A SandboxFusion (404), or a later version of the endpoint."""
+    sandbox.offers = offers
+    client = await client_of(stack, sandbox.url)
+    for _ in range(2):
+        assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
+    assert sandbox.asked == ["HEAD /run_cases", "POST /run_code", "POST /run_code"]
+
+
+async def test_a_sandbox_replaced_by_one_without_cases(stack: AsyncExitStack, sandbox: Recorded):
+    client = await client_of(stack, sandbox.url)
+    assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
+    sandbox.offers = None
+    for _ in range(2):
+        assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
+    assert sandbox.asked[2:] == [
+        "POST /run_cases", "POST /run_code", "HEAD /run_cases", "POST /run_code",
+    ]  # fmt: skip
+
+
+async def test_all_sandboxes_of_a_pool_must_offer_cases(stack: AsyncExitStack, sandbox: Recorded):
+    other = Recorded()
+    await other.start(stack)
+    other.offers = None
+    client = await client_of(stack, sandbox.url, other.url)
+    for _ in range(2):
+        assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
+    assert "POST /run_cases" not in sandbox.asked + other.asked
+
+
+async def test_a_sandbox_that_is_away_is_asked_again(stack: AsyncExitStack, sandbox: Recorded):
+    url, sandbox.url = sandbox.url, ""
+    client = await client_of(stack, "http://127.0.0.1:9")
+    assert await client._all_offer_cases() is False
+    client.pool.urls[0] = url  # type: ignore[index]
+    assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
+    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases"]
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_a_failed_call_is_retried_natively(
+    stack: AsyncExitStack, sandbox: Recorded, status: int
+):
+    sandbox.answers = [web.json_response({"detail": "no slot after 30 s"}, status=status)]
+    attempts = Attempts()
+    client = await client_of(stack, sandbox.url)
+    assert printed(await client.run_cases(REQUEST, attempts)) == PRINTED
+    assert [failure.kind for failure in attempts.failures] == [f"http_{status}"]
+    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"cases": {"0": {}}}', b'{"end": "x"}'])
+async def test_a_useless_response_is_retried(stack: AsyncExitStack, sandbox: Recorded, body: bytes):
+    sandbox.answers = [web.Response(body=body)]
+    attempts = Attempts()
+    client = await client_of(stack, sandbox.url)
+    assert printed(await client.run_cases(REQUEST, attempts)) == PRINTED
+    assert attempts.requests == 2
+
+
+async def test_a_rejected_request_is_no_reason_to_use_the_harness(
+    stack: AsyncExitStack, sandbox: Recorded
+):
+    sandbox.answers = [web.json_response({"detail": []}, status=422)]
+    client = await client_of(stack, sandbox.url)
+    with pytest.raises(SandboxUnavailableError, match="http_422"):
+        await client.run_cases(REQUEST, Attempts())
+    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases"]
+
+
+def test_a_result_survives_json():
+    text = (
+        '{"compiled": "ok", "cases": {"0": {"exit_code": 0, "cpu": 0.1, "user": 0.1, '
+        '"wall": 0.2, "memory": 1, "limit": null, "stdout": "/w==", "stderr": "\\ufffd"}}, '
+        '"end": "done", "seconds": 0.3}'
+    )
+    result = CALL_RESULT.validate_json(text)
+    assert result.cases[0].stdout == b"\xff"
+    assert json.loads(CALL_RESULT.dump_json(result))["cases"]["0"]["stdout"] == "/w=="

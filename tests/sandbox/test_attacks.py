@@ -1,0 +1,130 @@
+"""Programs that attack their slot: the next program in it has its right result."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from services.sandbox.probe import IsolationError
+from services.sandbox.settings import IsolationChoice
+from tests.sandbox.conftest import Sandbox, StartSandbox
+from tests.sandbox.test_channels import run_cases
+
+ATTACKS = {
+    "kills whom it can guess": (
+        "import os, signal\n"
+        "for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL):\n"
+        "    for pid in (1, os.getppid(), *range(max(2, os.getpid() - 8), os.getpid())):\n"
+        "        try: os.kill(pid, number)\n"
+        "        except OSError: pass\n"
+    ),
+    "kills everybody": ("import os\ntry: os.kill(-1, 9)\nexcept OSError: pass\nos.killpg(0, 9)"),
+    "traces its parents": (
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None)\n"
+        "for pid in (1, os.getppid()):\n"
+        "    for request in (16, 0x4206):\n"
+        "        libc.ptrace(request, pid, 0, 0)\n"
+    ),
+    "fills every disk": (
+        "import os\n"
+        "for folder in ('/tmp', '/dev/shm', '.'):\n"
+        "    try:\n"
+        "        for number in range(3):\n"
+        "            with open(f'{folder}/{number}', 'wb', 0) as file:\n"
+        "                for _ in range(120): file.write(bytes(1 << 20))\n"
+        "    except OSError: pass\n"
+    ),
+    "leaves many files": (
+        "import os\n"
+        "for folder in ('/tmp', '/dev/shm', '.'):\n"
+        "    for number in range(10_000):\n"
+        "        try: os.close(os.open(f'{folder}/{number}', os.O_CREAT))\n"
+        "        except OSError: break\n"
+    ),
+    "leaves deep and closed folders": (
+        "import os\n"
+        "for folder in ('/tmp', '/dev/shm', os.getcwd()):\n"
+        "    try:\n"
+        "        os.chdir(folder)\n"
+        "        for _ in range(1500): os.mkdir('x' * 200); os.chdir('x' * 200)\n"
+        "        os.mkdir('closed'); os.mkdir('closed/inner'); os.chmod('closed', 0)\n"
+        "    except OSError: pass\n"
+    ),
+    "leaves names that cannot be renamed": (
+        "import os\n"
+        "for folder in ('/tmp', '/dev/shm', os.getcwd()):\n"
+        "    try: os.makedirs('/'.join([folder, *['x' * 255] * 3])); os.mkdir(folder + '/a\\nb')\n"
+        "    except OSError: pass\n"
+    ),
+    "closes its folder": "import os\nos.chmod('.', 0)\nos.chmod('..', 0)\nos.chmod('/tmp', 0)",
+    "prints without end": "while True: print('x' * 100_000)",
+    "closes its streams": "import os, time\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
+    "writes junk everywhere": (
+        "import os, socket\n"
+        "for fd in range(1000):\n"
+        '    try: os.write(fd, b\'{"status": 0, "clean": true}\\n\' * 10)\n'
+        "    except OSError: pass\n"
+        "    try: socket.socket(fileno=os.dup(fd)).shutdown(2)\n"
+        "    except OSError: pass\n"
+    ),
+    "uses up its descriptors": (
+        "import os\nkept = []\ntry:\n    while True: kept.append(os.pipe())\nexcept OSError: pass\n"
+    ),
+    "uses up its memory": "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
+    "leaves a crowd": (
+        "import os, signal, time\n"
+        "try:\n"
+        "    for _ in range(40):\n"
+        "        if os.fork() == 0:\n"
+        "            os.setsid()\n"
+        "            if os.fork() == 0:\n"
+        "                for n in (1, 2, 3, 15, 20): signal.signal(n, signal.SIG_IGN)\n"
+        "            while True: time.sleep(60)\n"
+        "except OSError: pass\n"
+    ),
+    "stops itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+}
+BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+
+
+@pytest.fixture(params=["bwrap", "unshare", "landlock"])
+async def one_slot(request: pytest.FixtureRequest, start_sandbox: StartSandbox) -> Sandbox:
+    try:
+        sandbox = await start_sandbox(isolation=IsolationChoice(request.param), concurrency=1)
+    except IsolationError as error:
+        pytest.skip(str(error))
+    ready = await sandbox.ready()
+    if request.param == "landlock" and "signals between programs" not in ready["covered"]:
+        pytest.skip("this kernel's Landlock lets programs signal the machine's processes")
+    return sandbox
+
+
+async def innocent(sandbox: Sandbox) -> None:
+    answer = await sandbox.run("print(6 * int(input()))", stdin="7")
+    assert (answer["status"], answer["run_result"]["stdout"]) == ("Success", "42\n"), answer
+    status, result = await run_cases(sandbox, "print(6 * int(input()))", ["7", "8"])
+    assert (status, result["end"]) == (200, "done"), result
+    printed = [base64.b64decode(result["cases"][index]["stdout"]) for index in ("0", "1")]
+    assert printed == [b"42\n", b"48\n"]
+
+
+async def attack(sandbox: Sandbox, code: str) -> Any:
+    answer = await sandbox.run(code, run_timeout=2, memory_limit_MB=512)
+    limits = {"cpu": 2, "wall": 2, "budget": 4, "memory": 512 << 20}
+    status, result = await run_cases(sandbox, code, ["", ""], **limits)
+    assert status == 200, result
+    return answer
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_the_next_program_has_its_result(one_slot: Sandbox, name: str):
+    await attack(one_slot, ATTACKS[name])
+    await innocent(one_slot)
+
+
+async def test_fork_bomb_in_every_rung(one_slot: Sandbox):
+    if "no limit of processes" in (await one_slot.ready())["missing"]:
+        pytest.skip("the number of processes cannot be limited here")
+    await attack(one_slot, BOMB)
+    await innocent(one_slot)

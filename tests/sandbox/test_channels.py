@@ -1,0 +1,319 @@
+"""Nothing passes from one program to the next one in the same slot, nor to one beside it."""
+
+import asyncio
+import base64
+import json
+import secrets
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.sandbox import probe, slots
+from services.sandbox.isolation import Identity, Isolation
+from services.sandbox.probe import IsolationError
+from services.sandbox.settings import IsolationChoice
+from tests.sandbox.channels import CHANNELS, PRELUDE, Channel
+from tests.sandbox.conftest import Sandbox, StartSandbox, needs_cpp
+
+WAYS = ("run_code", "run_cases")
+FAILED = "FAILED: "
+
+
+@dataclass(frozen=True)
+class Rung:
+    """An isolation, and which of its guards are there."""
+
+    kind: IsolationChoice
+    identity: Identity | None = None
+    landlock: bool = True
+
+    def __str__(self) -> str:
+        words = [self.kind.value, self.identity and self.identity.value.replace(" ", "-")]
+        return "-".join([word for word in words if word] + ["no-landlock"] * (not self.landlock))
+
+
+RUNGS = [
+    Rung(IsolationChoice.BWRAP),
+    Rung(IsolationChoice.UNSHARE),
+    Rung(IsolationChoice.LANDLOCK),
+]
+# The same by another user, and as on a kernel without Landlock.
+OTHER_RUNGS = [
+    Rung(IsolationChoice.BWRAP, Identity.NAMESPACE),
+    Rung(IsolationChoice.UNSHARE, Identity.NAMESPACE),
+    Rung(IsolationChoice.LANDLOCK, Identity.SLOT),
+    Rung(IsolationChoice.BWRAP, Identity.NAMESPACE, landlock=False),
+    Rung(IsolationChoice.UNSHARE, Identity.NAMESPACE, landlock=False),
+]
+
+
+class Programs:
+    """Runs Python programs one after another in one slot."""
+
+    def __init__(self, sandbox: Sandbox, extra: Path) -> None:
+        self.sandbox = sandbox
+        self.prelude = f"{PRELUDE}\nEXTRA = {str(extra)!r}\n"
+
+    async def run(self, way: str, code: str, stdin: str = "", language: str = "python") -> str:
+        """Return what a program prints; if it fails, its last words."""
+        if way == "run_cases":
+            return await self._case(code, stdin, language)
+        result = (await self.sandbox.run(code, language, stdin=stdin))["run_result"]
+        printed, words = result["stdout"], result["stderr"]
+        return printed if result["return_code"] == 0 else f"{FAILED}{printed}{words}"
+
+    async def look(self, way: str, channel: Channel) -> str:
+        return await self.run(way, self.prelude + channel.look)
+
+    async def leave(self, way: str, channel: Channel, then: str = "") -> tuple[str, str]:
+        message = f"MSG-{secrets.token_hex(16)}"
+        code = f"{self.prelude}MESSAGE = {message!r}\n{channel.leave}\n{then}"
+        return message, await self.run(way, code, stdin=message)
+
+    async def _case(self, code: str, stdin: str, language: str) -> str:
+        status, result = await run_cases(self.sandbox, code, [stdin], language)
+        case = result["cases"].get("0") if status == 200 else None
+        if case is None or case["exit_code"] != 0:
+            return f"{FAILED}{result}"
+        return base64.b64decode(case["stdout"]).decode()
+
+
+async def run_cases(
+    sandbox: Sandbox, code: str, inputs: list[str], language: str = "python", **limits: Any
+) -> tuple[int, Any]:
+    limits = {"cpu": 10, "wall": 20, "compile": 30, "budget": 60, "memory": 1 << 30,
+              "output": 1 << 20} | limits  # fmt: skip
+    body = {"code": code, "language": language, "inputs": inputs, "limits": limits}
+    return await sandbox.send("POST", "/run_cases", json.dumps(body).encode())
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every user may enter, in contrast to pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def extra(folder: Path) -> Path:
+    """A folder that programs may read, with a file of the server's user."""
+    extra = folder / "extra"
+    extra.mkdir()
+    (extra / "file").write_text("text")
+    return extra
+
+
+Start = Callable[..., Awaitable[Programs]]
+
+
+@pytest.fixture
+def start(
+    start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch, folder: Path, extra: Path
+) -> Start:
+    async def start(rung: Rung, concurrency: int = 1) -> Programs:
+        if rung.identity is not None:
+            monkeypatch.setattr(probe, "_identities", lambda _kind: [rung.identity])
+        if not rung.landlock:
+            change_source(monkeypatch, "confinement", "\ndef landlock_abi(): return 0\n")
+        root = folder / "below" / "each other"  # folders that the slot makes in its own /tmp
+        root.mkdir(parents=True, exist_ok=True)
+        settings: dict[str, Any] = {"temp_root": root, "readonly_paths": str(extra)}
+        if rung.identity is Identity.SLOT:
+            settings["python"] = "/usr/bin/python3"  # which every user may read
+        try:
+            sandbox = await start_sandbox(isolation=rung.kind, concurrency=concurrency, **settings)
+        except IsolationError as error:
+            pytest.skip(str(error))
+        return Programs(sandbox, extra)
+
+    return start
+
+
+def change_source(monkeypatch: pytest.MonkeyPatch, name: str, addition: str) -> None:
+    source = slots._source
+    monkeypatch.setattr(
+        slots, "_source", lambda wanted: source(wanted) + addition * (wanted == name)
+    )
+
+
+async def leak(programs: Programs, way: str, channel: Channel) -> tuple[str, str] | None:
+    """What a program sees before and after another one left a message, if that differs."""
+    before = await programs.look(way, channel)
+    message, left = await programs.leave(way, channel)
+    after = await programs.look(way, channel)
+    assert not before.startswith(FAILED), before
+    assert not left.startswith(FAILED), left
+    return (before, after) if after != before or message in after else None
+
+
+async def leaks(programs: Programs, way: str) -> dict[str, tuple[str, str]]:
+    found = {name: await leak(programs, way, channel) for name, channel in CHANNELS.items()}
+    return {name: seen for name, seen in found.items() if seen is not None}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rung", RUNGS, ids=str)
+async def test_no_channel_to_the_next_program(start: Start, rung: Rung, way: str):
+    programs = await start(rung)
+    assert await leaks(programs, way) == {}
+
+
+@pytest.mark.parametrize("rung", OTHER_RUNGS, ids=str)
+async def test_no_channel_in_other_rungs(start: Start, rung: Rung):
+    programs = await start(rung)
+    assert await leaks(programs, "run_code") == {}
+
+
+# The init as it would be without its duties: it keeps what it has read, and cleans up nothing.
+UNGUARDED = """
+cases.prctl = lambda *_: None
+Init.sweep = Init.tidy = lambda *_: True
+attributes = lambda: 0
+kept = []
+def keep(self, receive=Init.receive):
+    order, fds = receive(self)
+    if order["kind"] == "cases":
+        with open(fds[0], "rb") as file:
+            kept.append(file.read())
+        fds[0], feed = os.pipe()
+        os.write(feed, kept[-1])
+        os.close(feed)
+    return order, fds
+Init.receive = keep
+"""
+
+
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def clear(_slot: slots.Slot) -> None:
+        return None
+
+    monkeypatch.setattr(Isolation, "seccomp_profiles", lambda _self: [])
+    monkeypatch.setattr(slots.Slot, "clear", clear)
+    change_source(monkeypatch, "init", UNGUARDED)
+
+
+@pytest.mark.usefixtures("unguarded")
+async def test_the_probes_find_what_nothing_guards(start: Start):
+    """Otherwise the tests above would show nothing."""
+    found = set()
+    for name, channel in CHANNELS.items():
+        for way in WAYS:
+            programs = await start(Rung(IsolationChoice.BWRAP, Identity.NAMESPACE))
+            if name not in found and await leak(programs, way, channel):
+                found.add(name)
+    assert found == {name for name, channel in CHANNELS.items() if not channel.local}
+
+
+@pytest.mark.parametrize("name", [name for name, channel in CHANNELS.items() if channel.local])
+async def test_a_program_finds_its_own_message(start: Start, name: str):
+    programs = await start(Rung(IsolationChoice.BWRAP))
+    channel = CHANNELS[name]
+    alone = await programs.look("run_code", channel)
+    _, both = await programs.leave("run_code", channel, then=channel.look)
+    assert both != alone
+
+
+@needs_cpp
+async def test_bash_and_cpp_leave_nothing(every_isolation: Sandbox):
+    ready = await every_isolation.ready()
+    if ready["isolation"] == "none":
+        pytest.skip("nothing is private without isolation")
+    message = f"MSG-{secrets.token_hex(16)}"
+    bash = (
+        f"for d in /tmp /dev/shm /var/tmp . .. $HOME $TMPDIR; do echo {message} > $d/{message};"
+        f"mkfifo $d/fifo; ln -s {message} $d/link; done 2>/dev/null; umask 077; export M={message};"
+        f"(setsid nohup bash -c 'exec -a {message} sleep 60' >/dev/null 2>&1 &) ; sleep 0.2"
+    )
+    cpp = (
+        "#include <fstream>\n#include <unistd.h>\n#include <sys/stat.h>\n#include <cstdlib>\n"
+        'int main(){for (std::string d : {"/tmp", "/dev/shm", ".", "..", "../.."}) {'
+        f'std::ofstream(d + "/{message}") << "{message}"; mkdir((d + "/folder").c_str(), 0);}}'
+        f'if (fork() == 0) {{ setsid(); if (fork() == 0) {{ execlp("sleep", "{message}", "60", '
+        "(char*)0); } _exit(0); } usleep(200000); }"
+    )
+    look = (
+        "find / /tmp /dev/shm /var/tmp . .. $HOME -xdev \\( -path /proc -o -path /sys -o -path /usr"
+        " \\) -prune -o -name 'MSG-*' -print -o -name fifo -print 2>/dev/null;"
+        "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -a MSG-[0-9a-f]; umask; echo"
+    )
+    before = (await every_isolation.run(look, "bash"))["run_result"]["stdout"]
+    assert message not in before
+    for _ in range(8):  # each slot gets some of them
+        await asyncio.gather(
+            every_isolation.run(bash, "bash"), run_cases(every_isolation, cpp, [""], "cpp")
+        )
+    for _ in range(4):
+        after = (await every_isolation.run(look, "bash"))["run_result"]["stdout"]
+        assert after == before
+
+
+BESIDE = """
+import json, os, re, signal, socket, sys
+message, pid_here = input(), os.getpid()
+found = []
+def attempt(name, function):
+    try:
+        if function():
+            found.append(name)
+    except OSError:
+        pass
+def connect():
+    one = socket.socket(socket.AF_UNIX)
+    one.connect("\\0beside")
+    return True
+for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+    if pid in (pid_here, os.getppid()):
+        continue
+    for name in ("environ", "maps", "mem"):
+        attempt(name, lambda: b"MSG-" in open(f"/proc/{pid}/{name}", "rb").read(1 << 16))
+    attempt("fd", lambda: any(["message" in os.readlink(f"/proc/{pid}/fd/{fd}")
+                               for fd in os.listdir(f"/proc/{pid}/fd")]))
+    # Signals to the machine's own processes would say nothing about the other program.
+    try: name = open(f"/proc/{pid}/comm", "rb").read()
+    except OSError: continue
+    if b"beside" in name:
+        attempt("signal", lambda: os.kill(pid, signal.SIGUSR1) is None)
+        attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 5) is None)
+attempt("abstract socket", connect)
+for folder in ("/tmp", "/dev/shm", "/var/tmp", "..", "../..", message):
+    attempt("files of " + folder, lambda: [n for n in os.listdir(folder) if "message" in n])
+print(json.dumps(found))
+"""
+WAITING = """
+import ctypes, os, signal, socket, sys, time
+ctypes.CDLL(None).prctl(15, b"beside", 0, 0, 0)
+os.environ["MESSAGE"] = "MSG-" * 8
+kept = []
+for folder in ("/tmp", "/dev/shm", "/var/tmp", "."):
+    try: kept.append(open(folder + "/message", "w"))
+    except OSError: pass
+kept.append(os.memfd_create("message"))
+try:
+    one = socket.socket(socket.AF_UNIX); one.bind("\\0beside"); one.listen()
+except OSError: pass
+def handler(*_): print("a signal arrived", flush=True)
+signal.signal(signal.SIGUSR1, handler)
+print("waits", flush=True)
+began, priority = time.monotonic(), os.getpriority(os.PRIO_PROCESS, 0)
+while time.monotonic() - began < 3: time.sleep(0.05)
+print(os.getpriority(os.PRIO_PROCESS, 0) - priority, "done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("rung", [*RUNGS, *OTHER_RUNGS], ids=str)
+async def test_programs_at_the_same_time_do_not_see_each_other(start: Start, rung: Rung):
+    programs = await start(rung, concurrency=2)
+    ready = await programs.sandbox.ready()
+    waiting = asyncio.create_task(programs.run("run_code", WAITING))
+    await asyncio.sleep(1)
+    found = await programs.run("run_code", BESIDE, stdin=".")
+    if rung.kind is IsolationChoice.LANDLOCK and "signals between programs" not in ready["covered"]:
+        pytest.skip("this kernel's Landlock does not cover signals")
+    assert found == "[]\n"
+    assert await waiting == "waits\n0 done\n"

@@ -1,0 +1,307 @@
+"""Life of slots: start, loss, replacement, cancellation, end."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.sandbox import slots
+from services.sandbox.isolation import Isolation
+from services.sandbox.probe import ChosenIsolation, IsolationError, choose_isolation
+from services.sandbox.reaper import Reaper
+from services.sandbox.runner import Runner
+from services.sandbox.schemas import RunCodeRequest, RunCodeResponse, RunStatus
+from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.slots import Order, Slot, SlotLostError
+from shared.harness.wire import CaseLimits, RunCasesRequest
+from tests.sandbox.conftest import alive, until
+
+LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)
+ISOLATIONS = ["bwrap", "unshare", "landlock", "none"]
+
+Choose = Callable[..., Awaitable[Runner]]
+
+
+@pytest.fixture
+async def choose(tmp_path: Path) -> AsyncIterator[Choose]:
+    tmp_path.chmod(0o755)
+    made: list[ChosenIsolation] = []
+
+    async def choose(kind: str = "auto") -> Runner:
+        settings = SandboxSettings(
+            isolation=IsolationChoice(kind), concurrency=1, temp_root=tmp_path
+        )
+        try:
+            made.append(await choose_isolation(settings, Reaper()))
+        except IsolationError as error:
+            pytest.skip(str(error))
+        return made[-1].runner
+
+    yield choose
+    for chosen in made:
+        await chosen.runner.close()
+
+
+@pytest.fixture(params=ISOLATIONS)
+async def runner(request: pytest.FixtureRequest, choose: Choose) -> Runner:
+    return await choose(request.param)
+
+
+def slot_of(runner: Runner) -> Slot:
+    return runner._slot(0)
+
+
+async def run(runner: Runner, code: str, **request: Any) -> RunCodeResponse:
+    return await runner.run(RunCodeRequest(code=code, language="python", **request), slot=0)
+
+
+async def test_a_clean_program_keeps_its_slot(runner: Runner):
+    slot = slot_of(runner)
+    await slot.ready()
+    started = slot.started
+    for _ in range(5):
+        answer = await run(runner, "open('x', 'x').write('text'); print(1)")
+        assert answer.stdout == "1\n"
+        cases = await runner.run_cases(
+            RunCasesRequest(code="print(input())", inputs=["a", "b"], limits=LIMITS), slot=0
+        )
+        assert [case.stdout for case in cases.cases.values()] == [b"a\n", b"b\n"]
+    assert slot.started == started
+
+
+UNTIL_KILLED = "import os, time\nprint(len(os.listdir()), flush=True)\nopen('left', 'x')\n"
+
+
+async def kill_container_once(slot: Slot, marker: Path) -> None:
+    """Kill the container in the middle of a program, as an operator or the OOM killer would."""
+    await until(lambda: any(marker.rglob("left")))
+    os.killpg(slot._pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", ["landlock", "none"])
+async def test_a_program_whose_container_is_killed_runs_again_from_the_beginning(
+    choose: Choose, kind: str, tmp_path: Path
+):
+    runner = await choose(kind)
+    slot = slot_of(runner)
+    killing = asyncio.create_task(kill_container_once(slot, tmp_path))
+    # Only the second container is left alone; an old file would make the program fail.
+    code = UNTIL_KILLED + f"time.sleep(60 if os.getppid() == {await pid_of_init(slot)} else 0)"
+    answer = await run(runner, code, run_timeout=90)
+    await killing
+    assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
+
+
+async def pid_of_init(slot: Slot) -> int:
+    await slot.ready()
+    return slot._pid
+
+
+async def test_cases_of_a_killed_container_run_again(runner: Runner, token: str):
+    slot = slot_of(runner)
+    request = RunCasesRequest(
+        code=f"import subprocess, sys; subprocess.run([sys.executable, '-c', "
+        f"'import time; time.sleep({{}})'.format(input()), {token!r}])",
+        inputs=["1"],
+        limits=LIMITS,
+    )
+    work = asyncio.create_task(runner.run_cases(request, slot=0))
+    await until(lambda: alive(token))
+    started = slot.started
+    os.killpg(slot._pid, signal.SIGKILL)
+    result = await work
+    assert (result.end, slot.started) == ("done", started + 1)
+    assert not alive(token)
+
+
+async def test_a_slot_that_always_ends_is_an_error_and_no_verdict(choose: Choose, monkeypatch: Any):
+    runner = await choose()
+    slot = slot_of(runner)
+    await slot.ready()
+
+    async def lost(*_: object) -> None:
+        raise SlotLostError("the slot ended in the middle of a program: it was killed")
+
+    monkeypatch.setattr(Slot, "run", lost)
+    answer = await run(runner, "print(1)")
+    assert (answer.status, answer.run_result) == (RunStatus.SANDBOX_ERROR, None)
+    assert answer.message == "the slot ended in the middle of a program: it was killed"
+    result = await runner.run_cases(
+        RunCasesRequest(code="print(1)", inputs=[""], limits=LIMITS), slot=0
+    )
+    assert result.end is None
+
+
+async def test_an_idle_container_that_died_is_replaced(runner: Runner):
+    slot = slot_of(runner)
+    await slot.ready()
+    os.killpg(slot._pid, signal.SIGKILL)
+    await until(lambda: Path(f"/proc/{slot._pid}/stat").read_text().split()[2] == "Z")
+    answer = await run(runner, "print(1)")
+    assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "unshare", "landlock"])
+async def test_an_unclean_slot_is_replaced(choose: Choose, kind: str, monkeypatch: Any):
+    source = slots._source
+    unclean = "\nInit.tidy = lambda *_: False\n"
+    runner = await choose(kind)
+    slot = slot_of(runner)
+    await slot.close()
+    monkeypatch.setattr(slots, "_source", lambda name: source(name) + unclean * (name == "init"))
+    for _ in range(2):
+        started = slot.started
+        assert (await run(runner, "print(1)")).stdout == "1\n"
+        assert (slot.started, slot.running) == (started + 1, False)
+
+
+async def test_an_unclean_slot_is_replaced_after_a_cancellation(
+    choose: Choose, monkeypatch: Any, token: str
+):
+    source = slots._source
+    unclean = "\nInit.tidy = lambda *_: False\n"
+    runner = await choose()
+    slot = slot_of(runner)
+    await slot.close()
+    monkeypatch.setattr(slots, "_source", lambda name: source(name) + unclean * (name == "init"))
+    work = asyncio.create_task(run(runner, sleeper(token), run_timeout=60))
+    await until(lambda: alive(token))
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert not slot.running
+    assert not alive(token)
+
+
+def sleeper(token: str) -> str:
+    return (
+        "import os, sys; os.execv(sys.executable, "
+        f"[sys.executable, '-c', 'import time; time.sleep(60)', {token!r}])"
+    )
+
+
+async def test_a_cancelled_program_ends_and_the_slot_stays(runner: Runner, token: str):
+    slot = slot_of(runner)
+    work = asyncio.create_task(run(runner, sleeper(token), run_timeout=60))
+    await until(lambda: alive(token))
+    started = slot.started
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert not alive(token)
+    assert (await run(runner, "print(1)")).stdout == "1\n"
+    assert slot.started == started
+
+
+async def test_a_program_after_two_cancellations_waits_for_the_end(runner: Runner, token: str):
+    work = asyncio.create_task(run(runner, sleeper(token), run_timeout=60))
+    await until(lambda: alive(token))
+    work.cancel()
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert (await run(runner, "print(1)")).stdout == "1\n"
+    assert not alive(token)
+
+
+async def test_two_requests_at_once_start_one_container(runner: Runner):
+    slot = slot_of(runner)
+    await slot.close()
+    started = slot.started
+    first, second = await asyncio.gather(slot.ready(), slot.ready())
+    assert first is second
+    assert slot.started == started + 1
+
+
+async def test_nothing_is_left_of_a_closed_runner(runner: Runner, tmp_path: Path):
+    slot = slot_of(runner)
+    await run(runner, "import os; os.mkdir('x'); os.chmod('x', 0)")
+    pid = slot._pid
+    await runner.close()
+    assert not Path(f"/proc/{pid}").exists()
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("tmp")] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["sh", "-c", "echo 'bwrap: no way' >&2; exit 1"], "bwrap: no way"),
+        (["sh", "-c", "printf 'one\\ntwo\\n' >&2"], "one; two"),
+        (["false"], "the slot ended while it started"),
+        ([sys.executable, "-c", "raise OSError(38, 'no Landlock')"], "OSError: [Errno 38] no Land"),
+        (["/nowhere/bwrap"], "No such file or directory: '/nowhere/bwrap'"),
+    ],
+)
+async def test_a_start_that_fails_has_a_reason_in_one_line(
+    choose: Choose, monkeypatch: Any, command: list[str], reason: str
+):
+    runner = await choose()
+    await slot_of(runner).close()
+    monkeypatch.setattr(Isolation, "command", lambda *_: command)
+    answer = await run(runner, "print(1)")
+    assert answer.status is RunStatus.SANDBOX_ERROR
+    assert reason in answer.message
+    assert "\n" not in answer.message
+    with pytest.raises(SlotLostError) as error:
+        await runner.run_cases(RunCasesRequest(code="print(1)", inputs=[""], limits=LIMITS), slot=0)
+    assert reason in str(error.value)
+
+
+async def test_descriptors_of_a_lost_order_are_closed(choose: Choose, monkeypatch: Any):
+    runner = await choose()
+    await slot_of(runner).close()
+    monkeypatch.setattr(Isolation, "command", lambda *_: ["false"])
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        await run(runner, "print(1)")
+        with pytest.raises(SlotLostError):
+            await slot_of(runner).run(Order(kind="exec", seconds=1), [os.dup(0)])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+SERVER = """
+import asyncio, sys
+from services.sandbox.probe import choose_isolation
+from services.sandbox.reaper import Reaper
+from services.sandbox.schemas import RunCodeRequest
+from services.sandbox.settings import SandboxSettings
+async def main():
+    settings = SandboxSettings(isolation=sys.argv[1], concurrency=1, temp_root=sys.argv[2])
+    chosen = await choose_isolation(settings, Reaper())
+    request = RunCodeRequest(code=sys.argv[3], language="python", run_timeout=60)
+    await chosen.runner.run(request, slot=0)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ISOLATIONS)
+async def test_the_servers_death_ends_its_containers(
+    choose: Choose, kind: str, tmp_path: Path, token: str
+):
+    await choose(kind)  # or skip
+    folder = tmp_path / "server"
+    folder.mkdir(mode=0o755)
+    code = (
+        "import os, subprocess, sys\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        work = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+        f"        subprocess.run([*work, {token!r}])\n"
+        "    os._exit(0)\n"
+        "import time; time.sleep(60)"
+    )
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, kind, str(folder), code
+    )
+    await until(lambda: alive(token), 30)
+    server.kill()
+    await server.wait()
+    await until(lambda: not alive(token))
+    await until(lambda: not alive(str(folder)))
