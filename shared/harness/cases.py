@@ -24,6 +24,7 @@ read the memory of supervisor and zygote but can kill them; the records then lac
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import _thread
 import atexit
 import builtins
 import gc
@@ -285,9 +286,9 @@ def become(user: int) -> None:
 
 
 def standard_files(folder: str) -> list[int]:
-    """Create unnamed files for input, output and errors, reused by one case after another."""
+    """Create unnamed files for input, output, errors and process id, reused by all cases."""
     fds = []
-    for name in ("in", "out", "err"):
+    for name in ("in", "out", "err", "pid"):
         try:
             fds.append(os.memfd_create(name))  # 20 times as fast as a file on disk
         except (OSError, AttributeError):
@@ -297,15 +298,15 @@ def standard_files(folder: str) -> list[int]:
     return fds
 
 
-def attach(fd: int, file: int) -> None:
-    """Reopen a file as a standard stream."""
+def attach(fd: int, file: int, path: str) -> None:
+    """Reopen a file as a standard stream; ``path`` is its name below ``/proc``."""
+    os.close(fd)
     try:
-        opened = os.open("/proc/self/fd/%d" % file, os.O_WRONLY if fd else os.O_RDONLY)
+        os.open(path, os.O_WRONLY if fd else os.O_RDONLY)  # it gets the lowest free number
+        os.set_inheritable(fd, True)
     except OSError:
-        opened = os.dup(file)
-        os.lseek(opened, 0, os.SEEK_SET)
-    os.dup2(opened, fd)
-    os.close(opened)
+        os.dup2(file, fd)
+        os.lseek(fd, 0, os.SEEK_SET)
 
 
 class Supervisor:
@@ -322,7 +323,7 @@ class Supervisor:
     ) -> None:
         self.folder = folder
         self.user = user
-        self.stdin, self.out, self.err = files
+        self.stdin, self.out, self.err, self.forked = files
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
@@ -373,14 +374,13 @@ class Supervisor:
     def run(self, index: int, stdin: bytes) -> str:
         assert self.case is not None
         self.case.restore()
-        for fd in (self.stdin, self.out, self.err):
+        for fd in (self.stdin, self.out, self.err, self.forked):
             os.ftruncate(fd, 0)
         if os.pwrite(self.stdin, stdin, 0) != len(stdin):
             raise ZygoteLostError
-        self.send("run")
-        self.pid = int(self.reply(REPLY_TIMEOUT))
         began = time.monotonic()
-        killed = self.wait(self.pid, began)
+        self.send("run")
+        killed = self.wait(began)
         reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
         status, cpu, user, memory, clean = reply.split()
         wall = time.monotonic() - began
@@ -396,20 +396,30 @@ class Supervisor:
             raise ZygoteLostError
         return flag
 
-    def wait(self, pid: int, began: float) -> str | None:
+    def wait(self, began: float) -> str | None:
         """Wait for a case to end; kill it at a limit, and return the name of the limit."""
         spec = self.spec
-        pause = spec.cpu_limit
+        pause = min(spec.cpu_limit, spec.wall_limit)
         while True:
+            if self.readable(pause):
+                return None
+            pid = self.pid = self.forked_pid()
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
-            if self.readable(min(pause, left) if left > 0 else 0):
-                return None
             used = cpu_of(pid)
             if used >= spec.cpu_limit or left <= 0:
                 kill_group(pid)
                 return "cpu" if used >= spec.cpu_limit else "wall"
-            pause = max(0.02, spec.cpu_limit - used)
+            pause = min(max(0.02, spec.cpu_limit - used), left)
+
+    def forked_pid(self) -> int:
+        """Return the process of the case, which the zygote notes when it has forked it."""
+        give_up = time.monotonic() + REPLY_TIMEOUT
+        while not (noted := os.pread(self.forked, 20, 0)):
+            if time.monotonic() > give_up:
+                raise ZygoteLostError
+            time.sleep(0.001)
+        return int(noted)
 
     def send(self, text: str, data: bytes = b"") -> None:
         try:
@@ -543,7 +553,8 @@ class Zygote:
         self.folder = folder
         self.case = folder + "/case"
         self.user = user
-        self.files = files
+        self.files, self.forked = files[:3], files[3]
+        self.streams = ["/proc/self/fd/%d" % file for file in self.files]
         self.requests = requests
         self.replies = replies
         self.warned = b""
@@ -582,7 +593,7 @@ class Zygote:
             pid = fork()
             if pid == 0:
                 return self.child()
-            write_all(self.replies, b"%d\n" % pid)
+            os.pwrite(self.forked, b"%d" % pid, 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
 
     def report_end(self, pid: int) -> None:
@@ -660,13 +671,10 @@ class Zygote:
         return b"ok" if status == 0 else b"missing" if missing else b"error", text
 
     def child(self) -> Program:
-        os.close(self.requests)
-        os.close(self.replies)
         os.setsid()
         for fd, file in enumerate(self.files):
-            attach(fd, file)
-        for file in self.files:
-            os.close(file)
+            attach(fd, file, self.streams[fd])
+        os.closerange(3, 1 + max(self.requests, self.replies, self.forked, *self.files))
         os.chdir(self.case)
         for kind, value in self.limits:
             resource.setrlimit(kind, value)
@@ -837,6 +845,7 @@ class Program:
         self.leave, self.kill = os._exit, os.kill
         self.collect, self.collects = gc.collect, gc.isenabled
         self.exit_functions = atexit._run_exitfuncs
+        self.shutdown = getattr(sys.modules.get("threading"), "_shutdown", None)
         for name in ("stdin", "stdout", "stderr"):
             reopen(name)
         sys.argv[:] = [path]
@@ -885,7 +894,7 @@ class Program:
             sys.__excepthook__(type(error), error, error.__traceback__)
 
     def finish(self) -> NoReturn:
-        quietly(lambda: sys.modules["threading"]._shutdown())
+        quietly(self.join_threads)
         quietly(self.exit_functions)
         flushed = self.flush_all()
         sys.last_type = sys.last_value = sys.last_traceback = None
@@ -905,6 +914,13 @@ class Program:
             _signal.signal(-self.status, _signal.SIG_DFL)
             self.kill(os.getpid(), -self.status)
         self.leave(self.status if flushed else 120)
+
+    def join_threads(self) -> None:
+        """Shut ``threading`` down, unless nobody could tell."""
+        threading = sys.modules["threading"]
+        changed = threading._shutdown is not self.shutdown
+        if changed or _thread._count() or atexit._ncallbacks() or threading._threading_atexits:
+            threading._shutdown()
 
     @staticmethod
     def flush_all() -> bool:
