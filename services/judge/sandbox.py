@@ -5,6 +5,7 @@ Times are seconds.
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,11 @@ _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
 # The version of ``/run_cases`` that this client speaks.
 _RUN_CASES = "1"
+# Seconds until a sandbox that did not respond is asked again what it offers.
+_ASK_AGAIN = 30.0
+_UNKNOWN = (None, -math.inf)
+# Statuses of a sandbox, or of a proxy before it, that is full or unavailable.
+_OUTAGES = (429, 502, 503, 504)
 
 Response = TypeVar("Response")
 
@@ -147,7 +153,7 @@ class SandboxClient:
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
         self._clock = clock
-        self._offers_cases: dict[str, bool] = {}
+        self._offers_cases: dict[str, tuple[bool | None, float]] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect),
@@ -211,19 +217,22 @@ class SandboxClient:
         return await run_with_harness(self, request, attempts, alone=alone)
 
     async def _all_offer_cases(self) -> bool:
-        for url in self.pool.urls:
-            if url not in self._offers_cases:
-                offers = await self._offers(url)
-                if offers is None:
-                    return False
-                self._offers_cases[url] = offers
-        return all(self._offers_cases[url] for url in self.pool.urls)
+        """Whether all sandboxes that responded offer ``/run_cases``, and at least one did."""
+        now = self._clock()
+        asked = [url for url in self.pool.urls if self._offers_cases.get(url, _UNKNOWN)[1] <= now]
+        for url, offers in zip(asked, await asyncio.gather(*map(self._offers, asked)), strict=True):
+            valid = _ASK_AGAIN if offers is None else math.inf
+            self._offers_cases[url] = offers, now + valid
+        known = [self._offers_cases[url][0] for url in self.pool.urls]
+        return any(known) and False not in known
 
     async def _offers(self, url: str) -> bool | None:
         """Return whether a sandbox offers ``/run_cases``; None if it does not respond."""
         try:
             async with asyncio.timeout(self._timings.connect):
                 async with self._session.head(f"{url}/run_cases") as response:
+                    if response.status in _OUTAGES:
+                        return None
                     return response.headers.get("Plumbline-Run-Cases") == _RUN_CASES
         except (aiohttp.ClientError, TimeoutError):
             return None
@@ -326,7 +335,7 @@ def _parse(
     status: int, retry_after: float, body: bytes, parse: Callable[[bytes], Response]
 ) -> Response:
     excerpt = body[:200].decode("utf-8", "replace")
-    if status in (429, 502, 503, 504):
+    if status in _OUTAGES:
         failure = InfraFailure(kind=f"http_{status}")
         raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=True, retry_after=retry_after)
     if status != 200:

@@ -72,7 +72,10 @@ class JudgeWorker(SimpleWorker):
             with asyncio.Runner() as runner:
                 runner.run(self._serve())
         finally:
-            self._held.give_back()
+            try:
+                self._held.give_back()
+            except RedisError as error:  # the leases end, and the runner delivers the jobs again
+                log.error("jobs in hand not returned to the queue", reason=str(error))
             self.teardown()  # type: ignore[no-untyped-call]
 
     def fail(self, job: TakenJob, error: Exception) -> None:
@@ -172,7 +175,10 @@ class JobLoop:
             except RedisError as error:
                 log.error("Redis unavailable, retrying", reason=str(error))
                 await asyncio.sleep(self._pause)
-        await self._jobs.stop_waiting()
+        try:
+            await self._jobs.stop_waiting()
+        except RedisError as error:  # repeated when the jobs are given back
+            log.error("Redis unavailable while stopping", reason=str(error))
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=self._drain)
             for task in unfinished:
@@ -244,6 +250,8 @@ class JobLoop:
     async def _judge_and_finish(self, job: TakenJob) -> None:
         call = JobCall(job)
         found = await self._jobs.read(call, problem=not self._judge.knows_problem(call))
+        if found.problem is None and not self._judge.knows_problem(call):
+            found = await self._jobs.read(call, problem=True)  # forgotten during the read
         began = time.monotonic()
         verdict = await self._verdict(found)
         seconds = time.monotonic() - began
@@ -324,6 +332,8 @@ class LeaseKeeper(threading.Thread):
                 self._beat()
             except RedisError as error:  # the jobs go on, and Redis may return before leases end
                 log.warning("leases not renewed, retrying", reason=str(error))
+            except Exception:
+                log.exception("leases not renewed, retrying")
             if self._stopped.wait(self._every):
                 return
 

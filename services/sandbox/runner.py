@@ -101,16 +101,13 @@ class Runner:
     async def _attempt(
         self, request: RunCodeRequest, container: Slot, stdin: bytes, program: Program | None
     ) -> RunCodeResponse:
-        workspace = container.workspace
-        try:
+        async with container.use(writes=True) as workspace:
             workspace.write_files(request.files)
             if program is None:
                 program = await self._compile_in(workspace, container, request)
             elif program.can_run:
                 await asyncio.to_thread(workspace.copy_file, program.workspace, PROGRAM)
             return await self._run_in(workspace, container, request, stdin, program)
-        finally:
-            await asyncio.shield(container.clear())
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
         """Run an answer on its inputs.
@@ -119,15 +116,17 @@ class Runner:
             SlotLostError: The slot does not start.
         """
         container = self._slot(slot)
+        if self.isolation.identity is Identity.SERVER:
+            # The limit would include the processes of all slots, and of the server.
+            limits = replace(request.limits, processes=0)
+            request = request.model_copy(update={"limits": limits})
         for _ in range(ATTEMPTS):
-            await container.ready()
-            try:
-                return await run_cases(request, container)
-            except SlotLostError as error:
-                log.warning("slot lost", reason=str(error))
-            finally:
-                if not container.running:
-                    await asyncio.shield(container.clear())
+            async with container.use(writes=False):
+                await container.ready()
+                try:
+                    return await run_cases(request, container)
+                except SlotLostError as error:
+                    log.warning("slot lost", reason=str(error))
         return CallResult()  # incomplete: the answer ends every slot
 
     async def compile(self, request: RunCodeRequest, slot: int) -> Program:
@@ -137,21 +136,19 @@ class Runner:
             WorkspaceError: The code cannot be written.
             SlotLostError: The slot ended in the meantime.
         """
-        container = self._slot(slot)
-        workspace = container.workspace
         try:
             kept = Workspace.create(self._settings.temp_root)
         except OSError as error:
             raise WorkspaceError(str(error)) from error
+        container = self._slot(slot)
         try:
-            program = await self._compile_in(workspace, container, request)
-            if program.can_run:
-                await asyncio.to_thread(kept.copy_file, workspace, PROGRAM)
+            async with container.use(writes=True) as workspace:
+                program = await self._compile_in(workspace, container, request)
+                if program.can_run:
+                    await asyncio.to_thread(kept.copy_file, workspace, PROGRAM)
         except BaseException:
             await asyncio.shield(asyncio.to_thread(kept.remove))
             raise
-        finally:
-            await asyncio.shield(container.clear())
         return replace(program, workspace=kept)
 
     @property
@@ -162,7 +159,10 @@ class Runner:
     async def warm(self) -> None:
         """Start the containers of all slots."""
         for slot in range(self._settings.concurrency):
-            await self._slot(slot).ready()
+            try:
+                await self._slot(slot).ready()
+            except SlotLostError as error:
+                log.warning("slot does not start", slot=slot, reason=str(error))
 
     async def close(self) -> None:
         """End all slots."""

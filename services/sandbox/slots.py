@@ -13,7 +13,8 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -118,10 +119,43 @@ class Slot:
     _control: socket.socket | None = None
     _pid: int = 0
     _work: asyncio.Future[Report] | None = None
+    _cleaning: asyncio.Future[None] | None = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.workspace = Workspace.create(self.settings.temp_root, self.uid)
+
+    @asynccontextmanager
+    async def use(self, *, writes: bool) -> AsyncIterator[Workspace]:
+        """Hold the slot for one request, whose traces are removed afterwards.
+
+        The next request waits for that, also after one that was cancelled.
+
+        Args:
+            writes: Whether the request has files in the workspace, which only the server removes.
+        """
+        if self._cleaning is not None and not self._cleaning.done():
+            await asyncio.wait([self._cleaning])
+        try:
+            yield self.workspace
+        finally:
+            self._cleaning = asyncio.ensure_future(self._clean(writes))
+            await asyncio.shield(self._cleaning)
+
+    async def _clean(self, writes: bool) -> None:
+        work = self._work
+        if work is not None and not work.done():  # the request was cancelled
+            await asyncio.wait([work], timeout=REPORT_SECONDS)
+            await self._abandon()
+        if writes or not self.running:
+            await self.clear()
+
+    async def _abandon(self) -> None:
+        """Close the container if a command is still running in it."""
+        if self._work is not None and not self._work.done():
+            self._work.cancel()  # it reads from the socket that is closed now
+            await asyncio.wait([self._work])
+            await self.close()
 
     async def run(self, order: Order, fds: Sequence[int]) -> Report:
         """Run a command with the descriptors ``fds``, which are closed here.
@@ -133,7 +167,7 @@ class Slot:
             control = await self.ready()
             socket.send_fds(control, [order.encode()], list(fds))
         except OSError as error:
-            await self.close()
+            await asyncio.shield(self.close())
             raise SlotLostError(f"cannot reach the slot: {error}") from error
         finally:
             for fd in fds:
@@ -143,7 +177,6 @@ class Slot:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             self.kill()
-            await asyncio.shield(asyncio.wait([work]))
             raise
 
     def kill(self) -> None:
@@ -160,8 +193,6 @@ class Slot:
         Raises:
             SlotLostError: It does not start; the message has the reason.
         """
-        if self._work is not None and not self._work.done():
-            await asyncio.wait([self._work])  # of a request that was cancelled twice
         async with self._starting:
             if self._control is None:
                 try:
@@ -199,6 +230,7 @@ class Slot:
 
     async def remove(self) -> None:
         """End the slot for good."""
+        await self._abandon()
         await self.close()
         await asyncio.to_thread(self.workspace.remove)
 
@@ -220,7 +252,10 @@ class Slot:
         return report
 
     async def _start(self) -> None:
-        self.workspace.restore()  # the last container may have ended in the middle of a program
+        if self.workspace.path.is_dir():
+            self.workspace.restore()  # the last container may have ended in the middle of a program
+        else:  # removed by a cleaner of temporary files, say
+            self.workspace = Workspace.create(self.settings.temp_root, self.uid)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         self._control = ours

@@ -339,6 +339,7 @@ class Supervisor:
             results.add("end", self.run_all() if self.compile(answer) else "compile")
         except (ZygoteLostError, OSError, ValueError):
             results.add("end", "lost")
+            self.pid = self.pid or int(os.pread(self.forked, 20, 0) or 0)
         for pid in (self.pid, self.zygote):
             if pid:
                 kill_group(pid)
@@ -404,10 +405,14 @@ class Supervisor:
             if self.readable(pause):
                 return None
             pid = self.pid = self.forked_pid()
+            if not stat_of(pid):
+                return None  # it has been reaped, and the reply follows
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
             used = cpu_of(pid)
             if used >= spec.cpu_limit or left <= 0:
+                if self.readable(0):
+                    return None
                 kill_group(pid)
                 return "cpu" if used >= spec.cpu_limit else "wall"
             pause = min(max(0.02, spec.cpu_limit - used), left)
@@ -482,16 +487,27 @@ class CaseFolder:
         self.made = self.now()
 
     def now(self) -> object:
-        """Return attributes of the folder that no answer can change unnoticed."""
+        """Return contents and attributes of the folder that no answer can change unnoticed.
+
+        Writing to a shared mapping of the program need not change the file's attributes.
+        """
         try:
             stats = [os.lstat(self.path), os.lstat(self.program)]
             names = os.listdir(self.path)
+            with open(self.program, "rb", opener=no_follow) as file:
+                unchanged = file.read(len(self.source) + 1) == self.source
         except OSError:
+            return None
+        if not unchanged:
             return None
         return names, [
             (stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size, stat.st_ctime_ns)
             for stat in stats
         ]
+
+
+def no_follow(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe by now
 
 
 def cpu_of(pid: int) -> float:
@@ -579,7 +595,7 @@ class Zygote:
         kind, text = prepare()
         self.confinement.fix_attributes()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
-        if self.user is None:
+        if self.user is None and self.processes > 0:
             self.processes += tasks_of_user()
         self.limits = self.find_limits()
         gc.freeze()  # keeps pages shared with the children (copy on write)
@@ -697,8 +713,9 @@ class Zygote:
             (resource.RLIMIT_CPU, seconds),
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_FSIZE, self.output),
-            (resource.RLIMIT_NPROC, self.processes),
         ]
+        if self.processes > 0:
+            limits.append((resource.RLIMIT_NPROC, self.processes))
         if self.memory > 0:
             limits += [(resource.RLIMIT_AS, self.memory), (resource.RLIMIT_DATA, self.memory)]
         return [(kind, (within(kind, value),) * 2) for kind, value in limits]

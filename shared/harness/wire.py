@@ -81,7 +81,7 @@ class CaseLimits:
         budget: Seconds after which no further case is started.
         memory: Bytes of address space.
         output: Bytes of standard output.
-        processes: Processes and threads in addition to the first.
+        processes: Processes and threads in addition to the first; 0 is no limit.
         timeouts: Number of time-outs after which no further case is started; 0 is no limit.
     """
 

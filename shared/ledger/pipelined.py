@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 from redis.typing import EncodableT
 
 Command = tuple[EncodableT, ...]
@@ -76,7 +76,7 @@ class PipelinedRedis:
     ) -> None:
         try:
             found = await self._execute([command for commands, _ in batch for command in commands])
-        except RedisError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, those that wait must know
             for _, replies in batch:
                 if not replies.done():
                     replies.set_exception(error)

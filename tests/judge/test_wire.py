@@ -1,10 +1,14 @@
 """Wire format of the harness: its output, and the validation of its output."""
 
+import mmap
+import os
 import secrets
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,3 +210,39 @@ def test_a_call_may_take_what_its_parts_may(wall: float, compiling: float, budge
         cpu=1, wall=wall, compile=compiling, budget=budget, memory=1, output=1, processes=1
     )
     assert limits.call > wall + compiling + budget
+
+
+def test_a_case_leaves_no_note_in_the_program() -> None:
+    """On a file system in memory, a shared mapping changes a file without its time stamps."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        folder = cases.CaseFolder(name, "python", ECHO.encode(), None)
+        folder.restore()
+        before = folder.now()
+        program = Path(folder.program)
+        with program.open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
+            assert text[:6] == b"import"  # a page that was read is written unnoticed
+            text[:6] = b"note  "
+        assert before is not None
+        assert folder.now() != before
+        folder.restore()
+        assert program.read_bytes() == ECHO.encode()
+
+
+def test_a_case_that_was_reaped_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is gone, and with it the time that it waited for a processor."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = cases.standard_files(folder)
+        replies_out, replies_in = os.pipe()
+        supervisor = cases.Supervisor(folder, None, files, -1, replies_out, 0)
+        supervisor.spec = cases.RunSpec(
+            wire.encode_spec(KEY, "python", replace(LIMITS, cpu=0.01, wall=0.01), []).encode()
+        )
+        with subprocess.Popen(["true"]) as ended:
+            ended.wait()
+        os.pwrite(supervisor.forked, b"%d" % ended.pid, 0)
+        killed: list[int] = []
+        monkeypatch.setattr(cases, "kill_group", killed.append)
+        assert supervisor.wait(time.monotonic() - 1) is None
+        assert killed == []
+        for fd in (*files, replies_out, replies_in):
+            os.close(fd)

@@ -2,22 +2,27 @@
 
 import asyncio
 import os
+import resource
 import signal
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from services.sandbox import slots
-from services.sandbox.isolation import Isolation
+from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.probe import ChosenIsolation, IsolationError, choose_isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunCodeResponse, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import Order, Slot, SlotLostError
+from services.sandbox.workspace import Workspace
 from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.sandbox.conftest import alive, until
 
@@ -305,3 +310,50 @@ async def test_the_servers_death_ends_its_containers(
     await server.wait()
     await until(lambda: not alive(token))
     await until(lambda: not alive(str(folder)))
+
+
+@pytest.mark.parametrize("files", [0, 2000])
+async def test_the_next_request_waits_until_a_cancelled_one_is_cleaned_up(
+    choose: Choose, monkeypatch: pytest.MonkeyPatch, files: int
+):
+    runner = await choose()
+    begun, clear = threading.Event(), Workspace.clear
+
+    def late(workspace: Workspace) -> bool:
+        begun.set()
+        time.sleep(0.2)  # as behind other work
+        return clear(workspace)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "clear", late)
+        first = asyncio.create_task(
+            run(runner, f"for i in range({files}): open('f%d' % i, 'w').close()")
+        )
+        await until(begun.is_set)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        # The slot counts as free now.
+        code = "import time; time.sleep(0.5); print(len(open(__file__).readlines()))"
+        answer = await asyncio.wait_for(run(runner, code), 20)
+    assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
+
+
+async def test_a_workspace_that_somebody_removed_is_made_again(choose: Choose):
+    runner = await choose()
+    slot = slot_of(runner)
+    await slot.close()
+    slot.workspace.remove()
+    cases = await runner.run_cases(
+        RunCasesRequest(code="print(1)", inputs=[""], limits=LIMITS), slot=0
+    )
+    assert cases.cases[0].stdout == b"1\n"
+
+
+async def test_slots_of_one_user_share_no_limit_of_processes(choose: Choose):
+    """It would count the processes of the other slots."""
+    runner = await choose("none")
+    runner.isolation = replace(runner.isolation, identity=Identity.SERVER)
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_NPROC)[0])"
+    cases = await runner.run_cases(RunCasesRequest(code=code, inputs=[""], limits=LIMITS), slot=0)
+    assert int(cases.cases[0].stdout) == resource.getrlimit(resource.RLIMIT_NPROC)[0]

@@ -143,3 +143,18 @@ def test_tasks_that_are_all_cancelled_can_clean_up(redis: Redis, redis_server: R
 
     asyncio.run(main())  # it ends by cancelling all tasks
     assert redis.scard("tests:left") == 8
+
+
+async def test_any_other_error_is_one_of_all_that_wait(
+    pipelined: PipelinedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that cannot be encoded, for one; nobody may wait for ever."""
+    lone = "\ud800"
+    async with asyncio.timeout(10):
+        found = await asyncio.gather(
+            pipelined.send([("SET", "tests:a", lone)]),
+            pipelined.send([("PING",)]),
+            return_exceptions=True,
+        )
+    assert all(isinstance(error, UnicodeEncodeError) for error in found)
+    assert await pipelined.send([("PING",)]) == [True]

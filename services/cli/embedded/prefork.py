@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_REQUEST = 128 * 1024  # a request is one message of a Unix socket
 # In the order in which a run needs them.
 SERVICES = ("sandbox", "judge", "aggregator")
+# Seconds for importing and forking a service, after which it is executed instead.
+_ANSWER_SECONDS = 30.0
 _SERVER = "services.cli.embedded.preloaded"
 # Variables of this process that every embedded service gets.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
@@ -84,7 +86,10 @@ class ForkedProcess:
 
     def _reap(self, options: int) -> int | None:
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, options)
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:  # reaped by the kernel, because SIGCHLD is ignored
+                pid, status = self.pid, 0
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
@@ -96,6 +101,7 @@ class Prefork:
     def __init__(self, services: Sequence[str] = SERVICES) -> None:
         """Start the server, which begins to import the services in this order."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests.settimeout(_ANSWER_SECONDS)
         kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
         with theirs:
             self._server = subprocess.Popen(
@@ -120,6 +126,7 @@ class Prefork:
             socket.send_fds(self._requests, [request], [log.fileno(), port_fd])
             answer = self._requests.recv(32)
         except OSError:
+            self._requests.close()  # a late answer must not be taken for that of another service
             return None
         return ForkedProcess(int(answer)) if answer else None
 

@@ -97,11 +97,15 @@ class PreforkServer:
         # share from being copied.
         gc.freeze()
         if between := os.fork():
-            os.waitpid(between, 0)
+            if os.waitpid(between, 0)[1] != 0:
+                self._requests.close()  # so that the command executes its services
             return False
         between = os.getpid()
-        if os.fork():
-            os._exit(0)
+        try:
+            if os.fork():
+                os._exit(0)
+        except OSError:
+            os._exit(1)
         self._wait_for_parent(between)
         self._set_death_signal(signal.Signals(launch.request.death_signal), self._parent)
         with self._requests:

@@ -47,8 +47,9 @@ CANNOT_EXECUTE, NOT_FOUND = 126, 127
 COLD = {"decimal", "fractions", "hashlib", "numpy", "queue", "random", "statistics", "threading"}
 # Loaded once: a program that imports them finds them in ``sys.modules`` after the fork.
 WARM = sorted(cases.PRELOADED - COLD)
-# Time stamp of the folders that all programs share, in seconds.
-EPOCH = 946684800
+# Time stamp of the folders that all programs share, in seconds; not older than the slot, since old
+# folders are removed by cleaners of temporary files.
+EPOCH = int(time.time())
 
 
 class ServerLostError(Exception):
