@@ -19,13 +19,13 @@ from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker, LeaseKeeper
 from shared.ledger import JudgeQueue, Ledger, connect_async, job_id
 from shared.ledger import keys as ledger_keys
-from shared.ledger.jobs import HeldJobs, TakenJob, WorkerJobs
+from shared.ledger.jobs import HeldJobs, JobInput, TakenJob, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.worker_process import GO, TOGETHER, WAITING
-from tests.judge.workers import Worker
+from tests.judge.workers import StandInJudge, Worker
 from tests.shared.ledgers import RUN, enter, generation, problem, verdict
 
 NAMES = [f"p{n:02}" for n in range(16)]
@@ -131,6 +131,31 @@ async def test_a_job_of_something_else_fails_alone(
         until(lambda: ledger.judged() == {sample})
         until(lambda: strange.get_status() == JobStatus.FAILED)
     assert "judges no sample" in (strange.latest_result().exc_string or "")
+
+
+async def test_a_problem_that_is_forgotten_during_the_read_is_read_again(
+    ledger: Ledger, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others that are read in the same round trip may take its place in memory."""
+    (sample,) = record(ledger, "p00")
+    known = iter([True, False])
+    found: list[JobInput] = []
+
+    async def judge(_self: StandInJudge, given: JobInput, completion: Generation) -> Verdict:
+        found.append(given)
+        return verdict(completion)
+
+    monkeypatch.setattr(StandInJudge, "knows_problem", lambda _self, _call: next(known))
+    monkeypatch.setattr(StandInJudge, "judge", judge)
+
+    async def never(_generation: Generation) -> Verdict:
+        raise AssertionError
+
+    async with Worker(redis_server.url, "w", judge=never) as worker:
+        await worker.judge_all()
+        assert worker.errors == []
+    assert ledger.judged() == {sample}
+    assert [one.problem is not None for one in found] == [True]
 
 
 # Leases
