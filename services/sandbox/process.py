@@ -78,9 +78,14 @@ async def run(command: Command, slot: Slot) -> ProcessResult:
     (stdin, feed), (out, stdout), (err, stderr) = open_pipes(3)
     ends = (stdin, stdout, stderr)
     if command.uid is not None:
-        # Otherwise the program could not open /dev/stdin, as some do to read their input.
-        for fd in ends:
-            os.fchown(fd, command.uid, command.uid)
+        try:
+            # Otherwise the program could not open /dev/stdin, as some do to read their input.
+            for fd in ends:
+                os.fchown(fd, command.uid, command.uid)
+        except OSError:
+            for fd in (*ends, feed, out, err):
+                os.close(fd)
+            raise
     over_limit = False
 
     def check(over: bool) -> None:
@@ -126,21 +131,11 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
 
 
 def _result(report: Report, over_limit: bool, stdout: bytes, stderr: bytes) -> ProcessResult:
-    timed_out = report.reason is EndReason.TIMEOUT
-    # Whoever is killed at a limit has no exit code of its own.
-    killed = over_limit or report.status is None
-    return ProcessResult(
-        timed_out=timed_out and not over_limit,
-        over_limit=over_limit,
-        seconds=report.seconds,
-        return_code=None
-        if timed_out and not over_limit
-        else -signal.SIGKILL
-        if killed
-        else report.status,
-        stdout=stdout,
-        stderr=stderr,
-    )
+    timed_out = report.reason is EndReason.TIMEOUT and not over_limit
+    status = report.status
+    if over_limit or (status is None and not timed_out):
+        status = -signal.SIGKILL
+    return ProcessResult(timed_out, over_limit, report.seconds, status, stdout, stderr)
 
 
 async def _drain(readers: Sequence["PipeReader"]) -> None:

@@ -17,8 +17,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +26,7 @@ from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import Workspace
+from shared.harness.sources import harness_source, module_source
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -309,7 +308,7 @@ class Slot:
         return json.dumps(
             {
                 "modules": {
-                    "cases": _harness(),
+                    "cases": harness_source(),
                     "confinement": _source("confinement"),
                     "slot_init": _source("init"),
                 },
@@ -362,11 +361,5 @@ def _reason(errors: bytes) -> str:
     return "; ".join(lines) or "the slot ended while it started"
 
 
-@cache
 def _source(name: str) -> str:
-    return files("services.sandbox.slot").joinpath(f"{name}.py").read_text(encoding="utf-8")
-
-
-@cache
-def _harness() -> str:
-    return files("shared.harness").joinpath("cases.py").read_text(encoding="utf-8")
+    return module_source("services.sandbox.slot", name)

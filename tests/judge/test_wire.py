@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.judge.harness.sources import harness_source
 from shared.harness import cases, wire
+from shared.harness.sources import harness_source
 from shared.harness.wire import CallResult, CaseLimits
 
 ECHO = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())\nprint('ä', file=sys.stderr)"

@@ -3,20 +3,14 @@
 import base64
 import marshal
 from functools import cache
-from importlib.resources import files
 from importlib.util import MAGIC_NUMBER
 
+from shared.harness.sources import harness_source, module_source
 
-@cache
+
 def source(name: str) -> str:
     """Return the source text of one of this package's modules."""
-    return files(__package__).joinpath(f"{name}.py").read_text(encoding="utf-8")
-
-
-@cache
-def harness_source() -> str:
-    """Return the source text of the case runner, ``shared.harness.cases``."""
-    return files("shared.harness").joinpath("cases.py").read_text(encoding="utf-8")
+    return module_source(__package__, name)
 
 
 @cache
