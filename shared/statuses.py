@@ -136,6 +136,8 @@ class ExtractionReason(StrEnum):
 
     FENCED = "fenced"
     UNLABELLED = "unlabelled"
+    COMBINED = "combined"
+    MARKUP = "markup"
     UNCLOSED_FENCE = "unclosed_fence"
     BARE_CODE = "bare_code"
     BODY_ONLY = "body_only"

@@ -10,7 +10,7 @@ from string import Template
 
 from services.judge.harness.functions import EXIT_CODES
 from services.judge.harness.sources import source
-from shared.extraction import Extraction
+from shared.extraction import Extraction, future_imports
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 
@@ -27,6 +27,7 @@ _PLAIN = _STAR[:-2]
 
 _PROGRAM = Template(
     """\
+$futures
 import traceback
 $imports
 
@@ -66,10 +67,12 @@ def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
 
     The program begins with the part of the prompt before the entry point (imports, helper
     functions), or with the whole prompt if the answer is only the body of the function. The answer
-    may redefine anything; the test's ``check`` replaces a ``check`` of the answer.
+    may redefine anything; the test's ``check`` replaces a ``check`` of the answer. ``__future__``
+    imports of the prompt hold for the answer too.
     """
     prelude = _before_function(tests.prompt, tests.entry_point)
-    code = answer.code
+    futures, _ = future_imports(prelude)
+    code = "\n".join([*futures, answer.code])
     if answer.reason is ExtractionReason.BODY_ONLY:
         prelude, code = "", f"{tests.prompt.rstrip()}\n{code}"
     # Some tests draw random inputs; a fixed seed makes the verdict deterministic.
@@ -94,7 +97,14 @@ def wrap_call(answer: str, fn_name: str) -> str:
     """
     imports = [f"from {module} import *" for module in _STAR]
     imports += [f"import {module}" for module in _PLAIN]
-    return _PROGRAM.substitute(imports="\n".join(imports), answer=answer, name=repr(fn_name))
+    futures, answer = future_imports(answer)  # they must come first
+    program = _PROGRAM.substitute(
+        futures="\n".join(futures),
+        imports="\n".join(imports),
+        answer=answer,
+        name=repr(fn_name),
+    )
+    return program.lstrip("\n")
 
 
 # Classification of exits

@@ -39,7 +39,10 @@ class BatchMethod(Method):
         self._checker = CaseChecker.of(task, tests)
         self.checker = self._checker.name
         self.extraction = extract(
-            task.completion, language=settings.language, policy=settings.extraction
+            task.completion,
+            language=settings.language,
+            entry_point=tests.fn_name,
+            policy=settings.extraction,
         )
         self._tests = tests
         code = self.extraction.code

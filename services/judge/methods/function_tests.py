@@ -20,7 +20,7 @@ from services.judge.verdict import (
     lateness,
     wall_clock_lateness,
 )
-from shared.extraction import extract
+from shared.extraction import called_functions, extract
 from shared.harness.wire import CaseRun
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
@@ -50,7 +50,8 @@ class FunctionMethod(Method):
             self._program = humaneval_program(self.extraction, tests)
             self._shown = [tests.test]
         else:
-            self.extraction = extract(task.completion, policy=policy)
+            called = called_functions(tests.test_list, tests.test_setup_code)
+            self.extraction = extract(task.completion, entry_point=called, policy=policy)
             self._program = mbpp_program(self.extraction, tests)
             self._shown = tests.test_list
 

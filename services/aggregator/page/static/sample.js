@@ -64,6 +64,8 @@ function failed(verdict) {
 const FOUND = {
   fenced: "from a fenced block",
   unlabelled: "from a block without a label",
+  combined: "several blocks that belong together",
+  markup: "from a tag, LaTeX or JSON",
   unclosed_fence: "from a block that was never closed",
   bare_code: "the whole text",
   body_only: "a function's body, which continues the prompt",
