@@ -140,7 +140,7 @@ def _belongs(
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return True
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return not bound <= answer.names
+        return not bound <= answer.callables | answer.definitions
     if bound and bound <= answer.functions:
         return False
     if reads_input(statement):

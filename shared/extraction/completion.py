@@ -4,8 +4,9 @@ Pure functions that never raise and never run code.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from shared.extraction.answer_text import answer_text, before_next_turn
 from shared.extraction.choice import Choice, Extraction, choose
@@ -182,25 +183,20 @@ class _Search:
         return rank >= (Substance.ENTRY_POINT if self.names else Substance.ANSWER)
 
     def _in_markup(self, text: str) -> Choice | None:
-        containers = find_containers(text, self.language)
-        found = self._choose(containers)
+        found = self._choose(find_containers(text, self.language))
         if found and found.sure and self._counts(found.extraction.code):
             return found
-        for value in self._texts(text):
-            inner = self.in_text(value)
+        return self._in_json(text)
+
+    def _in_json(self, text: str) -> Choice | None:
+        for value in islice(json_texts(text), _MOST_TEXTS):
+            inner = None if value.startswith("{") else self.in_text(value)
             if inner and inner.sure and self._counts(inner.extraction.code):
                 reason = inner.extraction.reason
                 if reason is not ExtractionReason.BODY_ONLY:
                     reason = ExtractionReason.MARKUP
-                return Choice(Extraction(inner.extraction.code, reason), True)
+                return Choice(Extraction(inner.extraction.code, reason), sure=True)
         return None
-
-    def _texts(self, text: str) -> Iterator[str]:
-        for number, value in enumerate(json_texts(text)):
-            if number == _MOST_TEXTS:
-                return
-            if "{" not in value[:1]:
-                yield value
 
     def _counts(self, code: str) -> bool:
         return self._is_answer(code) if self.language.is_python else bool(bare_cpp(code))
@@ -231,14 +227,33 @@ class _Search:
         return found
 
     def _elsewhere(self, text: str, blocks: Sequence[Block], found: Choice | None) -> Choice | None:
-        """Look for the answer where no block can be it: outside of them, or behind other labels."""
-        if self.language.is_python and (self.names or not found):
-            others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
-            found = self._choose(others)
-            if found and found.sure and self._counts(found.extraction.code):
-                return found
-        found = self._in_markup(text) or self._in_prose(text)
-        return found if found and found.sure and self._counts(found.extraction.code) else None
+        """Look for the answer where no block can be it: behind other labels, outside of blocks."""
+        outside = _without(text, blocks)
+        for other in (
+            self._behind_other_labels(blocks) if self.names or not found else None,
+            self._in_markup(outside),
+            self._in_prose(outside),
+        ):
+            if other and other.sure and self._counts(other.extraction.code):
+                return other
+        return None
+
+    def _behind_other_labels(self, blocks: Sequence[Block]) -> Choice | None:
+        others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
+        found = self._choose(others)
+        if found and found.sure and self._counts(found.extraction.code):
+            return found
+        documents = (self._in_json(b.code) for b in others if b.code.lstrip()[:1] == "{")
+        return next(filter(None, documents), None)
+
+
+def _without(text: str, blocks: Sequence[Block]) -> str:
+    """The text with fenced blocks blanked."""
+    lines = text.split("\n")
+    for block in blocks:
+        for number in range(block.line, min(len(lines), block.line + block.code.count("\n") + 3)):
+            lines[number] = " " * len(lines[number])
+    return "\n".join(lines)
 
 
 def _begins_with_code(text: str) -> bool:
