@@ -153,15 +153,17 @@ class _Search:
         return self._choose([own, *further])
 
     def _in_bare_text(self, text: str) -> Choice | None:
-        whole = self._whole(text)
-        if whole:
-            return whole
-        return self._in_markup(text) or self._in_prose(text)
+        if self.language.is_cpp:  # its first and last lines are also found within markup
+            return self._in_markup(text) or self._whole(text)
+        return self._whole(text) or self._in_markup(text) or self._in_prose(text)
 
     def _whole(self, text: str) -> Choice | None:
         """A text that is a program or a function's body, apart from blank lines around it."""
         start = len(text) - len(text.lstrip("\n"))
         text = text.strip("\n")
+        first, _, rest = text.partition("\n")
+        if self.language.owns(first.strip().lower()):  # as behind a fence
+            start, text = start + len(first) + 1, rest
         if self.language.is_cpp:
             code = bare_cpp(text)
             place = start + text.find(code) if code else 0

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from shared.extraction.repairs import repaired
 
 _MAIN = re.compile(
-    r"^[ \t]*(?:(?:signed|int|auto|int32_t|void)[ \t]+)?main[ \t]*\([^;\n]*$", re.MULTILINE
+    r"^[ \t]*(?:(?:signed|int|auto|int32_t|void)[ \t]+main[ \t]*\(|main[ \t]*\([^;\n]*$)",
+    re.MULTILINE,
 )
 _PROGRAM = re.compile(r"^[ \t]*(?:#[ \t]*include\b|int[ \t]+main[ \t]*\()", re.MULTILINE)
 _BEGIN = re.compile(

@@ -17,9 +17,9 @@ _INVISIBLE = {
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,4}|#x[0-9a-fA-F]{1,4});")
 _ESCAPE = re.compile(r"\\([nt\"'\\])")
 _ESCAPED = {"n": "\n", "t": "\t"}
-_PROMPT = re.compile(r"[ \t]*(?:>>>|\.\.\.|In[ ]?\[\d*\]:|\.\.\.+:)[ ]?")
+_PROMPT = re.compile(r"[ \t]*(?:>>>|\.{3,8}:?|In[ ]?\[\d*\]:)[ ]?")
 _SESSION = re.compile(r"\s*(?:>>>|In[ ]?\[\d*\]:)")
-_LINE_NUMBER = re.compile(r"[ \t]{0,8}(\d{1,5})(?:[.:|)]|[ \t]\||)(?:[ \t]|$)")
+_LINE_NUMBER = re.compile(r"[ \t]{0,8}(\d{1,5})[ \t]{0,4}[.:|)](?:[ \t]|$)")
 _DIFF_HEADER = ("@@", "+++", "---", "diff ", "index ", "\\ No newline")
 
 

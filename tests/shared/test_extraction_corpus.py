@@ -86,7 +86,8 @@ def output_of(code: str, given: str, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), encoding="utf-8"))
         patch.setattr(sys, "stdout", out)
-        exec(compile(code, "<answer>", "exec", dont_inherit=True), {"__name__": "__main__"})
+        namespace = {"__name__": "__main__", "open": lambda *_: sys.stdin}
+        exec(compile(code, "<answer>", "exec", dont_inherit=True), namespace)
         out.flush()
     return out.buffer.getvalue().decode()
 
@@ -102,7 +103,7 @@ def is_right(case: Case, found: Extraction, monkeypatch: pytest.MonkeyPatch) -> 
         namespace: dict[str, object] = {"__name__": "answer"}
         exec(compile(code, "<answer>", "exec", dont_inherit=True), namespace)
         return bool(eval(case.get("check"), namespace))
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever a wrong answer raises
         return False
 
 
