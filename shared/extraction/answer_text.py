@@ -34,12 +34,10 @@ _TOKEN = re.compile(
     r"|(?P<mark></s>(?=[ \t]*$)|\[DONE\](?=[ \t]*$)|(?<![\w\])])\[/?INST\]|^<s>|^\[BEGIN\])",
     re.MULTILINE,
 )
-# Tokens behind which the answer goes on; any other one ends it.
-_OPENING_TOKENS = frozenset(
-    {"im_start", "start_header_id", "end_header_id", "begin_of_text", "python_tag", "assistant",
-     "begin_of_solution", "channel", "message", "start", "start_of_turn", "bos", "<s>", "[begin]",
-     "[/inst]", "begin of sentence"}
-)  # fmt: skip
+# Tokens that end the answer; behind any other one it goes on.
+_ENDING = re.compile(
+    r"end|eo[stm](?![a-z])|\beod|return|stop|call|file_sep|fim|</s>|\[done\]|\[inst\]|user|system"
+)
 _BEFORE_ROLE = frozenset({"im_start", "start_header_id", "start", "start_of_turn", "channel"})
 _OF_THE_USER = frozenset({"user", "system", "[inst]"})
 _HEADER = re.compile(r"[ \t]*([A-Za-z_]{0,20})[ \t]*(?=\n|<|\Z)")
@@ -58,6 +56,12 @@ class _Token:
     name: str
     start: int
     end: int
+
+    @property
+    def ends_answer(self) -> bool:
+        if self.name in _BEFORE_ROLE:
+            return True
+        return self.name != "end_header_id" and _ENDING.search(self.name) is not None
 
 
 def answer_text(text: str) -> str:
@@ -100,11 +104,12 @@ def _end_of_reasoning(text: str, opener: re.Match[str], unclosed: set[str]) -> i
     """Position behind the reasoning; ``unclosed`` collects the closing tags that do not follow."""
     kind = opener.lastgroup or "tag"
     closing = f"</{opener['tag']}>".lower() if kind == "tag" else _CLOSING[kind]
-    if closing not in unclosed:
-        closer = re.compile(re.escape(closing), re.IGNORECASE).search(text, opener.end())
-        if closer:
-            return closer.end()
-        unclosed.add(closing)
+    for pattern in (re.escape(closing), _CLOSES_REASONING):
+        if pattern not in unclosed:
+            closer = re.compile(pattern, re.IGNORECASE).search(text, opener.end())
+            if closer:
+                return closer.end()
+            unclosed.add(pattern)
     answer = _OPENS_ANSWER.search(text, opener.end())
     return answer.start() if answer else len(text)
 
@@ -116,7 +121,7 @@ def _without_tokens(text: str) -> str:
         segment = text[position : token.start]
         kept.append(_blank(segment) if skipping else segment)
         started = started or (bool(segment.strip()) and not skipping)
-        if started and not (token.name in _OPENING_TOKENS and token.name not in _BEFORE_ROLE):
+        if started and token.ends_answer:
             position = token.start
             skipping = True
             break

@@ -245,7 +245,7 @@ class _PythonBlocks:
         snippet = self._snippets[place]
         if snippet.tree is None or snippet.session or snippet.is_test or not snippet.missing:
             return False
-        if not (snippet.acts and snippet.writes) or returns_at_top(snippet.tree):
+        if not snippet.acts or returns_at_top(snippet.tree):
             return False
         needed = self._providers.needed_by(place)
         whole = [self._snippets[i] for i in needed] + [snippet]
@@ -255,6 +255,7 @@ class _PythonBlocks:
             and all(i < place for i in needed)
             and snippet.missing <= given
             and any(s.reads for s in whole)
+            and any(s.writes for s in whole)
             and not any(s.is_program for s in whole[:-1])
         )
 

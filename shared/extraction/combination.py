@@ -2,7 +2,8 @@
 
 A name that the chosen block uses and binds nowhere comes from the nearest block before it that
 binds the name at top level, or else from the first one behind it that defines it as a function or
-class or imports it; likewise what these blocks lack. Test code and examples that use the chosen
+class or imports it; likewise what these blocks lack. If variables are taken, so are the steps
+between that change them. Test code and examples that use the chosen
 block give nothing. From a block are taken its imports, definitions and other statements, but no
 examples, tests and main guards, nothing that the chosen block defines itself, and no reading of
 input unless the wanted names come from it. Of an earlier version of the answer only imports,
@@ -60,7 +61,24 @@ class Providers:
             further = provider.missing - provider.imported - first.functions - seen
             seen |= further
             wanted += [(name, place) for name in sorted(further)]
+        for place in self._steps_between(taken, chosen):
+            taken.setdefault(place, set())
         return taken
+
+    def _steps_between(self, taken: dict[int, set[str]], chosen: int) -> list[int]:
+        """Blocks that change variables which were taken, such as ``values.sort()``."""
+        variables = {n for i, names in taken.items() for n in names & self.snippets[i].variables}
+        if not variables:
+            return []
+        known = variables.union(*(self.snippets[i].names for i in taken))
+        steps = range(max(min(taken) + 1, chosen - _MOST_TRIES), chosen)
+        return [i for i in steps if self._is_step(self.snippets[i], variables, known)]
+
+    def _is_step(self, snippet: Snippet, variables: Set[str], known: Set[str]) -> bool:
+        missing = snippet.missing
+        if snippet.tree is None or snippet.session or snippet.is_test or snippet.writes:
+            return False
+        return bool(missing & variables) and missing <= known and any(snippet.parts())
 
     def _lacking(self, snippet: Snippet, names: Set[str]) -> frozenset[str]:
         missing = (snippet.missing - snippet.imported) | (names - snippet.names)

@@ -20,7 +20,7 @@ _OPENS = re.compile(
     r"|\\(?P<boxed>boxed)\{"
 )
 _LANGUAGE = re.compile(r"(?:language[-=]|lang=|lang-|\{|class=)[\"']?([A-Za-z0-9+#]+)")
-_INNER_TAG = re.compile(r"\A\s*<code[^<>\n]{0,200}>|</code>\s*\Z")
+_INNER_TAG = re.compile(r"\A\s*<(?:code[^<>\n]{0,200}>|!\[CDATA\[)|(?:</code>|\]\]>)\s*\Z")
 _BRACE = re.compile(r"[{}]")
 _WRITTEN_AS = re.compile(r"\A\s*\\(?:text|texttt|verb|mathtt)\{(.*)\}\s*\Z", re.DOTALL)
 _CODE_KEYS = ("code", "solution", "answer", "program", "final", "python", "source", "completion")
@@ -51,8 +51,7 @@ def _scan(text: str, language: Language) -> Iterator[Block]:
         code = text[opener.end() : end]
         position = end
         if opener["tag"]:
-            code = _INNER_TAG.sub("", code)
-            code = html.unescape(code)
+            code = html.unescape(_INNER_TAG.sub("", code))
         elif opener["boxed"] and (written := _WRITTEN_AS.match(code)):
             code = written[1]
         label = _label(opener, language)
