@@ -40,11 +40,12 @@ def find_containers(text: str, language: Language) -> list[Block]:
 def _scan(text: str, language: Language) -> Iterator[Block]:
     position = 0
     missing: set[str] = set()
+    braces = _matching_braces(text)
     lowered = text.lower()
     if len(lowered) != len(text):
         lowered = text
     while opener := _OPENS.search(text, position):
-        end = _end(text, lowered, opener, missing)
+        end = _end(lowered, opener, missing, braces)
         position = opener.end()
         if end is None:
             continue
@@ -59,9 +60,11 @@ def _scan(text: str, language: Language) -> Iterator[Block]:
         yield Block(label, code.strip("\n"), True, 0, start, reason=ExtractionReason.MARKUP)
 
 
-def _end(text: str, lowered: str, opener: re.Match[str], missing: set[str]) -> int | None:
+def _end(
+    lowered: str, opener: re.Match[str], missing: set[str], braces: dict[int, int]
+) -> int | None:
     if opener["boxed"]:
-        return _closing_brace(text, opener.end())
+        return braces.get(opener.end())
     if opener["tag"]:
         closing = f"</{opener['tag'].lower()}>"
     elif opener["environment"]:
@@ -71,17 +74,19 @@ def _end(text: str, lowered: str, opener: re.Match[str], missing: set[str]) -> i
     end = -1 if closing in missing else lowered.find(closing, opener.end())
     if end < 0:
         missing.add(closing)
-        return len(text) if opener["bracket"] else None
+        return len(lowered) if opener["bracket"] else None
     return end
 
 
-def _closing_brace(text: str, start: int) -> int | None:
-    depth = 1
-    for brace in _BRACE.finditer(text, start, start + MAX_PARSED_CHARACTERS):
-        depth += 1 if brace[0] == "{" else -1
-        if not depth:
-            return brace.start()
-    return None
+def _matching_braces(text: str) -> dict[int, int]:
+    """Position of the closing brace by the position behind the opening one."""
+    pairs, opened = {}, []
+    for brace in _BRACE.finditer(text) if "\\boxed{" in text else ():
+        if brace[0] == "{":
+            opened.append(brace.end())
+        elif opened:
+            pairs[opened.pop()] = brace.start()
+    return pairs
 
 
 def _label(opener: re.Match[str], language: Language) -> str:

@@ -28,15 +28,23 @@ def bare_program(text: str) -> str | None:
 
 def function_body(text: str) -> str | None:
     """The text as the body of a function whose head is in the prompt, truncated at its end."""
+    if "return" not in text and "yield" not in text:
+        return None
+    return next((c.rstrip() + "\n" for c in _possible_bodies(text) if _is_body(c)), None)
+
+
+def _possible_bodies(text: str) -> Iterator[str]:
     lines = text.split("\n")
     outside = (i for i, line in enumerate(lines) if i and line[:1] not in ("", " ", "\t", "#"))
     cut = "\n".join(lines[: next(outside, len(lines))])
     if text[:1] in (" ", "\t"):
-        candidates = [text, cut]
-    else:  # a server that strips completions removed the first line's indentation
-        flat = textwrap.indent(_leading_statements(lines), "    ")
-        candidates = ["    " + text, textwrap.indent(text, "    "), "    " + cut, flat]
-    return next((c.rstrip() + "\n" for c in candidates if _is_body(c)), None)
+        yield from (text, cut)
+        return
+    # A server that strips completions removed the first line's indentation.
+    yield "    " + text
+    yield textwrap.indent(text, "    ")
+    yield "    " + cut
+    yield textwrap.indent(_leading_statements(lines), "    ")
 
 
 def _leading_statements(lines: Sequence[str]) -> str:
