@@ -80,7 +80,7 @@ class ArgumentDecoder(Decoder):
         return self.server.object(self.next())
 
     def function(self) -> Any:  # noqa: ANN401
-        return FUNCTIONS[self.text()]
+        return FUNCTIONS[self.name()]
 
     def iterator(self) -> Any:  # noqa: ANN401
         return (value for value in self.items(self.count()))

@@ -146,14 +146,15 @@ class Answer:
     """The answer's process: sends requests, receives results.
 
     Attributes:
-        lost: Whether it is gone; what tests catch and what they do then is no matter.
+        lost: Whether it is of no use any more; what tests catch and do then does not matter.
+        ended: Whether that is because its process has ended.
         uncrossable: What could not be sent, if anything.
     """
 
     def __init__(self, calls: int, replies: int) -> None:
         self.calls = calls
         self.replies = replies
-        self.lost = False
+        self.lost = self.ended = False
         self.uncrossable = ""
         self.proxies: dict[int, Any] = {}
         self.targets: dict[int, int | str] = {}
@@ -243,7 +244,7 @@ class Answer:
     def receive(self) -> bytes:
         (size,) = values.SIZE.unpack(self.take(values.SIZE.size))
         if size > MAX_MESSAGE:
-            self.lose()
+            raise values.CodecError("a message of %d bytes" % size)
         return bytes(self.take(size))
 
     def take(self, size: int) -> bytearray:
@@ -256,7 +257,7 @@ class Answer:
         return data
 
     def lose(self) -> NoReturn:
-        self.lost = True
+        self.lost, self.ended = True, True
         raise AnswerLostError
 
     def describe(self) -> str:
@@ -313,7 +314,7 @@ class Tester:
                 end, self.failure = UNCROSSABLE, self.answer.uncrossable
                 break
             report(b"%d\n" % reported)
-        if end == DONE and self.answer.lost:
+        if end == DONE and self.answer.ended:
             end = LOST
         text = self.failure.encode("utf-8", "backslashreplace")
         report(b"%s\n\n%s" % (end.encode(), text))

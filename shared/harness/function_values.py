@@ -332,7 +332,7 @@ def zone_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def dict_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    return tuple(part for pair in dict.items(value) for part in pair)
+    return tuple(part for pair in value.items() for part in pair)
 
 
 def defaultdict_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
@@ -471,8 +471,8 @@ def update(container: Any, parts: Any) -> None:  # noqa: ANN401
             container[:] = parts
         elif isinstance(container, dict):
             new = dict(Decoder.pairs(parts))
-            dict.clear(container)
-            dict.update(container, new)
+            container.clear()
+            fill(container, new.items())
         else:
             new_set = set(parts) if isinstance(container, set) else ()
             container.clear()
@@ -482,6 +482,11 @@ def update(container: Any, parts: Any) -> None:  # noqa: ANN401
                 container.extend(parts)
     except TypeError as error:
         raise CodecError(str(error)) from None
+
+
+def fill(container: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
+    for key, value in pairs:  # ``update`` of a counter adds, that of ``dict`` loses an order
+        container[key] = value
 
 
 class Handles:
@@ -582,6 +587,12 @@ class Decoder:
     def text(self) -> str:
         return self.take(self.count()).decode("utf-8", "surrogatepass")
 
+    def name(self) -> str:
+        found = self.next()
+        if type(found) is not str:
+            raise CodecError("no name")
+        return found
+
     def array(self, code: str) -> tuple[Any, ...]:
         count = self.count(8)
         return struct.unpack("<%d%s" % (count, code), self.take(8 * count))
@@ -639,7 +650,7 @@ class Decoder:
 
     def handle(self) -> Any:  # noqa: ANN401
         kind, number, truth = HANDLE.unpack(self.take(HANDLE.size))
-        return self.handled(kind, number, bool(truth), self.text())
+        return self.handled(kind, number, bool(truth), self.name())
 
     def own_handle(self) -> Any:  # noqa: ANN401
         """Return an object of this process, which the other one knows by its number."""
@@ -655,7 +666,7 @@ class Decoder:
         raise CodecError("a handle")
 
     def library(self) -> Any:  # noqa: ANN401
-        name = self.text()
+        name = self.name()
         if name == "deque" or name in DICTS:
             return self.library_container(name)
         (parts,) = self.items(1)
@@ -674,9 +685,9 @@ class Decoder:
                 found.extend(parts[1:])
         elif name == "defaultdict":
             found.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
-            found.update(self.pairs(parts[1:]))
+            fill(found, self.pairs(parts[1:]))
         else:
-            dict.update(found, self.pairs(parts))
+            fill(found, self.pairs(parts))
         return found
 
     def replaced(self, old: object, new: Any) -> Any:  # noqa: ANN401
@@ -755,7 +766,7 @@ DECODERS: dict[int, Callable[[Any], Any]] = {
         "Z": lambda decoder: frozenset(decoder.items(decoder.count())),
         "r": Decoder.read_range,
         ":": lambda decoder: slice(*decoder.items(3)),
-        "Y": lambda decoder: TYPES[decoder.text()],
+        "Y": lambda decoder: TYPES[decoder.name()],
         "R": Decoder.reference,
         "K": Decoder.view,
         "L": Decoder.library,
