@@ -4,7 +4,6 @@ Includes the classification of a program's exit.
 """
 
 import json
-import re
 import signal
 from collections.abc import Sequence
 from string import Template

@@ -324,8 +324,7 @@ class Supervisor:
         requests: int,
         replies: int,
         zygote: int,
-        calls: int,
-        results_of_calls: int,
+        channel: tuple[int, int] = (-1, -1),
     ) -> None:
         self.folder = folder
         self.user = user
@@ -333,8 +332,7 @@ class Supervisor:
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
-        self.calls = calls
-        self.results_of_calls = results_of_calls
+        self.channel = channel  # to an answer's functions: calls to write, results to read
         self.pid: int | None = None
         self.case: CaseFolder | None = None
         self.buffer = b""
@@ -1212,8 +1210,8 @@ def fork_zygote(
         return None, zygote.serve()
     for fd in (requests_out, replies_in, calls_out, results_in):
         os.close(fd)
-    ends = requests_in, replies_out, pid, calls_in, results_out
-    return Supervisor(folder, user, files, *ends), None
+    channel = calls_in, results_out
+    return Supervisor(folder, user, files, requests_in, replies_out, pid, channel), None
 
 
 if __name__ == "__main__":

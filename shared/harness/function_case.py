@@ -98,7 +98,7 @@ class FunctionCase:
                 self.become_tester(report)
             finally:
                 os._exit(1)
-        for fd in (report, supervisor.calls, supervisor.results_of_calls):
+        for fd in (report, *supervisor.channel):
             os.close(fd)
 
     def become_tester(self, report: int) -> None:
@@ -106,7 +106,7 @@ class FunctionCase:
         supervisor = self.supervisor
         os.setpgid(0, 0)
         cases.prctl(cases.PR_SET_PDEATHSIG, cases.SIGKILL)
-        spec, calls, replies = supervisor.spec, supervisor.calls, supervisor.results_of_calls
+        spec, channel = supervisor.spec, supervisor.channel
         for fd in (supervisor.requests, supervisor.replies, supervisor.results.file):
             os.close(fd)
         del supervisor.results, spec.key
@@ -118,7 +118,7 @@ class FunctionCase:
             for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
                 cases.limit(kind, spec.memory)
         cases.renew()
-        function_tester.run(calls, replies, report, self.payload)
+        function_tester.run(*channel, report, self.payload)
         os._exit(0)
 
     def read(self) -> None:

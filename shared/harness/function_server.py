@@ -11,14 +11,12 @@ are values, which it may choose anyway.
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 import types
 
 # Bound before the answer runs, because it may replace them.
 from builtins import (
-    AssertionError,
     BaseException,
     EOFError,
     NameError,
@@ -28,15 +26,16 @@ from builtins import (
     compile,
     dict,
     exec,
-    getattr,
     isinstance,
     iter,
     len,
     memoryview,
+    min,
     next,
     str,
     tuple,
     type,
+    zip,
 )
 from os import _exit, read, write
 
@@ -76,13 +75,13 @@ class ArgumentDecoder(Decoder):
         super().__init__(data)
         self.server = server
 
-    def own_handle(self) -> Any:  # noqa: ANN401
-        return self.server.object(self.next())
+    def own_handle(self) -> Any:
+        return self.server.found(self.next())
 
-    def function(self) -> Any:  # noqa: ANN401
+    def function(self) -> Any:
         return FUNCTIONS[self.name()]
 
-    def iterator(self) -> Any:  # noqa: ANN401
+    def iterator(self) -> Any:
         return (value for value in self.items(self.count()))
 
 
@@ -155,10 +154,10 @@ class Server:
         except BaseException as error:
             return self.raised(error)
 
-    def call(self, verb: str, target: Any, arguments: Any, keywords: Any) -> Any:  # noqa: ANN401
+    def call(self, verb: str, target: Any, arguments: Any, keywords: Any) -> Any:
         if verb == "describe":
             return self.describe()
-        function = self.object(target)
+        function = self.found(target)
         if verb == "call":
             return function(*arguments, **dict(zip(keywords[::2], keywords[1::2])))
         if verb == "next":
@@ -167,7 +166,7 @@ class Server:
             return iter(function)
         return await_(function)
 
-    def object(self, target: int | str) -> Any:  # noqa: ANN401
+    def found(self, target: int | str) -> Any:
         """Return a function by its name, or an object by the number of its handle."""
         if not isinstance(target, str):
             return self.handles.objects[target]
@@ -182,8 +181,8 @@ class Server:
         self,
         kind: bytes,
         result: object,
-        arguments: Any,  # noqa: ANN401
-        keywords: Any,  # noqa: ANN401
+        arguments: Any,
+        keywords: Any,
         objects: list[Any],
         original: bytes,
     ) -> bytes:
@@ -282,10 +281,10 @@ class Server:
                 continue
 
 
-def await_(awaitable: Any) -> Any:  # noqa: ANN401
+def await_(awaitable: Any) -> Any:
     import asyncio
 
-    async def wait() -> Any:  # noqa: ANN401
+    async def wait() -> Any:
         return await awaitable
 
     return asyncio.run(wait())

@@ -18,7 +18,7 @@ import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
     from shared.harness import function_values as values
@@ -66,7 +66,7 @@ class RemoteIterator:
     def __iter__(self) -> RemoteIterator:
         return self
 
-    def __next__(self) -> Any:  # noqa: ANN401
+    def __next__(self) -> Any:
         return self.answer.request("next", self.number)
 
 
@@ -75,11 +75,11 @@ class RemoteIterable:
         self.answer = answer
         self.number = number
 
-    def __iter__(self) -> Any:  # noqa: ANN401
+    def __iter__(self) -> Any:
         return self.answer.request("iter", self.number)
 
 
-def remote_generator(answer: Answer, number: int) -> Iterator[Any]:
+def remote_generator(answer: Answer, number: int) -> Any:
     while True:
         try:
             value = answer.request("next", number)
@@ -88,12 +88,12 @@ def remote_generator(answer: Answer, number: int) -> Iterator[Any]:
         yield value
 
 
-async def remote_awaitable(answer: Answer, number: int) -> Any:  # noqa: ANN401
+async def remote_awaitable(answer: Answer, number: int) -> Any:
     return answer.request("await", number)
 
 
 def remote_function(answer: Answer, target: int | str, name: str) -> Callable[..., Any]:
-    def function(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    def function(*arguments: Any, **keywords: Any) -> Any:
         return answer.request("call", target, arguments, keywords)
 
     function.__name__ = function.__qualname__ = name
@@ -107,12 +107,12 @@ class ArgumentEncoder(values.Encoder):
         super().__init__()
         self.answer = answer
 
-    def add_other(self, value: Any) -> None:  # noqa: ANN401
+    def add_other(self, value: Any) -> None:
         target = self.answer.targets.get(id(value))
         if target is not None:
             self.data += b"h"
             self.add(target)
-        elif values.FUNCTIONS.get(getattr(value, "__name__", "")) is value:
+        elif values.is_function(value):
             self.data += b"G"
             self.add_text(value.__name__)
         elif isinstance(value, BaseException):
@@ -138,7 +138,7 @@ class ResultDecoder(values.Decoder):
         self.answer = answer
         self.objects = objects
 
-    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:  # noqa: ANN401
+    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
         return self.answer.proxy(kind, number, truth, name)
 
 
@@ -166,7 +166,7 @@ class Answer:
         self.proxies[-len(self.proxies) - 1] = function  # keeps it alive
         return function
 
-    def proxy(self, kind: int, number: int, truth: bool, name: str) -> Any:  # noqa: ANN401
+    def proxy(self, kind: int, number: int, truth: bool, name: str) -> Any:
         if number not in self.proxies:
             made: Any
             if kind == values.GENERATOR:
@@ -191,7 +191,7 @@ class Answer:
         target: int | str,
         arguments: tuple[Any, ...] = (),
         keywords: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Ask the answer for something; returns its result, or raises its exception."""
         if self.lost:
             raise AnswerLostError
@@ -207,7 +207,7 @@ class Answer:
         self.send(bytes(encoder.data))
         return self.result(encoder.objects)
 
-    def result(self, objects: list[Any]) -> Any:  # noqa: ANN401
+    def result(self, objects: list[Any]) -> Any:
         try:
             kind, value = self.decode(self.receive(), objects)
         except (values.CodecError, MemoryError):

@@ -24,7 +24,6 @@ from builtins import (
     BaseException,
     Exception,
     RecursionError,
-    ValueError,
     bool,
     bytearray,
     bytes,
@@ -37,7 +36,6 @@ from builtins import (
     id,
     int,
     isinstance,
-    iter,
     len,
     list,
     map,
@@ -119,7 +117,11 @@ MODULES = {
 DICTS = ("Counter", "OrderedDict", "defaultdict")
 
 
-def loaded(name: str) -> Any:  # noqa: ANN401
+def is_function(value: Any) -> bool:
+    return type(value) is type(len) and FUNCTIONS.get(value.__name__) is value
+
+
+def loaded(name: str) -> Any:
     """Return one of the types above, or None if its module is not loaded."""
     return getattr(sys.modules.get(MODULES[name]), name, None)
 
@@ -130,7 +132,7 @@ def library_name(kind: type) -> str | None:
     return name if name in MODULES and loaded(name) is kind else None
 
 
-def library_type(name: str) -> Any:  # noqa: ANN401
+def library_type(name: str) -> Any:
     return getattr(__import__(MODULES[name]), name)
 
 
@@ -160,7 +162,7 @@ class Encoder:
         self.numbers[id(value)] = len(self.objects)
         self.objects.append(value)  # keeps it alive, and so its id its own
 
-    def add(self, value: Any) -> None:  # noqa: ANN401
+    def add(self, value: Any) -> None:
         """Encode a value.
 
         Raises:
@@ -173,7 +175,7 @@ class Encoder:
         else:
             self.add_other(value)
 
-    def add_other(self, value: Any) -> None:  # noqa: ANN401
+    def add_other(self, value: Any) -> None:
         if isinstance(value, type):
             self.add_type(value)
         elif not self.add_library(type(value), value):
@@ -213,7 +215,10 @@ class Encoder:
     def add_text(self, value: str) -> None:
         self.add_bytes(value.encode("utf-8", "surrogatepass"), b"s")
 
-    def add_bytes(self, value: bytes, tag: bytes = b"b") -> None:
+    def add_subclass_text(self, value: str) -> None:
+        self.add_bytes(str.encode(value, "utf-8", "surrogatepass"), b"s")
+
+    def add_bytes(self, value: bytes | bytearray, tag: bytes = b"b") -> None:
         self.tag(tag, len(value))
         self.data += value
 
@@ -296,17 +301,17 @@ class Encoder:
         if not self.add_reference(value):
             self.register(value)
             self.tag(b"S", len(value))
-            self.add_all(value)
+            self.add_all(in_order(value))
 
     def add_frozenset(self, value: frozenset[Any]) -> None:
         self.tag(b"Z", len(value))
-        self.add_all(value)
+        self.add_all(in_order(value))
 
-    def add_view(self, value: Any) -> None:  # noqa: ANN401
+    def add_view(self, value: Any) -> None:
         self.data += b"K"
         self.add_all((VIEWS[type(value)], tuple(value)))
 
-    def add_library(self, kind: type, value: Any) -> bool:  # noqa: ANN401
+    def add_library(self, kind: type, value: Any) -> bool:
         """Encode a value as one of a type of the standard library; returns whether it is one."""
         name = library_name(kind)
         if name is None:
@@ -323,7 +328,13 @@ class Encoder:
         return True
 
 
-def zone_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
+def in_order(value: set[Any] | frozenset[Any]) -> list[Any]:
+    """Return the members of a set such that one made of them has, if possible, the same order."""
+    members = list(value)
+    return members if list(set(members)) == members else members[::-1]
+
+
+def zone_parts(value: Any) -> tuple[Any, ...]:
     """Return a fixed offset from UTC in microseconds; None for a naive time."""
     offset = value.utcoffset()
     if offset is None:
@@ -331,11 +342,11 @@ def zone_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return ((offset.days * 86400 + offset.seconds) * 1000000 + offset.microseconds,)
 
 
-def dict_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
+def dict_parts(value: Any) -> tuple[Any, ...]:
     return tuple(part for pair in value.items() for part in pair)
 
 
-def defaultdict_parts(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
+def defaultdict_parts(value: Any) -> tuple[Any, ...]:
     name = getattr(value.default_factory, "__name__", "")
     known = name in FACTORIES and TYPES[name] is value.default_factory
     return (name if known else None, *dict_parts(value))
@@ -393,7 +404,7 @@ class ObjectEncoder(Encoder):
         super().__init__()
         self.handles = handles
 
-    def add_other(self, value: Any) -> None:  # noqa: ANN401
+    def add_other(self, value: Any) -> None:
         if isinstance(value, type):
             self.add_type(value)
             return
@@ -414,12 +425,12 @@ class ObjectEncoder(Encoder):
         self.add_text(name)
 
 
-def add_numpy(encoder: Encoder, value: Any) -> bool:  # noqa: ANN401
+def add_numpy(encoder: Encoder, value: Any) -> bool:
     """Encode a scalar as the number that it is, an array with its type and shape.
 
     Returns whether the value is one of these.
     """
-    if type(value).__module__ != "numpy" or getattr(value, "dtype", NO_TYPE).kind not in "biufcSU":
+    if type(value).__module__ != "numpy" or getattr(value, "dtype", NoType).kind not in "biufcSU":
         return False
     if type(value).__name__ == "ndarray":
         encoder.data += b"A"
@@ -429,7 +440,7 @@ def add_numpy(encoder: Encoder, value: Any) -> bool:  # noqa: ANN401
     return True
 
 
-class NO_TYPE:  # noqa: N801
+class NoType:
     kind = "-"
 
 
@@ -438,27 +449,25 @@ BASES: dict[type, Callable[[Encoder, Any], None]] = {
     int: lambda encoder, value: encoder.add_int(int.__int__(value)),
     float: Encoder.add_float,
     complex: Encoder.add_complex,
-    str: lambda encoder, value: encoder.add_bytes(str.encode(value, "utf-8", "surrogatepass"), b"s"),
+    str: Encoder.add_subclass_text,
     bytes: lambda encoder, value: encoder.add_bytes(bytes.__getitem__(value, slice(None))),
     bytearray: Encoder.add_bytearray,
     list: lambda encoder, value: encoder.add_list(list(list.__iter__(value))),
     tuple: lambda encoder, value: encoder.add_tuple(tuple(tuple.__iter__(value))),
     dict: lambda encoder, value: encoder.add_dict(dict(dict.items(value))),
     set: lambda encoder, value: encoder.add_set(set(set.__iter__(value))),
-    frozenset: lambda encoder, value: encoder.add_frozenset(
-        frozenset(frozenset.__iter__(value))
-    ),
+    frozenset: lambda encoder, value: encoder.add_frozenset(frozenset(frozenset.__iter__(value))),
 }
 
 
-def contents(value: Any) -> Any:  # noqa: ANN401
+def contents(value: Any) -> Any:
     """Return the contents of a mutable container, as ``update`` expects them."""
     if isinstance(value, bytearray):
         return bytes(value)
     return dict_parts(value) if isinstance(value, dict) else tuple(value)
 
 
-def update(container: Any, parts: Any) -> None:  # noqa: ANN401
+def update(container: Any, parts: Any) -> None:
     """Give a mutable container new contents.
 
     Raises:
@@ -474,12 +483,9 @@ def update(container: Any, parts: Any) -> None:  # noqa: ANN401
             container.clear()
             fill(container, new.items())
         else:
-            new_set = set(parts) if isinstance(container, set) else ()
+            members = set(parts) if isinstance(container, set) else parts  # or it is a deque
             container.clear()
-            if isinstance(container, set):
-                container |= new_set
-            else:  # a deque
-                container.extend(parts)
+            getattr(container, "update" if isinstance(container, set) else "extend")(members)
     except TypeError as error:
         raise CodecError(str(error)) from None
 
@@ -496,7 +502,7 @@ class Handles:
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
 
-    def describe(self, value: Any) -> tuple[int, int, bool]:  # noqa: ANN401
+    def describe(self, value: Any) -> tuple[int, int, bool]:
         """Return the kind of handle, its number, and whether the object is true."""
         number = self.numbers.get(id(value))
         if number is None:
@@ -509,7 +515,7 @@ class Handles:
         return self.kind(value), number, truth
 
     @staticmethod
-    def kind(value: Any) -> int:  # noqa: ANN401
+    def kind(value: Any) -> int:
         kind = type(value)
         if hasattr(kind, "__next__"):
             return GENERATOR if kind.__name__ == "generator" else ITERATOR
@@ -517,7 +523,7 @@ class Handles:
             return AWAITABLE
         if hasattr(kind, "__iter__"):
             return ITERABLE
-        return FUNCTION if hasattr(kind, "__call__") else OBJECT
+        return FUNCTION if callable(value) else OBJECT
 
 
 class Decoder:
@@ -529,7 +535,7 @@ class Decoder:
         self.objects: list[Any] = []
         self.depth = 0
 
-    def value(self) -> Any:  # noqa: ANN401
+    def value(self) -> Any:
         """Decode the next value.
 
         Raises:
@@ -548,7 +554,7 @@ class Decoder:
         if self.position != len(self.data):
             raise CodecError("bytes after the end")
 
-    def next(self) -> Any:  # noqa: ANN401
+    def next(self) -> Any:
         tag = self.data[self.position]  # IndexError at the end
         self.position += 1
         return DECODERS[tag](self)  # KeyError for an unknown one
@@ -574,7 +580,7 @@ class Decoder:
         self.depth -= 1
         return found
 
-    def numbered(self, container: Any) -> Any:  # noqa: ANN401
+    def numbered(self, container: Any) -> Any:
         self.objects.append(container)
         return container
 
@@ -616,7 +622,7 @@ class Decoder:
         return found
 
     @staticmethod
-    def pairs(parts: Any) -> Iterable[tuple[Any, Any]]:  # noqa: ANN401
+    def pairs(parts: Any) -> Iterable[tuple[Any, Any]]:
         return zip(parts[::2], parts[1::2])
 
     def read_set(self) -> set[Any]:
@@ -628,11 +634,11 @@ class Decoder:
         start, stop, step = self.items(3)
         return range(start, stop, step)
 
-    def reference(self) -> Any:  # noqa: ANN401
+    def reference(self) -> Any:
         (number,) = COUNT.unpack(self.take(4))
         return self.objects[number]
 
-    def view(self) -> Any:  # noqa: ANN401
+    def view(self) -> Any:
         kind, values = self.items(2)
         if kind == "keys":
             return dict.fromkeys(values).keys()
@@ -640,7 +646,7 @@ class Decoder:
             return dict(zip(range(len(values)), values)).values()
         return dict(values).items()
 
-    def numpy(self) -> Any:  # noqa: ANN401
+    def numpy(self) -> Any:
         dtype, shape, values = self.items(3)
         if type(dtype) is not str or dtype[1:2] not in tuple("biufcSU") or type(values) is not list:
             raise CodecError("no array")
@@ -648,31 +654,31 @@ class Decoder:
 
         return numpy.array(values, dtype=dtype).reshape(shape)
 
-    def handle(self) -> Any:  # noqa: ANN401
+    def handle(self) -> Any:
         kind, number, truth = HANDLE.unpack(self.take(HANDLE.size))
         return self.handled(kind, number, bool(truth), self.name())
 
-    def own_handle(self) -> Any:  # noqa: ANN401
+    def own_handle(self) -> Any:
         """Return an object of this process, which the other one knows by its number."""
         raise CodecError("a handle of the other side")
 
-    def function(self) -> Any:  # noqa: ANN401
+    def function(self) -> Any:
         raise CodecError("a function")
 
-    def iterator(self) -> Any:  # noqa: ANN401
+    def iterator(self) -> Any:
         raise CodecError("an iterator")
 
-    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:  # noqa: ANN401
+    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
         raise CodecError("a handle")
 
-    def library(self) -> Any:  # noqa: ANN401
+    def library(self) -> Any:
         name = self.name()
         if name == "deque" or name in DICTS:
             return self.library_container(name)
         (parts,) = self.items(1)
         return BUILDERS[name](*parts)
 
-    def library_container(self, name: str) -> Any:  # noqa: ANN401
+    def library_container(self, name: str) -> Any:
         found = self.numbered(library_type(name)())
         (parts,) = self.items(1)
         if type(parts) is not tuple:
@@ -690,14 +696,14 @@ class Decoder:
             fill(found, self.pairs(parts))
         return found
 
-    def replaced(self, old: object, new: Any) -> Any:  # noqa: ANN401
+    def replaced(self, old: object, new: Any) -> Any:
         for number, known in enumerate(self.objects):
             if known is old:
                 self.objects[number] = new
         return new
 
 
-def zone(offset: int | None) -> Any:  # noqa: ANN401
+def zone(offset: int | None) -> Any:
     import datetime
 
     if offset is None:
@@ -705,24 +711,24 @@ def zone(offset: int | None) -> Any:  # noqa: ANN401
     return datetime.timezone(datetime.timedelta(microseconds=offset))
 
 
-def datetime_of(*parts: Any) -> Any:  # noqa: ANN401
+def datetime_of(*parts: Any) -> Any:
     import datetime
 
-    return datetime.datetime(*parts[:7], fold=parts[7], tzinfo=zone(parts[8]))
+    return datetime.datetime(*parts[:7]).replace(tzinfo=zone(parts[8]), fold=parts[7])
 
 
-def time_of(*parts: Any) -> Any:  # noqa: ANN401
+def time_of(*parts: Any) -> Any:
     import datetime
 
-    return datetime.time(*parts[:4], fold=parts[4], tzinfo=zone(parts[5]))
+    return datetime.time(*parts[:4]).replace(tzinfo=zone(parts[5]), fold=parts[4])
 
 
-def array_of(typecode: str, values: tuple[Any, ...]) -> Any:  # noqa: ANN401
+def array_of(typecode: str, values: tuple[Any, ...]) -> Any:
     return library_type("array")(typecode, list(values))
 
 
 def number_of(name: str) -> Callable[..., Any]:
-    def build(*parts: Any) -> Any:  # noqa: ANN401
+    def build(*parts: Any) -> Any:
         if not all(type(part) is (str if name == "Decimal" else int) for part in parts):
             raise CodecError("no number")
         return library_type(name)(*parts)
@@ -749,9 +755,7 @@ DECODERS: dict[int, Callable[[Any], Any]] = {
         "E": lambda _: ...,
         "X": lambda _: NotImplemented,
         "i": Decoder.integer,
-        "I": lambda decoder: int.from_bytes(
-            decoder.take(decoder.count()), "little", signed=True
-        ),
+        "I": lambda decoder: int.from_bytes(decoder.take(decoder.count()), "little", signed=True),
         "f": Decoder.double,
         "c": lambda decoder: complex(decoder.double(), decoder.double()),
         "s": Decoder.text,

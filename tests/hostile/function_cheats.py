@@ -1,7 +1,7 @@
 """Answers to function tests that would pass without solving anything, and unusual right ones.
 
-Each cheat is followed by a wrong ``twice``, unless it defines one. Those in ``DANGEROUS`` harm
-others where the sandbox does not confine processes.
+Each cheat is followed by a wrong ``twice``, unless it defines one. Where the sandbox does not
+confine processes, those in ``KILLS`` and ``PRIES`` harm others, and must not run.
 """
 
 import textwrap
@@ -201,7 +201,8 @@ _PROCESSES = {
                 for folder, _, names in os.walk(top):
                     for name in names[:100]:
                         path = os.path.join(folder, name)
-                        try: fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK); text = os.read(fd, 99999); os.close(fd)
+                        if not os.path.isfile(path): continue
+                        try: text = open(path, "rb").read(99999)
                         except OSError: continue
                         if found := re.search(rb"(?:candidate|twice)\\(%d\\) == (\\d+)" % x, text):
                             return int(found[1])
@@ -261,7 +262,7 @@ _PROCESSES = {
     "traced parent": """
         import ctypes, os
         c = ctypes.CDLL(None)
-        for pid in {os.getppid(), *(int(n) for n in os.listdir("/proc") if n.isdigit())} - {os.getpid(), 1}:
+        for pid in {int(n) for n in os.listdir("/proc") if n.isdigit()} - {os.getpid(), 1}:
             if c.ptrace(16, pid, 0, 0) == 0:
                 os.waitpid(pid, 0); c.ptrace(4, pid, 0, 0); c.ptrace(17, pid, 0, 0)
         """,
@@ -444,11 +445,11 @@ _ONE_PROCESS = {
         os.kill(os.getppid(), 9)
         """,
 }
-# They reach every process that their user may reach.
-DANGEROUS = {
-    *("others killed", "all killed", "memory of others", "descriptors of others"),
-    *("environment and command lines", "traced parent", "memory written"),
-    *("parent's descriptors", "files everywhere"),
+# They reach every process that their user may signal, or may read.
+KILLS = {"others killed", "all killed"}
+PRIES = {
+    *("memory of others", "descriptors of others", "environment and command lines"),
+    *("traced parent", "memory written", "parent's descriptors", "files everywhere"),
 }
 CHEATS = {
     name: textwrap.dedent(code).strip() + ("" if "def twice" in code else f"\n{WRONG}")
@@ -582,6 +583,11 @@ _RIGHT = {
         sys.stdout.close(); sys.stderr = None
         def f(x): return [2 * n for n in x]
         """,
-    "asserts": "def f(x):\n    assert x is not None\n    return [2 * n for n in x]\nassert f([1]) == [2]",
+    "asserts": """
+        def f(x):
+            assert x is not None
+            return [2 * n for n in x]
+        assert f([1]) == [2]
+        """,
 }
 RIGHT = {name: textwrap.dedent(code).strip() + "\n" for name, code in _RIGHT.items()}

@@ -9,7 +9,7 @@ import pytest
 from services.judge.sandbox import SandboxClient
 from services.sandbox.settings import IsolationChoice
 from shared.schemas import Problem, Verdict
-from tests.hostile.function_cheats import CHEATS, DANGEROUS, RIGHT
+from tests.hostile.function_cheats import CHEATS, KILLS, PRIES, RIGHT
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
 from tests.judge.tasks import fenced, make_task, verdict_of
@@ -17,8 +17,8 @@ from tests.sandboxes import own_sandbox
 from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.hostile
-# Process namespaces confine what kills others.
-CONFINED = ("bwrap", "unshare", "by /run_code")
+# A process namespace confines signals and memory, Landlock memory on each kernel that has it.
+NAMESPACES = ("bwrap", "unshare", "by /run_code")
 WAYS = [*(kind.value for kind in IsolationChoice if kind.value != "auto"), "by /run_code"]
 
 
@@ -88,8 +88,9 @@ async def verdicts(
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 async def test_no_cheat_is_accepted(client: SandboxClient, way: str, kind: str) -> None:
-    confined = way.startswith(CONFINED)
-    cheats = {name: code for name, code in CHEATS.items() if confined or name not in DANGEROUS}
+    harmful = set() if way.startswith(NAMESPACES) else KILLS
+    harmful |= PRIES if way.startswith("none") else set()
+    cheats = {name: code for name, code in CHEATS.items() if name not in harmful}
     found = await verdicts(client, PROBLEMS[kind], cheats)
     assert {name: v.final_status for name, v in found.items() if v.accepted} == {}
     assert {name: v for name, v in found.items() if v.shared_process or not v.judged} == {}

@@ -57,11 +57,12 @@ class FunctionMethod(Method):
         self.shared_process = not harness or self._plan.shared is not None
         if isinstance(tests, HumanEvalTests):
             point = tests.entry_point
-            self.extraction = extract(task.completion, entry_point=point, policy=policy)
+            self._answer = extract(task.completion, entry_point=point, policy=policy)
             self._shown = [tests.test]
         else:
-            self.extraction = extract(task.completion, policy=policy)
+            self._answer = extract(task.completion, policy=policy)
             self._shown = tests.test_list
+        self.extraction = self._answer
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         task = task.in_python()
@@ -76,9 +77,9 @@ class FunctionMethod(Method):
 
     async def _run_apart(self, task: Task) -> Outcomes | None:
         """Run the tests in a process of their own; None if a value of theirs cannot cross."""
-        answer, tests = self.extraction.code, self._plan.tests
+        answer, tests = self._answer.code, self._plan.tests
         if isinstance(self._tests, HumanEvalTests):
-            answer, prelude = with_prompt(self.extraction, self._tests)
+            answer, prelude = with_prompt(self._answer, self._tests)
             tests = replace(tests, prelude=prelude)
         run = await calls.run_functions(task, answer, tests)
         if not run.cases and run.compile_error is None and not task.alone:
@@ -117,9 +118,9 @@ class FunctionMethod(Method):
     async def _run_together(self, task: Task) -> Outcomes:
         token = secrets.token_hex(16)
         if isinstance(self._tests, HumanEvalTests):
-            program = humaneval_program(self.extraction, self._tests)
+            program = humaneval_program(self._answer, self._tests)
         else:
-            program = mbpp_program(self.extraction, self._tests)
+            program = mbpp_program(self._answer, self._tests)
         if self._harness:
             run = await calls.run_harness(task, program, [token])
             if not run.cases and not task.alone:
