@@ -376,9 +376,10 @@ class Tester:
 def run(calls: int, replies: int, report: int, payload: bytes) -> None:
     """Run the tests in ``payload``, a Python literal (see ``wire.FunctionTests``)."""
     sys.setrecursionlimit(RECURSION_LIMIT)
+    # Modules in the answer's folder, or in the harness's, are not the tests'.
     here = os.getcwd()
-    # Modules in the answer's folder are not the tests'.
-    sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != here]
+    reachable = ("", here, os.path.dirname(here))
+    sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) not in reachable]
     _, *parts = eval(payload.decode("ascii"), {"__builtins__": {}})
 
     def write(data: bytes) -> None:

@@ -164,8 +164,9 @@ _RUNNER = {
     "own module in the path": """
         import os
         for name in "random math typing traceback linecache function_tester sitecustomize".split():
-            try: open(name + ".py", "w").write("import os; os._exit(0)")
-            except OSError: pass
+            for folder in ("", "../", "/tmp/"):
+                try: open(folder + name + ".py", "w").write("import os; os.write(5, b'1\\n' * 9)")
+                except OSError: pass
         """,
     "equality in C": """
         import ctypes

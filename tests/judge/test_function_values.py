@@ -196,7 +196,7 @@ def returned(value: object) -> Any:
         (Number(3), 3),
         (Text("a"), "a"),
         (Values([1, Number(2)]), [1, 2]),
-        (collections.namedtuple("P", "x y")(1, 2), (1, 2)),  # noqa: PYI024
+        (collections.namedtuple("P", "x y")(1, 2), (1, 2)),
         (type("D", (dict,), {})(a=1), {"a": 1}),
         (type("C", (collections.Counter,), {})("a"), collections.Counter("a")),
         (type("F", (fractions.Fraction,), {})(1, 2), fractions.Fraction(1, 2)),
