@@ -4,9 +4,9 @@ Every row judges the same answers with the same interpreter in alternating passe
 verdicts: the whole command on HumanEval against openai/human-eval, stdin/stdout answers against
 verl's `compute_score` with SandboxFusion and against ScaleBox's batch interface, and what a verdict
 costs against the answers' own CPU time. Then functions (HumanEval) against the sandbox's `/submit`,
-and the memory that judging takes. Checkouts and interpreters of the others are options; a row
-without its own is skipped. `PLUMBLINE_REAL_DATA` names the folder of public data; without it the
-answers are the demo's, with their cases repeated.
+function tests in two processes against one, and the memory that judging takes. Checkouts and
+interpreters of the others are options; a row without its own is skipped. `PLUMBLINE_REAL_DATA`
+names the folder of public data; without it the answers are the demo's, with their cases repeated.
 """
 
 import argparse
