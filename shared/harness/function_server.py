@@ -134,7 +134,6 @@ class Server:
             pass  # raised by an example call below the functions that reads standard input
 
     def perform(self, request: bytes) -> bytes:
-        self.failure = None
         decoder = ArgumentDecoder(request, self)
         try:
             verb, target = decoder.value(), decoder.value()
@@ -157,6 +156,7 @@ class Server:
     def call(self, verb: str, target: Any, arguments: Any, keywords: Any) -> Any:
         if verb == "describe":
             return self.describe()
+        self.failure = None
         function = self.found(target)
         if verb == "call":
             return function(*arguments, **dict(zip(keywords[::2], keywords[1::2])))
