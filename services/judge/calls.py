@@ -10,7 +10,14 @@ from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, wall_clock_lateness
 from shared.checkers import Checker
-from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
+from shared.harness.wire import (
+    CallResult,
+    CaseLimits,
+    CaseRun,
+    FunctionTests,
+    Language,
+    RunCasesRequest,
+)
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
@@ -50,8 +57,25 @@ def case_limits(task: Task) -> CaseLimits:
     )
 
 
-async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> HarnessRun:
+async def run_functions(task: Task, answer: str, tests: FunctionTests) -> HarnessRun:
+    """Run the tests of an answer's functions, which are one case.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable response.
+    """
+    return await run_harness(task, answer, [tests.payload], "functions")
+
+
+async def run_harness(
+    task: Task, program: str, inputs: Sequence[str], language: Language | None = None
+) -> HarnessRun:
     """Run a program on all inputs, in as few calls as the limits of a call allow.
+
+    Args:
+        task: The completion.
+        program: Its program.
+        inputs: Standard input of each case.
+        language: The program's; None for that of the task's settings.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
@@ -59,9 +83,13 @@ async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> Harnes
     run = HarnessRun()
     todo = list(range(len(inputs)))
     limits = case_limits(task)
+    language = language or ("cpp" if task.settings.language == "cpp" else "python")
     while todo:
         chunk = _chunk(todo, inputs, task.max_call_input)
-        got = await _call(task, program, [inputs[i] for i in chunk], limits)
+        request = RunCasesRequest(
+            code=program, language=language, inputs=[inputs[i] for i in chunk], limits=limits
+        )
+        got = await _call(task, request)
         if got.compiled not in ("ok", None):
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
             return run
@@ -94,9 +122,7 @@ def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
     return chunk
 
 
-async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLimits) -> CallResult:
-    language = "cpp" if task.settings.language == "cpp" else "python"
-    request = RunCasesRequest(code=program, language=language, inputs=list(inputs), limits=limits)
+async def _call(task: Task, request: RunCasesRequest) -> CallResult:
     result = await task.sandbox.run_cases(request, task.attempts, alone=task.alone)
     if result.compiled == "missing":
         failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)

@@ -61,7 +61,10 @@ async def judge_answer(task: Task) -> Judgement:
         outcomes = {**outcomes, **again}
     outcomes = await method.check(task, outcomes)
     judgement = verdict.conclude(method.name, method.checker, total, outcomes)
-    return replace(judgement, confirmed=confirmed, flipped=flipped, code=code)
+    shared = method.shared_process
+    return replace(
+        judgement, confirmed=confirmed, flipped=flipped, code=code, shared_process=shared
+    )
 
 
 def choose_method(task: Task) -> Method:

@@ -84,6 +84,7 @@ class Judgement:
     confirmed: int = 0
     flipped: int = 0
     code: JudgedCode | None = None
+    shared_process: bool = False
 
 
 # Lateness and confirmation
@@ -262,6 +263,7 @@ def to_verdict(
         worker=worker,
         judged_at=time.time(),
         code=judgement.code,
+        shared_process=judgement.shared_process,
     )
 
 

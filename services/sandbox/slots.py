@@ -26,7 +26,7 @@ from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import Workspace
-from shared.harness.sources import harness_source, module_source
+from shared.harness.sources import function_sources, harness_source, module_source
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -309,6 +309,7 @@ class Slot:
             {
                 "modules": {
                     "cases": harness_source(),
+                    **function_sources(),
                     "confinement": _source("confinement"),
                     "slot_init": _source("init"),
                 },

@@ -81,7 +81,11 @@ IMPORTS = ([b"import"], [b"from"])
 # Modules that a slot's init has loaded for itself.
 OWN_MODULES = frozenset((
     "cases", "confinement", "ctypes", "dis", "inspect", "json", "selectors", "slot_init", "socket",
+    "function_case", "function_server", "function_tester", "function_values",
 ))  # fmt: skip
+# Of function tests: a slot has them loaded, otherwise they are files beside the harness.
+FUNCTION_MODULES = ("function_values", "function_server", "function_tester", "function_case")
+FUNCTIONS = "functions"  # their language
 
 
 class ZygoteLostError(Exception):
@@ -320,6 +324,7 @@ class Supervisor:
         requests: int,
         replies: int,
         zygote: int,
+        channel: tuple[int, int] = (-1, -1),
     ) -> None:
         self.folder = folder
         self.user = user
@@ -327,6 +332,7 @@ class Supervisor:
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
+        self.channel = channel  # to an answer's functions: calls to write, results to read
         self.pid: int | None = None
         self.case: CaseFolder | None = None
         self.buffer = b""
@@ -335,6 +341,10 @@ class Supervisor:
     def work(self, spec: RunSpec, answer: bytes, results: Records) -> None:
         self.spec = spec
         self.results = results
+        self.prelude = b""
+        if spec.language == FUNCTIONS:
+            load_modules(self.folder)
+            self.prelude = prelude_of(spec.inputs[0])
         try:
             results.add("end", self.run_all() if self.compile(answer) else "compile")
         except (ZygoteLostError, OSError, ValueError):
@@ -350,7 +360,8 @@ class Supervisor:
         self.case = CaseFolder(self.folder, spec.language, answer, self.user)
         self.case.restore()
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
-        self.send(" ".join(map(str, (*words, len(answer)))), answer)
+        sizes = (len(answer), len(self.prelude))
+        self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
@@ -377,6 +388,9 @@ class Supervisor:
         self.case.restore()
         for fd in (self.stdin, self.out, self.err, self.forked):
             os.ftruncate(fd, 0)
+        if self.spec.language == FUNCTIONS:
+            run: str = sys.modules["function_case"].FunctionCase(self, stdin).run(index)
+            return run
         if os.pwrite(self.stdin, stdin, 0) != len(stdin):
             raise ZygoteLostError
         began = time.monotonic()
@@ -564,6 +578,7 @@ class Zygote:
         requests: int,
         replies: int,
         confinement: Confinement,
+        channel: tuple[int, ...],
     ) -> None:
         self.confinement = confinement
         self.folder = folder
@@ -573,6 +588,7 @@ class Zygote:
         self.streams = ["/proc/self/fd/%d" % file for file in self.files]
         self.requests = requests
         self.replies = replies
+        self.channel = channel  # of an answer's functions: calls to read, results to write
         self.warned = b""
         self.program: Program | None = None
         self.limits: list[tuple[int, tuple[int, int]]] = []
@@ -588,27 +604,34 @@ class Zygote:
         words = line.decode().split()
         self.language = words[0]
         self.cpu = float(words[1])
-        self.memory, self.output, self.processes, size = map(int, words[2:])
-        while len(self.source) < size:
+        self.memory, self.output, self.processes, size, prelude = map(int, words[2:])
+        while len(self.source) < size + prelude:
             self.source += self.read(65536)
+        self.source, self.prelude = self.source[:size], self.source[size:]
+        if self.language == FUNCTIONS:
+            self.server = load_modules(self.folder)["function_server"]
         prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
         kind, text = prepare()
         self.confinement.fix_attributes()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None and self.processes > 0:
-            self.processes += tasks_of_user()
+            self.processes += tasks_of_user() + (self.language == FUNCTIONS)  # the tester
         self.limits = self.find_limits()
         gc.freeze()  # keeps pages shared with the children (copy on write)
-        if self.language == "python" and kind == b"ok":
+        if self.language != "cpp" and kind == b"ok":
             for fd, own in enumerate(self.files):
                 os.dup2(own, fd)
             self.program = Program(self.code, self.case + "/solution.py")
             self.leave_streams()
+            if self.language == FUNCTIONS:
+                texts = [text.decode("utf-8", "replace") for text in (self.prelude, self.source)]
+                self.program.serve(self.server, *texts)
         while True:
             self.next_request()
             pid = fork()
             if pid == 0:
                 return self.child()
+            self.close_channel()
             os.pwrite(self.forked, b"%d" % pid, 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
 
@@ -620,6 +643,12 @@ class Zygote:
         times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
         words = (exit_code(status), *times, usage.ru_maxrss, rest)
         write_all(self.replies, b"%d %d %d %d %s\n" % words)
+
+    def close_channel(self) -> None:
+        """Leave the channel to the first child: its end is that of the channel."""
+        for fd in self.channel:
+            os.close(fd)
+        self.channel = ()
 
     @staticmethod
     def leave_streams() -> None:
@@ -642,7 +671,7 @@ class Zygote:
         return data
 
     def compile_python(self) -> tuple[bytes, bytes]:
-        path = self.case + "/solution.py"
+        path = "<answer>" if self.language == FUNCTIONS else self.case + "/solution.py"
         os.dup2(self.files[2], 2)  # for warnings
         try:
             self.code = compile(self.source, path, "exec", dont_inherit=True)
@@ -654,7 +683,7 @@ class Zygote:
         flush(sys.stderr)
         self.warned = os.pread(2, MAX_STDERR, 0)
         self.leave_streams()
-        for name in imported(self.source):
+        for name in imported(self.prelude + b"\n" + self.source):
             try:
                 __import__(name)
             except Exception:
@@ -690,7 +719,9 @@ class Zygote:
         os.setsid()
         for fd, file in enumerate(self.files):
             attach(fd, file, self.streams[fd])
-        os.closerange(3, 1 + max(self.requests, self.replies, self.forked, *self.files))
+        kept = self.keep_channel() if self.language == FUNCTIONS else 0
+        last = max(self.requests, self.replies, self.forked, *self.files, *self.channel)
+        os.closerange(3 + kept, 3 + last)
         os.chdir(self.case)
         for kind, value in self.limits:
             resource.setrlimit(kind, value)
@@ -704,6 +735,13 @@ class Zygote:
             os.write(2, self.warned)
         renew()
         return self.program
+
+    def keep_channel(self) -> int:
+        """Give the channel the first descriptors after the standard streams."""
+        copies = [os.dup(fd) for fd in self.channel]  # the lowest free ones, in this order
+        for place, fd in enumerate(copies):
+            os.dup2(fd, 3 + place, inheritable=False)
+        return len(copies)
 
     def find_limits(self) -> list[tuple[int, tuple[int, int]]]:
         # At least a second more than the supervisor's limit: a fallback if many threads exceed that
@@ -877,6 +915,11 @@ class Program:
             __annotations__={}, __builtins__=builtins, __file__=path, __cached__=None
         )
         sys.modules["__main__"] = module
+
+    def serve(self, function_server: types.ModuleType, prelude: str, source: str) -> None:
+        """Serve the program's functions, instead of running it as the main program."""
+        server = function_server.Server(prelude, source, self.code)
+        self.code, self.module = server.launch, server.launcher
 
     def end(self) -> NoReturn:
         """Shut down after the last line, or after an uncaught exception."""
@@ -1088,6 +1131,43 @@ def run_in_slot(folder: str, request: int, results: int, confinement: Confinemen
     os._exit(0)
 
 
+def load_modules(folder: str) -> dict[str, types.ModuleType]:
+    """Load the modules of function tests from their files, unless a slot has them loaded.
+
+    No answer may have run before, because it might have changed the files.
+    """
+    if FUNCTION_MODULES[0] not in sys.modules:
+        sys.modules["cases"] = sys.modules["__main__"]
+        codes = function_bytecode(folder)
+        for name in FUNCTION_MODULES:
+            code = codes.get(name)
+            if code is None:
+                with open(folder + "/" + name + ".py", "rb") as file:
+                    code = compile(file.read(), name + ".py", "exec", dont_inherit=True)
+            module = sys.modules[name] = types.ModuleType(name)
+            exec(code, module.__dict__)
+    return {name: sys.modules[name] for name in FUNCTION_MODULES}
+
+
+def function_bytecode(folder: str) -> dict[str, types.CodeType]:
+    """Return the modules' code by name, if it is that of this interpreter's version."""
+    import marshal
+    from _frozen_importlib_external import MAGIC_NUMBER
+
+    with open(folder + "/functions.bin", "rb") as file:
+        data = file.read()
+    if not data.startswith(MAGIC_NUMBER):
+        return {}
+    codes: dict[str, types.CodeType] = marshal.loads(data[len(MAGIC_NUMBER) :])
+    return codes
+
+
+def prelude_of(payload: bytes) -> bytes:
+    """Return the part of function tests that the answer may know (see ``wire.FunctionTests``)."""
+    prelude: str = eval(payload.decode("ascii"), {"__builtins__": {}})[0]
+    return prelude.encode("utf-8", "replace")
+
+
 def script(path: str) -> Program:
     """Return the program of ``python path``.
 
@@ -1118,16 +1198,20 @@ def fork_zygote(
     files = standard_files(folder)
     requests_out, requests_in = os.pipe()
     replies_out, replies_in = os.pipe()
+    calls_out, calls_in = os.pipe()
+    results_out, results_in = os.pipe()
     pid = fork()
     if pid == 0:
-        for fd in (requests_in, replies_out, *private):
+        for fd in (requests_in, replies_out, calls_in, results_out, *private):
             os.close(fd)
         confinement.enter_program(folder)
-        zygote = Zygote(folder, user, files, requests_out, replies_in, confinement)
+        channel = calls_out, results_in
+        zygote = Zygote(folder, user, files, requests_out, replies_in, confinement, channel)
         return None, zygote.serve()
-    os.close(requests_out)
-    os.close(replies_in)
-    return Supervisor(folder, user, files, requests_in, replies_out, pid), None
+    for fd in (requests_out, replies_in, calls_out, results_in):
+        os.close(fd)
+    channel = calls_in, results_out
+    return Supervisor(folder, user, files, requests_in, replies_out, pid, channel), None
 
 
 if __name__ == "__main__":

@@ -199,3 +199,10 @@ def _record(place: int, kind: str) -> tuple[object, ...]:
     if kind == "slow":
         return case(place, b"yes", cpu=1.1)
     return case(place, b"no" if kind == "fails" else b"yes", code=int(kind == "crashes"))
+
+
+class WithoutCases(SandboxClient):
+    """A client of this repository's sandbox as one of another SandboxFusion: by ``/run_code``."""
+
+    async def _all_offer_cases(self) -> bool:
+        return False

@@ -171,14 +171,19 @@ async def test_function_tests_just_beyond_their_limit_are_confirmed(
 
 
 @pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
-async def test_where_the_harness_is_lost_the_tests_run_by_themselves(
-    sandbox: SandboxClient, given: Problem
+@pytest.mark.parametrize(
+    ("times", "status"), [(1, FinalStatus.SUCCESS), (2, FinalStatus.RUNTIME_ERROR)]
+)
+async def test_where_the_harness_is_lost_the_tests_run_again_out_of_the_answers_reach(
+    sandbox: SandboxClient, given: Problem, times: int, status: FinalStatus
 ) -> None:
-    damaged = Damaged(sandbox, lambda _results: b"")
+    """An answer can make the harness fail, and must not gain by it."""
+    left = [b""] * times
+    damaged = Damaged(sandbox, lambda results: left.pop() if left else results)
     verdict = await judged(given, RIGHT, damaged)
-    assert verdict.accepted
+    assert (verdict.final_status, verdict.shared_process) == (status, False)
     assert verdict.attempts == 2
-    assert len(damaged.singles) == 1
+    assert damaged.singles == []
 
 
 @pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
