@@ -1,4 +1,4 @@
-"""Judging of one completion: guard, method, and confirmation of doubtful time-outs."""
+"""Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
 from dataclasses import dataclass, replace
 
@@ -10,10 +10,14 @@ from services.judge.methods.function_tests import FunctionMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
-from services.judge.verdict import Judgement
+from services.judge.verdict import Judgement, Outcomes
 from shared.config import Config, JudgeConfig
 from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
+
+
+# Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
+CONFIRMATIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Judge:
 
 
 async def judge_answer(task: Task) -> Judgement:
-    """Judge an answer by its method; doubtful time-outs are confirmed.
+    """Judge an answer by its method; doubtful outcomes are confirmed.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
@@ -52,16 +56,26 @@ async def judge_answer(task: Task) -> Judgement:
         status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(found.reason)
         return Judgement(method.name, method.checker, total, (), status, detail, code=code)
     outcomes = await method.run_cases(task, range(total))
-    confirmed = flipped = 0
-    if task.settings.confirm_timeouts and (doubtful := verdict.doubtful_cases(outcomes)):
-        certain = [outcomes[place] for place in outcomes.keys() - set(doubtful)]
-        left = verdict.timeouts_left(task.settings.max_timeouts, certain)
-        again = await method.run_cases(task.confirming(left), doubtful)
-        confirmed, flipped = verdict.count_confirmed(doubtful, outcomes, again)
-        outcomes = {**outcomes, **again}
+    outcomes, confirmed, flipped = await _confirm(task, method, outcomes)
     outcomes = await method.check(task, outcomes)
     judgement = verdict.conclude(method.name, method.checker, total, outcomes)
     return replace(judgement, confirmed=confirmed, flipped=flipped, code=code)
+
+
+async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcomes, int, int]:
+    """Run doubtful cases again, alone; return all outcomes and the counts of a ``Judgement``."""
+    outcomes, ran = first, set[int]()
+    for _ in range(CONFIRMATIONS):
+        doubtful = verdict.doubtful_cases(outcomes, timeouts=task.settings.confirm_timeouts)
+        if not doubtful:
+            break
+        certain = [outcomes[place] for place in outcomes.keys() - set(doubtful)]
+        left = verdict.timeouts_left(task.settings.max_timeouts, certain)
+        again = await method.run_cases(task.confirming(left), doubtful)
+        ran |= again.keys() & set(doubtful)
+        outcomes = verdict.settle(outcomes, again)
+    again = {place: outcomes[place] for place in ran}
+    return outcomes, *verdict.count_confirmed(sorted(ran), first, again)
 
 
 def choose_method(task: Task) -> Method:

@@ -68,6 +68,8 @@ LINGER, IDLE_CHECKS = 0.25, 5
 SAMPLE_FIRST, SAMPLE_SOON, SAMPLE_LATER = 0.02, 0.015, 0.05
 # CPU seconds that the kernel's figures in clock ticks, and in groups of processes, may lack.
 TICKS_SLACK = 0.02
+# Processes that no sample saw are assumed to have run for this share of the time at least.
+LEAST_SHARE = 0.5
 RUNNABLE_STATES = ([b"R"], [b"D"])
 SIGINT, SIGKILL, SIGPIPE, SIGCHLD, SIGSTOP, SIGXFSZ = 2, 9, 13, 17, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -612,8 +614,8 @@ class TreeClock(CaseClock):
     A process that vanished keeps its last value. Children that live between two samples are
     noticed by the last process id of the namespace. If their parent waits for them, their time is
     known; if it does not, the case is charged for the time between the samples as if as many
-    processes had run throughout as were runnable when the samples were taken, less the time that
-    they waited for a processor.
+    processes had been runnable throughout as there were when the samples were taken. Known waits
+    for a processor are deducted, those of unseen children as far as the children seen waited.
     """
 
     def start(self, now: float) -> None:
@@ -625,6 +627,7 @@ class TreeClock(CaseClock):
         self.careless = False
         self.last_pid = 0
         self.fresh, self.delayed = 0, 0.0
+        self.fresh_ran = self.fresh_waited = 0.0
         self.sampled = now
 
     def used(self, waited: float) -> float:
@@ -635,11 +638,18 @@ class TreeClock(CaseClock):
         runnable = sum(state in RUNNABLE_STATES for state in found)
         # An id may also be that of a thread, or of somebody else's process.
         if not 0 <= last_pid - self.last_pid <= self.fresh:
-            at_once = min(max(1, runnable, self.runnable), self.cpus)
+            between = now - self.sampled
             grown = max(0.0, self.total() - before)
-            self.hidden += max(0.0, (now - self.sampled) * at_once - grown - self.delayed)
+            runnable_time = max(1, (runnable + self.runnable) / 2) * between
+            unseen = min(runnable_time - grown - self.delayed, self.cpus * between - grown)
+            self.hidden += max(0.0, unseen * self.running_share())
         self.sampled, self.last_pid, self.runnable = now, last_pid, runnable
         return self.total() + self.charged()
+
+    def running_share(self) -> float:
+        """Return the share of their lives in which new processes did not wait for a processor."""
+        lived = self.fresh_ran + self.fresh_waited
+        return max(LEAST_SHARE, self.fresh_ran / lived) if lived else 1.0
 
     def charged(self) -> float:
         """Return the time of processes that no sample saw and no parent waited for."""
@@ -676,11 +686,13 @@ class TreeClock(CaseClock):
             if key in self.tree:
                 continue
             usage = before.pop(key, None) or self.found_again(key)
-            if usage is None:
-                usage = Usage(parent)
-                self.fresh += 1
-            self.tree[key] = usage
+            new = usage is None
+            usage = self.tree[key] = usage or Usage(parent)
             self.read(usage, pid, fields)
+            if new:
+                self.fresh += 1
+                self.fresh_ran += usage.own
+                self.fresh_waited += usage.delay
             usage.parent = parent
             states.append(fields[:1])
             todo += [(child, usage) for child in children(pid)]

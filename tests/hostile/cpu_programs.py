@@ -271,3 +271,11 @@ CPP = {
         """
     ),
 }
+
+# Their work is done in children that are too short to be seen, and that nobody waits for.
+UNSEEN = {
+    "short children whose end is ignored",
+    "short children that leave no zombies",
+    "a relay whose ends are ignored",
+    "C++: short children that leave no zombies",
+}
