@@ -1,5 +1,6 @@
 """Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from services.judge import verdict
@@ -15,9 +16,10 @@ from shared.config import Config, JudgeConfig
 from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
-
 # Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
 CONFIRMATIONS = 3
+# Calls alone for one answer, whatever happens.
+MOST_CALLS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +66,22 @@ async def judge_answer(task: Task) -> Judgement:
 
 async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcomes, int, int]:
     """Run doubtful cases again, alone; return all outcomes and the counts of a ``Judgement``."""
-    outcomes, ran = first, set[int]()
-    for _ in range(CONFIRMATIONS):
-        doubtful = verdict.doubtful_cases(outcomes, timeouts=task.settings.confirm_timeouts)
-        if not doubtful:
+    settings, outcomes = task.settings, first
+    timeouts = settings.confirm_timeouts
+    times = Counter[int]()
+    todo = verdict.doubtful_cases(first, timeouts=timeouts)
+    for _ in range(MOST_CALLS):
+        if not todo:
             break
-        certain = [outcomes[place] for place in outcomes.keys() - set(doubtful)]
-        left = verdict.timeouts_left(task.settings.max_timeouts, certain)
-        again = await method.run_cases(task.confirming(left), doubtful)
-        ran |= again.keys() & set(doubtful)
+        others = [outcomes[place] for place in outcomes.keys() - set(todo)]
+        left = verdict.timeouts_left(settings.max_timeouts, others)
+        again = await method.run_cases(task.confirming(left), todo)
+        times.update(again.keys() & set(todo))
         outcomes = verdict.settle(outcomes, again)
-    again = {place: outcomes[place] for place in ran}
-    return outcomes, *verdict.count_confirmed(sorted(ran), first, again)
+        settled = {place for place, count in times.items() if count >= CONFIRMATIONS}
+        todo = verdict.cases_left(outcomes, settled, settings.max_timeouts, timeouts=timeouts)
+    again = {place: outcomes[place] for place in times}
+    return outcomes, *verdict.count_confirmed(times, first, again)
 
 
 def choose_method(task: Task) -> Method:

@@ -6,7 +6,7 @@ All functions are pure; none runs a program.
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -141,17 +141,39 @@ def doubtful_cases(outcomes: Mapping[int, CaseOutcome], *, timeouts: bool = True
 
     Cases that were not run, for too many time-outs, are among them if an outcome is doubtful.
     """
-    doubtful = {
-        place for place, case in outcomes.items() if case.killed or (timeouts and case.doubtful)
-    }
+    doubtful = _doubtful(outcomes, timeouts)
     if not doubtful:
         return []
     left = {place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN}
     return sorted(doubtful | left)
 
 
+def _doubtful(outcomes: Mapping[int, CaseOutcome], timeouts: bool) -> set[int]:
+    return {
+        place for place, case in outcomes.items() if case.killed or (timeouts and case.doubtful)
+    }
+
+
+def cases_left(
+    outcomes: Mapping[int, CaseOutcome],
+    settled: Collection[int],
+    allowed: int | None,
+    *,
+    timeouts: bool = True,
+) -> list[int]:
+    """Return the cases to run once more after a run alone.
+
+    They are those that are still doubtful, except the ``settled`` ones. Once there are none, those
+    that were not run follow, if doubtful time-outs were not confirmed and left room for them.
+    """
+    doubtful = _doubtful(outcomes, timeouts) - set(settled)
+    if doubtful or timeouts_left(allowed, outcomes.values()) == 0:
+        return sorted(doubtful)
+    return sorted(place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN)
+
+
 def settle(before: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]) -> Outcomes:
-    """Replace outcomes by those of a run alone; what was killed both times is the answer's fault."""
+    """Replace outcomes by those of a run alone; who is killed both times is at fault."""
     certain = {
         place: replace(case, killed=False, detail=VerdictDetail.KILLED_TWICE)
         for place, case in again.items()

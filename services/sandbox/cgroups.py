@@ -94,13 +94,13 @@ def _hierarchies(mounts: str, own: str) -> Iterator[tuple[Path, str]]:
 def _remove_stale(parent: Path) -> None:
     """Remove the empty groups of servers that were killed."""
     try:
-        names = [name for name in os.listdir(parent) if name.startswith(PREFIX)]
+        folders = list(parent.glob(f"{PREFIX}*"))
     except OSError:
         return
-    for name in names:
-        pid = name.removeprefix(PREFIX).partition("-")[0]
+    for folder in folders:
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
-            _remove(parent / name)
+            _remove(folder)
 
 
 def _remove(folder: Path) -> None:

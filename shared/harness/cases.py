@@ -709,7 +709,7 @@ class TreeClock(CaseClock):
         usage.delay = delay
 
     def found_again(self, key: tuple[int, bytes]) -> Usage | None:
-        """Return a process that the last sample missed: the kernel may omit one while others end."""
+        """Return a process that a sample missed: the kernel may omit one while others end."""
         usage = self.gone.pop(key, None)
         if usage is not None and usage.parent is not None:
             usage.parent.vanished -= usage.total()

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
 
 LIMIT, KILLED_AT = 0.4, 0.5
 LITTLE, MUCH = str(0.5 * LIMIT), str(2 * LIMIT)
-# Where the time of children that nobody saw can only be estimated, the estimate is on the high side.
+# Where the time of children that nobody saw can only be estimated, the estimate is a high one.
 VERY_LITTLE = str(0.25 * LIMIT)
 LIMITS = CaseLimits(
     cpu=KILLED_AT, wall=10, compile=30, budget=60, memory=4 << 30, output=1 << 20, processes=64

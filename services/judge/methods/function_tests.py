@@ -19,6 +19,7 @@ from services.judge.verdict import (
     Outcomes,
     lateness,
     wall_clock_lateness,
+    was_killed,
 )
 from shared.extraction import extract
 from shared.harness.wire import CaseRun
@@ -76,6 +77,8 @@ class FunctionMethod(Method):
             ended.lateness is not Lateness.IN_TIME,
             len(self._shown),
         )
+        if ended.lateness is not Lateness.IN_TIME and set(codes) == {CaseCode.PASSED}:
+            codes[-1] = CaseCode.TIMEOUT  # it was late although all tests were reported
         # One run for all cases: its time is attributed to the first.
         return {
             place: CaseOutcome(
@@ -88,6 +91,7 @@ class FunctionMethod(Method):
                 cpu_time=0.0 if place and ended.cpu is not None else ended.cpu,
                 memory=ended.memory,
                 lateness=Lateness.IN_TIME if place else ended.lateness,
+                killed=ended.killed and not place,
             )
             for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
         }
@@ -104,13 +108,15 @@ class _ProgramEnd:
     wall: float
     cpu: float | None = None
     memory: int | None = None
+    killed: bool = False
 
     @classmethod
     def of_harness(cls, run: CaseRun, task: Task) -> "_ProgramEnd":
         killed_at = calls.case_limits(task).cpu
         late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
         stdout = run.stdout.decode("utf-8", "replace")
-        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory)
+        killed = was_killed(run, killed_at)
+        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory, killed)
 
     @classmethod
     def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":
