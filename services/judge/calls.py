@@ -21,6 +21,9 @@ from shared.harness.wire import (
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
+# An answer that kills the harness in every case must not hold the sandbox for long.
+_MOST_LOSSES = 10
+
 
 @dataclass(slots=True)
 class HarnessRun:
@@ -28,7 +31,7 @@ class HarnessRun:
 
     Attributes:
         compile_error: The compiler's message if it rejected the program.
-        lost: Indices of the cases for which the harness reported no result.
+        lost: Indices of the cases for which the harness, killed meanwhile, reported no result.
 
     Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
@@ -71,6 +74,9 @@ async def run_harness(
 ) -> HarnessRun:
     """Run a program on all inputs, in as few calls as the limits of a call allow.
 
+    A harness that is killed in a shared sandbox leaves all its other cases lost. Alone, only the
+    case at which that happened is lost, until it has happened ``_MOST_LOSSES`` times.
+
     Args:
         task: The completion.
         program: Its program.
@@ -78,7 +84,7 @@ async def run_harness(
         language: The program's; None for that of the task's settings.
 
     Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
+        SandboxUnavailableError: The sandbox gave no usable response, or no harness can run in it.
     """
     run = HarnessRun()
     todo = list(range(len(inputs)))
@@ -101,9 +107,25 @@ async def run_harness(
             return run
         limits = replace(limits, timeouts=max(0, limits.timeouts - late))
         if not got.cases or got.end in (None, "lost"):
-            run.lost = todo
-            return run
+            if task.alone and got.compiled is None:
+                await _check_harness(task, limits)
+            run.lost.append(todo.pop(0))
+            if not task.alone or len(run.lost) >= _MOST_LOSSES:
+                run.lost += todo
+                return run
     return run
+
+
+async def _check_harness(task: Task, limits: CaseLimits) -> None:
+    """Check that the harness runs an empty program, so that the answer's did not fail for us.
+
+    Raises:
+        SandboxUnavailableError: It does not.
+    """
+    request = RunCasesRequest(code="", inputs=[""], limits=limits)
+    result = await task.sandbox.run_cases(request, task.attempts, alone=True)
+    if result.end != "done":
+        raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
 
 
 def _timed_out(task: Task, case: CaseRun) -> bool:

@@ -63,8 +63,15 @@ COMPILER_MEMORY = 4 << 30
 # Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
 # consecutive checks, two milliseconds apart, in which no such process is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
+# Seconds between two samples of a case's processes: the first one comes so late that short cases
+# never pay for it; up to a third more at random, so that no program can hide from them.
+SAMPLE_FIRST, SAMPLE_SOON, SAMPLE_LATER = 0.02, 0.015, 0.05
+# CPU seconds that the kernel's figures in clock ticks, and in groups of processes, may lack.
+TICKS_SLACK = 0.02
+# Processes that no sample saw are assumed to have run for this share of the time at least.
+LEAST_SHARE = 0.5
 RUNNABLE_STATES = ([b"R"], [b"D"])
-SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
+SIGINT, SIGKILL, SIGPIPE, SIGCHLD, SIGSTOP, SIGXFSZ = 2, 9, 13, 17, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 # Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
 # visible effect.
@@ -325,9 +332,11 @@ class Supervisor:
         replies: int,
         zygote: int,
         channel: tuple[int, int] = (-1, -1),
+        group: int | None = None,
     ) -> None:
         self.folder = folder
         self.user = user
+        self.clock = GroupClock(zygote, group) if group is not None else TreeClock(zygote)
         self.stdin, self.out, self.err, self.forked = files
         self.requests = requests
         self.replies = replies
@@ -394,10 +403,13 @@ class Supervisor:
         if os.pwrite(self.stdin, stdin, 0) != len(stdin):
             raise ZygoteLostError
         began = time.monotonic()
+        self.clock.start(began)
         self.send("run")
         killed = self.wait(began)
         reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
-        status, cpu, user, memory, clean = reply.split()
+        status, reported, waited_for, memory, clean = reply.split()
+        unwaited = int(self.clock.unwaited(int(reported) / 1e6) * 1e6)
+        cpu, user = int(reported) + unwaited, int(waited_for) + unwaited
         wall = time.monotonic() - began
         size = os.fstat(self.out).st_size
         flag = killed or ("output" if size >= self.spec.output else "-")
@@ -414,22 +426,26 @@ class Supervisor:
     def wait(self, began: float) -> str | None:
         """Wait for a case to end; kill it at a limit, and return the name of the limit."""
         spec = self.spec
-        pause = min(spec.cpu_limit, spec.wall_limit)
+        pause = self.clock.first_pause(spec.cpu_limit)
         while True:
-            if self.readable(pause):
+            if self.readable(min(pause, spec.wall_limit)):
                 return None
             pid = self.pid = self.forked_pid()
             if not stat_of(pid):
                 return None  # it has been reaped, and the reply follows
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
-            used = cpu_of(pid)
+            used = self.clock.used(self.waited())
             if used >= spec.cpu_limit or left <= 0:
                 if self.readable(0):
                     return None
                 kill_group(pid)
                 return "cpu" if used >= spec.cpu_limit else "wall"
-            pause = min(max(0.02, spec.cpu_limit - used), left)
+            pause = min(self.clock.pause(spec.cpu_limit - used), left)
+
+    def waited(self) -> float:
+        """Return the CPU seconds for which the zygote has waited in this case."""
+        return int(os.pread(self.forked, 20, 21)) / 1e6
 
     def forked_pid(self) -> int:
         """Return the process of the case, which the zygote notes when it has forked it."""
@@ -524,9 +540,238 @@ def no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe by now
 
 
-def cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process and of its reaped children."""
-    return sum(map(int, stat_of(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+class CaseClock:
+    """CPU seconds of a case: of its process, and of everything that this has started.
+
+    What the zygote reports at the end lacks the time of children that nobody waited for: the kernel
+    forgets it if their parent ignores their end (SIGCHLD).
+    """
+
+    def __init__(self, zygote: int) -> None:
+        self.zygote = zygote
+        self.cpus = len(os.sched_getaffinity(0))
+        # Seconds of a child of the supervisor that is no part of the tree: the tests' process.
+        self.beside = 0.0
+
+    def start(self, now: float) -> None:
+        """Begin with a new case."""
+        raise NotImplementedError
+
+    def used(self, waited: float) -> float:
+        """Return the seconds so far; for ``waited`` of them the zygote has waited."""
+        raise NotImplementedError
+
+    def unwaited(self, reported: float) -> float:
+        """Return the seconds that ``reported``, the zygote's figure at the end, lacks."""
+        raise NotImplementedError
+
+    def first_pause(self, left: float) -> float:
+        return left
+
+    def pause(self, left: float) -> float:
+        """Return the seconds to wait until the clock should be read again."""
+        raise NotImplementedError
+
+
+class GroupClock(CaseClock):
+    """Clock that reads a control group of supervisor, zygote and cases: nothing escapes it."""
+
+    def __init__(self, zygote: int, group: int) -> None:
+        super().__init__(zygote)
+        self.group = group
+        self.base = 0.0
+
+    def start(self, now: float) -> None:
+        self.base = self.now()
+
+    def used(self, waited: float) -> float:
+        return self.now() - self.base
+
+    def unwaited(self, reported: float) -> float:
+        missing = self.used(reported) - reported
+        return missing if missing > TICKS_SLACK else 0.0
+
+    def pause(self, left: float) -> float:
+        return max(0.02, left / self.cpus)
+
+    def now(self) -> float:
+        own = time.process_time() + (clock_of(self.zygote) or 0.0)
+        return group_seconds(os.pread(self.group, 256, 0)) - own - self.beside
+
+
+class Usage:
+    """CPU seconds of one process that a sample has found.
+
+    Attributes:
+        parent: The process that will wait for it.
+        own: Its own time, with all its threads.
+        waited: Time of the children that it waited for, in clock ticks.
+        vanished: Time of those children that were seen and are gone.
+        lost: Time of children for which it certainly did not wait.
+        careless: Whether it ignores the end of children.
+        delay: Seconds for which it waited for a processor.
+    """
+
+    __slots__ = ("careless", "delay", "excess", "lost", "own", "parent", "vanished", "waited")
+
+    def __init__(self, parent: Usage | None) -> None:
+        self.parent = parent
+        self.own = self.waited = self.vanished = self.delay = self.lost = self.excess = 0.0
+        self.careless = False
+
+    def total(self) -> float:
+        return self.own + max(self.waited, self.vanished)
+
+    def find_lost(self) -> None:
+        """Compare two samples: it may have waited for a child just after it was read."""
+        before, self.excess = self.excess, max(0.0, self.vanished - self.waited - TICKS_SLACK)
+        self.lost = min(before, self.excess)
+
+
+class TreeClock(CaseClock):
+    """Clock that samples the descendants of the zygote, which adopts orphans, and adds them up.
+
+    A process that vanished keeps its last value. Children that live between two samples are
+    noticed by the last process id of the namespace. If their parent waits for them, their time is
+    known; if it does not, the case is charged for the time between the samples as if as many
+    processes had been runnable throughout as there were when the samples were taken. Known waits
+    for a processor are deducted, those of unseen children as far as the children seen waited.
+    """
+
+    def start(self, now: float) -> None:
+        self.tree: dict[tuple[int, bytes], Usage] = {}
+        self.gone: dict[tuple[int, bytes], Usage] = {}
+        self.root = Usage(None)
+        self.hidden = 0.0
+        self.runnable = 1
+        self.careless = False
+        self.last_pid = 0
+        self.fresh, self.delayed = 0, 0.0
+        self.fresh_ran = self.fresh_waited = 0.0
+        self.sampled = now
+
+    def used(self, waited: float) -> float:
+        before = self.total()
+        self.root.waited = waited
+        found = self.sample()
+        now, last_pid = time.monotonic(), last_process()
+        runnable = sum(state in RUNNABLE_STATES for state in found)
+        # An id may also be that of a thread, or of somebody else's process.
+        if not 0 <= last_pid - self.last_pid <= self.fresh:
+            between = now - self.sampled
+            grown = max(0.0, self.total() - before)
+            runnable_time = max(1, (runnable + self.runnable) / 2) * between
+            unseen = min(runnable_time - grown - self.delayed, self.cpus * between - grown)
+            self.hidden += max(0.0, unseen * self.running_share())
+        self.sampled, self.last_pid, self.runnable = now, last_pid, runnable
+        return self.total() + self.charged()
+
+    def running_share(self) -> float:
+        """Return the share of their lives in which new processes did not wait for a processor."""
+        lived = self.fresh_ran + self.fresh_waited
+        return max(LEAST_SHARE, self.fresh_ran / lived) if lived else 1.0
+
+    def charged(self) -> float:
+        """Return the time of processes that no sample saw and no parent waited for."""
+        return self.hidden if self.careless else 0.0
+
+    def unwaited(self, reported: float) -> float:
+        if not self.tree:
+            return 0.0
+        lost = sum(process.lost for process in self.tree.values())
+        missing = max(lost, self.total() - reported)
+        return (missing if missing > TICKS_SLACK else 0.0) + self.charged()
+
+    def first_pause(self, left: float) -> float:
+        return min(SAMPLE_FIRST, left)
+
+    def pause(self, left: float) -> float:
+        pause = SAMPLE_LATER if len(self.tree) < 2 and not self.careless else SAMPLE_SOON
+        return max(SAMPLE_SOON, min(pause, left / self.cpus)) * (1 + time.monotonic_ns() % 32 / 96)
+
+    def total(self) -> float:
+        return self.root.total() + sum(process.total() for process in self.tree.values())
+
+    def sample(self) -> list[list[bytes]]:
+        """Read the processes of the case; return the state of each."""
+        before, states = self.tree, []
+        self.tree, self.fresh, self.delayed = {}, 0, 0.0
+        todo = [(pid, self.root) for pid in children(self.zygote)]
+        while todo:
+            pid, parent = todo.pop()
+            fields = stat_of(pid)
+            if not fields:
+                continue
+            key = pid, fields[19]  # with its start time, because process ids are used again
+            if key in self.tree:
+                continue
+            usage = before.pop(key, None) or self.found_again(key)
+            new = usage is None
+            usage = self.tree[key] = usage or Usage(parent)
+            self.read(usage, pid, fields)
+            if new:
+                self.fresh += 1
+                self.fresh_ran += usage.own
+                self.fresh_waited += usage.delay
+            usage.parent = parent
+            states.append(fields[:1])
+            todo += [(child, usage) for child in children(pid)]
+        self.forget(before)
+        return states
+
+    def read(self, usage: Usage, pid: int, fields: list[bytes]) -> None:
+        own = clock_of(pid)
+        usage.own = max(usage.own, seconds(fields[11:13]) if own is None else own)
+        usage.waited = seconds(fields[13:15])
+        usage.careless = bool(int(fields[30]) >> (SIGCHLD - 1) & 1)
+        delay = schedstat_delay("/proc/%d/schedstat" % pid)
+        self.delayed += delay - usage.delay
+        usage.delay = delay
+
+    def found_again(self, key: tuple[int, bytes]) -> Usage | None:
+        """Return a process that a sample missed: the kernel may omit one while others end."""
+        usage = self.gone.pop(key, None)
+        if usage is not None and usage.parent is not None:
+            usage.parent.vanished -= usage.total()
+        return usage
+
+    def forget(self, gone: dict[tuple[int, bytes], Usage]) -> None:
+        """Charge processes that have vanished to those that should have waited for them."""
+        for usage in reversed(list(gone.values())):  # parents were found before their children
+            assert usage.parent is not None
+            usage.parent.vanished += usage.total()
+        self.gone.update(gone)
+        for usage in self.tree.values():
+            usage.find_lost()
+            self.careless = self.careless or usage.careless or usage.lost > 0
+
+
+def clock_of(pid: int) -> float | None:
+    """Return the CPU seconds of a process with all its threads, exactly; None if unknown."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3)
+    except OSError:
+        return None
+
+
+def seconds(ticks: list[bytes]) -> float:
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def group_seconds(text: bytes) -> float:
+    """Return the seconds in a control group's ``cpuacct.usage`` or ``cpu.stat``."""
+    if text.startswith(b"usage_usec "):
+        return int(text.split()[1]) / 1e6
+    return int(text) / 1e9
+
+
+def last_process() -> int:
+    """Return the id that the last process or thread of this namespace got; 0 if it is unknown."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def run_delay_of(pid: int) -> float:
@@ -632,14 +877,21 @@ class Zygote:
             if pid == 0:
                 return self.child()
             self.close_channel()
-            os.pwrite(self.forked, b"%d" % pid, 0)  # unlike a pipe, it wakes nobody
+            os.pwrite(self.forked, b"%20d %20d" % (pid, 0), 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
 
     def report_end(self, pid: int) -> None:
-        _, status, usage = os.wait4(pid, 0)
-        clean, user, system = sweep(pid, os.WIFEXITED(status))
-        user += usage.ru_utime
-        cpu = user + system + usage.ru_stime
+        """Wait for a case and the orphans that it leaves; report its end."""
+        user = system = 0.0
+        ended = None
+        while ended != pid:
+            ended, status, usage = os.wait4(-1, 0)
+            user += usage.ru_utime
+            system += usage.ru_stime
+            os.pwrite(self.forked, b"%20d %20d" % (pid, (user + system) * 1e6), 0)
+        clean, swept, swept_system = sweep(pid, os.WIFEXITED(status))
+        user += swept
+        cpu = user + system + swept_system
         times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
         words = (exit_code(status), *times, usage.ru_maxrss, rest)
         write_all(self.replies, b"%d %d %d %d %s\n" % words)
@@ -810,12 +1062,11 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
     while time.monotonic() < give_up:
         try:
             while True:
-                ended, status, usage = os.wait4(-1, os.WNOHANG)
+                ended, _, usage = os.wait4(-1, os.WNOHANG)
                 if not ended:
                     break
-                if not os.WIFSIGNALED(status):  # the time of killed processes is meaningless
-                    user += usage.ru_utime
-                    system += usage.ru_stime
+                user += usage.ru_utime
+                system += usage.ru_stime
         except ChildProcessError:
             return True, user, system
         idle = 0 if any(stat_of(child)[:1] in RUNNABLE_STATES for child in children()) else idle + 1
@@ -836,13 +1087,20 @@ def kill(how: Callable[[int, int], None], pid: int, number: int) -> None:
         pass
 
 
-def children() -> list[int]:
+def children(pid: int | None = None) -> list[int]:
+    """Return the children of a process, of this one by default, dead ones included."""
+    if pid is None:
+        pid = os.getpid()
+    found: list[int] = []
     try:
-        with open("/proc/self/task/%d/children" % os.getpid(), "rb") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:  # not every kernel has this file
-        own = b"%d" % os.getpid()
-        return [pid for pid in processes() if stat_of(pid)[1:2] == [own]]
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, thread), "rb") as file:
+                found += [int(word) for word in file.read().split()]
+    except OSError:
+        if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
+            # Not every kernel has this file.
+            return [one for one in processes() if stat_of(one)[1:2] == [b"%d" % pid]]
+    return found
 
 
 def processes() -> list[int]:
@@ -1104,7 +1362,9 @@ def start() -> Program:
     os._exit(0)
 
 
-def run_in_slot(folder: str, request: int, results: int, confinement: Confinement) -> Program:
+def run_in_slot(
+    folder: str, request: int, results: int, group: int | None, confinement: Confinement
+) -> Program:
     """Run the call that arrives on ``request``; returns only in its cases.
 
     The process must be a fresh fork of a slot's init, and not dumpable.
@@ -1114,12 +1374,14 @@ def run_in_slot(folder: str, request: int, results: int, confinement: Confinemen
         request: Descriptor to read: the size of the answer in a line, the answer, the
             specification. It is read only after the zygote is forked.
         results: Descriptor to write the records to.
+        group: Descriptor of the usage of the slot's control group, if it has one.
         confinement: Restricts the zygote, and with it all cases.
     """
     os.environ["HOME"] = folder + "/case"
     if "TMPDIR" in os.environ:
         os.environ["TMPDIR"] = folder + "/case"
-    supervisor, program = fork_zygote(folder, None, (request, results), confinement)
+    private = (request, results) if group is None else (request, results, group)
+    supervisor, program = fork_zygote(folder, None, private, confinement, group)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1190,6 +1452,7 @@ def fork_zygote(
     user: int | None,
     private: tuple[int, ...] = (),
     confinement: Confinement = NO_CONFINEMENT,
+    group: int | None = None,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
@@ -1211,7 +1474,7 @@ def fork_zygote(
     for fd in (requests_out, replies_in, calls_out, results_in):
         os.close(fd)
     channel = calls_in, results_out
-    return Supervisor(folder, user, files, requests_in, replies_out, pid, channel), None
+    return Supervisor(folder, user, files, requests_in, replies_out, pid, channel, group), None
 
 
 if __name__ == "__main__":

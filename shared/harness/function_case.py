@@ -38,11 +38,11 @@ class FunctionCase:
         self.ended = False  # the tester
         self.left = False  # the answer
         self.delays = [0.0, 0.0]
-        self.times = [0.0, 0.0]
 
     def run(self, index: int) -> str:
         supervisor = self.supervisor
         began = time.monotonic()
+        supervisor.clock.start(began)
         supervisor.send("run")
         self.fork_tester()
         killed = self.wait(began)
@@ -79,8 +79,11 @@ class FunctionCase:
         lost = report.endswith(function_tester.LOST.encode())
         if status == 0 and lost:
             status = int(reply[0])
-        user = int(reply[2]) + int(usage.ru_utime * 1e6)
-        cpu = int(reply[1]) + int((usage.ru_utime + usage.ru_stime) * 1e6)
+        clock = self.supervisor.clock
+        clock.beside = usage.ru_utime + usage.ru_stime
+        unwaited = clock.unwaited(int(reply[1]) / 1e6)
+        user = int(reply[2]) + int((usage.ru_utime + unwaited) * 1e6)
+        cpu = int(reply[1]) + int((clock.beside + unwaited) * 1e6)
         words = (index, status, cpu, user, int(wall * 1e6), int(reply[3]), flag)
         self.supervisor.results.add("case", *words, out=report, err=failure)
         if reply[4] != "clean":
@@ -136,10 +139,10 @@ class FunctionCase:
     def wait(self, began: float) -> str | None:
         """Wait until the tests have ended; returns the name of a limit that is exceeded before."""
         supervisor, spec = self.supervisor, self.supervisor.spec
-        pause = min(spec.cpu_limit, spec.wall_limit)
+        pause = supervisor.clock.first_pause(spec.cpu_limit)
         while True:
             watched = [self.report] if self.left else [self.report, supervisor.replies]
-            ready, _, _ = select.select(watched, [], [], pause)
+            ready, _, _ = select.select(watched, [], [], min(pause, spec.wall_limit))
             if self.report in ready:
                 self.read()
                 if self.ended:
@@ -152,14 +155,16 @@ class FunctionCase:
             left = began + spec.wall_limit + delayed - time.monotonic()
             if used >= spec.cpu_limit or left <= 0:
                 return "cpu" if used >= spec.cpu_limit else "wall"
-            pause = min(max(0.02, spec.cpu_limit - used), left)
+            pause = min(supervisor.clock.pause(spec.cpu_limit - used), left)
 
     def measure(self) -> tuple[float, float]:
         """Return CPU seconds of both processes, and seconds that they waited for a processor."""
         supervisor = self.supervisor
         supervisor.pid = supervisor.forked_pid()
         for place, pid in enumerate((supervisor.pid, self.tester)):
-            self.times[place] = max(self.times[place], cases.cpu_of(pid))
             self.delays[place] = max(self.delays[place], cases.run_delay_of(pid))
         longest = (cases.STRETCH - 1) * supervisor.spec.wall_limit
-        return sum(self.times), min(sum(self.delays), longest)
+        clock = supervisor.clock
+        clock.beside = max(clock.beside, cases.clock_of(self.tester) or 0.0)
+        used = clock.used(supervisor.waited()) + clock.beside
+        return used, min(sum(self.delays), longest)

@@ -183,7 +183,7 @@ class Simulated(HarnessOnly):
 
 # Of 1 CPU second. ``loops`` is killed; ``slow`` ends between its limit and the end of the grace;
 # ``waits`` is stopped by the wall clock, and passes when it has the sandbox to itself; ``breaks``
-# ends the harness, and passes in a call of its own.
+# kills the harness, if there is one.
 BEHAVIOURS = ("passes", "fails", "crashes", "loops", "slow", "waits", "breaks")
 
 

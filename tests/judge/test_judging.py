@@ -159,7 +159,7 @@ DONE = ("end", "done")
 
 @pytest.mark.parametrize(
     ("again", "status", "flipped"),
-    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.1, FinalStatus.TIMEOUT, 0)],
+    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.2, FinalStatus.TIMEOUT, 0)],
 )
 async def test_function_tests_just_beyond_their_limit_are_confirmed(
     again: float, status: FinalStatus, flipped: int
@@ -168,6 +168,19 @@ async def test_function_tests_just_beyond_their_limit_are_confirmed(
     verdict = await judged(HUMANEVAL, RIGHT, scripted, "sandbox.timeout=1")
     assert (verdict.final_status, verdict.confirmed, verdict.flipped) == (status, 1, flipped)
     assert scripted.alone == [False, True]
+
+
+async def test_function_tests_that_all_pass_too_late_are_a_time_out(
+    sandbox: SandboxClient,
+) -> None:
+    """Two seconds of work at a limit of one."""
+    work = "while time.thread_time() < 2:\n    for _ in range(9999): pass"
+    busy = f"import time\n{work}\ndef inc(n):\n    return n + 1"
+    overrides = ("sandbox.timeout=1", "judge.cpu_grace=4")
+    verdict = await judged(MBPP, fenced(busy), sandbox, *overrides)
+    assert verdict.final_status is FinalStatus.TIMEOUT
+    verdict = await judged(MBPP, fenced(busy), sandbox, "sandbox.timeout=4")
+    assert verdict.accepted
 
 
 @pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
@@ -182,7 +195,8 @@ async def test_where_the_harness_is_lost_the_tests_run_again_out_of_the_answers_
     damaged = Damaged(sandbox, lambda results: left.pop() if left else results)
     verdict = await judged(given, RIGHT, damaged)
     assert (verdict.final_status, verdict.shared_process) == (status, False)
-    assert verdict.attempts == 2
+    # After a second loss an empty program shows that the harness itself runs.
+    assert verdict.attempts == times + 1
     assert damaged.singles == []
 
 

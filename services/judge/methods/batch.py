@@ -21,8 +21,8 @@ from services.judge.verdict import (
     apply_budget,
     lateness,
     not_run,
-    timeouts_left,
     wall_clock_lateness,
+    was_killed,
 )
 from shared.checkers import Checker, get_checker
 from shared.extraction import extract
@@ -58,14 +58,9 @@ class BatchMethod(Method):
             sum(len(case.stdout) for case in run.cases.values()),
         )
         allowed = task.settings.max_timeouts
-        # Each case that the harness lost gets a separate call.
-        left = timeouts_left(allowed, outcomes.values())
-        singles = await calls.run_singles(task, self._program, inputs, run.lost, timeouts=left)
-        for i, response in singles.items():
-            expected = self._tests.outputs[cases[i]]
-            outcomes[cases[i]] = calls.single_outcome(
-                response, inputs[i], expected, self._checker.passes, alone=task.alone
-            )
+        for i in run.lost:
+            lost = self._case(cases[i], CaseCode.RUNTIME_ERROR, VerdictDetail.HARNESS_KILLED)
+            outcomes[cases[i]] = replace(lost, killed=True)
         skipped = {
             place: not_run(self._tests.inputs[place], self._tests.outputs[place])
             for place in cases
@@ -91,6 +86,7 @@ class BatchMethod(Method):
             cpu_time=run.cpu,
             memory=run.memory,
             lateness=late,
+            killed=was_killed(run, allowed),
         )
 
     def _code(

@@ -28,6 +28,7 @@ from services.judge.verdict import (
     Outcomes,
     lateness,
     wall_clock_lateness,
+    was_killed,
 )
 from shared.extraction import called_functions, extract
 from shared.harness.wire import CaseRun, FunctionReport
@@ -74,6 +75,11 @@ class FunctionMethod(Method):
             self.shared_process = True
         return await self._run_together(task)
 
+    def _lost(self) -> Outcomes:
+        """Return the outcomes of a harness that was killed: by its answer, if it happens again."""
+        lost = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
+        return dict.fromkeys(range(len(self._shown)), lost)
+
     # In two processes
 
     async def _run_apart(self, task: Task) -> Outcomes | None:
@@ -83,13 +89,10 @@ class FunctionMethod(Method):
             answer, prelude = with_prompt(self._answer, self._tests)
             tests = replace(tests, prelude=prelude)
         run = await calls.run_functions(task, answer, tests)
-        if not run.cases and run.compile_error is None and not task.alone:
-            run = await calls.run_functions(replace(task, alone=True), answer, tests)
         if run.compile_error is not None:
             return self._not_compiled(run, alone=task.alone)
-        if not run.cases:  # twice: the answer makes the harness fail
-            lost = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
-            return dict.fromkeys(range(len(self._shown)), lost)
+        if not run.cases:
+            return self._lost()
         case = run.cases[0]
         report = FunctionReport.decode(case.stdout)
         if report.uncrossable:
@@ -124,12 +127,9 @@ class FunctionMethod(Method):
             program = mbpp_program(self._answer, self._tests)
         if self._harness:
             run = await calls.run_harness(task, program, [token])
-            if not run.cases and not task.alone:
-                run = await calls.run_harness(replace(task, alone=True), program, [token])
             if run.cases:
                 return self._outcomes_together(_ProgramEnd.of_harness(run.cases[0], task), token)
-            lost = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
-            return dict.fromkeys(range(len(self._shown)), lost)
+            return self._lost()
         response = await calls.run_single(task, program, token)
         if response.run_result is None:
             lost = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
@@ -164,6 +164,7 @@ class FunctionMethod(Method):
                 cpu_time=0.0 if place and ended.cpu is not None else ended.cpu,
                 memory=ended.memory,
                 lateness=Lateness.IN_TIME if place else ended.lateness,
+                killed=ended.killed and not place,
             )
             for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
         }
@@ -180,13 +181,15 @@ class _ProgramEnd:
     wall: float
     cpu: float | None = None
     memory: int | None = None
+    killed: bool = False
 
     @classmethod
     def of_harness(cls, run: CaseRun, task: Task) -> "_ProgramEnd":
         killed_at = calls.case_limits(task).cpu
         late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
         stdout = run.stdout.decode("utf-8", "replace")
-        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory)
+        killed = was_killed(run, killed_at)
+        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory, killed)
 
     @classmethod
     def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":
