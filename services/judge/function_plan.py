@@ -175,13 +175,13 @@ def _passed(
             name = part.id if isinstance(part, ast.Name) else None
             if isinstance(part, ast.Lambda) and not _is_key(argument, part):
                 yield "the tests pass a function"
-            elif name in functions and id(part) not in called:
+            elif name in functions and id(part) not in called and not _is_key(argument, part):
                 yield f"the tests pass a function or class: {name}"
             elif name in classes:
                 yield f"the tests pass an instance of a class of the answer: {name}"
 
 
-def _is_key(argument: ast.AST, function: ast.Lambda) -> bool:
+def _is_key(argument: ast.AST, function: ast.AST) -> bool:
     """Whether a function is an argument of another call, like the key of ``sorted``."""
     calls = (node for node in ast.walk(argument) if isinstance(node, ast.Call))
     return any(

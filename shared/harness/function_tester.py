@@ -35,6 +35,7 @@ CHUNK = 1 << 20
 RECURSION_LIMIT = 4000
 MAX_ITEMS = 100_000  # of an iterator that is an argument
 ENDLESS = ("count", "cycle", "repeat")
+HEADER = "Traceback (most recent call last):\n"
 SETUP, TEST = "<setup>", "<test>"
 
 
@@ -364,8 +365,9 @@ class Tester:
             theirs = self.answer.describe() if own else ""
             frames = traceback.extract_tb(error.__traceback__)
             shown = [frame for frame in frames if frame.filename in self.sources]
-            lines = ["Traceback (most recent call last):\n"] if shown or not theirs else []
-            lines += traceback.format_list(shown)
+            if theirs.startswith(HEADER):
+                theirs = theirs[len(HEADER) :]
+            lines = [HEADER, *traceback.format_list(shown)]
             if not theirs:
                 lines += traceback.format_exception_only(type(error), error)
             return ("".join(lines) + theirs)[-MAX_FAILURE:]

@@ -8,6 +8,7 @@ import pytest
 
 from services.judge.sandbox import SandboxClient
 from services.sandbox.settings import IsolationChoice
+from shared.errors import ServiceError
 from shared.schemas import Problem, Verdict
 from tests.hostile.function_cheats import CHEATS, KILLS, PRIES, RIGHT
 from tests.judge.pools import OpenPool
@@ -60,7 +61,7 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     try:
         with own_sandbox(folder, **settings) as url:
             yield f"{name} {url}"
-    except RuntimeError as error:
+    except ServiceError as error:
         pytest.skip(f"no {name} here: {error}")
 
 

@@ -71,6 +71,7 @@ def test_what_cannot_cross_is_found_beforehand(tests: HumanEvalTests | MbppTests
     "test",
     [
         "assert f(sorted([2, 1], key=lambda x: -x)) == 2",
+        "def key(x): return -x\nassert f(sorted([2, 1], key=key)) == 2",
         "assert Sort([2, 1]) == [1, 2]",
         "assert f((1, 2.0), int) == [2.0]",
         "assert sorted(f([2]), key=lambda x: x) == [2]",
