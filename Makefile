@@ -18,7 +18,7 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types reference lock \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-start bench-judge bench-budget bench-generate bench-data bench-aggregator clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-start bench-judge bench-budget bench-borderline bench-generate bench-data bench-aggregator clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -145,6 +145,9 @@ bench-judge: $(STAMP) ## what a verdict costs, against other judges and the answ
 
 bench-budget: $(STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
 	$(BIN)/python -m tests.bench.budget $(ARGS)
+
+bench-borderline: $(STAMP) ## verdicts of answers near their time limit, on an idle and a busy machine (ARGS: --limit S)
+	$(BIN)/python -m tests.bench.borderline $(ARGS)
 
 bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)

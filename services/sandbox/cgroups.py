@@ -76,7 +76,9 @@ def _hierarchies(mounts: str, own: str) -> Iterator[tuple[Path, str]]:
         for controller in controllers.split(","):
             paths[controller] = path
     for line in mounts.splitlines():
-        head, _, tail = line.partition(" - ")
+        head, separator, tail = line.partition(" - ")
+        if not separator:
+            continue
         words, (kind, _, options) = head.split(), tail.split(" ", 2)
         if kind == "cgroup" and "cpuacct" in options.split(","):
             controller, counter = "cpuacct", "cpuacct.usage"
