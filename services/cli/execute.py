@@ -27,6 +27,7 @@ from shared.errors import (
     InterruptedRunError,
     ServiceError,
     UnavailableError,
+    UntrustedRunError,
 )
 from shared.finished_run import open_run
 from shared.ledger import connect
@@ -106,8 +107,16 @@ def execute(request: RunRequest) -> None:
                     session.leave()
     finished = open_run(folder.url)
     print_summary(console, finished)
+    if finished.record.distrust:
+        raise UntrustedRunError(_distrust(finished.record))
     if not finished.record.complete:
         raise IncompleteRunError(_missing_verdicts(finished.record))
+
+
+def _distrust(run: RunRecord) -> str:
+    found = run.distrust
+    shown = "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
+    return f"untrusted: {shown}; mend the sandbox, check it with plumb doctor, and judge again"
 
 
 def _missing_verdicts(run: RunRecord) -> str:

@@ -80,6 +80,11 @@ class Ledger:
         self._take_lock = redis.register_script(TAKE_LOCK)
         self._release_lock = redis.register_script(RELEASE_LOCK)
 
+    @property
+    def redis(self) -> Redis:
+        """The server that holds the ledger."""
+        return self._redis
+
     # Meta data and state
 
     def open(self, meta: RunMeta, plan: RunPlan | None, problems: Iterable[Problem]) -> None:
@@ -98,7 +103,7 @@ class Ledger:
             (pipe.hsetnx if first_wins else pipe.hset)(self._keys.meta, name, json.dumps(value))
         for problem in problems:
             field = problem_key(problem.dataset, problem.problem_id)
-            pipe.hsetnx(self._keys.problems, field, _pack(problem.model_dump_json()))
+            pipe.hsetnx(self._keys.problems, field, pack(problem.model_dump_json()))
             if len(pipe) >= 200:
                 pipe.execute()
         pipe.hincrby(self._keys.meta, "sessions", 1)
@@ -212,8 +217,10 @@ class Ledger:
         )
 
     def delete(self) -> None:
-        """Delete the run and its jobs. The lock stays."""
-        self.queue.forget(job_id(self.run, sample, sha) for sample, sha in self.completed().items())
+        """Delete the run, its canaries, and their jobs. The lock stays."""
+        for ledger in (self, Ledger(self._redis, keys.canary_run(self.run))):
+            completed = ledger.completed().items()
+            self.queue.forget(job_id(ledger.run, sample, sha) for sample, sha in completed)
         pipe = self._transaction()
         pipe.delete(*self._keys.all)
         pipe.srem(keys.RUNS, self.run)
@@ -274,7 +281,7 @@ class Ledger:
         self, pipe: Pipeline, generation: Generation, unjudged: Verdict | None
     ) -> None:
         sample = generation.sample
-        pipe.hset(self._keys.completions, sample.key, _pack(generation.model_dump_json()))
+        pipe.hset(self._keys.completions, sample.key, pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
         pipe.hdel(self._keys.deliveries, sample.key)
@@ -455,7 +462,8 @@ def verdict_arguments(verdict: Verdict) -> list[str | int]:
     ]
 
 
-def _pack(document: str) -> bytes:
+def pack(document: str) -> bytes:
+    """Compress a completion or problem for the ledger."""
     return zlib.compress(document.encode(), 1)
 
 

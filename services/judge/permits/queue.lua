@@ -38,7 +38,12 @@ end
 -- The queue
 
 local function parse_request(text)
-  return { exclusive = text:sub(1, 1) == 'x', avoid = tonumber(text:sub(2)) }
+  local wish, n = text:sub(2, 2), tonumber(text:sub(3))
+  return {
+    exclusive = text:sub(1, 1) == 'x',
+    avoid = wish == '-' and n,
+    only = wish == '=' and n,
+  }
 end
 
 -- A waiter that was dropped as dead returns to its old position.

@@ -7,7 +7,7 @@ import { moment, progress } from "./runs.js";
 import { setup } from "./setup.js";
 
 const PAGE = 50;
-const FINAL = ["complete", "incomplete", "failed"];
+const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 const LOST = "The connection to the aggregator is lost; trying again.";
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
