@@ -14,7 +14,7 @@ from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
 from shared.canaries.catalogue import canaries, manifest
-from shared.canaries.expectation import Canary, Observed, ObservedCase, findings
+from shared.canaries.expectation import Canary, Observed, ObservedCase, findings, only_late
 from shared.canaries.profile import CanaryProfile
 from shared.canaries.record import CanaryFinding, CanaryReport
 from shared.config import Config
@@ -28,6 +28,8 @@ log = get_logger(__name__)
 
 # Seconds between two attempts of a process to send a round.
 _ASK_EVERY = 30.0
+# Attempts to judge a canary that is wrong for time-outs alone.
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +90,31 @@ class _Report:
         self._client = client
 
     async def add(self, canary: Canary) -> None:
-        judge = Judge(_scaled(self._config, self._profile, canary), self._client)
+        """Judge a canary, again if it was wrong for time-outs alone, which load may cause."""
         try:
-            judgement = await judge.judge(canary.problem, canary.completion, Attempts())
+            for attempt in range(_ATTEMPTS):
+                seen = await self._judge(canary)
+                found = findings(canary, seen)
+                if not found or not only_late(canary, seen):
+                    break
+                log.info("canary late, trying again", canary=canary.name, attempt=attempt)
         except SandboxUnavailableError as error:
             self._fail(canary, error.failures[-1])
             return
         except ConfigError as error:
             self.unable.append(CanaryFinding(canary=canary.name, text=str(error)))
             return
-        self.seconds += sum(case.duration for case in judgement.cases)
-        seen = observed(judgement)
         if seen.status is FinalStatus.API_ERROR:
-            self._fail(canary, InfraFailure(kind=FailureKind.SANDBOX, text=str(judgement.detail)))
+            failure = InfraFailure(kind=FailureKind.SANDBOX, text="no usable result")
+            self._fail(canary, failure)
             return
-        self.wrong += [
-            CanaryFinding(canary=canary.name, text=text) for text in findings(canary, seen)
-        ]
+        self.wrong += [CanaryFinding(canary=canary.name, text=text) for text in found]
+
+    async def _judge(self, canary: Canary) -> Observed:
+        judge = Judge(_scaled(self._config, self._profile, canary), self._client)
+        judgement = await judge.judge(canary.problem, canary.completion, Attempts())
+        self.seconds += sum(case.duration for case in judgement.cases)
+        return observed(judgement)
 
     def skip(self, rest: Sequence[Canary]) -> None:
         """Count canaries that were not sent as not judged."""

@@ -53,9 +53,10 @@ class TimeLimit:
         )
 
 
-# Load cannot exchange their verdicts: the one below ends in time even if it is charged 1.5 times
-# its work, the one above would print its output only after fifteen times the limit.
-CPU_LIMIT = TimeLimit(limit=0.2, below=0.13, above=3.0)
+# A program is killed at 1.25 times the limit, so that one below 1 and above 0.63 of it shows a limit
+# that is halved, or time that is counted twice. Load cannot exchange the verdicts: the one above
+# would print its output only after twelve times the limit, the one below is tried again.
+CPU_LIMIT = TimeLimit(limit=0.25, below=0.19, above=3.0)
 # With limits in wall-clock seconds load decides, so the margins are wider.
 WALL_LIMIT_BELOW = TimeLimit(limit=4.0, below=0.05, above=30.0)
 WALL_LIMIT_ABOVE = TimeLimit(limit=0.5, below=0.05, above=30.0)
@@ -192,9 +193,9 @@ class Builder:
         )
 
 
-def passes(fault: str) -> ExpectedCase:
-    """A case that must pass."""
-    return ExpectedCase(frozenset({CaseCode.PASSED}), fault)
+def passes(fault: str, output: str | None = None) -> ExpectedCase:
+    """A case that must pass; with ``output``, to the byte."""
+    return ExpectedCase(frozenset({CaseCode.PASSED}), fault, output=output)
 
 
 def fails(fault: str, code: CaseCode, detail: VerdictDetail | str | None = None) -> ExpectedCase:

@@ -21,7 +21,7 @@ from shared.canaries.expectation import Canary, ExpectedCase
 from shared.statuses import CaseCode, FinalStatus, VerdictDetail
 
 _LONG_INPUT = 3 * MIB // 2
-_WAIT = 0.3
+_WAIT = 0.35
 _LINE = 64
 
 
@@ -74,7 +74,11 @@ def _bytes(build: Builder) -> Canary:
     texts = [f"{nonce}\n", "žluťoučký kůň 漢字 🐍\u2028end\n"]
     if build.profile.strict:
         texts += [f"a\r\nb\r{nonce}\r\n", f"{nonce} no newline", f"{nonce}\n\n \t\n", "a\0b\n"]
-    trials = [Trial(text, f"{len(text.encode())}\n{text}", passes(fault)) for text in texts]
+    outputs = [f"{len(text.encode())}\n{text}" for text in texts]
+    trials = [
+        Trial(text, output, passes(fault, output if build.profile.strict else None))
+        for text, output in zip(texts, outputs, strict=True)
+    ]
     line = f"{nonce} {build.number()} ž\n"
     long = line * (_LONG_INPUT // len(line.encode()))
     checksum = f"{len(long.encode())} {zlib.crc32(long.encode())} {nonce}"

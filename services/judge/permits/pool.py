@@ -85,7 +85,8 @@ class SandboxPool:
         Args:
             exclusive: Wait until the sandbox is idle, and admit no other request meanwhile.
             avoid: URL of a sandbox to use only if no other one is open.
-            only: URL of the one sandbox to use; ``avoid`` then has no effect.
+            only: URL of the one sandbox to use, before all other requests; ``avoid`` then has no
+                effect.
 
         Raises:
             ServiceError: Redis is still unavailable after all retries.

@@ -27,6 +27,10 @@ _SCRIPT = Script(
 )
 
 
+# Ticket of a request that goes before all others; tickets are times of arrival.
+_FIRST = "0"
+
+
 class CallOutcome(StrEnum):
     """Health of a sandbox as observed in one call.
 
@@ -130,7 +134,8 @@ class PermitRequest:
     Attributes:
         exclusive: Whether nothing else may run in the sandbox meanwhile.
         avoid: URL of a sandbox to use only as a last resort.
-        only: URL of the only sandbox to use.
+        only: URL of the only sandbox to use. Such a request goes before all others: there are few,
+            and what they find is wanted early.
     """
 
     exclusive: bool
@@ -164,6 +169,7 @@ class PermitScript:
         wish = f"-{self._number(request.avoid) if request.avoid in self._urls else 0}"
         if request.only is not None:
             wish = f"={self._number(request.only)}"
+            ticket = ticket or _FIRST
         found = await self._run("ask", name, ticket, f"{'x' if request.exclusive else '-'}{wish}")
         if found[0] > 0:
             return PermitAnswer(self._urls[found[0] - 1])
