@@ -84,7 +84,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record, metrics, meta.config.wandb)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
-    ledger.publish(record.state, results)
+    ledger.publish(record.state, results, record.canaries)
     return record.state
 
 

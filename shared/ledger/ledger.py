@@ -14,6 +14,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import NoPermissionError
 
+from shared.canaries.record import CanaryRecord
 from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
@@ -179,9 +180,12 @@ class Ledger:
         """Record the Unix time of the last verdict."""
         self._set(finished_at=at)
 
-    def publish(self, state: RunState, results: PublishedResults) -> None:
-        """Record that the artifacts are written, with their metrics."""
-        self._set(results=results.model_dump(mode="json"), state=state)
+    def publish(
+        self, state: RunState, results: PublishedResults, canaries: CanaryRecord | None = None
+    ) -> None:
+        """Record that the artifacts are written, with their metrics and the canaries."""
+        found = None if canaries is None else canaries.model_dump(mode="json")
+        self._set(results=results.model_dump(mode="json"), canaries=found, state=state)
 
     def fail(self, reason: str) -> None:
         """Record that the artifacts could not be written."""
