@@ -195,7 +195,7 @@ def _services(
     dependencies = DependencyWait(progress)
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
-        dependencies.wait(lambda: asyncio.run(_check_generator(config, urls)))
+        dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
     if not request.embedded:
         yield _external(config, dependencies), None
         return
@@ -235,7 +235,12 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
     return redis
 
 
-async def _check_generator(config: Config, urls: Sequence[str]) -> None:
+async def check_generator(config: Config, urls: Sequence[str]) -> None:
+    """Check that the generator's servers answer and offer one model.
+
+    Raises:
+        ServiceError: They do not.
+    """
     async with _client(config, urls) as client:
         await client.check()
 

@@ -53,9 +53,9 @@ class TimeLimit:
         )
 
 
-# A program is killed at 1.25 times the limit, so one below 1 and above 0.63 of it shows a limit that
-# is halved, or time that is counted twice. Load cannot exchange the verdicts: the one above would
-# print its output only after twelve times the limit, the one below is tried again.
+# A program is killed at 1.25 times the limit, so one below 1 and above 0.63 of it shows a limit
+# that is halved, or time that is counted twice. Load cannot exchange the verdicts: the one above
+# would print its output only after twelve times the limit, the one below is tried again.
 CPU_LIMIT = TimeLimit(limit=0.25, below=0.19, above=3.0)
 # With limits in wall-clock seconds load decides, so the margins are wider.
 WALL_LIMIT_BELOW = TimeLimit(limit=4.0, below=0.05, above=30.0)
@@ -80,7 +80,9 @@ class Builder:
 
     def words(self) -> dict[str, str]:
         """Names and numbers for a program."""
-        first, second, third = self.random.sample(_NAMES, 3)
+        # The digits keep them apart from the names that the programs themselves have.
+        names = [f"{name}_{self.random.randrange(10)}" for name in self.random.sample(_NAMES, 3)]
+        first, second, third = names
         return {
             "first": first,
             "second": second,
