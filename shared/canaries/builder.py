@@ -17,6 +17,8 @@ MIB = 1024 * 1024
 _LEAST_SECONDS, _LEAST_MEMORY, _LEAST_PROCESSES = 10.0, 512, 16
 # Address space of an interpreter before it does anything, in MiB, generously.
 _INTERPRETER = 160
+# More than this some machines refuse to any program.
+_MOST_BELOW = 2048
 _NAMES = (
     *("count", "total", "values", "result", "items", "answer", "numbers", "solve", "data", "best"),
     *("current", "line", "left", "right", "table", "graph", "node", "score", "size", "words"),
@@ -36,11 +38,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """Seconds of a limit, and of the work of programs below and above it."""
+    """Seconds of a limit, and of programs below and above it, which ``work`` or ``wait`` as long."""
 
     limit: float
     below: float
     above: float
+    kind: str = "work"
 
     def below_text(self) -> str:
         return (
@@ -58,8 +61,8 @@ class TimeLimit:
 # would print its output only after twelve times the limit, the one below is tried again.
 CPU_LIMIT = TimeLimit(limit=0.25, below=0.19, above=3.0)
 # With limits in wall-clock seconds load decides, so the margins are wider.
-WALL_LIMIT_BELOW = TimeLimit(limit=4.0, below=0.05, above=30.0)
-WALL_LIMIT_ABOVE = TimeLimit(limit=0.5, below=0.05, above=30.0)
+WALL_LIMIT_BELOW = TimeLimit(limit=4.0, below=0.05, above=5.0)
+WALL_LIMIT_ABOVE = TimeLimit(limit=0.5, below=0.05, above=5.0, kind="wait")
 
 
 class Builder:
@@ -112,7 +115,7 @@ class Builder:
     def memory_below(self) -> tuple[int, str]:
         """MiB within the run's limit, 0 if it has no room for them; and the fault if they fail."""
         limit = self._sandbox.memory_limit_mb
-        size = max(0, int((limit - _INTERPRETER) * 0.8))
+        size = min(_MOST_BELOW, max(0, int((limit - _INTERPRETER) * 0.8)))
         return size, f"memory is refused: {size} MiB under a limit of {limit} MiB"
 
     def memory_above(self) -> tuple[int, str]:

@@ -33,7 +33,7 @@ def function_canaries(build: Builder) -> Iterator[Canary]:
     text = below.below_text()
     yield _limited(build, "time below", given, FinalStatus.SUCCESS, text, below.limit)
     above_ = CPU_LIMIT if build.profile.strict else WALL_LIMIT_ABOVE
-    given, text = ("work", above_.above), above_.above_text()
+    given, text = (above_.kind, above_.above), above_.above_text()
     yield _limited(build, "time above", given, FinalStatus.TIMEOUT, text, above_.limit)
     yield _checked(build, "right again", programs.FUNCTION_RIGHT, words, FinalStatus.SUCCESS)
 

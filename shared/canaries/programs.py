@@ -182,6 +182,8 @@ def $first(kind, amount):
     if kind == "work":
         while time.process_time() < amount:
             pass
+    elif kind == "wait":
+        time.sleep(amount)
     elif kind == "space":
         return len(bytes(amount))
     return amount

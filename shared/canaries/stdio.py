@@ -176,7 +176,7 @@ def _time_below(time: TimeLimit, output: str) -> Trial:
 
 
 def _time_above(time: TimeLimit, output: str) -> Trial:
-    return Trial(f"work {time.above:g}\n", output, too_late(time.above_text()))
+    return Trial(f"{time.kind} {time.above:g}\n", output, too_late(time.above_text()))
 
 
 # C++

@@ -72,3 +72,83 @@ async def test_a_fault_is_found(sandbox_url: str, fault: Fault, text: str) -> No
     async with faulty(sandbox_url, fault) as url:
         report = await round_on(url)
     assert any(text in finding.text for finding in report.wrong), report
+
+
+SINGLE_FAULTS: dict[str, tuple[Fault, str]] = {
+    "memory limit ignored": (faults.NO_MEMORY_LIMIT, "memory limit not enforced"),
+    "memory limit halved": (faults.HALF_MEMORY, "memory is refused"),
+    "time limit ignored": (faults.NO_TIME_LIMIT, "time limit not enforced"),
+    "always success": (of_results(faults.always_succeed), "an exit code is lost"),
+    "always failure": (of_results(faults.always_fail), "a right program"),
+    "not ASCII lost": (of_results(faults.lose_non_ascii), "a right program"),
+    "streams merged": (of_results(faults.merge_streams), "a right program"),
+    "input cut at 64 KiB": (faults.cut_input, "input is cut"),
+    "no processes": (faults.NO_FORK, "threads, processes and a shell"),
+    "an older Python": (faults.OLD_PYTHON, "a right program"),
+    "remembered by program": (faults.remember_by_code, "a right program"),
+}
+FUNCTION_FAULTS: dict[str, tuple[Fault, str]] = {
+    "memory limit ignored": (faults.NO_MEMORY_LIMIT, "memory limit not enforced"),
+    "time limit ignored": (faults.NO_TIME_LIMIT, "time limit not enforced"),
+    "time limit halved": (faults.HALF_TIME, "time is miscounted"),
+    "time counted twice": (faults.slow_clock, "time is miscounted"),
+    "output lost": (faults.cut_output(0), "right"),
+}
+
+
+@pytest.mark.parametrize(("fault", "text"), SINGLE_FAULTS.values(), ids=SINGLE_FAULTS)
+async def test_a_fault_of_run_code_is_found(sandbox_url: str, fault: Fault, text: str) -> None:
+    async with faulty(sandbox_url, fault) as url:
+        report = await round_on(url, CanaryProfile("compute_score", "python", functions=False))
+    assert any(text in finding.text for finding in report.wrong), report
+
+
+@pytest.mark.parametrize(("fault", "text"), FUNCTION_FAULTS.values(), ids=FUNCTION_FAULTS)
+async def test_a_fault_in_function_tests_is_found(
+    sandbox_url: str, fault: Fault, text: str
+) -> None:
+    async with faulty(sandbox_url, fault) as url:
+        report = await round_on(url, FUNCTIONS)
+    assert any(text in finding.text for finding in report.wrong), report
+
+
+async def test_answers_of_other_calls_are_found(sandbox_url: str) -> None:
+    async with faulty(sandbox_url, faults.CrossTalk()) as url:
+        report = await round_on(url)
+    assert report.wrong
+
+
+async def test_a_sandbox_with_nothing_but_run_code_is_judged_too(sandbox_url: str) -> None:
+    async with faulty(sandbox_url, faults.healthy, cases=False) as url:
+        report = await round_on(url)
+        assert (report.wrong, report.unjudged) == ([], [])
+    async with faulty(sandbox_url, faults.OLD_PYTHON, cases=False) as url:
+        assert (await round_on(url)).unjudged == []
+
+
+async def test_a_sandbox_without_a_compiler_is_not_wrong(sandbox_url: str) -> None:
+    async def no_compiler(call: faults.Call, _send: faults.Send) -> faults.Body:
+        return {"compiled": "missing", "compile_output": "g++: not found"}
+
+    async with faulty(sandbox_url, no_compiler) as url:
+        report = await round_on(url, CanaryProfile("batch", "cpp", functions=False))
+    assert (report.wrong, report.unjudged) == ([], [])
+    assert len(report.unable) == report.sent
+    assert "g++" in report.unable[0].text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("sandbox.memory_limit_mb=64", "sandbox.timeout=0.1", "judge.max_processes=1"),
+        ("sandbox.memory_limit_mb=65536", "sandbox.timeout=300", "judge.max_output_mb=64"),
+        ("judge.max_timeouts=1", "judge.confirm_timeouts=false", "judge.wall_factor=1"),
+        ("judge.checker=lines", "judge.extraction=first", "judge.cpu_grace=1"),
+    ],
+)
+async def test_the_limits_of_a_run_do_not_decide(
+    sandbox_url: str, settings: tuple[str, ...]
+) -> None:
+    for profile in (PROGRAMS, FUNCTIONS):
+        report = await round_on(sandbox_url, profile, *settings)
+        assert (report.wrong, report.unjudged) == ([], [])
