@@ -27,7 +27,7 @@ from shared.canaries.catalogue import manifest
 from shared.canaries.profile import CanaryProfile
 from shared.canaries.record import CanaryReport
 from shared.config import Config, load_config
-from shared.datasets import parquet_files
+from shared.datasets import parquet_files, read_datasets
 from shared.errors import FindingsError, PlumblineError
 from shared.ledger import connect
 from shared.text import split_urls
@@ -137,13 +137,15 @@ def _existing(path: Path) -> str:
 
 
 def _data(config: Config) -> Iterator[CheckLine]:
-    if not config.data.eval_files:
+    given = config.data.eval_files
+    if not given:
         yield CheckLine(Mark.NOTE, "data", "no data sets configured (data.eval_files)")
         return
     try:
-        paths = [one for given in config.data.eval_files for one in parquet_files(given)]
+        paths = [one for path in given for one in parquet_files(path)]
+        problems = len(read_datasets(given, config.data.prompt_key))
         if config.data.lock is None:
-            text = f"{len(paths)} files, not checked against a lock (data.lock)"
+            text = f"{problems} problems, not checked against a lock (data.lock)"
             yield CheckLine(Mark.NOTE, "data", text)
             return
         found = data_lock.differences(data_lock.load_lock(config.data.lock), paths)
@@ -153,7 +155,7 @@ def _data(config: Config) -> Iterator[CheckLine]:
     for line in found:
         yield CheckLine(Mark.FAILED, "data", f"{line}; prepare the data again or change data.lock")
     if not found:
-        yield CheckLine(Mark.OK, "data", f"{len(paths)} files as in {config.data.lock}")
+        yield CheckLine(Mark.OK, "data", f"{problems} problems as in {config.data.lock}")
 
 
 def _generator(config: Config) -> Iterator[CheckLine]:

@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """Seconds of a limit, and of programs below and above it, which ``work`` or ``wait`` as long."""
+    """Seconds of a limit, and of programs below and above it, which ``work`` or ``wait``."""
 
     limit: float
     below: float

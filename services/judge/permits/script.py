@@ -27,10 +27,6 @@ _SCRIPT = Script(
 )
 
 
-# Ticket of a request that goes before all others; tickets are times of arrival.
-_FIRST = "0"
-
-
 class CallOutcome(StrEnum):
     """Health of a sandbox as observed in one call.
 
@@ -169,7 +165,6 @@ class PermitScript:
         wish = f"-{self._number(request.avoid) if request.avoid in self._urls else 0}"
         if request.only is not None:
             wish = f"={self._number(request.only)}"
-            ticket = ticket or _FIRST
         found = await self._run("ask", name, ticket, f"{'x' if request.exclusive else '-'}{wish}")
         if found[0] > 0:
             return PermitAnswer(self._urls[found[0] - 1])
