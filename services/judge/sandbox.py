@@ -43,6 +43,8 @@ _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
 # The version of ``/run_cases`` that this client speaks.
 _RUN_CASES = "2"
+# Longest retries of calls to one sandbox of a pool, in seconds.
+_PINNED_BUDGET = 30.0
 # Seconds until a sandbox that did not respond is asked again what it offers.
 _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)
@@ -192,6 +194,8 @@ class SandboxClient:
         """Return a client that calls only this sandbox of the pool, over the same connections."""
         client = copy.copy(self)
         client.pool = _PinnedPool(self.pool, url)
+        # Others may be well, and nothing should wait long for this one.
+        client._retry_budget = min(self._retry_budget, _PINNED_BUDGET)
         return client
 
     async def run_code(

@@ -140,10 +140,22 @@ class Builder:
         }
         if self.profile.strict:
             tests["checker"] = "exact"
-        cases = tuple(trial.expected for trial in trials)
-        return self._canary(
-            name, template, words, tests, cases, frozenset(FinalStatus), fault, limits
-        )
+        cases = [trial.expected for trial in trials]
+        return self.judged(name, template, words, tests, cases, fault, limits)
+
+    def judged(
+        self,
+        name: str,
+        template: str,
+        words: Words,
+        tests: Mapping[str, object],
+        cases: Sequence[ExpectedCase],
+        fault: str,
+        limits: CanaryLimits | None = None,
+    ) -> Canary:
+        """A program whose cases decide."""
+        statuses = frozenset(FinalStatus)
+        return self._canary(name, template, words, tests, tuple(cases), statuses, fault, limits)
 
     def graded(
         self,

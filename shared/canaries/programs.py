@@ -37,8 +37,19 @@ for folder in $folders:
 """
 
 WRONG = """\
-$first = input()
-print($first if len($first) > 9 else "$nonce")
+$first = input().split()
+print(len($first), "$nonce")
+"""
+
+ECHO = """\
+$first = input().split()
+print(*$first, sep="\\n")
+"""
+
+SPECIAL_JUDGE = """\
+def check(input, output, expected):
+    $first = sorted(output.split())
+    return $first == sorted(expected.split())
 """
 
 # Two modes: the length and the bytes themselves, or the length and a checksum of a long input.

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator, Sequence
+from string import Template
 
 from shared.canaries import programs
 from shared.canaries.builder import (
@@ -27,26 +28,50 @@ _LINE = 64
 
 def program_canaries(build: Builder) -> Iterator[Canary]:
     """Canaries in Python."""
-    words = build.words()
-    yield _right(build, "right", words)
-    yield _wrong(build)
+    words, rows = build.words(), _rows(build)
+    yield _right(build, "right", words, rows)
+    yield _wrong(build, words, rows)
     yield _bytes(build)
+    if build.profile.strict:
+        yield _special_judge(build)
     yield from _limits(build)
     yield _processes(build)
     yield _syntax(build, programs.SYNTAX)
     yield _forging(build)
-    yield _right(build, "right again", words)
+    yield _right(build, "right again", words, _rows(build))
 
 
-def _right(build: Builder, name: str, words: Words) -> Canary:
+_Row = tuple[list[int], str]
+
+
+def _rows(build: Builder) -> list[_Row]:
+    """Inputs of the right program: numbers and a text."""
+    letters = "žščřěů"
+    return [
+        (
+            [build.small() for _ in range(length)],
+            f"{build.number()} {build.random.choice(letters)}漢字🐍",
+        )
+        for length in (0, 1, 5)
+    ]
+
+
+def _right(build: Builder, name: str, words: Words, rows: Sequence[_Row]) -> Canary:
     fault = "a right program in Python 3.10 with Unicode text is not accepted"
-    trials = []
-    for length in (0, 1, 5):
-        row = [build.small() for _ in range(length)]
-        text = f"{build.number()} {build.random.choice('žščřěů')}漢字🐍"
-        output = f"{_matched(row)} {words['nonce']}\n{text[::-1]}\n"
-        trials.append(Trial(f"{' '.join(map(str, row))}\n{text}\n", output, passes(fault)))
+    trials = _right_trials(words, rows, passes(fault))
     return build.stdio(name, programs.RIGHT, words, trials, fault)
+
+
+def _right_trials(words: Words, rows: Sequence[_Row], expected: ExpectedCase) -> list[Trial]:
+    """Cases with the outputs of the right program."""
+    return [
+        Trial(
+            f"{' '.join(map(str, row))}\n{text}\n",
+            f"{_matched(row)} {words['nonce']}\n{text[::-1]}\n",
+            expected,
+        )
+        for row, text in rows
+    ]
 
 
 def _matched(row: Sequence[int]) -> str:
@@ -57,14 +82,29 @@ def _matched(row: Sequence[int]) -> str:
     return f"{len(row)} {sum(products)}"
 
 
-def _wrong(build: Builder) -> Canary:
+def _wrong(build: Builder, words: Words, rows: Sequence[_Row]) -> Canary:
+    """A wrong answer to the inputs of the right one, for results remembered by the input alone."""
     fault = "a wrong output is not judged a wrong answer"
-    right, other = f"{build.number()}0\n", f"{build.small()}\n"
-    trials = [
-        Trial(right, right, passes("a right output is not accepted")),
-        Trial(other, f"{build.number()}\n", fails(fault, CaseCode.WRONG_ANSWER)),
-    ]
+    trials = _right_trials(words, rows, fails(fault, CaseCode.WRONG_ANSWER))
     return build.stdio("wrong", programs.WRONG, build.words(), trials, fault)
+
+
+def _special_judge(build: Builder) -> Canary:
+    fault = "a special judge does not decide as it must"
+    numbers = [str(build.number()) for _ in range(4)]
+    right, expected = " ".join(numbers) + "\n", " ".join(reversed(numbers)) + "\n"
+    trials = [
+        Trial(right, expected, passes(fault)),
+        Trial(right, f"{build.number()} {expected}", fails(fault, CaseCode.WRONG_ANSWER)),
+    ]
+    words = build.words()
+    tests = {
+        "inputs": [trial.stdin for trial in trials],
+        "outputs": [trial.output for trial in trials],
+        "checker_source": Template(programs.SPECIAL_JUDGE).substitute(words),
+    }
+    cases = [trial.expected for trial in trials]
+    return build.judged("special judge", programs.ECHO, words, tests, cases, fault)
 
 
 def _bytes(build: Builder) -> Canary:

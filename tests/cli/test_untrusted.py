@@ -76,7 +76,7 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
         done = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
     assert done.code == 3, done.stderr
     assert f"plumb: untrusted: sandbox {url}: memory limit not enforced: 1190 MiB" in done.stderr
-    assert "7 of 8 canaries judged as they must be" in done.stdout
+    assert "8 of 9 canaries judged as they must be" in done.stdout
     assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "untrusted"
     assert "untrusted: sandbox" in plumb("show", "out", folder=tmp_path).stdout
     assert "untrusted" in plumb("runs", ".", folder=tmp_path).stdout
@@ -86,7 +86,7 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
 def test_a_run_with_a_healthy_sandbox_is_trusted(tmp_path: Path) -> None:
     done = plumb("judge", *write_inputs(tmp_path), "--embedded", folder=tmp_path)
     assert done.code == 0, done.stderr
-    assert "8 of 8 canaries judged as they must be" in done.stdout
+    assert "9 of 9 canaries judged as they must be" in done.stdout
 
 
 @pytest.mark.e2e

@@ -274,6 +274,19 @@ async def remember_by_code(call: Call, send: Send) -> Body:
     return dict(call.memory[key])
 
 
+async def remember_by_input(call: Call, send: Send) -> Body:
+    """Answers are remembered by the input alone."""
+    key = json.dumps(call.body.get("inputs") or call.body.get("stdin"))
+    if key not in call.memory:
+        call.memory[key] = await send(call.body)
+    return dict(call.memory[key])
+
+
+async def lose_files(call: Call, send: Send) -> Body:
+    answer = await send(call.body)
+    return answer if call.many else {**answer, "files": {}}
+
+
 @dataclass
 class CrossTalk:
     """Two calls that run at the same time get each other's answer."""

@@ -48,6 +48,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "an older Python": (faults.OLD_PYTHON, "a right program"),
     "an older library": (faults.NO_SUCH_METHOD, "a right program"),
     "remembered by program": (faults.remember_by_code, "a right program"),
+    "remembered by input": (faults.remember_by_input, "a wrong output"),
     "shared /tmp": (faults.shared_folder, "a right program"),
 }
 

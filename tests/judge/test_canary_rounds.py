@@ -49,7 +49,7 @@ async def test_every_sandbox_gets_a_round_beside_the_samples(
         worker = await judge_all(redis_server, sandbox_url, other)
     record = CanaryLedger(redis, RUN).record()
     assert {one.sandbox for one in record.sandboxes} == {sandbox_url, other}
-    assert all((one.rounds, one.sent) == (1, 8) for one in record.sandboxes)
+    assert all((one.rounds, one.sent) == (1, 9) for one in record.sandboxes)
     (line,) = record.distrust
     assert line.startswith(f"sandbox {other}: memory limit not enforced: 1190 MiB allocated")
     assert not record.trusted
@@ -77,7 +77,7 @@ async def test_an_untrusted_run_says_so_in_its_record(
     assert (document["state"], document["complete"]) == ("untrusted", True)
     assert document["statuses"]["success"] == 3
     (found,) = document["canaries"]["sandboxes"]
-    assert (found["sandbox"], found["wrong"], found["right"]) == (other, 1, 7)
+    assert (found["sandbox"], found["wrong"], found["right"]) == (other, 1, 8)
     assert "output is cut" in found["findings"][0]["text"]
     assert len(document["canaries"]["manifest"]) == 64
     assert "output is cut" in (tmp_path / "report.html").read_text()
@@ -90,7 +90,7 @@ async def test_a_trusted_run_has_its_canaries_in_the_record(
     ledger.set_state(RunState.JUDGED)
     assert publish(ledger) is RunState.COMPLETE
     (found,) = json.loads((tmp_path / "run.json").read_text())["canaries"]["sandboxes"]
-    assert (found["sent"], found["right"], found["findings"]) == (8, 8, [])
+    assert (found["sent"], found["right"], found["findings"]) == (9, 9, [])
 
 
 async def test_no_canaries_where_they_are_off(
@@ -114,7 +114,7 @@ async def test_a_sandbox_that_is_away_is_not_wrong(redis: Redis, redis_server: R
     record = CanaryLedger(redis, RUN).record()
     (found,) = record.sandboxes
     assert record.trusted
-    assert (found.right, found.wrong, found.unjudged) == (0, 0, 8)
+    assert (found.right, found.wrong, found.unjudged) == (0, 0, 9)
     assert worker.metrics.failure() is None
 
 
