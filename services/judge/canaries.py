@@ -222,7 +222,8 @@ def observed(judgement: Judgement) -> Observed:
         ObservedCase(case.code, case.detail, case.actual, case.stderr) for case in judgement.cases
     )
     status = judgement.status or aggregate_cases(codes)
-    return Observed(FinalStatus.API_ERROR if CaseCode.API_ERROR in codes else status, cases)
+    cpu = sum(case.cpu_time or 0.0 for case in judgement.cases)
+    return Observed(FinalStatus.API_ERROR if CaseCode.API_ERROR in codes else status, cases, cpu)
 
 
 def _scaled(config: Config, profile: CanaryProfile, canary: Canary) -> Config:

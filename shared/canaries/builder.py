@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 
 from shared.canaries.expectation import Canary, CanaryLimits, ExpectedCase
@@ -166,11 +166,13 @@ class Builder:
         status: FinalStatus | None,
         fault: str,
         limits: CanaryLimits | None = None,
+        most_cpu: float | None = None,
     ) -> Canary:
         """A program whose final status decides; None for any but an accepted answer."""
         rejected = frozenset(FinalStatus) - {FinalStatus.SUCCESS}
         statuses = rejected if status is None else frozenset({status})
-        return self._canary(name, template, words, tests, (), statuses, fault, limits)
+        canary = self._canary(name, template, words, tests, (), statuses, fault, limits)
+        return replace(canary, most_cpu=most_cpu)
 
     def _canary(
         self,

@@ -44,6 +44,7 @@ class Canary:
     """A program, its problem, its limits, and what the verdict on it must be.
 
     ``statuses`` are those of the whole answer; ``fault`` says what is wrong if it has another.
+    ``most_cpu`` is the CPU time after which it was certainly not stopped at its limit, in seconds.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Canary:
     cases: Sequence[ExpectedCase]
     statuses: frozenset[FinalStatus]
     fault: str
+    most_cpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,11 @@ class ObservedCase:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a sandbox made of a canary."""
+    """What a sandbox made of a canary; ``cpu`` is the CPU time of all cases in seconds."""
 
     status: FinalStatus
     cases: Sequence[ObservedCase] = field(default_factory=tuple)
+    cpu: float = 0.0
 
 
 def findings(canary: Canary, observed: Observed) -> list[str]:
@@ -78,6 +81,8 @@ def findings(canary: Canary, observed: Observed) -> list[str]:
     found = list(dict.fromkeys(_cases(canary, observed)))
     if not found and observed.status not in canary.statuses:
         found.append(f"{canary.fault} ({_status(canary, observed)})")
+    if not found and canary.most_cpu is not None and observed.cpu > canary.most_cpu:
+        found.append(f"{canary.fault} ({observed.cpu:.1f} s of CPU time were used)")
     return found
 
 
