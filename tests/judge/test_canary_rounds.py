@@ -36,8 +36,11 @@ def ledger(redis: Redis, tmp_path) -> Ledger:
 
 
 async def judge_all(redis_server: RedisServer, *urls: str) -> Worker:
+    canaries = CanaryLedger(Redis.from_url(redis_server.url), RUN)
     async with Worker(redis_server.url, "w", sandbox_urls=",".join(urls)) as worker:
         await worker.judge_all()
+        while canaries.outstanding():  # a job may be on its way to the worker as the queue is empty
+            await worker.judge_all()
         assert worker.errors == []
     return worker
 
