@@ -18,7 +18,7 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types reference lock \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-start bench-judge bench-budget bench-borderline bench-generate bench-data bench-aggregator clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-start bench-judge bench-budget bench-borderline bench-generate bench-data bench-aggregator bench-canaries clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -142,6 +142,9 @@ bench-start: $(STAMP) ## seconds from the command to the first verdict, from the
 
 bench-judge: $(STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)
+
+bench-canaries: $(STAMP) ## false alarms in so many rounds of canaries on a healthy sandbox, and their cost (ARGS: 1000)
+	$(BIN)/python -m tests.bench.canaries $(ARGS)
 
 bench-budget: $(STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
 	$(BIN)/python -m tests.bench.budget $(ARGS)

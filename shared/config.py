@@ -279,6 +279,15 @@ class DatasetJudgeConfig(Section):
     """As ``judge.max_timeouts``; null inherits."""
 
 
+class CanaryConfig(Section):
+    """Canaries: programs with known verdicts that every sandbox of a run must judge."""
+
+    enabled: Operation[bool] = True
+    """Send canaries to every sandbox of the run, at its start and now and then."""
+    every: Operation[float] = Field(default=600, ge=1, allow_inf_nan=False)
+    """Seconds between two rounds of canaries on one sandbox."""
+
+
 class JudgeConfig(Section):
     """Judging of answers. Times are seconds."""
 
@@ -328,6 +337,7 @@ class JudgeConfig(Section):
     """Seconds of retries while the sandbox is busy or unreachable."""
     max_deliveries: Operation[int] = Field(default=3, ge=0)
     """Redeliveries of a job whose worker died, before the sample is ``api_error``."""
+    canaries: CanaryConfig = CanaryConfig()
 
     def for_dataset(self, name: str) -> Self:
         """The settings for one data set.

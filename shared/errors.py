@@ -46,6 +46,12 @@ class IncompleteRunError(PlumblineError):
     exit_code = 1
 
 
+class UntrustedRunError(PlumblineError):
+    """The run finished, but a sandbox judged canaries wrongly, so its verdicts are not trusted."""
+
+    exit_code = 3
+
+
 class InterruptedRunError(PlumblineError):
     """The command was interrupted; repeating it resumes the run."""
 

@@ -12,6 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_serializer
 
 from shared.analysis.statistics import Metrics
+from shared.canaries.record import CanaryRecord
 from shared.config import Config
 from shared.errors import OutputError
 from shared.plan import PlannedDataset
@@ -30,18 +31,21 @@ class RunState(StrEnum):
     ``RUNNING``: samples lack a completion or a verdict. ``JUDGED``: every sample has a verdict, but
     the artifacts are not written yet. ``COMPLETE``: the artifacts are written, and every sample was
     judged. ``INCOMPLETE``: the artifacts are written, but some samples could not be judged.
-    ``FAILED``: the artifacts could not be written, for the reason in ``publish_error``.
+    ``UNTRUSTED``: the artifacts are written, but a sandbox judged a canary wrongly, so the verdicts
+    cannot be trusted. ``FAILED``: the artifacts could not be written, for the reason in
+    ``publish_error``.
     """
 
     RUNNING = "running"
     JUDGED = "judged"
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
+    UNTRUSTED = "untrusted"
     FAILED = "failed"
 
     @property
     def published(self) -> bool:
-        return self in (RunState.COMPLETE, RunState.INCOMPLETE)
+        return self in (RunState.COMPLETE, RunState.INCOMPLETE, RunState.UNTRUSTED)
 
     @property
     def final(self) -> bool:
@@ -224,7 +228,7 @@ class RunRecord(_Measured):
 
     ``unjudged`` lists the first samples that could not be judged. ``infra_failures`` counts failed
     requests to the sandbox by kind. ``timeouts_confirmed`` doubtful time-outs ran again;
-    ``timeouts_flipped`` of them then finished in time.
+    ``timeouts_flipped`` of them then finished in time. ``canaries`` is None if none were sent.
     """
 
     version: Literal[2] = 2
@@ -239,6 +243,7 @@ class RunRecord(_Measured):
     infra_failures: dict[str, int] = Field(default_factory=dict)
     timeouts_confirmed: int = 0
     timeouts_flipped: int = 0
+    canaries: CanaryRecord | None = None
     datasets: list[DatasetRecord] = Field(default_factory=list)
     qa_logs: dict[str, QaLogRecord] = Field(default_factory=dict)
     wandb: WandbRecord | None = None
@@ -256,6 +261,11 @@ class RunRecord(_Measured):
     @field_serializer("wandb")
     def _omit_unset(self, wandb: WandbRecord | None) -> JsonValue:
         return None if wandb is None else wandb.model_dump(mode="json", exclude_none=True)
+
+    @property
+    def distrust(self) -> list[str]:
+        """Findings of canaries, with their sandboxes; empty if the verdicts can be trusted."""
+        return self.canaries.distrust if self.canaries else []
 
     @property
     def served_model(self) -> str | None:

@@ -232,6 +232,11 @@ def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "plumbline_runs_running", "Runs that a command is working on.", value=len(running)
     )
+    yield GaugeMetricFamily(
+        "plumbline_runs_untrusted",
+        "Published runs of which a sandbox judged canaries wrongly.",
+        value=sum(run.state is RunState.UNTRUSTED for run in runs),
+    )
     share = ratio(verdicts, sum(run.samples_planned for run in running))
     if share is not None:
         yield GaugeMetricFamily(

@@ -14,9 +14,10 @@ from shared import artifacts
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
+from shared.canaries.record import CanaryRecord
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_run
-from shared.ledger import Ledger
+from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import PlannedDataset, RunPlan
 from shared.run_record import (
@@ -41,7 +42,7 @@ def publish(ledger: Ledger) -> RunState:
     The report comes last of the files, so a failure to write it leaves all its sources complete.
 
     Returns:
-        The new state of the run: complete or incomplete.
+        The new state of the run: complete, incomplete or untrusted.
 
     Raises:
         OutputError: The output folder cannot be written, or a record in Redis cannot be read.
@@ -75,7 +76,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     )
     folder.write_json(artifacts.SUMMARY, results.metrics)
     folder.write_json(artifacts.SLICES, results.slices)
-    record = samples.record(ledger.run, meta, plan.datasets)
+    record = samples.record(ledger.run, meta, plan.datasets, CanaryLedger.of(ledger).record())
     written = FinishedRun(folder, record, results.metrics)
     record = record.model_copy(update={"qa_logs": qa_logs.write(written)})
     _write_record(folder, record)
@@ -83,7 +84,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record, metrics, meta.config.wandb)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
-    ledger.publish(record.state, results)
+    ledger.publish(record.state, results, record.canaries)
     return record.state
 
 
@@ -130,13 +131,20 @@ class PublishedSamples:
             for dataset, results in self.results.items()
         }
 
-    def record(self, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> RunRecord:
+    def record(
+        self,
+        run: str,
+        meta: RunMeta,
+        datasets: Sequence[PlannedDataset],
+        canaries: CanaryRecord,
+    ) -> RunRecord:
         """Build the content of ``run.json``: provenance, totals and completeness of the run."""
         samples = sum(map(len, self.results.values()))
         missing = samples - self.statuses.total() + self.statuses[FinalStatus.API_ERROR]
+        state = RunState.INCOMPLETE if missing else RunState.COMPLETE
         return RunRecord.of(run, meta, datasets).model_copy(
             update={
-                "state": RunState.INCOMPLETE if missing else RunState.COMPLETE,
+                "state": state if canaries.trusted else RunState.UNTRUSTED,
                 "complete": missing == 0,
                 "samples_judged": samples - missing,
                 "samples_unjudged": missing,
@@ -146,6 +154,7 @@ class PublishedSamples:
                 "infra_failures": dict(self.failures.most_common()),
                 "timeouts_confirmed": self.confirmed - self.flipped,
                 "timeouts_flipped": self.flipped,
+                "canaries": canaries if canaries.sandboxes or canaries.lost else None,
             }
         )
 

@@ -41,6 +41,10 @@ COMMANDS = {
         f"{_CLI}.finished:report",
         "Write a run's page as one self-contained file, from its folder alone.",
     ),
+    "doctor": LazyCommand(
+        f"{_CLI}.doctor:doctor",
+        "Check services, sandboxes, data and disk; exit code 0: all is well, 1: something is not.",
+    ),
     "data": LazyCommand(f"{_CLI}.data:app", "Prepare and check the data sets of a run."),
 }
 

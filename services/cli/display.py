@@ -15,6 +15,7 @@ from rich.text import Text
 from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
+from shared.run_record import RunRecord
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 
@@ -180,6 +181,26 @@ def print_summary(console: Console, run: FinishedRun) -> None:
         markup=False,
         soft_wrap=True,
     )
+
+    _print_canaries(console, record)
+
+
+def _print_canaries(console: Console, record: RunRecord) -> None:
+    """Print how many canaries were judged as they must be, and each finding."""
+    if record.canaries is None:
+        return
+    of_all = record.canaries.sandboxes
+    right, sent = sum(one.right for one in of_all), sum(one.sent for one in of_all)
+    unjudged = sum(one.unjudged for one in of_all)
+    unable = sum(one.unable for one in of_all)
+    parts = [f"{right} of {sent} canaries judged as they must be"]
+    parts += [f"{unjudged} not judged"] if unjudged else []
+    parts += [f"{unable} that the sandbox cannot run"] if unable else []
+    parts += [f"{record.canaries.lost} rounds lost"] if record.canaries.lost else []
+    console.print(", ".join(parts), highlight=False, markup=False, soft_wrap=True)
+    for line in record.distrust:
+        text = Text(f"untrusted: {printable(line)}", style="bold red")
+        console.print(text, soft_wrap=True)
 
 
 def _row_cell(metrics: Metrics, name: str, form: str) -> str:

@@ -27,6 +27,7 @@ from shared.errors import (
     InterruptedRunError,
     ServiceError,
     UnavailableError,
+    UntrustedRunError,
 )
 from shared.finished_run import open_run
 from shared.ledger import connect
@@ -106,8 +107,16 @@ def execute(request: RunRequest) -> None:
                     session.leave()
     finished = open_run(folder.url)
     print_summary(console, finished)
+    if finished.record.distrust:
+        raise UntrustedRunError(_distrust(finished.record))
     if not finished.record.complete:
         raise IncompleteRunError(_missing_verdicts(finished.record))
+
+
+def _distrust(run: RunRecord) -> str:
+    found = run.distrust
+    shown = "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
+    return f"untrusted: {shown}; mend the sandbox, check it with plumb doctor, and judge again"
 
 
 def _missing_verdicts(run: RunRecord) -> str:
@@ -186,7 +195,7 @@ def _services(
     dependencies = DependencyWait(progress)
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
-        dependencies.wait(lambda: asyncio.run(_check_generator(config, urls)))
+        dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
     if not request.embedded:
         yield _external(config, dependencies), None
         return
@@ -226,7 +235,12 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
     return redis
 
 
-async def _check_generator(config: Config, urls: Sequence[str]) -> None:
+async def check_generator(config: Config, urls: Sequence[str]) -> None:
+    """Check that the generator's servers answer and offer one model.
+
+    Raises:
+        ServiceError: They do not.
+    """
     async with _client(config, urls) as client:
         await client.check()
 

@@ -53,6 +53,9 @@ def show(run: Run) -> None:
     for dataset in finished.record.datasets:
         line = f"{dataset.dataset}: {dataset.problems} problems, SHA-256 {dataset.sha256}"
         console.print(Text(printable(line)), soft_wrap=True)
+    if finished.record.distrust:
+        text = "untrusted: mend the sandbox and judge the completions again with plumb rejudge"
+        console.print(Text(text, style="yellow"))
     if not finished.record.complete:
         text = "incomplete: repeat the command to judge the rest"
         console.print(Text(text, style="yellow"))
@@ -132,6 +135,7 @@ def _row(run: FinishedRun) -> tuple[Text, ...]:
         if metrics.get("accepted_at_1") is not None
     )
     samples = f"{record.samples_judged}/{record.samples}"
+    samples += " untrusted" if record.distrust else ""
     cells = (run.name, f"{when:%Y-%m-%d %H:%M}", record.model or "", samples, accepted)
     return tuple(Text(printable(cell)) for cell in (*cells, run.folder.url))
 

@@ -36,7 +36,7 @@ def _work(settings: JudgeSettings) -> int:
     watch.start()
     metrics = worker.metrics
     readiness = Readiness(
-        partial(ping_error, redis), lambda: watch.failure, details=metrics.details
+        partial(ping_error, redis), lambda: watch.failure, metrics.failure, details=metrics.details
     )
     with HealthServer(settings.host, settings.port, readiness, metrics.registry):
         log.info("ready", worker=name, concurrency=metrics.concurrency)

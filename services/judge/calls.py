@@ -99,7 +99,9 @@ async def run_harness(
         if got.compiled not in ("ok", None):
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
             return run
-        run.cases |= {chunk[place]: case for place, case in got.cases.items()}
+        # A sandbox that confuses calls may report cases that this one does not have.
+        known = {place: case for place, case in got.cases.items() if place < len(chunk)}
+        run.cases |= {chunk[place]: case for place, case in known.items()}
         todo = [i for i in todo if i not in run.cases]
         # The budget of time-outs applies to the whole answer, not to each call.
         late = sum(_timed_out(task, case) for case in got.cases.values())

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from shared.schemas import Verdict
+from shared.statuses import FinalStatus
 
 
 class SandboxWatch:
@@ -53,12 +54,14 @@ class JudgeMetrics:
         concurrency: Completions that the process may judge at once.
         in_flight: Completions that it judges now.
         judged: Completions that it has judged.
+        distrusted: By sandbox, the latest finding of canaries that it judged wrongly.
     """
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
         self.in_flight = 0
         self.judged = 0
+        self.distrusted: dict[str, str] = {}
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._samples = Counter(
@@ -94,6 +97,18 @@ class JudgeMetrics:
             registry=self.registry,
         )
 
+        self._canaries = Counter(
+            "plumbline_judge_canaries",
+            "Canaries sent to sandboxes, by whether they were judged as they must be.",
+            ["sandbox", "outcome"],
+            registry=self.registry,
+        )
+        Gauge(
+            "plumbline_judge_sandboxes_distrusted",
+            "Sandboxes that judged canaries wrongly in their latest round.",
+            registry=self.registry,
+        ).set_function(lambda: len(self.distrusted))
+
     @contextmanager
     def judging(self) -> Iterator[None]:
         """Count a completion as in flight, and its time as busy, until the block ends."""
@@ -107,7 +122,16 @@ class JudgeMetrics:
 
     def details(self) -> dict[str, object]:
         """Fields of ``/readyz``."""
-        return {"concurrency": self.concurrency, "in_flight": self.in_flight}
+        return {
+            "concurrency": self.concurrency,
+            "in_flight": self.in_flight,
+            "distrusted": dict(self.distrusted),
+        }
+
+    def failure(self) -> str | None:
+        """The reason why verdicts of this process cannot be trusted; None if they can."""
+        found = [f"sandbox {url}: {text}" for url, text in sorted(self.distrusted.items())]
+        return "; ".join(found) or None
 
     def count(self, verdict: Verdict) -> None:
         """Count a verdict."""
@@ -116,3 +140,15 @@ class JudgeMetrics:
         self._requests.inc(verdict.attempts)
         self._confirmations.labels("flipped").inc(verdict.flipped)
         self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
+
+    def count_canaries(self, verdict: Verdict) -> None:
+        """Count a round of canaries by the verdict on its sandbox."""
+        sandbox, wrong = verdict.dataset, verdict.final_status is FinalStatus.WRONG_ANSWER
+        others = verdict.cases_total - verdict.cases_passed
+        self._canaries.labels(sandbox, "right").inc(verdict.cases_passed)
+        self._canaries.labels(sandbox, "wrong").inc(others if wrong else 0)
+        self._canaries.labels(sandbox, "unjudged").inc(0 if wrong else others)
+        if wrong:
+            self.distrusted[sandbox] = verdict.detail or ""
+        elif verdict.accepted:
+            self.distrusted.pop(sandbox, None)

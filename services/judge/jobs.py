@@ -6,14 +6,17 @@ from typing import NoReturn
 
 from redis.asyncio import Redis as AsyncRedis
 
+from services.judge.canaries import CanaryRound, CanarySender, judge_round, verdict_on
 from services.judge.judging import Judge
 from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
 from services.judge.verdict import to_verdict
+from shared.canaries.profile import CanaryProfile
 from shared.config import Config, validate_config
 from shared.errors import ConfigError, PlumblineError
+from shared.ledger import keys
 from shared.ledger.jobs import JobCall, JobInput, parse_problem
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.pipelined import PipelinedRedis
@@ -55,14 +58,18 @@ class SampleJudge:
         self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
         self._problems: dict[tuple[str, str, str], Problem] = {}
         self._kept = max(_PROBLEMS_KEPT, 2 * settings.concurrency)
+        self._canaries = CanarySender(settings.redis_url)
 
     async def close(self) -> None:
         for sandbox, pool in self._sandboxes.values():
             await sandbox.__aexit__(None, None, None)
             await pool.close()
+        self._canaries.close()
 
     def knows_problem(self, call: JobCall) -> bool:
-        """Whether the problem of a job is in memory."""
+        """Whether the problem of a job is in memory; the judge makes those of canaries."""
+        if keys.is_canary_run(call.run):
+            return True
         return (call.run, call.sample.dataset, call.sample.problem_id) in self._problems
 
     async def judge(self, found: JobInput, generation: Generation) -> Verdict:
@@ -72,15 +79,40 @@ class SampleJudge:
             PlumblineError: The ledger lacks the run or the problem.
             ServiceError: Redis is unavailable.
         """
-        problem = self._problem(found)
         config = self._config(found)
+        if keys.is_canary_run(found.run):
+            return await self._judge_canaries(found, generation, config)
+        problem = self._problem(found)
         attempts = Attempts()
         try:
             judge = Judge(config, self._sandbox(config))
             judgement = await judge.judge(problem, generation.completion, attempts)
         except (SandboxUnavailableError, ConfigError) as error:
             return _unjudged(found.run, generation, error, attempts)
+        finally:
+            # Not before the first samples, which would wait for them, and not after a verdict is
+            # stored: after the last one the run waits for the canaries that were sent.
+            await self._send_canaries(found, config, problem)
         return to_verdict(generation, judgement, attempts.requests, attempts.failures, self.name)
+
+    async def _send_canaries(self, found: JobInput, config: Config, problem: Problem) -> None:
+        """Send the canaries that are due, for the profile of a sample."""
+        if found.config is None or not config.judge.canaries.enabled:
+            return
+        profile = CanaryProfile.of(config.judge.for_dataset(problem.dataset), problem)
+        every = config.judge.canaries.every
+        await self._canaries.send(found.run, self._urls(config), profile, found.config, every)
+
+    async def _judge_canaries(
+        self, found: JobInput, generation: Generation, config: Config
+    ) -> Verdict:
+        """Judge a round of canaries, and store the report on it."""
+        profile = CanaryProfile.parse(found.sample.problem_id)
+        given = CanaryRound(found.sample.dataset, profile, generation.completion)
+        report = await judge_round(given, config, self._sandbox(config))
+        reports, field = keys.RunKeys(found.run).reports, found.sample.key
+        await self._commands.send([("HSET", reports, field, report.model_dump_json())])
+        return verdict_on(report, generation, self.name)
 
     def _config(self, found: JobInput) -> Config:
         # Read for each job: a resumed run may have a corrected config.
@@ -103,8 +135,11 @@ class SampleJudge:
             del self._problems[next(iter(self._problems))]
         return problem
 
+    def _urls(self, config: Config) -> list[str]:
+        return self._settings.sandboxes or config.sandbox_urls
+
     def _sandbox(self, config: Config) -> SandboxClient:
-        urls = self._settings.sandboxes or config.sandbox_urls
+        urls = self._urls(config)
         attempts, budget = config.judge.max_attempts, config.judge.retry_budget
         concurrency = config.sandbox.max_concurrency
         key = (*urls, attempts, budget, concurrency)

@@ -4,6 +4,7 @@ Times are seconds.
 """
 
 import asyncio
+import copy
 import json
 import math
 import random
@@ -42,6 +43,8 @@ _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
 # The version of ``/run_cases`` that this client speaks.
 _RUN_CASES = "2"
+# Longest retries of calls to one sandbox of a pool, in seconds.
+_PINNED_BUDGET = 30.0
 # Seconds until a sandbox that did not respond is asked again what it offers.
 _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)
@@ -106,8 +109,25 @@ class Pool(Protocol):
     def urls(self) -> Sequence[str]: ...
 
     def permit(
-        self, *, exclusive: bool = False, avoid: str | None = None
+        self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
     ) -> AbstractAsyncContextManager[Permit]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PinnedPool:
+    """One sandbox of a pool, with the permits of the whole pool."""
+
+    pool: Pool
+    url: str
+
+    @property
+    def urls(self) -> Sequence[str]:
+        return self.pool.urls
+
+    def permit(
+        self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
+    ) -> AbstractAsyncContextManager[Permit]:
+        return self.pool.permit(exclusive=exclusive, only=only or self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +168,7 @@ class SandboxClient:
         timings: RetryTimings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.pool = pool
+        self.pool: Pool = pool
         self._max_attempts = max_attempts
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
@@ -169,6 +189,14 @@ class SandboxClient:
         traceback: TracebackType | None,
     ) -> None:
         await self._session.close()
+
+    def pinned(self, url: str) -> Self:
+        """Return a client that calls only this sandbox of the pool, over the same connections."""
+        client = copy.copy(self)
+        client.pool = _PinnedPool(self.pool, url)
+        # Others may be well, and nothing should wait long for this one.
+        client._retry_budget = min(self._retry_budget, _PINNED_BUDGET)
+        return client
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False

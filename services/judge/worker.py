@@ -27,6 +27,7 @@ from services.judge.jobs import SampleJudge
 from services.judge.settings import JudgeSettings
 from shared.ledger import JobLease, JudgeQueue, connect_async
 from shared.ledger.jobs import HeldJobs, JobCall, JobInput, TakenJob, WorkerJobs
+from shared.ledger.keys import is_canary_run
 from shared.ledger.pipelined import PipelinedRedis
 from shared.schemas import Verdict
 from shared.service.logs import get_logger
@@ -274,6 +275,10 @@ class JobLoop:
             )
         if found.completion is None or found.judged:
             return None
+        if is_canary_run(found.run):
+            verdict = await self._judge.judge(found, found.completion)
+            self._metrics.count_canaries(verdict)
+            return verdict
         with self._metrics.judging():
             verdict = await self._judge.judge(found, found.completion)
         self._metrics.count(verdict)

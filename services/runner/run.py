@@ -10,7 +10,7 @@ from typing import Protocol
 from services.runner.session import Session
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
-from shared.ledger import Ledger
+from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import RunPlan
 from shared.run_record import RunState
@@ -41,13 +41,15 @@ class RunTimings:
     """Intervals of the run loop in seconds.
 
     ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
-    between two scans for lost jobs. ``gather``: between two reads of verdicts.
-    ``publish_timeout``: limit for writing the artifacts.
+    between two scans for lost jobs. ``gather``: between two reads of verdicts. ``canaries``:
+    longest wait for canaries after the last verdict. ``publish_timeout``: limit for writing the
+    artifacts.
     """
 
     tick: float = 1.0
     scan: float = 2.0
     gather: float = 0.05
+    canaries: float = 60.0
     publish_timeout: float = 600.0
 
 
@@ -77,6 +79,8 @@ class Run:
         self._config = config
         self._session = session
         self._ledger: Ledger = session.ledger
+        self._canaries = CanaryLedger.of(session.ledger)
+        self._lost_rounds: set[SampleId] = set()
         self._source = source
         self._progress = progress
         self._hashes = hashes or {}
@@ -107,6 +111,7 @@ class Run:
             self._active = False
             await asyncio.to_thread(self._session.tick)
             await asyncio.to_thread(self._ledger.finish, time.time())
+        await self._wait_for_canaries()
         await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
         await self._wait_until_published()
 
@@ -172,11 +177,30 @@ class Run:
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
+                await asyncio.to_thread(self._redeliver_canaries)
                 if not self._generating:
                     await asyncio.to_thread(self._check_lost_completions)
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
+
+    def _redeliver_canaries(self) -> None:
+        self._lost_rounds = self._canaries.requeue_lost(
+            self._lost_rounds, self._config.judge.max_deliveries
+        )
+
+    async def _wait_for_canaries(self) -> None:
+        """Wait until those that were sent are judged; the record counts the rest as lost."""
+        end = time.monotonic() + self._timings.canaries
+        scanned = time.monotonic()
+        while await asyncio.to_thread(self._canaries.outstanding):
+            if time.monotonic() > end:
+                self._progress.note("canaries are still being judged; the run ends without them")
+                return
+            if time.monotonic() - scanned >= self._timings.scan:
+                await asyncio.to_thread(self._redeliver_canaries)
+                scanned = time.monotonic()
+            await asyncio.sleep(_LONGEST_PAUSE)
 
     def _check_lost_completions(self) -> None:
         if self._ledger.completed_count() >= len(self._samples):

@@ -114,6 +114,11 @@ def _incomparable(comparison: Comparison) -> Iterator[Finding]:
         if not run.record.state.published:
             found = f"{run.label} is {run.record.state}"
             yield _premise("", "finished", "both", found, holds=False, why="numbers may change")
+        if distrust := run.record.distrust:
+            found = f"{run.label}: {distrust[0]}"
+            yield _premise(
+                "", "trusted", "both", found, holds=False, why="a sandbox failed canaries"
+            )
 
 
 def _sufficient_data(

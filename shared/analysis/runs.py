@@ -66,9 +66,10 @@ class ComparedRun:
 
     @property
     def notes(self) -> list[str]:
-        """Caveats about the run's numbers: incomplete, or with a torn last line."""
+        """Caveats about the run's numbers: untrusted, incomplete, or with a torn last line."""
         notes = [f"{self.label}: {torn}" for torn in self.run.skipped]
         record = self.record
+        notes += [f"{self.label} is untrusted: {line}" for line in record.distrust]
         if not record.complete:
             unjudged = f"{record.samples_unjudged} samples without a verdict"
             notes.append(f"{self.label} is {record.state}: {unjudged}")

@@ -4,12 +4,14 @@ Writes are idempotent, so clients retry them. Jobs are delivered at least once, 
 gets exactly one verdict. ``keys`` defines every Redis key.
 """
 
+from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
 from shared.ledger.queue import JobLease, JudgeQueue, job_id
 from shared.ledger.streams import EventGroup, RunProgress, StreamEntry, runs_progress
 
 __all__ = [
+    "CanaryLedger",
     "EventGroup",
     "JobLease",
     "JudgeQueue",

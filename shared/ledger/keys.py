@@ -7,6 +7,8 @@ RUNS = f"{PREFIX}:runs"
 # Channel with the id of each run that was judged.
 JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
+# No run's id has a slash.
+_CANARIES = "canaries/"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
 
 
@@ -16,13 +18,16 @@ class RunKeys:
 
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes`` and ``verdicts`` are hashes by
     problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts redeliveries
-    by sample key; ``lock`` names the runner at work.
+    by sample key; ``lock`` names the runner at work. The canaries of a run have keys of the same
+    kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``.
     """
 
     run: str
 
     @property
     def _base(self) -> str:
+        if is_canary_run(self.run):
+            return f"{PREFIX}:canaries:{self.run.removeprefix(_CANARIES)}"
         return f"{PREFIX}:run:{self.run}"
 
     @property
@@ -58,6 +63,14 @@ class RunKeys:
         return f"{self._base}:lock"
 
     @property
+    def sent(self) -> str:
+        return f"{self._base}:sent"
+
+    @property
+    def reports(self) -> str:
+        return f"{self._base}:reports"
+
+    @property
     def of_verdicts(self) -> tuple[str, ...]:
         """The keys that a verdict is written to."""
         return self.hashes, self.verdicts, self.events, self.meta
@@ -65,6 +78,11 @@ class RunKeys:
     @property
     def all(self) -> tuple[str, ...]:
         """The keys that are deleted with the run, that is, all but the lock."""
+        own = self._own
+        return own if is_canary_run(self.run) else (*own, *RunKeys(canary_run(self.run)).all)
+
+    @property
+    def _own(self) -> tuple[str, ...]:
         return (
             self.meta,
             self.problems,
@@ -73,7 +91,19 @@ class RunKeys:
             self.verdicts,
             self.events,
             self.deliveries,
+            self.sent,
+            self.reports,
         )
+
+
+def canary_run(run: str) -> str:
+    """The id under which the canaries of a run are judged."""
+    return f"{_CANARIES}{run}"
+
+
+def is_canary_run(run: str) -> bool:
+    """Whether an id is that of canaries."""
+    return run.startswith(_CANARIES)
 
 
 def lease(job: str) -> str:

@@ -14,6 +14,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import NoPermissionError
 
+from shared.canaries.record import CanaryRecord
 from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
@@ -80,6 +81,11 @@ class Ledger:
         self._take_lock = redis.register_script(TAKE_LOCK)
         self._release_lock = redis.register_script(RELEASE_LOCK)
 
+    @property
+    def redis(self) -> Redis:
+        """The server that holds the ledger."""
+        return self._redis
+
     # Meta data and state
 
     def open(self, meta: RunMeta, plan: RunPlan | None, problems: Iterable[Problem]) -> None:
@@ -98,7 +104,7 @@ class Ledger:
             (pipe.hsetnx if first_wins else pipe.hset)(self._keys.meta, name, json.dumps(value))
         for problem in problems:
             field = problem_key(problem.dataset, problem.problem_id)
-            pipe.hsetnx(self._keys.problems, field, _pack(problem.model_dump_json()))
+            pipe.hsetnx(self._keys.problems, field, pack(problem.model_dump_json()))
             if len(pipe) >= 200:
                 pipe.execute()
         pipe.hincrby(self._keys.meta, "sessions", 1)
@@ -174,9 +180,12 @@ class Ledger:
         """Record the Unix time of the last verdict."""
         self._set(finished_at=at)
 
-    def publish(self, state: RunState, results: PublishedResults) -> None:
-        """Record that the artifacts are written, with their metrics."""
-        self._set(results=results.model_dump(mode="json"), state=state)
+    def publish(
+        self, state: RunState, results: PublishedResults, canaries: CanaryRecord | None = None
+    ) -> None:
+        """Record that the artifacts are written, with their metrics and the canaries."""
+        found = None if canaries is None else canaries.model_dump(mode="json")
+        self._set(results=results.model_dump(mode="json"), canaries=found, state=state)
 
     def fail(self, reason: str) -> None:
         """Record that the artifacts could not be written."""
@@ -212,8 +221,10 @@ class Ledger:
         )
 
     def delete(self) -> None:
-        """Delete the run and its jobs. The lock stays."""
-        self.queue.forget(job_id(self.run, sample, sha) for sample, sha in self.completed().items())
+        """Delete the run, its canaries, and their jobs. The lock stays."""
+        for ledger in (self, Ledger(self._redis, keys.canary_run(self.run))):
+            completed = ledger.completed().items()
+            self.queue.forget(job_id(ledger.run, sample, sha) for sample, sha in completed)
         pipe = self._transaction()
         pipe.delete(*self._keys.all)
         pipe.srem(keys.RUNS, self.run)
@@ -274,7 +285,7 @@ class Ledger:
         self, pipe: Pipeline, generation: Generation, unjudged: Verdict | None
     ) -> None:
         sample = generation.sample
-        pipe.hset(self._keys.completions, sample.key, _pack(generation.model_dump_json()))
+        pipe.hset(self._keys.completions, sample.key, pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
         pipe.hdel(self._keys.deliveries, sample.key)
@@ -455,7 +466,8 @@ def verdict_arguments(verdict: Verdict) -> list[str | int]:
     ]
 
 
-def _pack(document: str) -> bytes:
+def pack(document: str) -> bytes:
+    """Compress a completion or problem for the ledger."""
     return zlib.compress(document.encode(), 1)
 
 

@@ -40,10 +40,12 @@ class JudgeQueue:
         completion_sha256: str,
         *,
         losses: int = 0,
+        first: bool = False,
     ) -> None:
         """Add the job to ``pipeline``; it is enqueued when the pipeline is executed.
 
-        A job with which workers were lost (``losses``) is judged alone in its process.
+        A job with which workers were lost (``losses``) is judged alone in its process. ``first``
+        enqueues it before all others.
         """
         job = Job.create(
             keys.JUDGE_FUNCTION,
@@ -60,7 +62,7 @@ class JudgeQueue:
         )
         retry = Retry(max=_RETRIES)
         job.retries_left, job.retry_intervals = retry.max, retry.intervals
-        self.rq.enqueue_job(job, pipeline=pipeline)
+        self.rq.enqueue_job(job, pipeline=pipeline, at_front=first)
 
     def waiting(self) -> set[str]:
         """Ids of the jobs that wait in the queue."""

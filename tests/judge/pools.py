@@ -32,9 +32,10 @@ class OpenPool:
 
     @asynccontextmanager
     async def permit(
-        self, *, exclusive: bool = False, avoid: str | None = None
+        self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
     ) -> AsyncIterator[Permit]:
         urls = [url for url in self.urls if url != avoid] or self.urls
+        urls = urls if only is None else [only]
         permit = Permit(f"permit {len(self.grants)}", urls[len(self.grants) % len(urls)])
         self.grants.append(Grant(permit, exclusive, avoid))
         self.held += 1

@@ -533,3 +533,29 @@ async def test_cancelled_again_while_it_gives_back(
     with pytest.raises(asyncio.CancelledError):
         await users.tasks["a"]
     await nothing_is_left(users.pool, redis)
+
+
+# One sandbox of the pool
+
+
+async def test_a_pinned_request_gets_its_sandbox_and_goes_before_others(
+    client: AsyncRedis,
+) -> None:
+    pool = SandboxPool(client, [ONE, TWO], "w", settings=PUSHED)
+    users = Users(pool)
+    await users.come("a")
+    await users.come("b")
+    taken = users.places["a"]
+    await users.come("waiting")
+    await users.come("pinned", only=taken)
+    await users.come("pinned alone", only=taken, exclusive=True)
+    await users.leave("b")
+    await until(pool, lambda states: "waiting" in users.served)
+    assert users.places["waiting"] != taken
+    await users.leave("a")
+    await until(pool, lambda states: "pinned" in users.served)
+    await users.leave("pinned")
+    await until(pool, lambda states: "pinned alone" in users.served)
+    assert users.places["pinned"] == users.places["pinned alone"] == taken
+    await users.leave("pinned alone", "waiting")
+    await pool.close()

@@ -78,18 +78,20 @@ class SandboxPool:
 
     @asynccontextmanager
     async def permit(
-        self, *, exclusive: bool = False, avoid: str | None = None
+        self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
     ) -> AsyncIterator[Permit]:
         """Wait for a sandbox and hold it.
 
         Args:
             exclusive: Wait until the sandbox is idle, and admit no other request meanwhile.
             avoid: URL of a sandbox to use only if no other one is open.
+            only: URL of the one sandbox to use, before all other requests; ``avoid`` then has no
+                effect.
 
         Raises:
             ServiceError: Redis is still unavailable after all retries.
         """
-        permit = await self._acquire(PermitRequest(exclusive, avoid))
+        permit = await self._acquire(PermitRequest(exclusive, avoid, only))
         try:
             yield permit
         finally:

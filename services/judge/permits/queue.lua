@@ -1,5 +1,7 @@
 -- FIFO queue of waiters, and the commands of the script.
 
+local AHEAD = 1e8 -- seconds
+
 local function lease(n, permit, seconds)
   redis.call('ZADD', held_key(n), LEASE_CLOCK + seconds, permit)
   keep(held_key(n))
@@ -38,12 +40,19 @@ end
 -- The queue
 
 local function parse_request(text)
-  return { exclusive = text:sub(1, 1) == 'x', avoid = tonumber(text:sub(2)) }
+  local wish, n = text:sub(2, 2), tonumber(text:sub(3))
+  return {
+    exclusive = text:sub(1, 1) == 'x',
+    avoid = wish == '-' and n,
+    only = wish == '=' and n,
+  }
 end
 
--- A waiter that was dropped as dead returns to its old position.
+-- A waiter that was dropped as dead returns to its old position. Those for one sandbox go before all
+-- others: there are few, and what they find is wanted early.
 local function join(waiter, ticket, request)
-  redis.call('ZADD', QUEUE, 'NX', ticket == '' and NOW or ticket, waiter)
+  local arrival = parse_request(request).only and NOW - AHEAD or NOW
+  redis.call('ZADD', QUEUE, 'NX', ticket == '' and arrival or ticket, waiter)
   redis.call('HSET', WISHES, waiter, request)
   redis.call('ZADD', HEARD, LEASE_CLOCK, waiter)
   for _, key in ipairs({ QUEUE, WISHES, HEARD }) do keep(key) end

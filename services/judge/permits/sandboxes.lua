@@ -5,8 +5,8 @@
 -- ARGV  command, settings (JSON), prefix of the wake keys, then the command's arguments
 --
 --   queue   sorted set: waiter -> ticket, its time of arrival
---   wishes  hash: waiter -> its request: 'x' (exclusive) or '-', and the number of the sandbox
---           that it avoids, or 0
+--   wishes  hash: waiter -> its request: 'x' (exclusive) or '-', then '-' and the number of the
+--           sandbox that it avoids, or 0, or '=' and the number of the only one that it may use
 --   heard   sorted set: waiter -> time of its last heartbeat, by the lease clock
 --   clock   hash: the lease clock, and the time of the last command
 --   held    sorted set: permit -> time of its expiry, by the lease clock
@@ -104,8 +104,9 @@ local function room_left()
   return false
 end
 
--- A request avoids a sandbox only while another one is open.
+-- A request avoids a sandbox only while another one is open, or if it is for another one.
 local function avoids(request, sandbox)
+  if request.only then return request.only ~= sandbox.n end
   if request.avoid ~= sandbox.n then return false end
   for _, other in ipairs(sandboxes) do
     if other ~= sandbox and is_open(other) then return true end

@@ -125,10 +125,18 @@ class PermitKeys:
 
 @dataclass(frozen=True, slots=True)
 class PermitRequest:
-    """Request for one permit; ``avoid`` is the URL of a sandbox to use only as a last resort."""
+    """Request for one permit.
+
+    Attributes:
+        exclusive: Whether nothing else may run in the sandbox meanwhile.
+        avoid: URL of a sandbox to use only as a last resort.
+        only: URL of the only sandbox to use. Such a request goes before all others: there are few,
+            and what they find is wanted early.
+    """
 
     exclusive: bool
-    avoid: str | None
+    avoid: str | None = None
+    only: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +162,10 @@ class PermitScript:
 
     async def ask(self, name: str, ticket: str, request: PermitRequest) -> PermitAnswer:
         """Request a permit. Idempotent; ``ticket`` is from the first answer, initially empty."""
-        avoid = self._number(request.avoid) if request.avoid in self._urls else 0
-        found = await self._run("ask", name, ticket, f"{'x' if request.exclusive else '-'}{avoid}")
+        wish = f"-{self._number(request.avoid) if request.avoid in self._urls else 0}"
+        if request.only is not None:
+            wish = f"={self._number(request.only)}"
+        found = await self._run("ask", name, ticket, f"{'x' if request.exclusive else '-'}{wish}")
         if found[0] > 0:
             return PermitAnswer(self._urls[found[0] - 1])
         return PermitAnswer(None, _text(found[1]), float(found[2]))

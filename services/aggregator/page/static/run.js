@@ -7,7 +7,7 @@ import { moment, progress } from "./runs.js";
 import { setup } from "./setup.js";
 
 const PAGE = 50;
-const FINAL = ["complete", "incomplete", "failed"];
+const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 const LOST = "The connection to the aggregator is lost; trying again.";
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
@@ -116,14 +116,21 @@ function move(event, body, search) {
   links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
 }
 
+// Findings of canaries: programs with known verdicts that a sandbox judged wrongly.
+function distrust(canaries) {
+  const found = (canaries?.sandboxes ?? []).flatMap((one) => one.findings.map((finding) => [one.sandbox, finding.text]));
+  return found.map(([sandbox, text]) => el("p", { class: "untrusted", role: "alert" }, `untrusted: sandbox `, name(sandbox), ": ", name(text)));
+}
+
 export async function showRun(main, [run], query) {
   const [found, line] = await Promise.all([api.run(run), api.timeline(run)]);
   const [state, bar, cards, chart] = [el("p", { class: "soft" }), el("div"), el("div", { class: "cards" }), el("div", { class: "card" })];
-  const published = el("div");
+  const [published, warnings] = [el("div"), el("div")];
   const fill = (detail, times) => {
     const { summary, datasets } = detail;
     state.replaceChildren(name([summary.model, summary.state].filter(Boolean).join(", ")), `, begun ${moment(summary.started_at)}`);
     bar.replaceChildren(...progress(summary));
+    warnings.replaceChildren(...distrust(detail.facts.canaries));
     cards.replaceChildren(...Object.entries(datasets).map(([key, one]) => dataset(key, one, detail.metrics?.[key])));
     chart.replaceChildren(...[pace(times)].flat());
     published.replaceChildren(...metrics(detail.metrics), ...slices(detail.slices));
@@ -131,7 +138,7 @@ export async function showRun(main, [run], query) {
   fill(found, line);
   const [parts, stop] = browser(run, Object.keys(found.datasets), query);
   main.replaceChildren(
-    el("h1", {}, name(found.summary.name ?? run)), state, bar, setup(found),
+    el("h1", {}, name(found.summary.name ?? run)), state, warnings, bar, setup(found),
     el("h2", {}, "Data sets"), cards, published, el("h2", {}, "Pace"), chart, ...parts);
   if (FINAL.includes(found.summary.state)) return stop;
   const update = async () => fill(await api.run(run), await api.timeline(run));

@@ -2,6 +2,14 @@
 import { el, name } from "./dom.js";
 import { clock, moment } from "./runs.js";
 
+function canaries({ sandboxes, lost }) {
+  const sum = (key) => sandboxes.reduce((total, one) => total + one[key], 0);
+  const rest = [["wrong", "wrong"], ["unjudged", "not judged"], ["unable", "that the sandbox cannot run"]];
+  const parts = rest.filter(([key]) => sum(key)).map(([key, text]) => `${sum(key)} ${text}`);
+  if (lost) parts.push(`${lost} rounds lost`);
+  return [`${sum("right")} of ${sum("sent")} judged as they must be`, ...parts].join(", ");
+}
+
 function values({ summary, config, facts, versions }) {
   const { judge, sandbox, actor_rollout_ref: actor } = config ?? {};
   const { temperature, top_p, n, response_length } = actor?.rollout ?? {};
@@ -16,6 +24,7 @@ function values({ summary, config, facts, versions }) {
     "active time": facts.active_seconds && clock(facts.active_seconds),
     commit: facts.git_commit,
     versions: versions && Object.entries(versions).map(([key, one]) => `${key} ${one}`).join(", "),
+    canaries: facts.canaries && canaries(facts.canaries),
     parent: facts.parent?.run,
     folder: facts.output,
   };

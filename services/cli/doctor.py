@@ -1,0 +1,247 @@
+"""`plumb doctor`: check what a run needs, and the sandboxes with the canaries of a run."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from services.cli.display import printable, stdout_console
+from services.cli.embedded.stack import open_stack
+from services.cli.options import ConfigFile, Embedded, Overrides
+from services.judge.canaries import CanaryRound, judge_round
+from services.judge.permits import Permit
+from services.judge.sandbox import SandboxClient
+from services.runner.preflight import check_judges, check_sandboxes
+from shared import data_lock
+from shared.artifacts import OutputFolder
+from shared.canaries.catalogue import manifest
+from shared.canaries.profile import CanaryProfile
+from shared.canaries.record import CanaryReport
+from shared.config import Config, load_config
+from shared.datasets import parquet_files, read_datasets
+from shared.errors import FindingsError, PlumblineError
+from shared.ledger import connect
+from shared.text import split_urls
+
+_LEAST_DISK = 1 << 30
+# A sandbox that is away is found at once, and not waited for.
+_ATTEMPTS, _RETRY_BUDGET = 3, 10.0
+
+
+class Mark(StrEnum):
+    """Outcome of a check."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """A line of the report; ``subject`` is what was checked."""
+
+    mark: Mark
+    subject: str
+    text: str
+
+
+def doctor(
+    overrides: Overrides = None, config: ConfigFile = None, embedded: Embedded = False
+) -> None:
+    """Check services, sandboxes, data and disk; exit code 0: all is well, 1: something is not."""
+    console = stdout_console()
+    resolved = load_config(config, overrides or [])
+    failed = 0
+    for line in _checks(resolved, embedded=embedded):
+        _print(console, line)
+        failed += line.mark is Mark.FAILED
+    if failed:
+        raise FindingsError(f"{failed} of the checks failed; see what each line says")
+
+
+def _print(console: Console, line: CheckLine) -> None:
+    style = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}[line.mark]
+    text = Text(f"{line.mark:<6} ", style=style)
+    text.append(printable(f"{line.subject}: {line.text}"), style="default")
+    console.print(text, soft_wrap=True)
+
+
+def _checks(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
+    yield from _disk(config)
+    yield from _data(config)
+    yield from _generator(config)
+    if not embedded:
+        yield from _redis()
+        yield from _sandboxes(config, _urls(config))
+        return
+    try:
+        with _stack(config) as urls:
+            yield CheckLine(Mark.OK, "services", "Redis, sandbox, judge and aggregator start")
+            yield from _sandboxes(config, urls)
+    except PlumblineError as error:
+        yield CheckLine(Mark.FAILED, "services", str(error))
+
+
+def _urls(config: Config) -> list[str]:
+    given = split_urls(os.environ.get("SANDBOX_URLS", ""))
+    urls = [url.rstrip("/").removesuffix("/run_code") for url in given]
+    return urls or config.sandbox_urls
+
+
+@contextmanager
+def _stack(config: Config) -> Iterator[list[str]]:
+    """Start the embedded services in a temporary folder; yield the URLs of the sandboxes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="plumb-doctor-") as folder,
+        open_stack(config, OutputFolder(folder), force=False, generator=False) as stack,
+    ):
+        yield stack.sandbox_urls
+
+
+# Checks
+
+
+def _attempt(subject: str, good: str, check: Callable[[], object]) -> CheckLine:
+    try:
+        check()
+    except PlumblineError as error:
+        return CheckLine(Mark.FAILED, subject, str(error))
+    return CheckLine(Mark.OK, subject, good)
+
+
+def _disk(config: Config) -> Iterator[CheckLine]:
+    folder = OutputFolder(config.output_dir)
+    places = [tempfile.gettempdir(), *([_existing(Path(folder.path))] if folder.local else [])]
+    for place in dict.fromkeys(places):
+        free = shutil.disk_usage(place).free
+        text = f"{free / (1 << 30):.1f} GiB free"
+        if free < _LEAST_DISK:
+            yield CheckLine(
+                Mark.FAILED, f"disk at {place}", f"{text}; make room for at least 1 GiB"
+            )
+        else:
+            yield CheckLine(Mark.OK, f"disk at {place}", text)
+
+
+def _existing(path: Path) -> str:
+    return str(next(one for one in (path, *path.absolute().parents) if one.is_dir()))
+
+
+def _data(config: Config) -> Iterator[CheckLine]:
+    given = config.data.eval_files
+    if not given:
+        yield CheckLine(Mark.NOTE, "data", "no data sets configured (data.eval_files)")
+        return
+    try:
+        paths = [one for path in given for one in parquet_files(path)]
+        problems = len(read_datasets(given, config.data.prompt_key))
+        if config.data.lock is None:
+            text = f"{problems} problems, not checked against a lock (data.lock)"
+            yield CheckLine(Mark.NOTE, "data", text)
+            return
+        found = data_lock.differences(data_lock.load_lock(config.data.lock), paths)
+    except PlumblineError as error:
+        yield CheckLine(Mark.FAILED, "data", str(error))
+        return
+    for line in found:
+        yield CheckLine(Mark.FAILED, "data", f"{line}; prepare the data again or change data.lock")
+    if not found:
+        yield CheckLine(Mark.OK, "data", f"{problems} problems as in {config.data.lock}")
+
+
+def _generator(config: Config) -> Iterator[CheckLine]:
+    generation = config.generation
+    if not generation.base_urls:
+        text = "no servers configured (generation.base_urls)"
+        if generation.backend != "openai":
+            text = f"plumb run --embedded starts the backend {generation.backend}"
+        yield CheckLine(Mark.NOTE, "generator", text)
+        return
+    # Imported here because aiohttp takes long, and runs over recorded completions need none.
+    from services.cli.execute import check_generator
+
+    good = f"{', '.join(generation.base_urls)} offers a model"
+    yield _attempt(
+        "generator", good, lambda: asyncio.run(check_generator(config, generation.base_urls))
+    )
+
+
+def _redis() -> Iterator[CheckLine]:
+    from shared.service.settings import RedisSettings, load_settings
+
+    try:
+        redis = connect(load_settings(RedisSettings).redis_url)
+    except PlumblineError as error:
+        yield CheckLine(Mark.FAILED, "Redis", str(error))
+        return
+    with redis:
+        yield CheckLine(Mark.OK, "Redis", "answers")
+        yield _attempt("judges", "at least one worker is registered", lambda: check_judges(redis))
+
+
+def _sandboxes(config: Config, urls: Sequence[str]) -> Iterator[CheckLine]:
+    for url in urls:
+        subject = f"sandbox {url}"
+        reached = _attempt(subject, "answers", partial(_reach, url))
+        yield reached
+        if reached.mark is Mark.OK:
+            for report in asyncio.run(_judge(config, url)):
+                yield from _of_report(subject, report)
+    yield CheckLine(Mark.OK, "canaries", f"set {manifest()[:12]}")
+
+
+def _reach(url: str) -> None:
+    asyncio.run(check_sandboxes([url]))
+
+
+async def _judge(config: Config, url: str) -> list[CanaryReport]:
+    """Judge the canaries of all profiles under the config's method."""
+    method = config.judge.method
+    profiles = [CanaryProfile(method, "python", functions=kind) for kind in (False, True)]
+    profiles.append(CanaryProfile(method, "cpp", functions=False))
+    async with SandboxClient(
+        _DirectPool([url]), max_attempts=_ATTEMPTS, retry_budget=_RETRY_BUDGET
+    ) as client:
+        seed = os.urandom(8).hex()
+        return [
+            await judge_round(CanaryRound(url, profile, seed), config, client)
+            for profile in profiles
+        ]
+
+
+def _of_report(subject: str, report: CanaryReport) -> Iterator[CheckLine]:
+    subject = f"{subject}, {report.profile}"
+    for finding in report.wrong:
+        text = f"{finding.text}; its verdicts cannot be trusted: mend or replace the sandbox"
+        yield CheckLine(Mark.FAILED, subject, text)
+    for finding in report.unjudged:
+        text = f"canary {finding.canary!r} not judged: {finding.text}; see the sandbox's log"
+        yield CheckLine(Mark.FAILED, subject, text)
+    for finding in report.unable:
+        text = f"cannot run the canary {finding.canary!r}: {finding.text}"
+        yield CheckLine(Mark.NOTE, subject, text)
+    if report.right == report.sent:
+        text = f"{report.sent} canaries judged as they must be in {report.seconds:.1f} s"
+        yield CheckLine(Mark.OK, subject, text)
+
+
+class _DirectPool:
+    """Permits without limits, because nothing else of this command runs."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.urls = urls
+
+    @asynccontextmanager
+    async def permit(
+        self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
+    ) -> AsyncIterator[Permit]:
+        yield Permit("doctor", only or self.urls[0])

@@ -1,0 +1,126 @@
+"""Untrusted runs, and `plumb doctor`, with a sandbox that has a fault."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from services.data.records import write_dataset
+from tests.cli.commands import plumb
+from tests.judge import faulty_sandbox as faults
+from tests.judge.faulty_sandbox import Fault, faulty
+from tests.sandboxes import own_sandbox
+from tests.shared.finished_runs import write_run
+from tests.shared.ledgers import problem
+
+FINDING = {"canary": "limits", "text": "memory limit not enforced: 2 GiB"}
+CANARIES = {
+    "manifest": "ab",
+    "sandboxes": [
+        {
+            "sandbox": "http://s1:8080",
+            "rounds": 1,
+            "sent": 8,
+            "right": 7,
+            "wrong": 1,
+            "unjudged": 0,
+            "unable": 0,
+            "first_at": 1,
+            "last_at": 1,
+            "seconds": 1,
+            "findings": [FINDING],
+        }
+    ],
+}
+
+
+@contextmanager
+def faulty_sandbox(folder: Path, fault: Fault) -> Iterator[str]:
+    """A sandbox with a fault, whose proxy runs on a thread."""
+    started, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+    urls: list[str] = []
+
+    async def serve(url: str) -> None:
+        async with faulty(url, fault) as served:
+            urls.append(served)
+            started.set()
+            await ended.wait()
+
+    with own_sandbox(folder) as url:
+        thread = threading.Thread(target=lambda: loop.run_until_complete(serve(url)))
+        thread.start()
+        started.wait(30)
+        try:
+            yield urls[0]
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+            thread.join()
+
+
+def write_inputs(folder: Path) -> tuple[str, ...]:
+    write_dataset(str(folder / "d1.parquet"), [problem("p1")])
+    answer = {"problem_id": "p1", "completion": "print(1)"}
+    (folder / "answers.jsonl").write_text(json.dumps(answer) + "\n")
+    return ("--data", "d1.parquet", "--completions", "answers.jsonl", "--output", "out")
+
+
+@pytest.mark.e2e
+def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
+    (tmp_path / "sandbox").mkdir()
+    inputs = write_inputs(tmp_path)
+    with faulty_sandbox(tmp_path / "sandbox", faults.NO_MEMORY_LIMIT) as url:
+        done = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
+    assert done.code == 3, done.stderr
+    assert f"plumb: untrusted: sandbox {url}: memory limit not enforced: 1190 MiB" in done.stderr
+    assert "8 of 9 canaries judged as they must be" in done.stdout
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "untrusted"
+    assert "untrusted: sandbox" in plumb("show", "out", folder=tmp_path).stdout
+    assert "untrusted" in plumb("runs", ".", folder=tmp_path).stdout
+
+
+@pytest.mark.e2e
+def test_a_run_with_a_healthy_sandbox_is_trusted(tmp_path: Path) -> None:
+    done = plumb("judge", *write_inputs(tmp_path), "--embedded", folder=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "9 of 9 canaries judged as they must be" in done.stdout
+
+
+@pytest.mark.e2e
+def test_the_doctor_names_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "sandbox").mkdir()
+    with faulty_sandbox(tmp_path / "sandbox", faults.cut_output(65536)) as url:
+        done = plumb("doctor", "--embedded", folder=tmp_path, SANDBOX_URLS=url)
+    assert done.code == 1, done.stderr
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert len(failed) == 1
+    assert f"sandbox {url}, batch python programs: output is cut or refused" in failed[0]
+
+
+def test_the_doctor_says_what_does_not_answer(tmp_path: Path) -> None:
+    done = plumb(
+        *("doctor", "sandbox.url=http://127.0.0.1:9", "data.eval_files=[none.parquet]"),
+        *("generation.base_urls=[http://127.0.0.1:9]",),
+        folder=tmp_path,
+        REDIS_URL="redis://127.0.0.1:9/0",
+    )
+    assert done.code == 1
+    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert failed == ["data:", "generator:", "Redis:", "sandbox"]
+    assert "4 of the checks failed" in done.line
+
+
+def test_an_untrusted_run_is_not_gated(tmp_path: Path) -> None:
+    good = write_run(tmp_path / "a", {"d1": "++-"})
+    bad = write_run(tmp_path / "b", {"d1": "+++"}, change={"canaries": CANARIES})
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("default: {max_new_failures: 3}\n")
+    done = plumb("gate", good, bad, "--policy", str(policy), folder=tmp_path)
+    assert done.code == 2
+    assert "inconclusive: trusted" in done.line
+    assert plumb("gate", good, good, "--policy", str(policy), folder=tmp_path).code == 0
+    compared = plumb("compare", good, bad, folder=tmp_path)
+    assert "B is untrusted: sandbox http://s1:8080: memory limit not enforced" in compared.stdout

@@ -1,0 +1,155 @@
+"""Canaries on the real sandbox, healthy and with faults."""
+
+import pytest
+
+from services.judge.canaries import CanaryRound, judge_round
+from services.judge.sandbox import SandboxClient
+from shared.canaries.profile import CanaryProfile
+from shared.canaries.record import CanaryReport
+from shared.config import load_config
+from tests.judge import faulty_sandbox as faults
+from tests.judge.faulty_sandbox import Fault, faulty, of_results
+from tests.judge.pools import OpenPool
+
+PROGRAMS = CanaryProfile("batch", "python", functions=False)
+FUNCTIONS = CanaryProfile("batch", "python", functions=True)
+PROFILES = [
+    CanaryProfile(method, "python", functions)
+    for method in ("batch", "compute_score", "submit")
+    for functions in (False, True)
+]
+FAULTS: dict[str, tuple[Fault, str]] = {
+    "memory limit ignored": (faults.NO_MEMORY_LIMIT, "memory limit not enforced"),
+    "memory limit doubled": (faults.DOUBLE_MEMORY, "memory limit not enforced"),
+    "memory limit halved": (faults.HALF_MEMORY, "memory is refused"),
+    "time limit ignored": (faults.NO_TIME_LIMIT, "time limit not enforced"),
+    "time limit halved": (faults.HALF_TIME, "time is miscounted"),
+    "time counted twice": (faults.slow_clock, "time is miscounted"),
+    "waiting counted": (faults.WALL_TIME, "waiting is counted as work"),
+    "output limit ignored": (faults.NO_OUTPUT_LIMIT, "output limit not enforced"),
+    "output limit halved": (faults.HALF_OUTPUT, "output is cut or refused"),
+    "output cut at 64 KiB": (faults.cut_output(65536), "output is cut or refused"),
+    "output cut at 1 MB": (faults.cut_output(1_000_000), "output is cut or refused"),
+    "last newline stripped": (of_results(faults.strip_newline), "byte by byte"),
+    "CRLF normalized": (of_results(faults.normalize_newlines), "byte by byte"),
+    "NUL lost": (of_results(faults.lose_nul), "byte by byte"),
+    "not ASCII lost": (of_results(faults.lose_non_ascii), "byte by byte"),
+    "not ASCII replaced": (of_results(faults.replace_invalid), "byte by byte"),
+    "streams merged": (of_results(faults.merge_streams), "a right program"),
+    "always success": (of_results(faults.always_succeed), "an exit code is lost"),
+    "always failure": (of_results(faults.always_fail), "a right program"),
+    "exit code lost": (of_results(faults.lose_exit_code), "an exit code is lost"),
+    "signal lost": (of_results(faults.lose_signals), "a signal is lost"),
+    "signal as exit code": (of_results(faults.signal_as_exit_code), "a signal is lost"),
+    "input cut at 64 KiB": (faults.cut_input, "input is cut"),
+    "input normalized": (faults.unix_input, "byte by byte"),
+    "no processes": (faults.NO_FORK, "threads, processes and a shell"),
+    "another encoding": (faults.LATIN, "a right program"),
+    "an older Python": (faults.OLD_PYTHON, "a right program"),
+    "an older library": (faults.NO_SUCH_METHOD, "a right program"),
+    "remembered by program": (faults.remember_by_code, "a right program"),
+    "remembered by input": (faults.remember_by_input, "a wrong output"),
+    "shared /tmp": (faults.shared_folder, "a right program"),
+}
+
+
+async def round_on(url: str, profile: CanaryProfile = PROGRAMS, *settings: str) -> CanaryReport:
+    async with SandboxClient(OpenPool([url]), max_attempts=2, retry_budget=30) as client:
+        config = load_config(None, settings)
+        return await judge_round(CanaryRound(url, profile, "seed"), config, client)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=str)
+async def test_a_healthy_sandbox_judges_all_canaries_as_it_must(
+    sandbox_url: str, profile: CanaryProfile
+) -> None:
+    report = await round_on(sandbox_url, profile)
+    assert (report.wrong, report.unjudged, report.unable) == ([], [], [])
+    assert report.right == report.sent > 5
+
+
+@pytest.mark.parametrize(("fault", "text"), FAULTS.values(), ids=FAULTS)
+async def test_a_fault_is_found(sandbox_url: str, fault: Fault, text: str) -> None:
+    async with faulty(sandbox_url, fault) as url:
+        report = await round_on(url)
+    assert any(text in finding.text for finding in report.wrong), report
+
+
+SINGLE_FAULTS: dict[str, tuple[Fault, str]] = {
+    "memory limit ignored": (faults.NO_MEMORY_LIMIT, "memory limit not enforced"),
+    "memory limit halved": (faults.HALF_MEMORY, "memory is refused"),
+    "time limit ignored": (faults.NO_TIME_LIMIT, "time limit not enforced"),
+    "always success": (of_results(faults.always_succeed), "an exit code is lost"),
+    "always failure": (of_results(faults.always_fail), "a right program"),
+    "not ASCII lost": (of_results(faults.lose_non_ascii), "a right program"),
+    "streams merged": (of_results(faults.merge_streams), "a right program"),
+    "input cut at 64 KiB": (faults.cut_input, "input is cut"),
+    "no processes": (faults.NO_FORK, "threads, processes and a shell"),
+    "an older Python": (faults.OLD_PYTHON, "a right program"),
+    "remembered by program": (faults.remember_by_code, "a right program"),
+}
+FUNCTION_FAULTS: dict[str, tuple[Fault, str]] = {
+    "memory limit ignored": (faults.NO_MEMORY_LIMIT, "memory limit not enforced"),
+    "time limit ignored": (faults.NO_TIME_LIMIT, "time limit not enforced"),
+    "time limit halved": (faults.HALF_TIME, "time is miscounted"),
+    "time counted twice": (faults.slow_clock, "time is miscounted"),
+    "output lost": (faults.cut_output(0), "right"),
+}
+
+
+@pytest.mark.parametrize(("fault", "text"), SINGLE_FAULTS.values(), ids=SINGLE_FAULTS)
+async def test_a_fault_of_run_code_is_found(sandbox_url: str, fault: Fault, text: str) -> None:
+    async with faulty(sandbox_url, fault) as url:
+        report = await round_on(url, CanaryProfile("compute_score", "python", functions=False))
+    assert any(text in finding.text for finding in report.wrong), report
+
+
+@pytest.mark.parametrize(("fault", "text"), FUNCTION_FAULTS.values(), ids=FUNCTION_FAULTS)
+async def test_a_fault_in_function_tests_is_found(
+    sandbox_url: str, fault: Fault, text: str
+) -> None:
+    async with faulty(sandbox_url, fault) as url:
+        report = await round_on(url, FUNCTIONS)
+    assert any(text in finding.text for finding in report.wrong), report
+
+
+async def test_answers_of_other_calls_are_found(sandbox_url: str) -> None:
+    async with faulty(sandbox_url, faults.CrossTalk()) as url:
+        report = await round_on(url)
+    assert report.wrong
+
+
+async def test_a_sandbox_with_nothing_but_run_code_is_judged_too(sandbox_url: str) -> None:
+    async with faulty(sandbox_url, faults.healthy, cases=False) as url:
+        report = await round_on(url)
+        assert (report.wrong, report.unjudged) == ([], [])
+    async with faulty(sandbox_url, faults.OLD_PYTHON, cases=False) as url:
+        assert (await round_on(url)).unjudged == []
+
+
+async def test_a_sandbox_without_a_compiler_is_not_wrong(sandbox_url: str) -> None:
+    async def no_compiler(call: faults.Call, _send: faults.Send) -> faults.Body:
+        return {"compiled": "missing", "compile_output": "g++: not found"}
+
+    async with faulty(sandbox_url, no_compiler) as url:
+        report = await round_on(url, CanaryProfile("batch", "cpp", functions=False))
+    assert (report.wrong, report.unjudged) == ([], [])
+    assert len(report.unable) == report.sent
+    assert "g++" in report.unable[0].text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("sandbox.memory_limit_mb=64", "sandbox.timeout=0.1", "judge.max_processes=1"),
+        ("sandbox.memory_limit_mb=65536", "sandbox.timeout=300", "judge.max_output_mb=64"),
+        ("judge.max_timeouts=1", "judge.confirm_timeouts=false", "judge.wall_factor=1"),
+        ("judge.checker=lines", "judge.extraction=first", "judge.cpu_grace=1"),
+    ],
+)
+async def test_the_limits_of_a_run_do_not_decide(
+    sandbox_url: str, settings: tuple[str, ...]
+) -> None:
+    for profile in (PROGRAMS, FUNCTIONS):
+        report = await round_on(sandbox_url, profile, *settings)
+        assert (report.wrong, report.unjudged) == ([], [])
