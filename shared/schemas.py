@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import quote, unquote
 
 from pydantic import (
@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from shared.checkers import get_checker
+from shared.checkers import CheckerStyle, get_checker
 from shared.statuses import ExtractionReason, FinalStatus, JudgeMethod, VerdictDetail
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,7 +33,9 @@ class StdioTests(_Record):
     """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's format).
 
     A problem with several correct answers has its own ``checker`` (see ``shared.checkers``) or a
-    special judge: ``checker_source``, Python that defines ``check(input, output, expected)``.
+    special judge, ``checker_source`` in ``checker_language``: Python that defines
+    ``check(input, output, expected)``, or a program in Python or C++ that is called with the paths
+    of input, output and expected output and exits with testlib's codes.
     """
 
     inputs: list[str] = Field(min_length=1)
@@ -41,10 +43,23 @@ class StdioTests(_Record):
     fn_name: str | None = None
     checker: str | None = None
     checker_source: str | None = None
+    checker_language: Literal["python", "cpp"] = "python"
 
     @property
     def cases(self) -> int:
         return len(self.inputs)
+
+    @property
+    def checker_style(self) -> CheckerStyle | None:
+        """Form of the special judge; None without one, or if the source has none of the forms."""
+        source = self.checker_source
+        if source is None:
+            return None
+        if self.checker_language == "cpp":
+            return CheckerStyle.BINARY if "main" in source else None
+        if "def check" in source:
+            return CheckerStyle.FUNCTION
+        return CheckerStyle.SCRIPT if "argv" in source else None
 
     @field_validator("checker")
     @classmethod
@@ -62,8 +77,13 @@ class StdioTests(_Record):
             raise ValueError(
                 "an input, output or checker has lone surrogates and cannot be encoded"
             )
-        if self.checker_source is not None and "def check" not in self.checker_source:
-            raise ValueError("checker_source must define check(input, output, expected)")
+        if self.checker_source is not None and self.checker_style is None:
+            wanted = (
+                "must have a main function"
+                if self.checker_language == "cpp"
+                else "must define check(input, output, expected) or read the files in sys.argv"
+            )
+            raise ValueError(f"checker_source {wanted}")
         return self
 
 
