@@ -50,6 +50,11 @@ class StdioTests(_Record):
         return len(self.inputs)
 
     @property
+    def has_checker(self) -> bool:
+        """Whether the problem brings or names its own checker."""
+        return self.checker is not None or self.checker_source is not None
+
+    @property
     def checker_style(self) -> CheckerStyle | None:
         """Form of the special judge; None without one, or if the source has none of the forms."""
         source = self.checker_source
@@ -171,6 +176,10 @@ class QualityFinding(StrEnum):
     """An expected output above 128 KiB, which SandboxFusion truncates or blocks on."""
     REJECTED_SOLUTION = "rejected_solution"
     """The judge rejects a reference solution."""
+    MANY_ANSWERS = "many_answers"
+    """Several outputs are right, but the problem has no checker: right answers may be rejected."""
+    BROKEN_CHECKER = "broken_checker"
+    """The problem's own checker cannot judge, or rejects the expected outputs."""
 
 
 def quality_text(findings: set[QualityFinding]) -> str:
