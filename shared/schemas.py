@@ -230,13 +230,14 @@ class ProblemFacts:
     """Problem properties that results are listed and sliced by.
 
     ``num_tests`` is None when the tests cannot be read, ``prompt_length`` (characters) when the
-    problem is unknown.
+    problem is unknown. ``many_answers`` is the audit's finding.
     """
 
     difficulty: str = ""
     tags: tuple[str, ...] = ()
     num_tests: int | None = None
     prompt_length: int | None = None
+    many_answers: bool = False
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -244,7 +245,8 @@ class ProblemFacts:
             cases: int | None = problem.tests.cases
         except ValueError:
             cases = None
-        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt))
+        many = QualityFinding.MANY_ANSWERS in quality_findings(problem.quality)
+        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt), many)
 
 
 @dataclass(frozen=True, order=True, slots=True)

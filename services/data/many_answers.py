@@ -37,7 +37,8 @@ _RULES = tuple(
         # Print any of them; output any valid answer; return an arbitrary one.
         rf"{_VERB}(?:,? \S+){{0,8}}? (?<!of )(?<!whether )(?:any|whichever|either|an arbitrary)"
         rf"(?: one| single)?(?: of (?:them|these|those)\b|"
-        rf" of (?:the|all|such) (?:{_GOOD} )?{_THING}\b| (?:{_GOOD} )?{_THING}\b| {_GOOD}\b|,|\)|$| one\b)",
+        rf" of (?:the|all|such) (?:{_GOOD} )?{_THING}\b|"
+        rf" (?:{_GOOD} )?{_THING}\b| {_GOOD}\b|,|\)|$| one\b)",
         # Print one of them; one of the possible answers.
         rf"{_VERB}(?: \S+){{0,3}}? one of (?:them|these|those|the {_GOOD} {_THING})\b",
         # Print a valid colouring.
