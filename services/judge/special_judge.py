@@ -346,6 +346,8 @@ def _parse(case: CaseRun | None) -> _Report:
         raise CheckerFailedError(CheckerFault.NO_RESULT)
     if case.limit == "wall":
         raise CheckerFailedError(CheckerFault.TIMED_OUT)
+    if case.limit is not None:
+        raise CheckerFailedError(CheckerFault.CRASHED, f"its {case.limit} limit")
     if case.stdout != _STARTED:
         raise CheckerFailedError(CheckerFault.NO_RESULT, case.stderr)
     return _Report.of(case.exit_code, case.stderr.strip())

@@ -130,8 +130,9 @@ class ExtractedCode(_Answer):
 class SampleDetail(_Answer):
     """A sample with prompt, completion, code and verdict; missing parts are None.
 
-    ``quality`` has the findings of the data's audit. ``code`` is also None if nothing was run, if SandboxFusion extracted it (``submit``), or if an
-    older version wrote the verdict and did not record it.
+    ``quality`` has the findings of the data's audit. ``code`` is also None if nothing was run, if
+    SandboxFusion extracted it (``submit``), or if an older version wrote the verdict and did not
+    record it.
     """
 
     run: str
