@@ -24,7 +24,7 @@ _MANY = r"(?:multiple|several|many|more than one|two or more|various|different|n
 # Verbs of output, and those that only are at the begin of a request ("Find any ...").
 _PRINT = r"(?:print|output|return|display|report)(?:s|ed|ing)?"
 _MAKE = (
-    r"(?:(?:^|\bto |\bplease |\bthen |\bmust |\bshould )"
+    r"(?:(?:^|, |\bto |\bplease |\bthen |\bmust |\bshould )"
     r"(?:find|construct|build|restore|write|give|provide|show|submit|produce|determine|choose|list))"
 )
 _VERB = rf"(?:\b{_PRINT}|{_MAKE})\b"
@@ -71,8 +71,9 @@ _ORDER = re.compile(
 )
 # What is in any order then is the input, or what the story does.
 _NOT_OUTPUT = re.compile(
-    r"\b(?:input|given|perform|apply|visit|use|rearrange|reorder|shuffle|permute|eat|process|"
-    r"minimum|maximum|number of|count|probability|whether)\b"
+    r"\b(?:input|given|perform\w*|apply\w*|visit\w*|us(?:e|ed|ing)|rearrang\w*|reorder\w*|"
+    r"shuffl\w*|permut(?:e|ed|ing)|eat\w*|process\w*|minimum|maximum|number of|how many|count|"
+    r"probability|whether)\b"
 )
 _DECIDES = re.compile(
     r"\b(?:if|whether) (?:it is|it's) (?:im)?possible to\b|\bdetermine (?:if|whether)\b"
