@@ -81,7 +81,8 @@ def checker_probe(problem: Problem) -> ReferenceSolution | None:
     fewer = tests.model_copy(
         update={"inputs": [one for one, _ in kept], "outputs": [one for _, one in kept]}
     )
-    copy = problem.model_copy(update={"ground_truth": fewer.model_dump_json()})
+    # Not a ``model_copy``, which would keep the parsed tests.
+    copy = Problem(**{**problem.model_dump(), "ground_truth": fewer.model_dump_json()})
     return ReferenceSolution(copy, 1, Solution("python", _PROBE.format(packed=packed)))
 
 
