@@ -6,7 +6,7 @@
 extern "C" long syscall(long, ...) noexcept;
 extern "C" char *getenv(const char *) noexcept;
 static __attribute__((constructor(101))) void plumbline_checker_start() {
-    const char *ready = getenv("PLUMBLINE_CHECKER");
+    const char *ready = getenv("CHECKER_STARTED_FD");
     if (ready) {
         int descriptor = 0;
         for (; *ready; ready++) descriptor = 10 * descriptor + (*ready - '0');

@@ -82,7 +82,7 @@ def _run_binary(channel: int, case: "dict[str, str]") -> None:
     _os.set_inheritable(channel, True)
     # The checker says that it was loaded (``checker_start.cpp``): the exit code of a loader that
     # fails would look like one of its own.
-    environment = {**_os.environ, "PLUMBLINE_CHECKER": str(channel)}
+    environment = {**_os.environ, "CHECKER_STARTED_FD": str(channel)}
     _os.execve("./checker", ["./checker", *_FILES.values()], environment)
 
 

@@ -6,8 +6,8 @@ const fixed = (digits) => (value) => value.toFixed(digits);
 const METRICS = [
   ["accepted@1", "accepted_at_1", percent],
   ["if all without a verdict failed, passed", "accepted_at_1_bounds", percent],
-  ["accepted@1 of problems with one answer", "accepted_at_1_single_answer", percent],
-  ["problems with many answers, without checker", "many_answers_problems", fixed(0)],
+  ["of problems with one right answer", "accepted_at_1_single_answer", percent],
+  ["problems with many right answers and no checker", "many_answers_problems", fixed(0)],
   ["pass ratio, mean", "pass_ratio_mean", fixed(3)],
   ["if all cases not run failed, passed", "pass_ratio_mean_bounds", fixed(3)],
   ["samples with cases not run", "samples_cut", fixed(0)],
