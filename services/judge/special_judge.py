@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 from services.judge import calls
 from services.judge.harness.sources import source
-from services.judge.methods.base import Task
+from services.judge.methods.base import Task, compute
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, Outcomes
 from shared.checkers import CheckerFault, CheckerStyle
@@ -175,7 +175,8 @@ class SpecialJudge:
         An expected output is judged once per problem; the checker must accept it.
         """
         checker = sha256(program)
-        keys = [case.expected_key(checker) for case in cases]
+        size = sum(case.size for case in cases)
+        keys = await compute(lambda: [case.expected_key(checker) for case in cases], size)
         expected = {key: case.with_expected() for key, case in zip(keys, cases, strict=True)}
         unknown = {key: case for key, case in expected.items() if key not in kept.expected}
         reports = await _run(task, program, [*unknown.values(), *cases])
@@ -202,15 +203,16 @@ class SpecialJudge:
                 _keep(kept.binaries, key, binary, _BINARIES_KEPT)
         kept.compiling.pop(key, None)
         if isinstance(binary, CheckerFailedError):
-            raise binary
+            raise binary.with_traceback(None)
         packed = base64.b64encode(binary).decode()
         return f"_STYLE = {self.style.value!r}\n_CHECKER = {packed!r}\n{driver}"
 
     def _cpp(self) -> str:
         """The source with the header in place: a sandbox's compiler gets one file."""
         header = testlib_header() if self.header is None else self.header
-        text = _TESTLIB.sub(lambda _: f'#line 1 "testlib.h"\n{header}\n', self.source, count=1)
-        return f"{_TESTLIB.sub('', text) if text != self.source else text}\n{_start()}"
+        here = f'#line 1 "testlib.h"\n{header}\n#line 2 "checker.cpp"'
+        text = _TESTLIB.sub(lambda _: here, self.source, count=1)
+        return f"{text}\n{_start()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,10 @@ class _Case:
 
     def expected_key(self, checker: str) -> str:
         return sha256("\0".join((checker, sha256(self.input), sha256(self.expected))))
+
+    @property
+    def size(self) -> int:
+        return len(self.input) + len(self.output) + len(self.expected)
 
     @property
     def stdin(self) -> str:
@@ -308,6 +314,8 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
         if error.failures[-1].kind == FailureKind.COMPILER:
             raise CheckerFailedError(CheckerFault.NO_COMPILER, str(error)) from None
         raise
+    if run.compile_timeout:  # perhaps because of load, so it is not kept
+        raise CheckerFailedError(CheckerFault.NOT_COMPILED, "the compiler takes too long")
     if run.compile_error is not None:
         return CheckerFailedError(CheckerFault.NOT_COMPILED, run.compile_error)
     case = run.cases.get(0)
@@ -324,7 +332,8 @@ async def _run(task: Task, program: str, cases: Sequence[_Case]) -> list[_Report
         CheckerFailedError: The checker hangs, crashes, or says that it failed.
         SandboxUnavailableError: The sandbox gave no usable response.
     """
-    inputs = [case.stdin for case in cases]
+    size = sum(case.size for case in cases)
+    inputs = await compute(lambda: [case.stdin for case in cases], size)
     run = await calls.run_harness(task, program, inputs)
     found: dict[int, CaseRun] = dict(run.cases)
     if any(case.limit == "cpu" for case in found.values()):
@@ -350,13 +359,13 @@ def _parse(case: CaseRun | None) -> _Report:
         raise CheckerFailedError(CheckerFault.CRASHED, f"its {case.limit} limit")
     if case.stdout != _STARTED:
         raise CheckerFailedError(CheckerFault.NO_RESULT, case.stderr)
-    return _Report.of(case.exit_code, case.stderr.strip())
+    return _Report.of(case.exit_code, case.stderr.strip()[:_SHOWN])
 
 
 def _judged(case: CaseOutcome, report: _Report, expected: _Report) -> CaseOutcome:
     if report.passes(expected):
         return case
-    said = f"checker: {report.comment[:_SHOWN]}" if report.comment else ""
+    said = f"checker: {report.comment}" if report.comment else ""
     stderr = "\n".join(text for text in (case.stderr, said) if text)
     return replace(case, code=CaseCode.WRONG_ANSWER, stderr=stderr)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from services.judge.harness.call import run_with_harness
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.special_judge import CheckerFailedError
 from shared.checkers import CheckerFault
 from shared.errors import ConfigError
+from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Verdict, sha256
 from shared.statuses import FailureKind
 from tests.judge.many_answers import PROBLEMS, ManyAnswers, cpp_checker
@@ -93,6 +95,23 @@ async def test_the_users_own_header(sandbox: SandboxClient, tmp_path: Path) -> N
     header.write_text("// another one\n")
     with pytest.raises(ConfigError, match=r"own\.h has changed since the run began"):
         await verdict_of(task)
+
+
+@needs_compiler
+async def test_a_sandbox_of_another_kind(sandbox: SandboxClient) -> None:
+    """The harness travels along, and with it the compiled checker."""
+
+    class Foreign:
+        run_code = sandbox.run_code
+
+        async def run_cases(
+            self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+        ) -> CallResult:
+            return await run_with_harness(sandbox, request, attempts, alone=alone)
+
+    foreign, fields = Foreign(), {"checker_source": COMPARES, "checker_language": "cpp"}
+    assert (await judged(foreign, "7", **fields)).accepted
+    assert (await judged(foreign, "8", **fields)).case_codes == [0]
 
 
 def test_a_header_that_cannot_be_read(tmp_path: Path) -> None:

@@ -580,8 +580,9 @@ class InStream {
 
     // Numbers
 
-    long long readLong() {
-        std::string word = readWord();
+    long long readLong() { return toLong(readWord()); }
+    long long toLong(const std::string &word) {
+        if (word.empty()) quit(_pe, "Expected integer, but \"\" found");
         size_t begin = word[0] == '-' ? 1 : 0;
         bool good = begin < word.size() && word.size() <= 20 && digits(word, begin);
         good = good && (word[begin] != '0' || word == "0");
@@ -621,9 +622,9 @@ class InStream {
     int readInteger(int low, int high, const std::string &variable = "") {
         return readInt(low, high, variable);
     }
-    double readDouble() {
-        std::string word = readWord();
-        if (!decimal(word)) quit(_pe, "Expected double, but \"" + compress(word) + "\" found");
+    double readDouble() { return toDouble(readWord()); }
+    double toDouble(const std::string &word) {
+        if (word.empty() || !decimal(word)) quit(_pe, "Expected double, but \"" + compress(word) + "\" found");
         double value = strtod(word.c_str(), nullptr);
         if (!std::isfinite(value))
             quit(_pe, "Expected double, but \"" + compress(word) + "\" found");
@@ -861,6 +862,9 @@ inline void __testlib_ensuref(bool condition, const char *fmt, ...) {
     PLUMBLINE_FORMATTED(fmt, text);
     ouf.quit(_pe, "Expected " + text);
 }
+
+inline long long stringToLongLong(InStream &in, const char *text) { return in.toLong(text); }
+inline double stringToDouble(InStream &in, const char *text) { return in.toDouble(text); }
 
 inline void setTestCase(int testCase) {
     __plumbline_case = testCase;
