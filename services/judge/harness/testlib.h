@@ -793,7 +793,7 @@ inline void InStream::quit(TResult result, const std::string &message) {
     // Only the answer can be wrong: what is wrong in input or expected output is the test's fault.
     if (mode != _output && result != _fail)
         __plumbline_exit(FAIL_EXIT_CODE, "FAIL ", message + " (" + name + ")");
-    if (result == _ok && !ouf.seekEof())
+    if ((result == _ok || result == _points) && !ouf.seekEof())
         __plumbline_exit(PE_EXIT_CODE, "wrong output format ",
                          "Extra information in the output file");
     switch (result) {
