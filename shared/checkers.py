@@ -2,6 +2,7 @@
 
 import math
 import re
+from enum import StrEnum
 from functools import partial
 from itertools import starmap
 from typing import Protocol
@@ -14,6 +15,29 @@ _LINES_TOLERANCE = 1e-5
 _LINES_LEAST_SCALE = 1e-10
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class CheckerStyle(StrEnum):
+    """Form of a checker that a problem brings along (special judge)."""
+
+    FUNCTION = "function"
+    """Python that defines ``check(input, output, expected)``."""
+    SCRIPT = "script"
+    """Python that reads the files named in ``sys.argv`` and exits with testlib's codes."""
+    BINARY = "binary"
+    """C++ with such a ``main``, usually with testlib."""
+
+
+class CheckerFault(StrEnum):
+    """Reason why a special judge cannot judge."""
+
+    NOT_COMPILED = "does not compile"
+    NO_COMPILER = "needs a C++ compiler, which the sandbox lacks"
+    TIMED_OUT = "exceeds its time limit"
+    CRASHED = "crashes"
+    NO_RESULT = "ends without a result"
+    FAILED = "reports a failure"
+    REJECTS_EXPECTED = "rejects the expected output"
 
 
 class Checker(Protocol):

@@ -26,7 +26,7 @@ from shared.protocol import (
     values,
 )
 from shared.result_config import QaLogsConfig, WandbConfig
-from shared.schemas import QualityFinding
+from shared.schemas import QualityFinding, sha256
 from shared.statuses import ExtractionPolicy
 
 ENGINES = ("vllm", "sglang")
@@ -295,6 +295,11 @@ class JudgeConfig(Section):
     """Judging method (see judging.md)."""
     checker: InProtocol[str | None] = None
     """Comparison of outputs; null for the method's own: ``tokens``, ``lines`` or ``exact``."""
+    checker_include: Operation[str | None] = None
+    """Header that C++ checkers get as ``testlib.h`` in place of our own: a path that the judges can
+    read."""
+    checker_include_sha256: InProtocol[str | None] = None
+    """SHA-256 of that file; filled in when the run begins."""
     language: InProtocol[str] = "python"
     """Language of the answers, by SandboxFusion's name."""
     extraction: InProtocol[ExtractionPolicy] = ExtractionPolicy.LAST
@@ -521,7 +526,33 @@ def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Confi
         ConfigError: The file cannot be read or parsed, an override is not ``key=value``, or a key
             or value is not valid; the message names the key and the nearest valid one.
     """
-    return validate_config(load_document(path, overrides))
+    return with_included(validate_config(load_document(path, overrides)))
+
+
+def with_included(config: Config) -> Config:
+    """Record the content of ``judge.checker_include`` in the protocol.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    path, digest = config.judge.checker_include, None
+    if path is not None:
+        path = str(Path(path).expanduser().resolve())
+        digest = sha256(read_header(path))
+    found = {"checker_include": path, "checker_include_sha256": digest}
+    return config.model_copy(update={"judge": config.judge.model_copy(update=found)})
+
+
+def read_header(path: str) -> str:
+    """Read the file of ``judge.checker_include``.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"judge.checker_include: cannot read {path} ({error})") from None
 
 
 def validate_config(document: object) -> Config:

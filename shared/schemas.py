@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import quote, unquote
 
 from pydantic import (
@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from shared.checkers import get_checker
+from shared.checkers import CheckerStyle, get_checker
 from shared.statuses import ExtractionReason, FinalStatus, JudgeMethod, VerdictDetail
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,7 +33,9 @@ class StdioTests(_Record):
     """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's format).
 
     A problem with several correct answers has its own ``checker`` (see ``shared.checkers``) or a
-    special judge: ``checker_source``, Python that defines ``check(input, output, expected)``.
+    special judge, ``checker_source`` in ``checker_language``: Python that defines
+    ``check(input, output, expected)``, or a program in Python or C++ that is called with the paths
+    of input, output and expected output and exits with testlib's codes.
     """
 
     inputs: list[str] = Field(min_length=1)
@@ -41,10 +43,28 @@ class StdioTests(_Record):
     fn_name: str | None = None
     checker: str | None = None
     checker_source: str | None = None
+    checker_language: Literal["python", "cpp"] = "python"
 
     @property
     def cases(self) -> int:
         return len(self.inputs)
+
+    @property
+    def has_checker(self) -> bool:
+        """Whether the problem brings or names its own checker."""
+        return self.checker is not None or self.checker_source is not None
+
+    @property
+    def checker_style(self) -> CheckerStyle | None:
+        """Form of the special judge; None without one, or if the source has none of the forms."""
+        source = self.checker_source
+        if source is None:
+            return None
+        if self.checker_language == "cpp":
+            return CheckerStyle.BINARY if "main" in source else None
+        if "def check" in source:
+            return CheckerStyle.FUNCTION
+        return CheckerStyle.SCRIPT if "argv" in source else None
 
     @field_validator("checker")
     @classmethod
@@ -62,8 +82,13 @@ class StdioTests(_Record):
             raise ValueError(
                 "an input, output or checker has lone surrogates and cannot be encoded"
             )
-        if self.checker_source is not None and "def check" not in self.checker_source:
-            raise ValueError("checker_source must define check(input, output, expected)")
+        if self.checker_source is not None and self.checker_style is None:
+            wanted = (
+                "must have a main function"
+                if self.checker_language == "cpp"
+                else "must define check(input, output, expected) or read the files in sys.argv"
+            )
+            raise ValueError(f"checker_source {wanted}")
         return self
 
 
@@ -151,6 +176,10 @@ class QualityFinding(StrEnum):
     """An expected output above 128 KiB, which SandboxFusion truncates or blocks on."""
     REJECTED_SOLUTION = "rejected_solution"
     """The judge rejects a reference solution."""
+    MANY_ANSWERS = "many_answers"
+    """Several outputs are right, but the problem has no checker: right answers may be rejected."""
+    BROKEN_CHECKER = "broken_checker"
+    """The problem's own checker cannot judge, or rejects the expected outputs."""
 
 
 def quality_text(findings: set[QualityFinding]) -> str:
@@ -201,13 +230,14 @@ class ProblemFacts:
     """Problem properties that results are listed and sliced by.
 
     ``num_tests`` is None when the tests cannot be read, ``prompt_length`` (characters) when the
-    problem is unknown.
+    problem is unknown. ``many_answers`` is the audit's finding.
     """
 
     difficulty: str = ""
     tags: tuple[str, ...] = ()
     num_tests: int | None = None
     prompt_length: int | None = None
+    many_answers: bool = False
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -215,7 +245,8 @@ class ProblemFacts:
             cases: int | None = problem.tests.cases
         except ValueError:
             cases = None
-        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt))
+        many = QualityFinding.MANY_ANSWERS in quality_findings(problem.quality)
+        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt), many)
 
 
 @dataclass(frozen=True, order=True, slots=True)

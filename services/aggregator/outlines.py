@@ -15,7 +15,9 @@ from shared.schemas import (
     MbppTests,
     Problem,
     ProblemFacts,
+    QualityFinding,
     describe,
+    quality_findings,
     without_surrogates,
 )
 
@@ -23,7 +25,8 @@ from shared.schemas import (
 class ProblemOutline(BaseModel):
     """A line of ``problems.jsonl``.
 
-    ``num_tests`` is None if the tests are invalid, ``entry_point`` if they name no function.
+    ``num_tests`` is None if the tests are invalid, ``entry_point`` if they name no function;
+    ``quality`` has the audit's findings.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -35,6 +38,7 @@ class ProblemOutline(BaseModel):
     tags: tuple[str, ...] = ()
     num_tests: int | None = None
     entry_point: str | None = None
+    quality: str = ""
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -47,11 +51,13 @@ class ProblemOutline(BaseModel):
             tags=facts.tags,
             num_tests=facts.num_tests,
             entry_point=entry_point(problem),
+            quality=problem.quality,
         )
 
     @property
     def facts(self) -> ProblemFacts:
-        return ProblemFacts(self.difficulty, self.tags, self.num_tests, len(self.prompt))
+        many = QualityFinding.MANY_ANSWERS in quality_findings(self.quality)
+        return ProblemFacts(self.difficulty, self.tags, self.num_tests, len(self.prompt), many)
 
 
 def entry_point(problem: Problem) -> str | None:

@@ -1,7 +1,7 @@
 """Publishing: a judged run's artifacts, written in one pass over the ledger; idempotent."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -65,7 +65,8 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
     facts = _write_problems(folder, ledger, plan, qa_logs)
     metrics = {
-        name: summarize(found, meta.active_seconds) for name, found in samples.results.items()
+        name: summarize(found, meta.active_seconds, _with_many_answers(facts.get(name, {})))
+        for name, found in samples.results.items()
     }
     results = PublishedResults(
         metrics=metrics,
@@ -205,6 +206,10 @@ def _write_problems(
 
     folder.write_jsonl(artifacts.PROBLEMS, outlines())
     return facts
+
+
+def _with_many_answers(facts: Mapping[str, ProblemFacts]) -> set[str]:
+    return {problem_id for problem_id, one in facts.items() if one.many_answers}
 
 
 def _problems(ledger: Ledger, plan: RunPlan) -> Iterator[Problem]:

@@ -24,6 +24,8 @@ _ROWS = (
     ("problems", "total_problems", "{:d}"),
     ("accepted@1", "accepted_at_1", "{:.1%}"),
     ("  95 % interval", "accepted_at_1_ci95", "{0[0]:.0%}–{0[1]:.0%}"),
+    ("  with one right answer", "accepted_at_1_single_answer", "{:.1%}"),
+    ("  many, no checker", "many_answers_problems", "{:d} problems"),
     ("pass ratio, mean", "pass_ratio_mean", "{:.3f}"),
     ("  if cases not run pass", "pass_ratio_mean_bounds", "≤ {0[1]:.3f}"),
     ("  samples cut", "samples_cut", "{:d}"),
@@ -38,8 +40,14 @@ _ROWS = (
     ("judge time per problem", "avg_total_judge_time", "{:.2f} s"),
     ("tokens per solved", "cost_per_solved_tokens", "{:.0f}"),
 )
-# Rows for runs in which cases were not run.
-_OF_CUT = ("pass_ratio_mean_bounds", "samples_cut")
+# Rows for runs in which cases were not run, or problems have many right answers: by the metric
+# that counts them.
+_ONLY_IF = {
+    "pass_ratio_mean_bounds": "samples_cut",
+    "samples_cut": "samples_cut",
+    "accepted_at_1_single_answer": "many_answers_problems",
+    "many_answers_problems": "many_answers_problems",
+}
 
 
 @dataclass
@@ -167,9 +175,9 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     table.add_column(Text(printable(run.name)), no_wrap=True, style="bold")
     for dataset in run.summary:
         table.add_column(Text(printable(dataset)), justify="right", overflow="fold")
-    any_cut = any(metrics.get("samples_cut") for metrics in run.summary.values())
     for heading, name, form in _ROWS:
-        if any_cut or name not in _OF_CUT:
+        count = _ONLY_IF.get(name)
+        if count is None or any(metrics.get(count) for metrics in run.summary.values()):
             table.add_row(heading, *(_row_cell(each, name, form) for each in run.summary.values()))
     console.print()
     console.print(table)

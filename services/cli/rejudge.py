@@ -18,7 +18,7 @@ from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.sources import RecordedSource, sample_indices
 from shared.completions import RecordedCompletion
-from shared.config import Config, validate_config
+from shared.config import Config, validate_config, with_included
 from shared.config_files import override_document
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
@@ -62,7 +62,7 @@ def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
     """The parent's config with the overrides."""
     name = f"run.name={parent.name}_rejudged"
     own = {**parent.record.config.model_dump(mode="json"), "output": {"dir": output}}
-    return validate_config(override_document(own, [name, *overrides]))
+    return with_included(validate_config(override_document(own, [name, *overrides])))
 
 
 def _request(

@@ -1,6 +1,7 @@
 """Verification of reference solutions: judge them like a run's completions (embedded stack)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from services.cli.execute import RunRequest, execute
@@ -10,9 +11,11 @@ from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
 from shared.config import Config, load_config
+from shared.errors import IncompleteRunError
 from shared.finished_run import open_run
 from shared.plan import make_plan
-from shared.schemas import Problem, SampleId, Verdict, sha256
+from shared.schemas import Problem, QualityFinding, SampleId, Verdict, sha256
+from shared.statuses import FailureKind
 from shared.text import not_run_note
 
 
@@ -29,7 +32,7 @@ class SolutionJudge:
         self._overrides = overrides
 
     def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
-        """Judge all solutions and return those that are not accepted.
+        """Judge all solutions and return those that are not accepted, or have a broken checker.
 
         Raises:
             IncompleteRunError: Some have no verdict; calling it again resumes.
@@ -48,7 +51,8 @@ class SolutionJudge:
         place = yaml_string(str(folder))
         own = ["run.name=solutions", f"judge.language={language}", f"output.dir={place}"]
         config = load_config(None, [*self._overrides, *own])
-        execute(_request(config, solutions))
+        with _suppress_broken_checkers(folder):
+            execute(_request(config, solutions))
         verdicts = open_run(str(folder)).verdicts()
         return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
 
@@ -76,7 +80,28 @@ def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunReque
     )
 
 
+@contextmanager
+def _suppress_broken_checkers(folder: Path) -> Iterator[None]:
+    """Go on although samples have no verdict, if their problems' broken checkers are the reason."""
+    try:
+        yield
+    except IncompleteRunError:
+        unjudged = [one for one in open_run(str(folder)).verdicts() if not one.judged]
+        if not all(map(_checker_failed, unjudged)):
+            raise
+
+
+def _checker_failed(verdict: Verdict) -> bool:
+    return any(failure.kind == FailureKind.CHECKER for failure in verdict.infra_failures)
+
+
 def _rejected(verdict: Verdict) -> Rejected:
+    if not verdict.judged and _checker_failed(verdict):
+        reason = str(verdict.detail)
+        finding = QualityFinding.BROKEN_CHECKER
+        return Rejected(
+            verdict.dataset, verdict.problem_id, verdict.sample_index + 1, reason, finding
+        )
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f", {verdict.cases_passed} of {verdict.cases_total} tests passed"
     passed += not_run_note(verdict.cases_not_run)
@@ -85,4 +110,7 @@ def _rejected(verdict: Verdict) -> Rejected:
         problem_id=verdict.problem_id,
         number=verdict.sample_index + 1,
         reason=f"{verdict.final_status}{detail}{passed}",
+        status=verdict.final_status,
+        cases_passed=verdict.cases_passed,
+        failed=verdict.first_failed_case,
     )

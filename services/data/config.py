@@ -31,6 +31,7 @@ class LayoutKind(StrEnum):
     HUMANEVAL = "humaneval"
     MBPP = "mbpp"
     CODE_CONTESTS = "code_contests"
+    CODE_CONTESTS_PLUS = "code_contests_plus"
     JSONL = "jsonl"
 
 

@@ -1,10 +1,12 @@
-"""Test audit: duplicate tests, contradicting tests, very large expected outputs."""
+"""Audit of problems: duplicate and contradicting tests, very large outputs, many right answers."""
 
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shared.schemas import GroundTruth, HumanEvalTests, QualityFinding, StdioTests
+from services.data.many_answers import many_answers
+from shared.checkers import CheckerStyle
+from shared.schemas import GroundTruth, HumanEvalTests, Problem, QualityFinding, StdioTests
 
 # SandboxFusion reads at most this many bytes of a program's output.
 LARGE_OUTPUT_BYTES = 128 * 1024
@@ -16,6 +18,22 @@ class AuditFinding:
 
     kind: QualityFinding
     reason: str
+
+
+def audit_problem(problem: Problem) -> list[AuditFinding]:
+    """Audit the tests, the statement and the checker of one problem, without running anything."""
+    found, tests = audit_tests(problem.tests), problem.tests
+    if not isinstance(tests, StdioTests):
+        return found
+    if not tests.has_checker and (sentence := many_answers(problem.prompt)):
+        found.append(AuditFinding(QualityFinding.MANY_ANSWERS, f"the statement: {sentence}"))
+    if tests.checker_style in (CheckerStyle.FUNCTION, CheckerStyle.SCRIPT):
+        try:
+            ast.parse(tests.checker_source or "")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = f"the checker does not compile: {type(error).__name__}: {error}"
+            found.append(AuditFinding(QualityFinding.BROKEN_CHECKER, reason))
+    return found
 
 
 def audit_tests(tests: GroundTruth) -> list[AuditFinding]:

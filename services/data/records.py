@@ -14,7 +14,8 @@ from services.data.overlap.pairs import ProblemText
 from shared.datasets import COLUMNS, OPTIONAL_COLUMNS, SCHEMA, parquet_rows
 from shared.errors import data_error
 from shared.files import atomic_write
-from shared.schemas import Problem
+from shared.schemas import FailedCase, Problem, QualityFinding
+from shared.statuses import FinalStatus
 
 _SOLUTIONS = "solutions"
 # Limits of a row group. One ground truth may have 20 MB.
@@ -174,24 +175,20 @@ class ReferenceSolution:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A reference solution that the judge rejects.
+    """A reference solution that the judge rejects, or cannot judge because of a broken checker.
 
-    ``number`` counts a problem's solutions from 1; ``reason`` is the judge's verdict.
+    ``number`` counts a problem's solutions from 1; ``reason`` is the judge's verdict; ``failed`` is
+    the first test that did not pass.
     """
 
     dataset: str
     problem_id: str
     number: int
     reason: str
+    finding: QualityFinding = QualityFinding.REJECTED_SOLUTION
+    status: FinalStatus | None = None
+    cases_passed: int = 0
+    failed: FailedCase | None = None
 
 
 Verifier = Callable[[Sequence[ReferenceSolution]], list[Rejected]]
-
-
-def reference_solutions(records: Sequence[Record]) -> list[ReferenceSolution]:
-    """List all reference solutions of the problems, in order."""
-    return [
-        ReferenceSolution(record.problem, number, solution)
-        for record in records
-        for number, solution in enumerate(record.solutions, start=1)
-    ]

@@ -12,6 +12,7 @@ from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
+from services.judge.special_judge import CheckerFailedError
 from services.judge.verdict import to_verdict
 from shared.canaries.profile import CanaryProfile
 from shared.config import Config, validate_config
@@ -159,14 +160,21 @@ def _unjudged(
     error: SandboxUnavailableError | ConfigError,
     attempts: Attempts,
 ) -> Verdict:
-    unavailable = isinstance(error, SandboxUnavailableError)
-    kind = FailureKind.SANDBOX if unavailable else FailureKind.CONFIG
-    reason = str(InfraFailure(kind=kind, text=str(error)))
+    reason = str(_failure(error))
     log.error("sample not judged", run=run, sample=generation.sample.key, reason=reason)
     verdict = unjudged_verdict(generation.sample, generation.completion_sha256, reason)
-    return verdict.model_copy(
-        update={"attempts": attempts.requests, "infra_failures": attempts.failures}
-    )
+    failures = list(attempts.failures)
+    if isinstance(error, CheckerFailedError):  # no attempt failed, the checker did
+        failures += error.failures
+    return verdict.model_copy(update={"attempts": attempts.requests, "infra_failures": failures})
+
+
+def _failure(error: SandboxUnavailableError | ConfigError) -> InfraFailure:
+    if isinstance(error, CheckerFailedError):
+        return error.failures[-1]
+    unavailable = isinstance(error, SandboxUnavailableError)
+    kind = FailureKind.SANDBOX if unavailable else FailureKind.CONFIG
+    return InfraFailure(kind=kind, text=str(error))
 
 
 @lru_cache(maxsize=16)

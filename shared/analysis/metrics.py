@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -93,7 +93,9 @@ _AVERAGES: dict[str, Quantity] = {
 }
 
 
-def summarize(results: Samples, wall_seconds: float | None) -> dict[str, MetricValue]:
+def summarize(
+    results: Samples, wall_seconds: float | None, many_answers: Collection[str] = ()
+) -> dict[str, MetricValue]:
     """Compute every metric of one data set.
 
     Metrics are over judged samples; ``coverage``, ``accepted_at_1_bounds`` and ``api_errors``
@@ -110,9 +112,13 @@ def summarize(results: Samples, wall_seconds: float | None) -> dict[str, MetricV
     ``<mean>_ci95``, pass@k included, is a bootstrap over problems. With several samples per
     problem ``pass_at_1`` is the mean over problems of the share accepted.
 
+    ``accepted_at_1_single_answer`` leaves out problems that have several right outputs but no
+    checker, of which there are ``many_answers_problems``: their right answers may be rejected.
+
     Args:
         results: The samples of one data set; at most one result per sample.
         wall_seconds: Wall-clock time of the run, from the first request to the last verdict.
+        many_answers: Ids of those problems.
     """
     judged = judged_only(results)
     problems = clusters(judged)
@@ -124,6 +130,8 @@ def summarize(results: Samples, wall_seconds: float | None) -> dict[str, MetricV
         "total_problems": len(planned),
         "total_samples": len(results),
         **_rates(judged, len(problems)),
+        **_single_answer(judged, many_answers),
+        "many_answers_problems": len(planned.keys() & set(many_answers)),
         **pass_ratio_means(judged),
         "pass_ratio_p50": percentile([sample.pass_ratio for sample in judged], 50),
         "pass_ratio_p90": percentile([sample.pass_ratio for sample in judged], 90),
@@ -208,6 +216,13 @@ def _rates(judged: Samples, problems: int) -> dict[str, MetricValue]:
     }
     intervals = {f"{name}_ci95": wilson_interval(rate, problems) for name, rate in rates.items()}
     return {**rates, **intervals}
+
+
+def _single_answer(judged: Samples, many_answers: Collection[str]) -> dict[str, MetricValue]:
+    """accepted@1 without the problems that have many right answers, with its interval."""
+    single = [sample for sample in judged if sample.problem_id not in many_answers]
+    name, rate = "accepted_at_1_single_answer", accepted_at_1(single)
+    return {name: rate, f"{name}_ci95": wilson_interval(rate, len(by_problem(single)))}
 
 
 def _pass_ratio_terms(samples: Samples) -> tuple[float, int]:

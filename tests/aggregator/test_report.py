@@ -73,9 +73,9 @@ def test_metrics_and_slices_are_those_of_the_files(published: Path) -> None:
 def test_problems_and_prompts(published: Path) -> None:
     data = data_of(published / artifacts.REPORT)
     p1, p2 = data["problems"]["d1"]
-    assert p1 == ["p1", "easy", ["dp", "graphs"], "a" * 600]
-    assert p2 == ["p2", "hard", [], "Solve p2."]
-    assert data["problems"]["d2"] == [["q", "", [], "<b>&\u2028"]]
+    assert p1 == ["p1", "easy", ["dp", "graphs"], "", "a" * 600]
+    assert p2 == ["p2", "hard", [], "", "Solve p2."]
+    assert data["problems"]["d2"] == [["q", "", [], "", "<b>&\u2028"]]
 
 
 def test_the_policy_names_the_one_script_and_the_one_style(published: Path) -> None:

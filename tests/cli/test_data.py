@@ -139,3 +139,25 @@ def test_reference_solutions_are_judged(desk):
     assert [line["quality"] for line in desk.listed("train")] == ["ok", "rejected_solution"]
     (finding,) = desk.listed("quality_train")
     assert finding["reason"] == "solution 1: wrong_answer, 0 of 1 tests passed"
+
+
+@pytest.mark.e2e
+def test_checkers_and_disagreeing_solutions_are_found(desk):
+    """Where solutions are run: a checker that rejects what is expected, and two that differ."""
+    tests = {"inputs": ["1\n", "2\n"], "outputs": ["1 2\n", "5\n"]}
+    strict = "def check(input, output, expected):\n    return output == '1 2\\n'\n"
+    fine = "def check(input, output, expected):\n    return output.split() == expected.split()\n"
+    other = "print('2 1' if input() == '1' else 5)"
+    desk.source("train", [
+        row(0, ground_truth=tests, reference_solution=other),
+        row(1, ground_truth={**tests, "checker_source": strict}, reference_solution=other),
+        row(3, ground_truth={**tests, "checker_source": fine}),
+    ])  # fmt: skip
+    done = data(desk, "prepare", "--verify-solutions")
+    assert done.code == 0, done.stderr
+    assert [line["quality"] for line in desk.listed("train")] == [
+        "rejected_solution,many_answers", "broken_checker", "ok",
+    ]  # fmt: skip
+    reasons = [entry["reason"] for entry in desk.listed("quality_train")]
+    assert 'solution 1 prints "2 1" where test 1 expects "1 2"' in reasons
+    assert "the problem's checker failed: rejects the expected output" in reasons

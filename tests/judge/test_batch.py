@@ -245,11 +245,11 @@ async def test_a_checker_is_not_asked_about_what_failed_anyway(judge: JudgeAnswe
     [
         ("return 1", 1),
         ("return 'no'", 1),
-        ("return None", 0),
-        ("return []", 0),
+        ("return None if output != expected else 1", 0),
+        ("return [] if output != expected else 1", 0),
         ("print('x' * 1000)\n    return True", 1),
         ("open('verdicts', 'w').write('000')\n    return True", 1),
-        ("return (input, output, expected) == ('ä\\n', 'ä\\n', 'ö')", 1),
+        ("return (input, output[0], expected) in (('ä\\n', c, 'ö') for c in 'äö')", 1),
     ],
 )
 async def test_what_a_checker_may_do(judge: JudgeAnswer, body: str, code: int) -> None:

@@ -82,4 +82,5 @@ def _problem(sample: SampleId) -> Problem:
         prompt="Mirror signs\n\nAlong a canal stand n signs, each with one word. " * 8,
         difficulty="hard",
         extra_info=json.dumps({"tags": ["strings", "dp"]}),
+        quality="many_answers" if sample.dataset == "codecontests_valid" else "ok",
     )

@@ -97,6 +97,21 @@ def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) ->
     assert watch.errors == []
 
 
+@pytest.mark.parametrize("view", ["run", "report"])
+def test_problems_with_many_right_answers_are_named(url: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, url)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    metrics = page.get_by_role("region", name="Metrics")
+    expect(metrics).to_contain_text("of problems with one right answer")
+    expect(metrics).to_contain_text("problems with many right answers and no checker")
+    page.get_by_label("Data set").select_option("codecontests_valid")
+    page.locator("tr.row a").first.click()
+    expect(page.locator("main")).to_contain_text("Several outputs are right for this problem")
+    expect(page.locator("dl.facts")).to_contain_text("many_answers")
+    assert watch.errors == []
+
+
 def test_contrast_is_really_measured(address: str, visit: Visit) -> None:
     page, _watch = visit()
     show(page, f"{address}/")

@@ -86,6 +86,7 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
         sample_index=sample.sample_index,
         difficulty=outline.difficulty if outline else None,
         tags=list(outline.tags) if outline else [],
+        quality=outline.quality if outline else None,
         prompt=outline.prompt if outline else None,
         generation=generation,
         code=extracted(generation, verdict),

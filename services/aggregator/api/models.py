@@ -130,8 +130,9 @@ class ExtractedCode(_Answer):
 class SampleDetail(_Answer):
     """A sample with prompt, completion, code and verdict; missing parts are None.
 
-    ``code`` is also None if nothing was run, if SandboxFusion extracted it (``submit``), or if an
-    older version wrote the verdict and did not record it.
+    ``quality`` has the findings of the data's audit. ``code`` is also None if nothing was run, if
+    SandboxFusion extracted it (``submit``), or if an older version wrote the verdict and did not
+    record it.
     """
 
     run: str
@@ -140,6 +141,7 @@ class SampleDetail(_Answer):
     sample_index: Count
     difficulty: str | None
     tags: list[str]
+    quality: str | None
     prompt: str | None
     generation: Generation | None
     code: ExtractedCode | None

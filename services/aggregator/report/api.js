@@ -61,6 +61,6 @@ export async function sample(name, dataset, problem, index) {
   if (!row) throw new Error("This report does not contain the sample.");
   const { texts, ...verdict } = row;
   const problems = Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : [];
-  const [, difficulty = null, tags = [], prompt = null] = problems.find(([one]) => one === problem) ?? [];
-  return { difficulty, tags, prompt, generation: null, code: null, verdict, ...texts, missing: texts === null };
+  const [, difficulty = null, tags = [], quality = null, prompt = null] = problems.find(([one]) => one === problem) ?? [];
+  return { difficulty, tags, quality, prompt, generation: null, code: null, verdict, ...texts, missing: texts === null };
 }

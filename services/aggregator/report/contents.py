@@ -93,7 +93,7 @@ class Contents:
         with_texts = {(one.dataset, one.problem_id) for one in self._shown.with_texts}
         for outline in read_outlines(self._run.folder):
             if (problem := (outline.dataset, outline.problem_id)) in listed:
-                values = [outline.difficulty, outline.tags]
+                values = [outline.difficulty, outline.tags, outline.quality]
                 if problem in with_texts:
                     values.append(shorten_middle(outline.prompt, self._bounds.characters))
                 yield outline.dataset, compact([outline.problem_id, *values])

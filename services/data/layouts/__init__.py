@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from services.data.config import LayoutKind
-from services.data.layouts import code_contests, functions, jsonl
+from services.data.layouts import code_contests, code_contests_plus, functions, jsonl
 from services.data.layouts.base import Layout
 from shared.errors import DataError
 
@@ -11,6 +11,7 @@ LAYOUTS: Mapping[str, Layout] = {
     LayoutKind.HUMANEVAL: functions.HUMANEVAL,
     LayoutKind.MBPP: functions.MBPP,
     LayoutKind.CODE_CONTESTS: code_contests.CODE_CONTESTS,
+    LayoutKind.CODE_CONTESTS_PLUS: code_contests_plus.CODE_CONTESTS_PLUS,
     LayoutKind.JSONL: jsonl.JSONL,
 }
 

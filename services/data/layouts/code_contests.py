@@ -133,7 +133,7 @@ def _read(rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
     for place, fields in rows:
         row = parse_row(kind, place, fields)
         _check_lengths(place, row, options)
-        problem_id = _problem_id(place, row, named)
+        problem_id = unique_id(place, row.name, row.description, named)
         if not any(_counts(row, options)):
             yield Dropped(place, problem_id, _why_no_tests(options.include_generated))
             continue
@@ -208,12 +208,16 @@ def _test_fields(options: Options) -> tuple[str, ...]:
     return (*_TESTS, _GENERATED) if options.include_generated else _TESTS
 
 
-def _problem_id(place: str, row: Contest, named: dict[str, str]) -> str:
-    """Append a hash of the text to a name that an earlier problem has."""
-    problem_id = problem_id_of(row.name)
+def unique_id(place: str, name: str, description: str, named: dict[str, str]) -> str:
+    """Derive the id of a problem; a hash of the text is added to a name that an earlier one has.
+
+    Raises:
+        DataError: The name is empty.
+    """
+    problem_id = problem_id_of(name)
     if not problem_id:
         raise data_error(place, "name is empty; give the problem a name")
-    digest = sha256(row.description)
+    digest = sha256(description)
     if named.setdefault(problem_id, digest) == digest:
         return problem_id
     return f"{problem_id} #{digest[:8]}"

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Protocol
 
 from services.data.config import PrepareConfig
-from services.data.manifests import Duplicate, OverlapEntry, write_list, write_lock
+from services.data.manifests import (
+    Duplicate,
+    OverlapEntry,
+    QualityEntry,
+    write_list,
+    write_lock,
+)
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import (
     Allowlist,
@@ -18,13 +24,8 @@ from services.data.overlap.pairs import (
 from services.data.prepare.audit import Audit, write_report
 from services.data.prepare.publish import Changes, publish
 from services.data.prepare.stages import Stage, stage_dataset
-from services.data.records import (
-    Rejected,
-    Verifier,
-    read_records,
-    reference_solutions,
-    text_of,
-)
+from services.data.prepare.verification import verify
+from services.data.records import Verifier, read_records, text_of
 from shared.datasets import CANONICAL_VERSION
 from shared.versions import versions_of
 
@@ -67,7 +68,7 @@ def prepare(
         config: The data sets and checks.
         progress: Receives the progress.
         offline: Never use the network.
-        verifier: Judges reference solutions; None skips that.
+        verifier: Judges reference solutions and tries checkers; None skips that.
         commands: Commands that reproduce the data, for the report.
 
     Raises:
@@ -81,12 +82,11 @@ def prepare(
     progress.end(f"{len(overlaps):,} pairs are alike")
     near = {stage.name: _near_duplicates(stage, overlaps) for stage in stages}
     removed = {(name, one.problem_id) for name, ones in near.items() for one in ones if one.removed}
-    rejected = _verify(stages, verifier)
+    verified = {stage.name: _verify(stage, verifier) for stage in stages}
     between = [one for one in overlaps if _is_between(one) and not _has_any(one, removed)]
     reviewed = allowed.split(between)
     published = [
-        publish(config, stage, Changes(near[stage.name], _of_dataset(rejected, stage.name)))
-        for stage in stages
+        publish(config, stage, Changes(near[stage.name], verified[stage.name])) for stage in stages
     ]
     audit = Audit(
         datasets=tuple(one.audit for one in published),
@@ -119,18 +119,10 @@ def _texts(stage: Stage) -> list[ProblemText]:
     return [text_of(record, role) for record in read_records(str(stage.files.data))]
 
 
-def _verify(stages: Sequence[Stage], verifier: Verifier | None) -> list[Rejected] | None:
+def _verify(stage: Stage, verifier: Verifier | None) -> list[QualityEntry] | None:
     if verifier is None:
         return None
-    rejected: list[Rejected] = []
-    for stage in stages:
-        solutions = reference_solutions(list(read_records(str(stage.files.data))))
-        rejected += verifier(solutions) if solutions else []
-    return rejected
-
-
-def _of_dataset(rejected: Sequence[Rejected] | None, name: str) -> list[Rejected] | None:
-    return None if rejected is None else [one for one in rejected if one.dataset == name]
+    return verify(list(read_records(str(stage.files.data))), verifier)
 
 
 def _is_between(overlap: Overlap) -> bool:

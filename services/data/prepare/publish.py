@@ -1,6 +1,6 @@
 """Publication of a stage: the parquet file that a run reads, its manifest and its lists."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from services.data.manifests import (
 )
 from services.data.prepare.audit import DatasetAudit
 from services.data.prepare.stages import Stage
-from services.data.records import Record, Rejected, read_records, writing_dataset
+from services.data.records import Record, read_records, writing_dataset
 from shared.schemas import Problem, QualityFinding, quality_findings, quality_text
 
 
@@ -27,12 +27,12 @@ from shared.schemas import Problem, QualityFinding, quality_findings, quality_te
 class Changes:
     """Changes to a stage that result from the checks.
 
-    ``near`` are near duplicates within the data set; ``rejected`` is None if reference solutions
-    were not judged.
+    ``near`` are near duplicates within the data set; ``verified`` are findings from programs that
+    were run, None if none were.
     """
 
     near: Sequence[Duplicate]
-    rejected: Sequence[Rejected] | None
+    verified: Sequence[QualityEntry] | None
 
     @property
     def removed(self) -> set[str]:
@@ -59,8 +59,7 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
     manifest = manifests / f"{stage.name}.jsonl"
     write_manifest(manifest, lines)
     kept = {line.problem_id for line in lines}
-    rejected = _rejected_entries(changes.rejected or ())
-    findings = (*read_list(stage.files.findings, QualityEntry), *rejected)
+    findings = (*read_list(stage.files.findings, QualityEntry), *(changes.verified or ()))
     findings = tuple(entry for entry in findings if entry.problem_id in kept)
     duplicates = (*read_list(stage.files.duplicates, Duplicate), *changes.near)
     dropped = read_list(stage.files.dropped, Dropped)
@@ -86,7 +85,7 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
         duplicates=duplicates,
         findings=findings,
         quality=_count_quality(lines),
-        verified=changes.rejected is not None,
+        verified=changes.verified is not None,
         file=data.name,
     )
     return Published(audit, (data, manifest, *paths))
@@ -120,28 +119,22 @@ def _source(stage: Stage) -> str:
 
 def _write_data(path: Path, stage: Stage, changes: Changes) -> Iterator[Problem]:
     """Write the parquet file and yield its problems as written."""
-    rejected = {one.problem_id for one in changes.rejected or ()}
+    found: defaultdict[str, set[QualityFinding]] = defaultdict(set)
+    for entry in changes.verified or ():
+        found[entry.problem_id].add(entry.finding)
     removed = changes.removed
     with writing_dataset(str(path), solutions=True) as writer:
         for record in read_records(str(stage.files.data)):
             if record.problem.problem_id not in removed:
-                problem = _with_quality(record, rejected)
+                problem = _with_quality(record, found[record.problem.problem_id])
                 writer.add(problem, record.solutions)
                 yield problem
 
 
-def _with_quality(record: Record, rejected: set[str]) -> Problem:
+def _with_quality(record: Record, verified: set[QualityFinding]) -> Problem:
     problem = record.problem
-    if problem.problem_id not in rejected:
-        return problem
-    found = quality_findings(problem.quality) | {QualityFinding.REJECTED_SOLUTION}
-    return problem.model_copy(update={"quality": quality_text(found)})
-
-
-def _rejected_entries(rejected: Sequence[Rejected]) -> Iterator[QualityEntry]:
-    for one in rejected:
-        reason = f"solution {one.number}: {one.reason}"
-        yield QualityEntry(one.problem_id, QualityFinding.REJECTED_SOLUTION, reason)
+    found = quality_findings(problem.quality) | verified
+    return problem.model_copy(update={"quality": quality_text(found)}) if verified else problem
 
 
 def _count_quality(lines: Sequence[ManifestLine]) -> dict[str, int]:

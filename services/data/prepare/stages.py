@@ -14,7 +14,7 @@ from services.data.config import DatasetConfig, HubSource, LocalSource, parse_id
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
 from services.data.manifests import Duplicate, QualityEntry, replace_text, write_list
-from services.data.quality import audit_tests
+from services.data.quality import audit_problem
 from services.data.records import DatasetWriter, writing_dataset
 from services.data.rows import Rows, hub, local, sandbox_fusion
 from shared.data_lock import hash_file
@@ -23,7 +23,7 @@ from shared.errors import DataError, data_error
 from shared.schemas import quality_text, sha256
 
 # Increment when the same rows produce another stage.
-_STAGE_VERSION = 1
+_STAGE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ def _add(row: Imported, seen: dict[str, str], lists: _Lists, writer: DatasetWrit
         )
         return
     seen[problem.prompt_sha256] = problem.problem_id
-    findings = audit_tests(problem.tests)
+    findings = audit_problem(problem)
     lists.findings += [QualityEntry(problem.problem_id, one.kind, one.reason) for one in findings]
     quality = quality_text({one.kind for one in findings})
     writer.add(problem.model_copy(update={"quality": quality}), row.solutions)

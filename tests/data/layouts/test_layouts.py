@@ -10,6 +10,7 @@ from services.data.layouts import LAYOUTS, get_layout
 from services.data.layouts.base import Imported, Options, Solution
 from shared.errors import DataError
 from tests.data.layouts.test_code_contests import row as contest
+from tests.data.layouts.test_code_contests_plus import row as plus
 from tests.data.layouts.test_functions import ROW as HUMANEVAL
 from tests.data.layouts.test_functions import row as mbpp
 from tests.data.layouts.test_jsonl import row as own
@@ -91,6 +92,7 @@ SAMPLES = {
     "humaneval": HUMANEVAL,
     "mbpp": mbpp(11, text="Write."),
     "code_contests": contest(solutions={"language": [3], "solution": ["x"]}),
+    "code_contests_plus": plus(correct_submissions=[{"language": "py3", "code": "x"}]),
     "jsonl": own(extra_info={"tags": ["a"]}),
 }
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.statistics import wilson_interval
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 
@@ -66,6 +67,18 @@ def test_one_sample_a_problem():
     assert not any(name.startswith("pass_at_") for name in summary)
 
 
+def test_problems_with_many_answers_are_left_out_of_a_rate_of_its_own():
+    plain, marked = summarize(FOUR, 8.0), summarize(FOUR, 8.0, {"b", "c", "elsewhere"})
+    name = "accepted_at_1_single_answer"
+    assert (plain[name], plain["many_answers_problems"]) == (plain["accepted_at_1"], 0)
+    assert plain[f"{name}_ci95"] == plain["accepted_at_1_ci95"]
+    assert (marked[name], marked["many_answers_problems"]) == (0.5, 2)
+    assert marked[f"{name}_ci95"] == wilson_interval(0.5, 2)
+    changed = {key for key in plain if plain[key] != marked[key]}
+    assert changed == {name, f"{name}_ci95", "many_answers_problems"}
+    assert summarize(FOUR, 8.0, {"a", "b", "c", "d"})[name] is None
+
+
 def test_what_was_not_judged_shows_as_coverage_and_bounds():
     broken = sample("e", S.API_ERROR, tokens=None, gen=None, judge=0.0)
     summary = summarize([*FOUR, broken], wall_seconds=8.0)
@@ -106,6 +119,7 @@ def test_several_samples_a_problem():
 def test_without_verdicts_metrics_are_none(results):
     summary = summarize(results, 10.0)
     counts = {"total_problems", "total_samples", "api_errors", "coverage", "accepted_at_1_bounds"}
+    counts.add("many_answers_problems")
     counts |= {"samples_cut"}
     assert {v for name, v in summary.items() if name not in counts | {"throughput"}} == {None}
     assert summary["throughput"] == 0.0

@@ -6,6 +6,8 @@ const fixed = (digits) => (value) => value.toFixed(digits);
 const METRICS = [
   ["accepted@1", "accepted_at_1", percent],
   ["if all without a verdict failed, passed", "accepted_at_1_bounds", percent],
+  ["of problems with one right answer", "accepted_at_1_single_answer", percent],
+  ["problems with many right answers and no checker", "many_answers_problems", fixed(0)],
   ["pass ratio, mean", "pass_ratio_mean", fixed(3)],
   ["if all cases not run failed, passed", "pass_ratio_mean_bounds", fixed(3)],
   ["samples with cases not run", "samples_cut", fixed(0)],
@@ -32,6 +34,8 @@ const DIMENSIONS = { difficulty: "Difficulty", tag: "Tag", tests: "Number of tes
 // Shown only where they say something: bounds that differ.
 const OPEN = {
   accepted_at_1_bounds: (one) => one.coverage !== 1,
+  accepted_at_1_single_answer: (one) => one.many_answers_problems > 0,
+  many_answers_problems: (one) => one.many_answers_problems > 0,
   pass_ratio_mean_bounds: (one) => one.samples_cut > 0,
   samples_cut: (one) => one.samples_cut > 0,
 };

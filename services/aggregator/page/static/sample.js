@@ -108,10 +108,17 @@ function facts(found) {
     seed: generation?.seed,
     difficulty: found.difficulty,
     tags: found.tags.join(", "),
+    quality: found.quality === "ok" ? null : found.quality?.replaceAll(",", ", "),
   };
   const there = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return el("dl", { class: "number facts" }, there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]));
 }
+
+// A text comparison may have rejected a right answer.
+const manyAnswers = (found) =>
+  found.quality?.split(",").includes("many_answers")
+    ? [el("p", { class: "soft" }, "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.")]
+    : [];
 
 const texts = (found) => [
   ...failed(found.verdict), answers(found), el("h2", {}, "Prompt"), ...block("Prompt", found.prompt),
@@ -126,6 +133,7 @@ export async function showSample(main, [run, dataset, problem, index]) {
   main.replaceChildren(
     el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
     el("p", {}, name(dataset), ": ", ...status.flat()),
+    ...manyAnswers(found),
     facts(found),
     ...(found.missing ? [el("p", {}, MISSING)] : texts(found)),
     el("p", {}, el("a", { href: `#/run/${encodeURIComponent(run)}` }, "Back to the run")));

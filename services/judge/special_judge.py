@@ -1,0 +1,385 @@
+"""Special judges: checkers that a problem brings along, in Python or C++ (testlib).
+
+They run in sandbox calls of their own, after the answer: one process per case, with the limits of
+an answer. A checker that breaks, or that rejects the expected output, is a fault of the problem,
+never a wrong answer.
+"""
+
+import asyncio
+import base64
+import json
+import re
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from services.judge import calls
+from services.judge.harness.sources import source
+from services.judge.methods.base import Task, compute
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.verdict import CaseOutcome, Outcomes
+from shared.checkers import CheckerFault, CheckerStyle
+from shared.config import read_header
+from shared.errors import ConfigError
+from shared.harness.wire import CaseRun
+from shared.schemas import InfraFailure, StdioTests, sha256
+from shared.statuses import CaseCode, FailureKind
+
+_SECONDS = 2.0
+_MEMORY_MB = 1024
+_COMPILE_SECONDS = 120.0
+_SHOWN = 300
+_BINARIES_KEPT = 32
+_CASES_KEPT = 20_000
+_TESTLIB = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]testlib\.h[>"].*$', re.MULTILINE)
+_ELF = b"\x7fELF"
+_STARTED = b"!"
+T = TypeVar("T")
+
+
+class CheckerFailedError(SandboxUnavailableError):
+    """The problem's checker cannot judge; the answer is not at fault."""
+
+    def __init__(self, fault: CheckerFault, text: str = "") -> None:
+        detail = " ".join(text.split())
+        if len(detail) > _SHOWN:
+            detail = f"{detail[: _SHOWN // 2]} ... {detail[-_SHOWN // 2 :]}"
+        shown = f"{fault}: {detail}" if detail else str(fault)
+        super().__init__([InfraFailure(kind=FailureKind.CHECKER, text=shown)])
+        self.fault = fault
+
+
+class _Outcome(Enum):
+    ACCEPTED = "accepted"
+    WRONG = "wrong"
+    POINTS = "points"
+
+
+# Exit codes: testlib's for a wrong answer (also of its form) and, in ``harness/checking.py``, ours.
+_ACCEPTED, _WRONG, _POINTS, _PARTIAL = 0, (1, 2, 4, 8), 7, range(50, 251)
+_FAULTS: Mapping[int, CheckerFault] = {
+    3: CheckerFault.FAILED,
+    40: CheckerFault.NOT_COMPILED,
+    41: CheckerFault.CRASHED,
+}
+_SCORE = re.compile(r"points (-?\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """Result of the checker for one case; ``points`` have the checker's own scale."""
+
+    outcome: _Outcome
+    comment: str
+    points: float = 0.0
+
+    def passes(self, expected: "_Report") -> bool:
+        """Whether an output is right; with points, if it has as many as the expected output."""
+        if self.outcome is expected.outcome is _Outcome.POINTS:
+            return self.points >= expected.points
+        return self.outcome is _Outcome.ACCEPTED
+
+    @classmethod
+    def of(cls, code: int, comment: str) -> "_Report":
+        """Interpret an exit code.
+
+        Raises:
+            CheckerFailedError: The checker failed, or the code has no meaning.
+        """
+        if code == _ACCEPTED:
+            return cls(_Outcome.ACCEPTED, comment)
+        if code in _WRONG:
+            return cls(_Outcome.WRONG, comment)
+        if code == _POINTS and (score := _SCORE.match(comment)):
+            return cls(_Outcome.POINTS, comment, float(score[1]))
+        if code in _PARTIAL:
+            return cls(_Outcome.POINTS, comment, float(code - _PARTIAL.start))
+        if code in _FAULTS:
+            raise CheckerFailedError(_FAULTS[code], comment)
+        said = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise CheckerFailedError(CheckerFault.CRASHED, f"{said} {comment}")
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Compiled checkers, and reports on expected outputs, of one pool of sandboxes.
+
+    A binary fits the compiler and the libraries of the pool's sandboxes.
+    """
+
+    binaries: OrderedDict[str, bytes | CheckerFailedError] = field(default_factory=OrderedDict)
+    expected: OrderedDict[str, _Report] = field(default_factory=OrderedDict)
+    compiling: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+
+_KEPT: WeakKeyDictionary[SandboxClient, _Kept] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class SpecialJudge:
+    """The checker of one problem. ``header`` replaces our ``testlib.h``."""
+
+    source: str
+    style: CheckerStyle
+    header: str | None = None
+
+    @classmethod
+    def of(cls, task: Task, tests: StdioTests) -> "SpecialJudge | None":
+        """Return the problem's checker, if it has one.
+
+        Raises:
+            ConfigError: ``judge.checker_include`` cannot be read or has changed.
+        """
+        if tests.checker_source is None or tests.checker_style is None:
+            return None
+        header = _included(task) if tests.checker_style is CheckerStyle.BINARY else None
+        return cls(tests.checker_source, tests.checker_style, header)
+
+    @property
+    def name(self) -> str:
+        language = "cpp" if self.style is CheckerStyle.BINARY else "python"
+        return f"{language}:{sha256(self.source)[:8]}"
+
+    async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
+        """Judge the cases that passed so far.
+
+        Raises:
+            CheckerFailedError: The checker cannot judge.
+            SandboxUnavailableError: The sandbox gave no usable response.
+        """
+        places = sorted(p for p, case in outcomes.items() if case.code is CaseCode.PASSED)
+        if not places:
+            return outcomes
+        runner = _alone(task) if task.alone else _limited(task)
+        kept = _KEPT.setdefault(task.sandbox, _Kept())
+        program = await self._program(runner, kept)
+        cases = [_Case.of(outcomes[place]) for place in places]
+        reports = await self._reports(runner, program, kept, cases)
+        checked = {
+            place: _judged(outcomes[place], *pair)
+            for place, pair in zip(places, reports, strict=True)
+        }
+        return {**outcomes, **checked}
+
+    async def _reports(
+        self, task: Task, program: str, kept: _Kept, cases: Sequence["_Case"]
+    ) -> list[tuple[_Report, _Report]]:
+        """Return the reports on each case's output and on its expected output.
+
+        An expected output is judged once per problem; the checker must accept it.
+        """
+        checker = sha256(program)
+        size = sum(case.size for case in cases)
+        keys = await compute(lambda: [case.expected_key(checker) for case in cases], size)
+        expected = {key: case.with_expected() for key, case in zip(keys, cases, strict=True)}
+        unknown = {key: case for key, case in expected.items() if key not in kept.expected}
+        reports = await _run(task, program, [*unknown.values(), *cases])
+        known = {key: _known(kept.expected, key) for key in expected.keys() - unknown.keys()}
+        known |= dict(zip(unknown, reports, strict=False))
+        for report in known.values():
+            if report.outcome is _Outcome.WRONG:
+                raise CheckerFailedError(CheckerFault.REJECTS_EXPECTED, report.comment)
+        for key, report in known.items():
+            _keep(kept.expected, key, report, _CASES_KEPT)
+        ours = reports[len(unknown) :]
+        return [(one, known[key]) for one, key in zip(ours, keys, strict=True)]
+
+    async def _program(self, task: Task, kept: _Kept) -> str:
+        driver = source("checking")
+        if self.style is not CheckerStyle.BINARY:
+            return f"_STYLE = {self.style.value!r}\n_CHECKER = {self.source!r}\n{driver}"
+        text = self._cpp()
+        key = sha256(text)
+        async with kept.compiling.setdefault(key, asyncio.Lock()):
+            binary = _known(kept.binaries, key) if key in kept.binaries else None
+            if binary is None:
+                binary = await _compile(task, text)
+                _keep(kept.binaries, key, binary, _BINARIES_KEPT)
+        kept.compiling.pop(key, None)
+        if isinstance(binary, CheckerFailedError):
+            raise binary.with_traceback(None)
+        packed = base64.b64encode(binary).decode()
+        return f"_STYLE = {self.style.value!r}\n_CHECKER = {packed!r}\n{driver}"
+
+    def _cpp(self) -> str:
+        """The source with the header in place: a sandbox's compiler gets one file."""
+        header = testlib_header() if self.header is None else self.header
+        here = f'#line 1 "testlib.h"\n{header}\n#line 2 "checker.cpp"'
+        text = _TESTLIB.sub(lambda _: here, self.source, count=1)
+        return f"{text}\n{_start()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    input: str
+    output: str
+    expected: str
+
+    @classmethod
+    def of(cls, outcome: CaseOutcome) -> "_Case":
+        return cls(outcome.input or "", outcome.actual or "", outcome.expected or "")
+
+    def with_expected(self) -> "_Case":
+        return replace(self, output=self.expected)
+
+    def expected_key(self, checker: str) -> str:
+        return sha256("\0".join((checker, sha256(self.input), sha256(self.expected))))
+
+    @property
+    def size(self) -> int:
+        return len(self.input) + len(self.output) + len(self.expected)
+
+    @property
+    def stdin(self) -> str:
+        fields = {"input": self.input, "output": self.output, "expected": self.expected}
+        return json.dumps(fields)
+
+
+# Text of checkers
+
+
+@cache
+def testlib_header() -> str:
+    """Our header of testlib's interface."""
+    return files("services.judge.harness").joinpath("testlib.h").read_text(encoding="utf-8")
+
+
+@cache
+def _start() -> str:
+    name = "checker_start.cpp"
+    return files("services.judge.harness").joinpath(name).read_text(encoding="utf-8")
+
+
+def _included(task: Task) -> str | None:
+    """The header that the run names, if it names one.
+
+    Raises:
+        ConfigError: It cannot be read, or is not the one that the run began with.
+    """
+    path, digest = task.settings.checker_include, task.settings.checker_include_sha256
+    if path is None:
+        return None
+    text = read_header(path)
+    if digest not in (None, sha256(text)):
+        raise ConfigError(
+            f"judge.checker_include: {path} has changed since the run began; restore the file"
+        )
+    return text
+
+
+# Calls
+
+
+def _limited(task: Task) -> Task:
+    """Return the task with the limits of a checker: those of an answer, and at least ours."""
+    limits = task.limits.model_copy(
+        update={
+            "timeout": max(task.limits.timeout, _SECONDS),
+            "memory_limit_mb": max(task.limits.memory_limit_mb, _MEMORY_MB),
+        }
+    )
+    settings = task.settings.model_copy(
+        update={
+            "language": "python",
+            "max_timeouts": 1,
+            "max_output_mb": 1,
+            "compile_timeout": _COMPILE_SECONDS,
+        }
+    )
+    return replace(task, limits=limits, settings=settings)
+
+
+def _alone(task: Task) -> Task:
+    return replace(_limited(task), alone=True)
+
+
+async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
+    """Compile a checker in the sandbox; returns the compressed program, or its fault.
+
+    Raises:
+        CheckerFailedError: There is no compiler.
+        SandboxUnavailableError: The sandbox gave no usable response.
+    """
+    settings = task.settings.model_copy(update={"language": "cpp", "max_output_mb": 64})
+    compiling = replace(task, settings=settings)
+    try:
+        run = await calls.run_harness(compiling, text, [""])
+    except SandboxUnavailableError as error:
+        if error.failures[-1].kind == FailureKind.COMPILER:
+            raise CheckerFailedError(CheckerFault.NO_COMPILER, str(error)) from None
+        raise
+    if run.compile_timeout:  # perhaps because of load, so it is not kept
+        raise CheckerFailedError(CheckerFault.NOT_COMPILED, "the compiler takes too long")
+    if run.compile_error is not None:
+        return CheckerFailedError(CheckerFault.NOT_COMPILED, run.compile_error)
+    case = run.cases.get(0)
+    if case is None or case.exit_code != 0 or not case.stdout.startswith(_ELF):
+        said = "the compiled program was not returned" + (f": {case.stderr}" if case else "")
+        raise CheckerFailedError(CheckerFault.CRASHED, said)
+    return zlib.compress(case.stdout, 6)
+
+
+async def _run(task: Task, program: str, cases: Sequence[_Case]) -> list[_Report]:
+    """Run the checker on all cases; what load may have stopped runs again by itself.
+
+    Raises:
+        CheckerFailedError: The checker hangs, crashes, or says that it failed.
+        SandboxUnavailableError: The sandbox gave no usable response.
+    """
+    size = sum(case.size for case in cases)
+    inputs = await compute(lambda: [case.stdin for case in cases], size)
+    run = await calls.run_harness(task, program, inputs)
+    found: dict[int, CaseRun] = dict(run.cases)
+    if any(case.limit == "cpu" for case in found.values()):
+        raise CheckerFailedError(CheckerFault.TIMED_OUT)
+    doubtful = [i for i in range(len(cases)) if i not in found or _stopped(found[i])]
+    if doubtful:
+        again = await calls.run_harness(_alone(task), program, [inputs[i] for i in doubtful])
+        found |= {doubtful[i]: case for i, case in again.cases.items()}
+    return [_parse(found.get(i)) for i in range(len(cases))]
+
+
+def _stopped(case: CaseRun) -> bool:
+    """Whether something else than the checker itself may have ended it."""
+    return case.limit == "wall" or (case.limit is None and case.exit_code == -9)
+
+
+def _parse(case: CaseRun | None) -> _Report:
+    if case is None:
+        raise CheckerFailedError(CheckerFault.NO_RESULT)
+    if case.limit == "wall":
+        raise CheckerFailedError(CheckerFault.TIMED_OUT)
+    if case.limit is not None:
+        raise CheckerFailedError(CheckerFault.CRASHED, f"its {case.limit} limit")
+    if case.stdout != _STARTED:
+        raise CheckerFailedError(CheckerFault.NO_RESULT, case.stderr)
+    return _Report.of(case.exit_code, case.stderr.strip()[:_SHOWN])
+
+
+def _judged(case: CaseOutcome, report: _Report, expected: _Report) -> CaseOutcome:
+    if report.passes(expected):
+        return case
+    said = f"checker: {report.comment}" if report.comment else ""
+    stderr = "\n".join(text for text in (case.stderr, said) if text)
+    return replace(case, code=CaseCode.WRONG_ANSWER, stderr=stderr)
+
+
+# Bounded dictionaries, least recently used first
+
+
+def _known(kept: OrderedDict[str, T], key: str) -> T:
+    kept.move_to_end(key)
+    return kept[key]
+
+
+def _keep(kept: OrderedDict[str, T], key: str, value: T, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,142 @@
+"""Findings from programs that are run: disagreeing solutions, and checkers that break."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from services.data.layouts.base import Solution
+from services.data.prepare.verification import checker_probe, disagreements
+from services.data.records import ReferenceSolution, Rejected
+from shared.schemas import FailedCase, QualityFinding
+from shared.statuses import FinalStatus
+from tests.data.prepare.support import row
+from tests.shared.ledgers import problem
+
+CHECKER = "def check(input, output, expected):\n    return True\n"
+
+
+def wrong(number, printed, *, case=0, passed=0, status=FinalStatus.WRONG_ANSWER):
+    failed = FailedCase(case_index=case, status=status, expected="1 2\n", actual=printed)
+    return Rejected(
+        "d1", "p1", number, "wrong_answer", status=status, cases_passed=passed, failed=failed
+    )
+
+
+def solutions(count, **truth):
+    ground_truth = {"inputs": ["1", "2"], "outputs": ["1 2", "3"], **truth}
+    one = problem(ground_truth=json.dumps(ground_truth))
+    return [ReferenceSolution(one, n, Solution("python", "x")) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(
+    ("count", "rejected", "reason"),
+    [
+        (2, [wrong(2, "2 1")], 'solution 2 prints "2 1" where test 1 expects "1 2", as solution 1'),
+        (2, [wrong(1, "2 1"), wrong(2, "1  3")], 'and solution 2 prints "1 3"'),
+        (1, [wrong(1, "2 1", passed=1, case=1)], 'prints "2 1" where test 2 expects "1 2"'),
+        (1, [wrong(1, "x" * 500, passed=1)], "…"),
+    ],
+)
+def test_solutions_that_disagree(count, rejected, reason):
+    (entry,) = disagreements(solutions(count), rejected)
+    assert (entry.problem_id, entry.finding) == ("p1", QualityFinding.MANY_ANSWERS)
+    assert reason in entry.reason
+
+
+@pytest.mark.parametrize(
+    "rejected",
+    [
+        [],
+        [wrong(1, "no")],  # passes nothing, and nothing speaks for it
+        [wrong(1, "no"), wrong(2, " no\n")],
+        [wrong(1, "2 1", status=FinalStatus.TIMEOUT, passed=1)],
+        [wrong(1, "2 1", status=FinalStatus.RUNTIME_ERROR, passed=1)],
+    ],
+)
+def test_solutions_that_show_nothing(rejected):
+    assert list(disagreements(solutions(max(1, len(rejected))), rejected)) == []
+
+
+@pytest.mark.parametrize("truth", [{"checker": "float"}, {"checker_source": CHECKER}])
+def test_a_problem_with_a_checker_is_judged_right(truth):
+    assert list(disagreements(solutions(2, **truth), [wrong(2, "2 1")])) == []
+
+
+def test_a_probe_prints_what_is_expected():
+    (one,) = solutions(1, checker_source=CHECKER)
+    probe = checker_probe(one.problem)
+    assert probe is not None
+    for given, expected in zip(["1", "2"], ["1 2", "3"], strict=True):
+        run = [sys.executable, "-c", probe.solution.code]
+        assert subprocess.run(run, input=given, capture_output=True, text=True).stdout == expected
+
+
+def test_a_probe_has_a_few_small_tests():
+    many = {"inputs": [f"{n}" for n in range(100)], "outputs": ["ä"] * 100}
+    probe = checker_probe(problem(ground_truth=json.dumps({**many, "checker_source": CHECKER})))
+    assert probe is not None
+    assert probe.problem.tests.cases == 20
+    large = {"inputs": ["1", "2"], "outputs": ["1", "x" * 100_000], "checker_source": CHECKER}
+    probe = checker_probe(problem(ground_truth=json.dumps(large)))
+    assert probe is not None
+    assert probe.problem.tests.cases == 1
+    assert (
+        checker_probe(problem(ground_truth=json.dumps({**large, "inputs": ["x" * 99_999, "2"]})))
+        is None
+    )
+    assert checker_probe(problem(ground_truth=json.dumps(many))) is None
+
+
+def test_findings_are_published(desk):
+    broken = {"inputs": ["1"], "outputs": ["1"], "checker_source": CHECKER}
+    solved = [
+        row(0, reference_solution="print(3)"),
+        row(1, reference_solution="print(4)"),
+        row(2, ground_truth=broken),
+    ]
+    desk.source("one", solved)
+
+    def verifier(given):
+        if len(given) == 1:  # the probe
+            reason = "the problem's checker failed: crashes: exit code 9"
+            return [Rejected("one", "p2", 1, reason, QualityFinding.BROKEN_CHECKER)]
+        failed = FailedCase(case_index=0, status=FinalStatus.WRONG_ANSWER, expected="3", actual="4")
+        status = FinalStatus.WRONG_ANSWER
+        return [
+            Rejected("one", "p1", 1, "wrong_answer", status=status, cases_passed=1, failed=failed)
+        ]
+
+    prepared = desk.prepare(verifier=verifier)
+    assert [line["quality"] for line in desk.listed("one")] == [
+        "ok", "rejected_solution,many_answers", "broken_checker",
+    ]  # fmt: skip
+    assert [
+        (one["problem_id"], one["finding"], one["reason"]) for one in desk.listed("quality_one")
+    ] == [
+        ("p1", "rejected_solution", "solution 1: wrong_answer"),
+        ("p1", "many_answers", 'solution 1 prints "4" where test 1 expects "3"'),
+        ("p2", "broken_checker", "the problem's checker failed: crashes: exit code 9"),
+    ]
+    report = prepared.report.read_text()
+    assert "many answers" in report
+    assert "broken checker" in report
+
+
+def test_findings_without_running_anything(desk):
+    said = "Choose numbers with this sum. If there are several answers, print any of them."
+    truth = {"inputs": ["1"], "outputs": ["1"]}
+    desk.source("one", [
+        row(0, prompt=said),
+        row(1, prompt=f"{said} (again)", ground_truth={**truth, "checker_source": CHECKER}),
+        row(2, ground_truth={**truth, "checker_source": "def check("}),
+        row(3),
+    ])  # fmt: skip
+    desk.prepare()
+    assert [line["quality"] for line in desk.listed("one")] == [
+        "many_answers", "ok", "broken_checker", "ok",
+    ]  # fmt: skip
+    many, broken = desk.listed("quality_one")
+    assert many["reason"] == "the statement: If there are several answers, print any of them."
+    assert broken["reason"].startswith("the checker does not compile: SyntaxError")

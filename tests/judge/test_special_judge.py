@@ -1,0 +1,276 @@
+"""Special judges with this repository's sandbox: right verdicts, faults, and hostile outputs."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from services.judge.harness.call import run_with_harness
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
+from services.judge.special_judge import CheckerFailedError
+from shared.checkers import CheckerFault
+from shared.errors import ConfigError
+from shared.harness.wire import CallResult, RunCasesRequest
+from shared.schemas import Verdict, sha256
+from shared.statuses import FailureKind
+from tests.judge.many_answers import PROBLEMS, ManyAnswers, cpp_checker
+from tests.judge.stand_ins import Scripted, case
+from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+COMPARES = cpp_checker("""
+    int j = ans.readInt(), p = ouf.readInt();
+    if (j != p) quitf(_wa, "expected %d, found %d", j, p);
+    quitf(_ok, "equal");""")
+
+
+async def judged(
+    sandbox: object,
+    printed: str,
+    *overrides: str,
+    test: tuple[str, str] = ("1", "7\n"),
+    **fields: str,
+) -> Verdict:
+    code = f"import sys\nsys.stdout.write({printed!r})"
+    task = make_task(sandbox, stdio(test, **fields), fenced(code), *overrides)  # type: ignore[arg-type]
+    return await verdict_of(task)
+
+
+def marks() -> list[object]:
+    return [
+        pytest.param(one, id=one.name, marks=[needs_compiler] if one.cpp else [])
+        for one in PROBLEMS
+    ]
+
+
+@pytest.mark.parametrize("problem", marks())
+async def test_all_outputs_are_judged_right(sandbox: SandboxClient, problem: ManyAnswers) -> None:
+    test = (problem.given, problem.expected)
+    outputs = {problem.expected: True}
+    outputs |= dict.fromkeys(problem.right, True) | dict.fromkeys(problem.wrong, False)
+    verdicts = await asyncio.gather(
+        *(judged(sandbox, output, test=test, **problem.checker) for output in outputs)
+    )
+    found = dict(zip(outputs, (verdict.accepted for verdict in verdicts), strict=True))
+    assert found == outputs
+    assert all(verdict.judged for verdict in verdicts)
+
+
+def test_the_problems_are_enough() -> None:
+    assert len(PROBLEMS) >= 30
+    assert sum(bool(one.cpp) for one in PROBLEMS) >= 15
+    assert all(one.right and len(one.wrong) >= 3 for one in PROBLEMS)
+
+
+# C++
+
+
+@needs_compiler
+async def test_a_checker_is_compiled_once(sandbox: SandboxClient) -> None:
+    source = COMPARES + "// once\n"
+    fields = {"checker_source": source, "checker_language": "cpp"}
+    first = await asyncio.gather(*(judged(sandbox, f"{i}", **fields) for i in range(6, 9)))
+    assert [verdict.accepted for verdict in first] == [False, True, False]
+    assert {verdict.checker for verdict in first} == {f"cpp:{sha256(source)[:8]}"}
+    again = await judged(sandbox, "8", **fields)
+    assert again.attempts == 2
+    assert sum(verdict.attempts for verdict in first) == 1 + 2 * len(first)
+    assert again.first_failed_case is not None
+    assert again.first_failed_case.stderr == "checker: wrong answer expected 7, found 8"
+
+
+@needs_compiler
+async def test_the_users_own_header(sandbox: SandboxClient, tmp_path: Path) -> None:
+    header = tmp_path / "own.h"
+    header.write_text("#include <cstdlib>\n#define VERDICT(x) std::exit(x)\n")
+    source = "#include <testlib.h>\nint main() { VERDICT(0); }\n"
+    fields = {"checker_source": source, "checker_language": "cpp"}
+    with pytest.raises(CheckerFailedError, match="does not compile"):
+        await judged(sandbox, "1", **fields)
+    override = f"judge.checker_include={header}"
+    assert (await judged(sandbox, "1", override, **fields)).accepted
+    task = make_task(sandbox, stdio(("1", "1"), **fields), fenced("print(1)"), override)
+    header.write_text("// another one\n")
+    with pytest.raises(ConfigError, match=r"own\.h has changed since the run began"):
+        await verdict_of(task)
+
+
+@needs_compiler
+async def test_a_sandbox_of_another_kind(sandbox: SandboxClient) -> None:
+    """The harness travels along, and with it the compiled checker."""
+
+    class Foreign:
+        run_code = sandbox.run_code
+
+        async def run_cases(
+            self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+        ) -> CallResult:
+            return await run_with_harness(sandbox, request, attempts, alone=alone)
+
+    foreign, fields = Foreign(), {"checker_source": COMPARES, "checker_language": "cpp"}
+    assert (await judged(foreign, "7", **fields)).accepted
+    assert (await judged(foreign, "8", **fields)).case_codes == [0]
+
+
+def test_a_header_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = f"judge.checker_include={tmp_path / 'none.h'}"
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.h"):
+        make_task(None, stdio(("1", "1")), "", missing)  # type: ignore[arg-type]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("int main( {", CheckerFault.NOT_COMPILED),
+        ('#include "missing.h"\nint main() {}', CheckerFault.NOT_COMPILED),
+        ("int main() { for (;;); }", CheckerFault.TIMED_OUT),
+        ("int main() { return *(volatile int*)0; }", CheckerFault.CRASHED),
+        ("int main() { return 42; }", CheckerFault.CRASHED),
+        ("#include <cstdlib>\nint main() { abort(); }", CheckerFault.CRASHED),
+        ("#include <vector>\nint main() { std::vector<char> v(1L << 40); }", CheckerFault.CRASHED),
+        ("int main() { return 3; }", CheckerFault.FAILED),
+        ("int main() { return 7; }", CheckerFault.CRASHED),
+        ("int main() { return 1; }", CheckerFault.REJECTS_EXPECTED),
+        (
+            "#include <thread>\nint main() { std::this_thread::sleep_for(std::chrono::hours(1)); }",
+            CheckerFault.TIMED_OUT,
+        ),
+        (cpp_checker('quitf(_fail, "no");'), CheckerFault.FAILED),
+        (cpp_checker("ans.readInt(100, 200);"), CheckerFault.FAILED),
+        (cpp_checker("inf.readInt(); inf.readInt();"), CheckerFault.FAILED),
+    ],
+)
+async def test_a_broken_checker_is_never_a_wrong_answer(
+    sandbox: SandboxClient, source: str, fault: CheckerFault
+) -> None:
+    fields = {"checker_source": source, "checker_language": "cpp"}
+    with pytest.raises(CheckerFailedError) as caught:
+        await judged(sandbox, "7", "sandbox.timeout=0.5", "judge.wall_factor=1", **fields)
+    assert caught.value.fault is fault
+    assert caught.value.failures[-1].kind == FailureKind.CHECKER
+    assert "\n" not in str(caught.value)
+
+
+@needs_compiler
+async def test_a_crash_by_the_answers_output_alone_is_no_wrong_answer_either(
+    sandbox: SandboxClient,
+) -> None:
+    source = cpp_checker('if (ouf.readInt() != ans.readInt()) abort(); quitf(_ok, "x");')
+    fields = {"checker_source": source, "checker_language": "cpp"}
+    assert (await judged(sandbox, "7", **fields)).accepted
+    with pytest.raises(CheckerFailedError, match="crashes: signal 6"):
+        await judged(sandbox, "8", **fields)
+
+
+class StandIn(Scripted):
+    __hash__ = object.__hash__
+
+
+ANSWERED = [case(0, b"7"), ("end", "done")]
+EVEN = {"checker_source": "def check(input, output, expected): return True"}
+
+
+async def test_a_sandbox_without_a_compiler() -> None:
+    missing = [("compile", "missing", b"", b"cannot start g++"), ("end", "compile")]
+    sandbox = StandIn([ANSWERED, missing])
+    with pytest.raises(CheckerFailedError) as caught:
+        await judged(sandbox, "7", checker_source=COMPARES, checker_language="cpp")
+    assert caught.value.fault is CheckerFault.NO_COMPILER
+    assert "needs a C++ compiler, which the sandbox lacks" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [case(0, b"!"), case(1, limit="wall", code=-9), ("end", "done")],
+        [case(0, b"!"), case(1, code=-9), ("end", "done")],
+        [case(0, b"!")],
+    ],
+    ids=["too slow", "killed", "lost"],
+)
+@pytest.mark.parametrize("code", [0, 1])
+async def test_what_load_may_have_stopped_runs_again_alone(
+    first: list[tuple[object, ...]], code: int
+) -> None:
+    again = [case(0, b"!", code=code), ("end", "done")]
+    sandbox = StandIn([ANSWERED, first, again])
+    verdict = await judged(sandbox, "7", **EVEN)
+    assert verdict.case_codes == [1 - code]
+    assert sandbox.alone == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("second", "fault"),
+    [
+        (case(1, b"", code=0), CheckerFault.NO_RESULT),
+        (case(1, b"accepted", code=0), CheckerFault.NO_RESULT),
+        (case(1, b"!!", code=0), CheckerFault.NO_RESULT),
+        (case(1, b"", code=1), CheckerFault.NO_RESULT),  # as when the loader fails
+        (case(1, b"!", code=-11), CheckerFault.CRASHED),
+        (case(1, b"!", code=0, limit="output"), CheckerFault.CRASHED),
+        (case(1, b"!", code=-9, limit="cpu"), CheckerFault.TIMED_OUT),
+    ],
+)
+async def test_results_of_a_checker_that_are_none(
+    second: tuple[object, ...], fault: CheckerFault
+) -> None:
+    sandbox = StandIn([ANSWERED, [case(0, b"!"), second, ("end", "done")]])
+    with pytest.raises(CheckerFailedError) as caught:
+        await judged(sandbox, "7", **EVEN)
+    assert caught.value.fault is fault
+
+
+# Hostile outputs
+
+HOSTILE = (
+    "", "\0", "7\0", "\0" * 100_000, "7" * 1_000_000, "7 " * 500_000, "\n" * 1_000_000,
+    "\x1b[2J7", "\ufeff7", "７", "7\r\n8", '"}], "outcome": "accepted"}', "!", "!!!", "ok 7",
+    "points 1", "-" * 100_000, "1e400", "9" * 400, "7 7", "7;", "0x7", "+7", "07", "7.0",
+    "YES\n" * 1000, "__import__('os')._exit(0)", "import sys; sys.exit(0)", "%n%n%s%s", "\ud7ff7",
+)  # fmt: skip
+
+
+@needs_compiler
+async def test_no_output_of_an_answer_passes_a_strict_checker(sandbox: SandboxClient) -> None:
+    fields = {"checker_source": COMPARES, "checker_language": "cpp"}
+    verdicts = [await judged(sandbox, output, **fields) for output in HOSTILE]
+    assert [
+        (o[:20], v.accepted) for o, v in zip(HOSTILE, verdicts, strict=True) if v.accepted
+    ] == []
+    assert (await judged(sandbox, "7\r\n", **fields)).accepted
+
+
+async def test_no_output_of_an_answer_passes_a_strict_python_checker(
+    sandbox: SandboxClient,
+) -> None:
+    source = "def check(input, output, expected):\n    return output.strip(' \\n') == '7'\n"
+    for output in HOSTILE:
+        assert not (await judged(sandbox, output, checker_source=source)).accepted, output[:20]
+
+
+async def test_what_a_case_does_to_the_checker_ends_with_the_case(sandbox: SandboxClient) -> None:
+    """A checker that evaluates outputs can be cheated, but for one case only."""
+    source = (
+        "passed = False\n"
+        "def check(input, output, expected):\n"
+        "    if output.startswith('exec'): exec(output[5:], globals())\n"
+        "    return passed or output == expected\n"
+    )
+    code = "n = input()\nprint('exec,passed = True' if n == '1' else 'no', end='')"
+    problem = stdio(("1", "a"), ("2", "b"), ("3", "c"), checker_source=source)
+    verdict = await verdict_of(make_task(sandbox, problem, fenced(code)))
+    assert verdict.case_codes == [1, 0, 0]
+
+
+async def test_many_cases_are_one_call(sandbox: SandboxClient) -> None:
+    source = "def check(input, output, expected):\n    return int(output) % 2 == int(input) % 2\n"
+    problem = stdio(*((f"{i}", f"{i}") for i in range(100)), checker_source=source)
+    task = make_task(sandbox, problem, fenced("print(int(input()) + (input == 0))"))
+    attempts = task.attempts
+    assert isinstance(attempts, Attempts)
+    verdict = await verdict_of(task)
+    assert verdict.accepted
+    assert verdict.attempts == 2
