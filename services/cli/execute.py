@@ -272,7 +272,7 @@ async def _open_source(
         return
     urls = [stack.generator_url] if stack and stack.generator_url else config.generation.base_urls
     async with _client(config, urls) as client:
-        prompts = prompt_facts(request.problems, config.data)
+        prompts = prompt_facts(request.problems, config)
         generator = {
             "model": await client.check(),
             "generator": await client.info(),

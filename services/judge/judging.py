@@ -1,5 +1,6 @@
 """Judging of one completion: guard, method, and confirmation of doubtful time-outs."""
 
+import math
 from dataclasses import dataclass, replace
 
 from services.judge import verdict
@@ -11,9 +12,13 @@ from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement
-from shared.config import Config, JudgeConfig
+from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
+
+MIB = 1024 * 1024
+# Address space of the language's own libraries, which a contest does not count.
+LIBRARIES_MIB = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,22 @@ class Judge:
         settings = self.config.judge.for_dataset(problem.dataset)
         if rejected := _guard(settings, completion, problem.tests.cases):
             return rejected
-        task = Task(problem, completion, settings, self.config.sandbox, self.sandbox, attempts)
+        limits = limits_of(problem, settings, self.config.sandbox)
+        task = Task(problem, completion, settings, limits, self.sandbox, attempts)
         return await judge_answer(task)
+
+
+def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) -> SandboxConfig:
+    """Return the limits of one case: with ``judge.problem_limits`` the problem's own."""
+    info = problem.info
+    if not settings.problem_limits:
+        return limits
+    own: dict[str, float] = {}
+    if info.time_limit and 0 < info.time_limit < math.inf:
+        own["timeout"] = info.time_limit
+    if info.memory_limit and info.memory_limit > 0:
+        own["memory_limit_mb"] = math.ceil(info.memory_limit / MIB) + LIBRARIES_MIB
+    return limits.model_copy(update=own)
 
 
 async def judge_answer(task: Task) -> Judgement:

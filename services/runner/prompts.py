@@ -14,8 +14,8 @@ _PLACEHOLDER = "{prompt}"
 _STDIO = """\
 {prompt}
 
-Write a Python 3 program that reads from standard input and writes the answer to standard output. \
-Give the whole program in one ```python code block."""
+Write a %s program that reads from standard input and writes the answer to standard output. \
+%sGive the whole program in one ```%s code block."""
 
 _COMPLETE = """\
 Complete this Python function. Give the whole function, with the imports it needs, in one \
@@ -30,7 +30,27 @@ _WRITE = """\
 
 Write it in Python 3. Give the whole code in one ```python code block."""
 
-_DEFAULTS = {StdioTests: _STDIO, HumanEvalTests: _COMPLETE, MbppTests: _WRITE}
+_FUNCTIONS = {HumanEvalTests: _COMPLETE, MbppTests: _WRITE}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """A language in a template: its name, its label of code blocks, a sentence about compiling."""
+
+    name: str
+    label: str
+    compiled: str = ""
+
+
+_WORDINGS = {
+    "python": _Wording("Python 3", "python"),
+    "cpp": _Wording("C++17", "cpp", "It is compiled with g++ -std=c++17 -O2. "),
+    "java": _Wording("Java", "java", "Its public class is Main. "),
+    "nodejs": _Wording("JavaScript (Node.js)", "javascript"),
+    "typescript": _Wording("TypeScript", "typescript"),
+    "go": _Wording("Go", "go"),
+    "rust": _Wording("Rust", "rust"),
+}
 
 
 def check_templates(config: DataConfig) -> None:
@@ -46,9 +66,10 @@ def check_templates(config: DataConfig) -> None:
             )
 
 
-def chat_messages(problem: Problem, config: DataConfig) -> list[dict[str, str]]:
+def chat_messages(problem: Problem, config: Config) -> list[dict[str, str]]:
     """The system message, if configured, and a user message made from the problem's template."""
-    system = [{"role": "system", "content": config.system_prompt}] if config.system_prompt else []
+    text = config.data.system_prompt
+    system = [{"role": "system", "content": text}] if text else []
     content = _template(problem, config).replace(_PLACEHOLDER, problem.prompt)
     return [*system, {"role": "user", "content": content}]
 
@@ -61,7 +82,7 @@ class PromptFacts:
     system_prompt: SystemPrompt | None
 
 
-def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> PromptFacts:
+def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
     """Collect the templates in use and the system prompt, with their SHA-256.
 
     A data set whose problems have several kinds of tests, and no template of its own, has one entry
@@ -78,13 +99,19 @@ def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> PromptFacts
         for dataset, templates in used.items()
         for template, kind in templates.items()
     }
-    text = config.system_prompt
+    text = config.data.system_prompt
     return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
 
 
-def _template(problem: Problem, config: DataConfig) -> str:
-    """The data set's template, or the default for the problem's kind of tests."""
-    return config.templates.get(problem.dataset) or _DEFAULTS[type(problem.tests)]
+def _template(problem: Problem, config: Config) -> str:
+    """The data set's template, or the default for the problem's tests and the answer's language."""
+    if own := config.data.templates.get(problem.dataset):
+        return own
+    if isinstance(problem.tests, StdioTests):
+        language = config.judge.for_dataset(problem.dataset).language
+        wording = _WORDINGS.get(language, _Wording(language, language))
+        return _STDIO % (wording.name, wording.compiled, wording.label)
+    return _FUNCTIONS[type(problem.tests)]
 
 
 # Sampling
