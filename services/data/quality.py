@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shared.schemas import GroundTruth, HumanEvalTests, QualityFinding, StdioTests
+from shared.schemas import GroundTruth, HumanEvalTests, ProgramTests, QualityFinding, StdioTests
 
 # SandboxFusion reads at most this many bytes of a program's output.
 LARGE_OUTPUT_BYTES = 128 * 1024
@@ -32,6 +32,8 @@ def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
         ]
         own_checker = bool(tests.checker_source)
         found = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
+    elif isinstance(tests, ProgramTests):
+        found = []  # in another language, which is not parsed
     else:
         source = [tests.test] if isinstance(tests, HumanEvalTests) else tests.test_list
         found = [*_compare(list(_assertions(source)), one_output=True)]

@@ -8,12 +8,13 @@ from services.judge.methods.base import Method, Task, compute
 from services.judge.methods.batch import BatchMethod
 from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
 from services.judge.methods.function_tests import FunctionMethod
+from services.judge.methods.program_tests import ProgramMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement
 from shared.config import Config, JudgeConfig, SandboxConfig
-from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
+from shared.schemas import JudgedCode, Problem, ProgramTests, StdioTests, is_encodable
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
 MIB = 1024 * 1024
@@ -95,6 +96,8 @@ def choose_method(task: Task) -> Method:
     tests, method = task.problem.tests, JudgeMethod(task.settings.method)
     if method is JudgeMethod.SUBMIT:
         return SubmitMethod(tests)
+    if isinstance(tests, ProgramTests):
+        return ProgramMethod(task, tests)
     if not isinstance(tests, StdioTests):
         return FunctionMethod(task, tests, harness=method is JudgeMethod.BATCH)
     if method is JudgeMethod.BATCH:

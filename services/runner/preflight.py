@@ -9,7 +9,7 @@ from redis import Redis
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.ledger import JudgeQueue
-from shared.schemas import Problem, StdioTests
+from shared.schemas import Problem, ProgramTests, StdioTests
 
 if TYPE_CHECKING:
     import aiohttp
@@ -36,6 +36,10 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
 
 def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
     tests = problem.tests
+    if isinstance(tests, ProgramTests):
+        if settings.method != "batch":
+            return f"the method {settings.method} cannot judge tests in {tests.language}; use batch"
+        return None
     if not isinstance(tests, StdioTests):
         if settings.language != "python":
             return f"function tests are Python, but judge.language is {settings.language!r}"

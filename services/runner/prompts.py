@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from shared.config import Config, DataConfig
 from shared.errors import ConfigError
 from shared.run_record import PromptTemplate, SystemPrompt
-from shared.schemas import HumanEvalTests, MbppTests, Problem, SampleId, StdioTests, sha256
+from shared.schemas import (
+    GroundTruth,
+    HumanEvalTests,
+    MbppTests,
+    Problem,
+    ProgramTests,
+    SampleId,
+    StdioTests,
+    sha256,
+)
 
 _PLACEHOLDER = "{prompt}"
 
@@ -30,7 +39,15 @@ _WRITE = """\
 
 Write it in Python 3. Give the whole code in one ```python code block."""
 
-_FUNCTIONS = {HumanEvalTests: _COMPLETE, MbppTests: _WRITE}
+_TRANSLATED = """\
+Complete this %s function. Give the whole %s in one ```%s code block, with what it imports, and \
+write neither tests nor a main function.
+
+```%s
+{prompt}
+```"""
+
+_FUNCTIONS = {HumanEvalTests: _COMPLETE, MbppTests: _WRITE, StdioTests: _WRITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,7 @@ _WORDINGS = {
     "nodejs": _Wording("JavaScript (Node.js)", "javascript"),
     "typescript": _Wording("TypeScript", "typescript"),
     "go": _Wording("Go", "go"),
+    "go_test": _Wording("Go", "go"),
     "rust": _Wording("Rust", "rust"),
 }
 
@@ -90,7 +108,7 @@ def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
     """
     used: dict[str, dict[str, str]] = {}
     for problem in problems:
-        kind = type(problem.tests).__name__.removesuffix("Tests").lower()
+        kind = _kind(problem.tests)
         used.setdefault(problem.dataset, {}).setdefault(_template(problem, config), kind)
     prompts = {
         dataset if len(templates) == 1 else f"{dataset} ({kind})": PromptTemplate(
@@ -103,15 +121,30 @@ def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
     return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
 
 
+def _wording(language: str) -> _Wording:
+    return _WORDINGS.get(language, _Wording(language, language))
+
+
+def _kind(tests: GroundTruth) -> str:
+    if isinstance(tests, StdioTests) and tests.fn_name:
+        return "calls"
+    return type(tests).__name__.removesuffix("Tests").lower()
+
+
 def _template(problem: Problem, config: Config) -> str:
     """The data set's template, or the default for the problem's tests and the answer's language."""
     if own := config.data.templates.get(problem.dataset):
         return own
-    if isinstance(problem.tests, StdioTests):
+    tests = problem.tests
+    if isinstance(tests, StdioTests) and not tests.fn_name:
         language = config.judge.for_dataset(problem.dataset).language
-        wording = _WORDINGS.get(language, _Wording(language, language))
+        wording = _wording(language)
         return _STDIO % (wording.name, wording.compiled, wording.label)
-    return _FUNCTIONS[type(problem.tests)]
+    if isinstance(tests, ProgramTests):
+        wording = _wording(tests.language)
+        unit = "class" if tests.language == "java" else "function"
+        return _TRANSLATED % (wording.name, unit, wording.label, wording.label)
+    return _FUNCTIONS[type(tests)]
 
 
 # Sampling

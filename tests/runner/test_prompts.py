@@ -57,6 +57,15 @@ def test_a_program_is_asked_for_in_the_language_of_its_data_set(
     assert prompts["d1"].template.replace("{prompt}", "Add.") == content
 
 
+def test_calls_of_a_function_do_not_ask_for_standard_input() -> None:
+    calls = {"inputs": ["1"], "outputs": ["1"], "fn_name": "f"}
+    given = problem(ground_truth=json.dumps(calls))
+    stdio = problem("p2", ground_truth=json.dumps(TESTS["standard input"]))
+    config = load_config(None)
+    assert "standard input" not in chat_messages(given, config)[0]["content"]
+    assert list(prompt_facts([given, stdio], config).prompts) == ["d1 (calls)", "d1 (stdio)"]
+
+
 def test_a_template_of_ones_own() -> None:
     config = load_config(None, ["data.templates={d1: 'Do: {prompt}!'}"])
     check_templates(config.data)

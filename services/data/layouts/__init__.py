@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 
 from services.data.config import LayoutKind
-from services.data.layouts import code_contests, functions, jsonl
+from services.data.layouts import (
+    code_contests,
+    evalplus,
+    functions,
+    jsonl,
+    livecodebench,
+    multipl_e,
+)
 from services.data.layouts.base import Layout
 from shared.errors import DataError
 
@@ -12,6 +19,10 @@ LAYOUTS: Mapping[str, Layout] = {
     LayoutKind.MBPP: functions.MBPP,
     LayoutKind.CODE_CONTESTS: code_contests.CODE_CONTESTS,
     LayoutKind.JSONL: jsonl.JSONL,
+    LayoutKind.LIVECODEBENCH: livecodebench.LIVECODEBENCH,
+    LayoutKind.HUMANEVAL_PLUS: evalplus.HUMANEVAL_PLUS,
+    LayoutKind.MBPP_PLUS: evalplus.MBPP_PLUS,
+    LayoutKind.MULTIPL_E: multipl_e.MULTIPL_E,
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.data.config import PrepareConfig
+from services.data.config import PrepareConfig, families_of
 from services.data.manifests import Duplicate, OverlapEntry, write_list, write_lock
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import (
@@ -82,7 +82,8 @@ def prepare(
     near = {stage.name: _near_duplicates(stage, overlaps) for stage in stages}
     removed = {(name, one.problem_id) for name, ones in near.items() for one in ones if one.removed}
     rejected = _verify(stages, verifier)
-    between = [one for one in overlaps if _is_between(one) and not _has_any(one, removed)]
+    families = families_of(config.datasets)
+    between = [one for one in overlaps if one.leaks(families) and not _has_any(one, removed)]
     reviewed = allowed.split(between)
     published = [
         publish(config, stage, Changes(near[stage.name], _of_dataset(rejected, stage.name)))
@@ -131,10 +132,6 @@ def _verify(stages: Sequence[Stage], verifier: Verifier | None) -> list[Rejected
 
 def _of_dataset(rejected: Sequence[Rejected] | None, name: str) -> list[Rejected] | None:
     return None if rejected is None else [one for one in rejected if one.dataset == name]
-
-
-def _is_between(overlap: Overlap) -> bool:
-    return overlap.a.dataset != overlap.b.dataset
 
 
 def _has_any(overlap: Overlap, problems: set[tuple[str, str]]) -> bool:
