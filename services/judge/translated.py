@@ -179,12 +179,21 @@ def _without_tuples(code: str) -> str:
 
 # JavaScript
 
-_JS_TOKEN = "console.log('\\n' + require('node:fs').readFileSync(0, 'utf8').trim());"
+# What the tests use, as it was before the answer.
+_JS_HEAD = """\
+const plumbline_tests = Object.freeze({
+  assert: Object.freeze(Object.assign({}, require('node:assert'))),
+  print: console.log.bind(console),
+  read: require('node:fs').readFileSync,
+});
+"""
+_JS_TOKEN = "plumbline_tests.print('\\n' + plumbline_tests.read(0, 'utf8').trim());"
 
 
 def _js_complete(unfinished: str, tests: str) -> str:
     # Within a function, so that the tests may declare a name that the answer declares, too.
-    return f"{unfinished}\n;(function () {{\n{tests}\n{_JS_TOKEN}\n}})();\n"
+    body = f"(function (require) {{\n{tests}\n{_JS_TOKEN}\n}})"
+    return f"{_JS_HEAD}{unfinished}\n;{body}(() => plumbline_tests.assert);\n"
 
 
 def _js_whole(code: str, tests: ProgramTests) -> str:
@@ -200,13 +209,19 @@ _RUST_TOKEN = """\
 
 
 def _rust_complete(unfinished: str, tests: str) -> str:
-    return f"{unfinished}{_before_last_braces(tests, 1, _RUST_TOKEN)}"
+    return f"{unfinished}{_rust_tests(tests)}"
 
 
 def _rust_whole(code: str, tests: ProgramTests) -> str:
     code = re.sub(r"\bfn\s+main\s*\(", f"fn {_MAIN}(", code)
     head = _missing_imports(code, tests.prompt)
-    return f"{head}{code}\n{_before_last_braces(_opened(tests.program_tests), 1, _RUST_TOKEN)}"
+    return f"{head}{code}\n{_rust_tests(_opened(tests.program_tests))}"
+
+
+def _rust_tests(tests: str) -> str:
+    """The tests with macros that the answer cannot replace by its own, and the token."""
+    tests = re.sub(r"(?<![\w:])(assert(?:_eq|_ne)?)!", r"::std::\1!", tests)
+    return _before_last_braces(tests, 1, _RUST_TOKEN)
 
 
 # Go

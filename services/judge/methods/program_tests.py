@@ -14,6 +14,7 @@ from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.translated import TRANSLATIONS, is_assertion, program
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes, lateness, wall_clock_lateness
 from shared.extraction import Extraction, extract
+from shared.extraction.languages import defines_function
 from shared.harness.wire import CaseRun
 from shared.schemas import ProgramTests
 from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
@@ -125,6 +126,9 @@ def extract_function(task: Task, tests: ProgramTests) -> Extraction:
     found = extract(
         task.completion, language=tests.language, entry_point=entry_point, policy=policy
     )
-    if found.reason is ExtractionReason.NO_CODE_BLOCK and "```" not in task.completion:
-        return Extraction(task.completion, ExtractionReason.BODY_ONLY, 0)
-    return found
+    bare = found.reason in (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.BARE_CODE)
+    if not bare or "```" in task.completion:
+        return found
+    whole = defines_function(task.completion, tests.entry_point)
+    reason = ExtractionReason.BARE_CODE if whole else ExtractionReason.BODY_ONLY
+    return Extraction(task.completion, reason, 0)
