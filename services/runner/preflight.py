@@ -115,6 +115,8 @@ async def check_languages(urls: Sequence[str], languages: Sequence[str]) -> None
 async def _check_language(session: "aiohttp.ClientSession", base: str, language: str) -> None:
     import aiohttp
 
+    from services.runner.responses import exception_message
+
     body = {
         "code": _PROBES[language],
         "language": language,
@@ -124,14 +126,17 @@ async def _check_language(session: "aiohttp.ClientSession", base: str, language:
     try:
         async with session.post(f"{base}/run_code", json=body) as response:
             text = await response.text()
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise UnavailableError(f"{base}: no answer to a program in {language} ({error})") from None
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        cause = exception_message(error)
+        raise UnavailableError(f"{base}: no answer to a program in {language} ({cause})") from None
     if response.status in (429, 503):
         return  # busy: not a reason to refuse the run
     reason = _why_not_run(text)
     if reason is not None:
-        advice = "install its toolchain there, or choose another sandbox or data set"
-        raise ConfigError(f"{base} cannot run {language}: {reason}; {advice}")
+        raise ConfigError(
+            f"{base} cannot run {language}: {reason}; install its toolchain there, or choose "
+            "another sandbox or data set"
+        )
 
 
 class _Command(BaseModel):
