@@ -155,6 +155,7 @@ async def test_right_answers(judge: Judge, name: str) -> None:
     verdict = await judge(language, fenced(RIGHT[name], LABELS[language]))
     assert verdict.accepted, verdict.first_failed_case
     assert (verdict.method, verdict.checker, verdict.cases_total) == ("function", "asserts", 1)
+    assert verdict.shared_process
 
 
 BODIES = {

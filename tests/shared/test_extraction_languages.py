@@ -150,4 +150,4 @@ def test_a_block_with_the_function_is_the_answer() -> None:
     completion = f"```cpp\nlong f(long x) {{ return x; }}\n```\n```cpp\n{usage}\n```"
     found = extract(completion, language="cpp", entry_point="f")
     assert found.code == "long f(long x) { return x; }"
-    assert extract(completion, language="cpp").code == usage
+    assert extract(completion, language="cpp").code.endswith(usage)

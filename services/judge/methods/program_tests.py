@@ -26,6 +26,7 @@ _WITHOUT_ADDRESS_LIMIT = ("java", "nodejs", "go_test")
 class ProgramMethod(Method):
     name = JudgeMethod.FUNCTION
     checker = "asserts"
+    shared_process = True
 
     def __init__(self, task: Task, tests: ProgramTests) -> None:
         self.extraction = extract_function(task, tests)

@@ -9,18 +9,8 @@ from services.data.config import ChecksConfig, PrepareConfig, families_of
 from services.data.prepare.pipeline import prepare
 from tests.data.layouts.test_evalplus import humaneval_row
 from tests.data.layouts.test_livecodebench import row as contest
+from tests.data.prepare.support import Silent
 from tests.data.support import write_lines
-
-
-class Silent:
-    def begin(self, step):
-        pass
-
-    def advance(self):
-        pass
-
-    def end(self, result):
-        pass
 
 
 def prepared(folder, datasets):
