@@ -1,14 +1,19 @@
 """Checkers: compare a program's output with the expected one, in linear time."""
 
+import json
 import math
 import re
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from itertools import starmap
 from typing import Protocol
 
 DEFAULT_TOLERANCE = 1e-6
-_VALID = f'"exact", "lines", "tokens", "float" (tolerance {DEFAULT_TOLERANCE:g}) or "float:<tol>"'
+_VALID = (
+    f'"exact", "lines", "tokens", "float" (tolerance {DEFAULT_TOLERANCE:g}), "float:<tol>", '
+    '"decimals" or "json"'
+)
 
 # SandboxFusion's tolerances.
 _LINES_TOLERANCE = 1e-5
@@ -45,14 +50,13 @@ class Checker(Protocol):
 
 
 def get_checker(spec: str) -> Checker:
-    """Find a checker by its name: ``exact``, ``lines``, ``tokens``, ``float`` or ``float:1e-6``.
+    """Find a checker by its name, for example ``tokens`` or ``float:1e-6``.
 
     Raises:
         ValueError: Unknown checker, or a tolerance that is not a finite number of at least 0.
     """
-    plain: dict[str, Checker] = {"exact": exact, "lines": lines, "tokens": tokens, "float": floats}
-    if spec in plain:
-        return plain[spec]
+    if spec in _PLAIN:
+        return _PLAIN[spec]
     name, _, tolerance = spec.partition(":")
     if name == "float" and _NUMBER.fullmatch(tolerance) and 0 <= float(tolerance) < math.inf:
         return partial(floats, tolerance=float(tolerance))
@@ -93,6 +97,60 @@ def floats(actual: str, expected: str, tolerance: float = DEFAULT_TOLERANCE) -> 
     ours, theirs = actual.split(), expected.split()
     return len(ours) == len(theirs) and all(
         mine == right or _close(mine, right, tolerance)
+        for mine, right in zip(ours, theirs, strict=True)
+    )
+
+
+def decimals(actual: str, expected: str) -> bool:
+    """Equal line by line except for outer blanks, or equal as exact decimal numbers in every token.
+
+    Source: LiveCodeBench, ``lcb_runner/evaluation/testing_util.py``, ``grade_stdio``.
+    """
+    ours, theirs = actual.strip().split("\n"), expected.strip().split("\n")
+    return len(ours) == len(theirs) and all(
+        mine.strip() == right.strip() or _same_decimals(mine, right)
+        for mine, right in zip(ours, theirs, strict=True)
+    )
+
+
+def as_json(actual: str, expected: str) -> bool:
+    """Equal as JSON values, by Python's ``==``; a text may also be printed without quotes.
+
+    Lines before the last one, which a function may have printed, are ignored if the whole output is
+    not the value.
+    """
+    try:
+        value = json.loads(expected)
+    except (ValueError, RecursionError):
+        return exact(actual, expected)
+    printed = actual.rstrip("\n")
+    return any(_is_value(text, value) for text in (printed, printed.rpartition("\n")[2]))
+
+
+_PLAIN: dict[str, Checker] = {
+    "exact": exact,
+    "lines": lines,
+    "tokens": tokens,
+    "float": floats,
+    "decimals": decimals,
+    "json": as_json,
+}
+
+
+def _is_value(text: str, value: object) -> bool:
+    if isinstance(value, str) and text == value:
+        return True
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _same_decimals(actual: str, expected: str) -> bool:
+    ours, theirs = actual.split(), expected.split()
+    return len(ours) == len(theirs) and all(
+        bool(_NUMBER.fullmatch(mine) and _NUMBER.fullmatch(right))
+        and Decimal(mine) == Decimal(right)
         for mine, right in zip(ours, theirs, strict=True)
     )
 

@@ -277,6 +277,8 @@ class DatasetJudgeConfig(Section):
     """As ``judge.extraction``."""
     max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
     """As ``judge.max_timeouts``; null inherits."""
+    problem_limits: InProtocol[bool | None] = None
+    """As ``judge.problem_limits``."""
 
 
 class CanaryConfig(Section):
@@ -312,6 +314,9 @@ class JudgeConfig(Section):
     max_timeouts: InProtocol[int | None] = Field(default=4, ge=1)
     """Time-outs after which ``batch`` runs no further case of a completion: they are ``not_run``,
     and its pass ratio is a lower bound. Null runs every case."""
+    problem_limits: InProtocol[bool] = False
+    """Use a problem's own time and memory limit instead of those of ``sandbox``, where the data
+    have them."""
     cpu_grace: InProtocol[float] = Field(default=1.25, ge=1)
     """A case is killed at this multiple of its CPU limit; below it a time-out is confirmed first.
     """
@@ -329,7 +334,7 @@ class JudgeConfig(Section):
     """Longer completions are ``syntax_error``."""
     datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
     """Overrides for one data set, by name: ``method``, ``checker``, ``language``, ``extraction``,
-    ``max_timeouts``."""
+    ``max_timeouts``, ``problem_limits``."""
     workers: Operation[int | None] = Field(default=None, ge=1)
     """Judge processes that ``--embedded`` starts; null for one. Each judges
     ``PLUMBLINE_JUDGE_CONCURRENCY`` completions at once: by default 16, or two per slot of the

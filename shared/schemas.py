@@ -24,6 +24,8 @@ from shared.statuses import ExtractionReason, FinalStatus, JudgeMethod, VerdictD
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_CALLABLE = re.compile(r"(\w+)\s*\(")
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -115,9 +117,33 @@ class MbppTests(_Record):
         return len(self.test_list)
 
 
-GroundTruth = StdioTests | HumanEvalTests | MbppTests
+class ProgramTests(_Record):
+    """Tests in the language of the answer, which continue its program (MultiPL-E).
+
+    ``language`` is SandboxFusion's name of it. ``prompt`` ends within a function; ``program_tests``
+    may begin with the brace that closes it. ``stop_tokens`` end a completion of the prompt.
+    """
+
+    language: str = Field(min_length=1)
+    prompt: str = Field(min_length=1)
+    program_tests: str = Field(min_length=1)
+    stop_tokens: list[str] = Field(default_factory=list)
+
+    @property
+    def cases(self) -> int:
+        return 1  # the first test that fails ends the program
+
+    @property
+    def entry_point(self) -> str:
+        """The function that the prompt begins; empty if its last line names none."""
+        found = _CALLABLE.search(self.prompt.rstrip().rpartition("\n")[2])
+        return found[1] if found else ""
+
+
+GroundTruth = StdioTests | HumanEvalTests | MbppTests | ProgramTests
 _GROUND_TRUTHS: dict[str, TypeAdapter[GroundTruth]] = {
     "inputs": TypeAdapter(StdioTests),
+    "program_tests": TypeAdapter(ProgramTests),
     "entry_point": TypeAdapter(HumanEvalTests),
     "test_list": TypeAdapter(MbppTests),
 }
@@ -127,7 +153,7 @@ def parse_ground_truth(text: str) -> GroundTruth:
     """Parse a ``ground_truth`` column.
 
     Raises:
-        ValueError: Not JSON, not one of the three formats, or tests that cannot be judged (no
+        ValueError: Not JSON, not one of the four formats, or tests that cannot be judged (no
             tests, unequal numbers of inputs and outputs); the message is one line.
     """
     for marker, adapter in _GROUND_TRUTHS.items():
@@ -137,7 +163,8 @@ def parse_ground_truth(text: str) -> GroundTruth:
             except ValidationError as error:
                 raise ValueError(describe(error)) from None
     raise ValueError(
-        "not JSON with inputs/outputs, test/entry_point/prompt or test_list/test_setup_code"
+        "not JSON with inputs/outputs, test/entry_point/prompt, test_list/test_setup_code or "
+        "program_tests/language/prompt"
     )
 
 
@@ -151,7 +178,8 @@ def describe(error: ValidationError) -> str:
 class ProblemInfo(BaseModel):
     """Optional properties of a problem, other than its tests.
 
-    ``time_limit`` is in seconds, ``memory_limit`` in bytes. A problem's tests are ordered: public,
+    ``time_limit`` is in seconds, ``memory_limit`` in bytes, ``contest_date`` the day of its contest
+    in ISO 8601. A problem's tests are ordered: public,
     private, generated; the counts give the number of each.
     """
 
@@ -163,6 +191,7 @@ class ProblemInfo(BaseModel):
     public_tests: int | None = None
     private_tests: int | None = None
     generated_tests: int | None = None
+    contest_date: str | None = None
 
 
 class QualityFinding(StrEnum):

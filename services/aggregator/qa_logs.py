@@ -19,6 +19,7 @@ from shared.schemas import (
     GroundTruth,
     HumanEvalTests,
     Problem,
+    ProgramTests,
     SampleId,
     StdioTests,
     Verdict,
@@ -221,6 +222,9 @@ def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> ShortenedTests
     if isinstance(tests, HumanEvalTests):
         test = shorten_middle(tests.test, limits.max_chars)
         return {"test": test, "entry_point": tests.entry_point, "num_test_cases": tests.cases}
+    if isinstance(tests, ProgramTests):
+        test = shorten_middle(tests.program_tests, limits.max_chars)
+        return {"test": test, "language": tests.language, "num_test_cases": tests.cases}
     setup = shorten_middle(tests.test_setup_code, limits.max_chars)
     return {
         "test_list": texts(tests.test_list),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from services.cli.options import Overrides
-from services.data.config import LayoutKind
+from services.data.config import LayoutKind, parse_dates
 from services.data.importer import import_dataset
 
 app = typer.Typer(help="Prepare and check the data sets of a run.", no_args_is_help=True)
@@ -35,6 +35,12 @@ def import_(
     include_generated: Annotated[
         bool, typer.Option("--include-generated", help="CodeContests: add the generated tests.")
     ] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", help="LiveCodeBench: first day of a contest.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="LiveCodeBench: last day, e.g. 2025-01-31.")
+    ] = None,
 ) -> None:
     """Read a public file into DATASET.parquet."""
     result = import_dataset(
@@ -45,6 +51,7 @@ def import_(
         split=split,
         ids=ids,
         include_generated=include_generated,
+        contest_dates=parse_dates(since, until),
     )
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
     if result.dropped:

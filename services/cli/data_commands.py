@@ -22,7 +22,7 @@ from rich.text import Text
 from services.cli.display import printable, stdout_console
 from services.cli.verification import SolutionJudge
 from services.data.check import check
-from services.data.config import ChecksConfig, PrepareConfig
+from services.data.config import ChecksConfig, PrepareConfig, families_of
 from services.data.contamination.check import check_contamination
 from services.data.contamination.index import EvalProblem
 from services.data.contamination.report import ContaminationReport
@@ -83,6 +83,7 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         FindingsError: Files differ from lock or manifests, or data sets overlap.
     """
     roles: Mapping[str, str] = {}
+    families: Mapping[str, str] = {}
     if files:
         checks = ChecksConfig() if config is None else _load(config, (), None).checks
         checks = checks.model_copy(update={"allow": allow or checks.allow})
@@ -92,7 +93,8 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         checks, manifests = settings.checks, Path(settings.manifests)
         paths = [Path(settings.output) / f"{name}.parquet" for name in settings.datasets]
         roles = {name: dataset.role for name, dataset in settings.datasets.items()}
-    checked = check(paths, manifests, checks, roles)
+        families = families_of(settings.datasets)
+    checked = check(paths, manifests, checks, roles, families)
     for difference in checked.differences:
         print(difference)
     print_overlaps(stdout_console(), checked.reviewed.open)

@@ -14,7 +14,7 @@ from redis.exceptions import OutOfMemoryError, RedisError
 
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.runner.preflight import check_judges, check_sandboxes
+from services.runner.preflight import check_judges, check_languages, check_sandboxes, languages_of
 from services.runner.prompts import prompt_facts
 from services.runner.run import Run, Source, with_watch
 from services.runner.session import Session, claim_output, identify
@@ -196,11 +196,12 @@ def _services(
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
         dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
+    languages = languages_of(config, request.problems)
     if not request.embedded:
-        yield _external(config, dependencies), None
+        yield _external(config, dependencies, languages), None
         return
     if given := os.environ.get("SANDBOX_URLS"):
-        asyncio.run(check_sandboxes(split_urls(given)))
+        asyncio.run(_check_sandboxes(split_urls(given), languages))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(
@@ -212,10 +213,18 @@ def _services(
     ) as stack:
         if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
+        if languages and not given:
+            asyncio.run(check_languages(stack.sandbox_urls, languages))
         yield connect(stack.redis_url), stack
 
 
-def _external(config: Config, dependencies: DependencyWait) -> Redis:
+async def _check_sandboxes(urls: Sequence[str], languages: Sequence[str]) -> None:
+    await check_sandboxes(urls)
+    if languages:
+        await check_languages(urls, languages)
+
+
+def _external(config: Config, dependencies: DependencyWait, languages: Sequence[str]) -> Redis:
     """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
@@ -224,7 +233,7 @@ def _external(config: Config, dependencies: DependencyWait) -> Redis:
     if check == "sandboxes":
         given = os.environ.get("SANDBOX_URLS")
         urls = split_urls(given) if given else config.sandbox_urls
-        dependencies.wait(lambda: asyncio.run(check_sandboxes(urls)))
+        dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, languages)))
     # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
     from shared.service.settings import RedisSettings, load_settings
 
@@ -286,7 +295,7 @@ async def _open_source(
         return
     urls = [stack.generator_url] if stack and stack.generator_url else config.generation.base_urls
     async with _client(config, urls) as client:
-        prompts = prompt_facts(request.problems, config.data)
+        prompts = prompt_facts(request.problems, config)
         generator = {
             "model": await client.check(),
             "generator": await client.info(),

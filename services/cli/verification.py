@@ -46,7 +46,11 @@ class SolutionJudge:
 
     def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
         # Each set of solutions and tests has a folder, and so a run, of its own.
-        parts = [part for one in solutions for part in (one.completion, one.problem.ground_truth)]
+        parts = [
+            part
+            for one in solutions
+            for part in (one.problem.dataset, one.completion, one.problem.ground_truth)
+        ]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
         own = ["run.name=solutions", f"judge.language={language}", f"output.dir={place}"]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from services.data.config import ChecksConfig
 from services.data.manifests import read_manifest
@@ -28,7 +29,11 @@ class CheckResult:
 
 
 def check(
-    files: Sequence[Path], manifests: Path | None, checks: ChecksConfig, roles: Mapping[str, str]
+    files: Sequence[Path],
+    manifests: Path | None,
+    checks: ChecksConfig,
+    roles: Mapping[str, str],
+    families: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckResult:
     """Compare prepared files with the lock, the manifests and one another.
 
@@ -37,6 +42,7 @@ def check(
         manifests: Folder of lock and manifests; None skips that comparison.
         checks: Overlap rules.
         roles: ``train`` or ``eval`` by data set; ``eval`` if missing.
+        families: Family by data set, its own name if missing; sets of one family may overlap.
 
     Raises:
         DataError: A file cannot be read.
@@ -53,7 +59,7 @@ def check(
             hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record, roles.get(problem.dataset, "eval")))
         found += _manifest_differences(file, hashes, manifests) if manifests else ()
-    overlaps = [one for one in find_overlaps(texts, checks) if one.a.dataset != one.b.dataset]
+    overlaps = [one for one in find_overlaps(texts, checks) if one.leaks(families)]
     allowed = load_allowlist(checks.allow) if checks.allow else Allowlist()
     return CheckResult(len(texts), tuple(found), allowed.split(overlaps))
 

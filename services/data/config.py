@@ -1,13 +1,16 @@
 """Configuration of `plumb data prepare`: sources, layouts and checks (`configs/data.yaml`)."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from shared.errors import DataError
+from shared.schemas import describe
 
 # A data set's name becomes part of file names and metric keys.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -33,6 +36,10 @@ class LayoutKind(StrEnum):
     CODE_CONTESTS = "code_contests"
     CODE_CONTESTS_PLUS = "code_contests_plus"
     JSONL = "jsonl"
+    LIVECODEBENCH = "livecodebench"
+    HUMANEVAL_PLUS = "humaneval_plus"
+    MBPP_PLUS = "mbpp_plus"
+    MULTIPL_E = "multipl_e"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,42 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class DateRange(_Section):
+    """Days selected by ``contest_dates``: both ends included, and an end left out is open."""
+
+    since: date | None = None
+    until: date | None = None
+
+    def __contains__(self, day: date) -> bool:
+        return (self.since or day) <= day <= (self.until or day)
+
+    def __str__(self) -> str:
+        ends = (("since", self.since), ("until", self.until))
+        return " ".join(f"{word} {day}" for word, day in ends if day)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.since and not self.until:
+            raise ValueError("name a day for since, until or both")
+        if self.since and self.until and self.until < self.since:
+            raise ValueError(f"until {self.until} is before since {self.since}; swap them")
+        return self
+
+
+def parse_dates(since: str | None, until: str | None) -> DateRange | None:
+    """Parse ``--since`` and ``--until``; None if neither is given.
+
+    Raises:
+        DataError: One is not a date, or they are in the wrong order.
+    """
+    if since is None and until is None:
+        return None
+    try:
+        return DateRange.model_validate({"since": since, "until": until})
+    except ValidationError as error:
+        raise DataError(f"--since and --until: {describe(error)}; write 2025-01-31") from None
+
+
 class LocalSource(_Section):
     """A published file or a folder of files: JSONL, parquet or Arrow."""
 
@@ -118,6 +161,10 @@ class DatasetConfig(_Section):
     Attributes:
         role: ``train`` for training data, ``eval`` for evaluation data.
         ids: Problem numbers to keep, such as ``11-210`` (MBPP).
+        contest_dates: Days of the contests to keep, ``{since: 2024-08-01, until: 2025-01-31}``
+            (LiveCodeBench).
+        family: Sets with the same family are editions or translations of one set; the check for
+            overlaps does not compare them with each other.
         generated_tests: Add the generated tests (CodeContests) to the public and private ones.
         solutions: Number of reference solutions kept per problem, for the checks.
         remove_near_duplicates: Remove near duplicates within the split, not only exact ones. This
@@ -130,6 +177,8 @@ class DatasetConfig(_Section):
     split: str | None = None
     role: Literal["train", "eval"] = "eval"
     ids: str | None = None
+    contest_dates: DateRange | None = None
+    family: str = ""
     generated_tests: bool = False
     solutions: int = Field(default=3, ge=0)
     remove_near_duplicates: bool = False
@@ -211,3 +260,8 @@ class PrepareConfig(_Section):
         for name in self.datasets:
             check_name(name)
         return self
+
+
+def families_of(datasets: Mapping[str, DatasetConfig]) -> dict[str, str]:
+    """Return the family of each data set; one without a family is a family of its own."""
+    return {name: dataset.family or name for name, dataset in datasets.items()}

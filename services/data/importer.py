@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.data.config import check_name, parse_ids
+from services.data.config import DateRange, check_name, parse_ids
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
 from services.data.manifests import write_list
@@ -33,6 +33,7 @@ def import_dataset(
     split: str | None = None,
     ids: str | None = None,
     include_generated: bool = False,
+    contest_dates: DateRange | None = None,
 ) -> ImportResult:
     """Read a data set in one of the public layouts and write it as parquet.
 
@@ -46,12 +47,20 @@ def import_dataset(
         split: Split, overriding the layout's.
         ids: Numbers to select, such as ``11-210`` (MBPP).
         include_generated: Add the generated tests (CodeContests).
+        contest_dates: Days of the contests to keep (LiveCodeBench).
 
     Raises:
         DataError: Source, options or output cannot be used; one line with place and cause.
     """
     numbers = None if ids is None else parse_ids(ids)
-    options = Options(name, split, numbers, include_generated, source=source)
+    options = Options(
+        name=name,
+        split=split,
+        ids=numbers,
+        contest_dates=contest_dates,
+        include_generated=include_generated,
+        source=source,
+    )
     layout = get_layout(kind)
     rows = local.rows(source, layout.columns(options))
     imported, dropped = collect(source, layout.read(rows, options))

@@ -23,6 +23,7 @@ class ManifestLine(BaseModel):
     """A published problem. ``prompt_length`` is in characters.
 
     ``revision`` identifies the state of the source: a commit, or the hash of a local file.
+    ``contest_date`` is in the line if the problem has one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +39,7 @@ class ManifestLine(BaseModel):
     revision: str
     licence: str
     quality: str
+    contest_date: str | None = None
 
 
 def manifest_line(
@@ -55,6 +57,7 @@ def manifest_line(
         revision=revision,
         licence=licence,
         quality=problem.quality,
+        contest_date=problem.info.contest_date,
     )
 
 
@@ -64,7 +67,7 @@ def write_manifest(path: Path, lines: Iterable[ManifestLine]) -> None:
     Raises:
         DataError: The file cannot be written.
     """
-    replace_text(path, "".join(f"{line.model_dump_json()}\n" for line in lines))
+    replace_text(path, "".join(f"{line.model_dump_json(exclude_none=True)}\n" for line in lines))
 
 
 def read_manifest(path: Path) -> Iterator[ManifestLine]:

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from services.data.many_answers import many_answers
 from shared.checkers import CheckerStyle
-from shared.schemas import GroundTruth, HumanEvalTests, Problem, QualityFinding, StdioTests
+from shared.schemas import (
+    GroundTruth,
+    HumanEvalTests,
+    Problem,
+    ProgramTests,
+    QualityFinding,
+    StdioTests,
+)
 
 # SandboxFusion reads at most this many bytes of a program's output.
 LARGE_OUTPUT_BYTES = 128 * 1024
@@ -50,6 +57,8 @@ def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
         ]
         own_checker = bool(tests.checker_source)
         found = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
+    elif isinstance(tests, ProgramTests):
+        found = []  # in another language, which is not parsed
     else:
         source = [tests.test] if isinstance(tests, HumanEvalTests) else tests.test_list
         found = [*_compare(list(_assertions(source)), one_output=True)]

@@ -1,5 +1,6 @@
 """Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -8,18 +9,22 @@ from services.judge.methods.base import Method, Task, compute
 from services.judge.methods.batch import BatchMethod
 from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
 from services.judge.methods.function_tests import FunctionMethod
+from services.judge.methods.program_tests import ProgramMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement, Outcomes
-from shared.config import Config, JudgeConfig
-from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
+from shared.config import Config, JudgeConfig, SandboxConfig
+from shared.schemas import JudgedCode, Problem, ProgramTests, StdioTests, is_encodable
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
 # Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
 CONFIRMATIONS = 3
 # Calls alone for one answer, whatever happens.
 MOST_CALLS = 20
+MIB = 1024 * 1024
+# Address space of the language's own libraries, which a contest does not count.
+LIBRARIES_MIB = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,22 @@ class Judge:
         settings = self.config.judge.for_dataset(problem.dataset)
         if rejected := _guard(settings, completion, problem.tests.cases):
             return rejected
-        task = Task(problem, completion, settings, self.config.sandbox, self.sandbox, attempts)
+        limits = limits_of(problem, settings, self.config.sandbox)
+        task = Task(problem, completion, settings, limits, self.sandbox, attempts)
         return await judge_answer(task)
+
+
+def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) -> SandboxConfig:
+    """Return the limits of one case: with ``judge.problem_limits`` the problem's own."""
+    info = problem.info
+    if not settings.problem_limits:
+        return limits
+    own: dict[str, float] = {}
+    if info.time_limit and 0 < info.time_limit < math.inf:
+        own["timeout"] = info.time_limit
+    if info.memory_limit and info.memory_limit > 0:
+        own["memory_limit_mb"] = math.ceil(info.memory_limit / MIB) + LIBRARIES_MIB
+    return limits.model_copy(update=own)
 
 
 async def judge_answer(task: Task) -> Judgement:
@@ -96,6 +115,8 @@ def choose_method(task: Task) -> Method:
     tests, method = task.problem.tests, JudgeMethod(task.settings.method)
     if method is JudgeMethod.SUBMIT:
         return SubmitMethod(tests)
+    if isinstance(tests, ProgramTests):
+        return ProgramMethod(task, tests)
     if not isinstance(tests, StdioTests):
         return FunctionMethod(task, tests, harness=method is JudgeMethod.BATCH)
     if method is JudgeMethod.BATCH:

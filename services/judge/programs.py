@@ -169,10 +169,11 @@ def signal_name(exit_code: int | None) -> str | None:
 
 def failure_detail(exit_code: int | None, stderr: str | None) -> VerdictDetail | str | None:
     """Return the cause of a failed run if it is known: a signal, or the memory limit."""
-    if exit_code is not None and exit_code < 0:
-        return signal_name(exit_code)
-    out_of_memory = last_line(stderr).startswith(("MemoryError", "std::bad_alloc"))
-    return VerdictDetail.MEMORY_LIMIT if out_of_memory else None
+    # An uncaught std::bad_alloc ends a program by SIGABRT.
+    last = last_line(stderr).strip().removeprefix("what():").lstrip()
+    if last.startswith(("MemoryError", "std::bad_alloc")):
+        return VerdictDetail.MEMORY_LIMIT
+    return signal_name(exit_code) if exit_code is not None and exit_code < 0 else None
 
 
 def last_line(text: str | None) -> str:

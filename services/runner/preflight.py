@@ -1,15 +1,16 @@
 """Preflight checks before a run writes anything: problems, sandboxes, judge workers."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, ValidationError
 from redis import Redis
 
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.ledger import JudgeQueue
-from shared.schemas import Problem, StdioTests
+from shared.schemas import GroundTruth, Problem, ProgramTests, StdioTests
 
 if TYPE_CHECKING:
     import aiohttp
@@ -36,6 +37,10 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
 
 def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
     tests = problem.tests
+    if isinstance(tests, ProgramTests):
+        if settings.method != "batch":
+            return f"the method {settings.method} cannot judge tests in {tests.language}; use batch"
+        return None
     if not isinstance(tests, StdioTests):
         if settings.language != "python":
             return f"function tests are Python, but judge.language is {settings.language!r}"
@@ -60,6 +65,101 @@ async def check_sandboxes(urls: Sequence[str], timeout: float = 10.0) -> None:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
         for url in urls:
             await _ping(session, url.rstrip("/").removesuffix("/run_code"))
+
+
+# A program per language that a sandbox with its toolchain runs successfully.
+_PROBES = {
+    "cpp": "int main() {}",
+    "java": "class Main { public static void main(String[] arguments) {} }",
+    "nodejs": "",
+    "rust": "fn main() {}",
+    "go": "package main\nfunc main() {}",
+    "go_test": 'package main\nimport "testing"\nfunc TestNothing(t *testing.T) {}',
+}
+# Seconds; the first compilation of Go compiles its library too.
+_COMPILE_SECONDS = 60
+
+
+def languages_of(config: Config, problems: Iterable[Problem]) -> list[str]:
+    """List the compiled or otherwise installed languages that judging the problems takes."""
+    found = set()
+    for dataset, tests in {(p.dataset, _language(p.tests)) for p in problems}:
+        found.add(tests or config.judge.for_dataset(dataset).language)
+    return sorted(found & _PROBES.keys())
+
+
+def _language(tests: GroundTruth) -> str | None:
+    """The language that the tests fix; None if the config chooses it."""
+    if isinstance(tests, ProgramTests):
+        return tests.language
+    return None if isinstance(tests, StdioTests) else "python"
+
+
+async def check_languages(urls: Sequence[str], languages: Sequence[str]) -> None:
+    """Run a program in each of the languages in every sandbox.
+
+    Raises:
+        ConfigError: A sandbox lacks the toolchain of a language.
+        ServiceError: A sandbox is unreachable.
+    """
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=3 * _COMPILE_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        for url in urls:
+            base = url.rstrip("/").removesuffix("/run_code")
+            for language in languages:
+                await _check_language(session, base, language)
+
+
+async def _check_language(session: "aiohttp.ClientSession", base: str, language: str) -> None:
+    import aiohttp
+
+    from services.runner.responses import exception_message
+
+    body = {
+        "code": _PROBES[language],
+        "language": language,
+        "compile_timeout": _COMPILE_SECONDS,
+        "run_timeout": _COMPILE_SECONDS,
+    }
+    try:
+        async with session.post(f"{base}/run_code", json=body) as response:
+            text = await response.text()
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        cause = exception_message(error)
+        raise UnavailableError(f"{base}: no answer to a program in {language} ({cause})") from None
+    if response.status in (429, 503):
+        return  # busy: not a reason to refuse the run
+    reason = _why_not_run(text)
+    if reason is not None:
+        raise ConfigError(
+            f"{base} cannot run {language}: {reason}; install its toolchain there, or choose "
+            "another sandbox or data set"
+        )
+
+
+class _Command(BaseModel):
+    stderr: str | None = None
+
+
+class _Answer(BaseModel):
+    status: str
+    message: str = ""
+    compile_result: _Command | None = None
+    run_result: _Command | None = None
+
+
+def _why_not_run(text: str) -> str | None:
+    try:
+        answer = _Answer.model_validate_json(text)
+    except ValidationError:
+        return "it does not answer as a SandboxFusion server"
+    if answer.status == "Success":
+        return None
+    failed = answer.run_result or answer.compile_result
+    told = answer.message or (failed.stderr if failed else "") or answer.status
+    return " ".join(told.split())[:200]
 
 
 def check_judges(redis: Redis) -> None:

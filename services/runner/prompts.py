@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from shared.config import Config, DataConfig
 from shared.errors import ConfigError
 from shared.run_record import PromptTemplate, SystemPrompt
-from shared.schemas import HumanEvalTests, MbppTests, Problem, SampleId, StdioTests, sha256
+from shared.schemas import (
+    GroundTruth,
+    HumanEvalTests,
+    MbppTests,
+    Problem,
+    ProgramTests,
+    SampleId,
+    StdioTests,
+    sha256,
+)
 
 _PLACEHOLDER = "{prompt}"
 
 _STDIO = """\
 {prompt}
 
-Write a Python 3 program that reads from standard input and writes the answer to standard output. \
-Give the whole program in one ```python code block."""
+Write a %s program that reads from standard input and writes the answer to standard output. \
+%sGive the whole program in one ```%s code block."""
 
 _COMPLETE = """\
 Complete this Python function. Give the whole function, with the imports it needs, in one \
@@ -30,7 +39,36 @@ _WRITE = """\
 
 Write it in Python 3. Give the whole code in one ```python code block."""
 
-_DEFAULTS = {StdioTests: _STDIO, HumanEvalTests: _COMPLETE, MbppTests: _WRITE}
+_TRANSLATED = """\
+Complete this %s function. Give the whole %s in one ```%s code block, with what it imports, and \
+write neither tests nor a main function.
+
+```%s
+{prompt}
+```"""
+
+_FUNCTIONS = {HumanEvalTests: _COMPLETE, MbppTests: _WRITE, StdioTests: _WRITE}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """A language in a template: its name, its label of code blocks, a sentence about compiling."""
+
+    name: str
+    label: str
+    compiled: str = ""
+
+
+_WORDINGS = {
+    "python": _Wording("Python 3", "python"),
+    "cpp": _Wording("C++17", "cpp", "It is compiled with g++ -std=c++17 -O2. "),
+    "java": _Wording("Java", "java", "Its public class is Main. "),
+    "nodejs": _Wording("JavaScript (Node.js)", "javascript"),
+    "typescript": _Wording("TypeScript", "typescript"),
+    "go": _Wording("Go", "go"),
+    "go_test": _Wording("Go", "go"),
+    "rust": _Wording("Rust", "rust"),
+}
 
 
 def check_templates(config: DataConfig) -> None:
@@ -46,9 +84,10 @@ def check_templates(config: DataConfig) -> None:
             )
 
 
-def chat_messages(problem: Problem, config: DataConfig) -> list[dict[str, str]]:
+def chat_messages(problem: Problem, config: Config) -> list[dict[str, str]]:
     """The system message, if configured, and a user message made from the problem's template."""
-    system = [{"role": "system", "content": config.system_prompt}] if config.system_prompt else []
+    text = config.data.system_prompt
+    system = [{"role": "system", "content": text}] if text else []
     content = _template(problem, config).replace(_PLACEHOLDER, problem.prompt)
     return [*system, {"role": "user", "content": content}]
 
@@ -61,7 +100,7 @@ class PromptFacts:
     system_prompt: SystemPrompt | None
 
 
-def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> PromptFacts:
+def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
     """Collect the templates in use and the system prompt, with their SHA-256.
 
     A data set whose problems have several kinds of tests, and no template of its own, has one entry
@@ -69,7 +108,7 @@ def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> PromptFacts
     """
     used: dict[str, dict[str, str]] = {}
     for problem in problems:
-        kind = type(problem.tests).__name__.removesuffix("Tests").lower()
+        kind = _kind(problem.tests)
         used.setdefault(problem.dataset, {}).setdefault(_template(problem, config), kind)
     prompts = {
         dataset if len(templates) == 1 else f"{dataset} ({kind})": PromptTemplate(
@@ -78,13 +117,34 @@ def prompt_facts(problems: Iterable[Problem], config: DataConfig) -> PromptFacts
         for dataset, templates in used.items()
         for template, kind in templates.items()
     }
-    text = config.system_prompt
+    text = config.data.system_prompt
     return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
 
 
-def _template(problem: Problem, config: DataConfig) -> str:
-    """The data set's template, or the default for the problem's kind of tests."""
-    return config.templates.get(problem.dataset) or _DEFAULTS[type(problem.tests)]
+def _wording(language: str) -> _Wording:
+    return _WORDINGS.get(language, _Wording(language, language))
+
+
+def _kind(tests: GroundTruth) -> str:
+    if isinstance(tests, StdioTests) and tests.fn_name:
+        return "calls"
+    return type(tests).__name__.removesuffix("Tests").lower()
+
+
+def _template(problem: Problem, config: Config) -> str:
+    """The data set's template, or the default for the problem's tests and the answer's language."""
+    if own := config.data.templates.get(problem.dataset):
+        return own
+    tests = problem.tests
+    if isinstance(tests, StdioTests) and not tests.fn_name:
+        language = config.judge.for_dataset(problem.dataset).language
+        wording = _wording(language)
+        return _STDIO % (wording.name, wording.compiled, wording.label)
+    if isinstance(tests, ProgramTests):
+        wording = _wording(tests.language)
+        unit = "class" if tests.language == "java" else "function"
+        return _TRANSLATED % (wording.name, unit, wording.label, wording.label)
+    return _FUNCTIONS[type(tests)]
 
 
 # Sampling

@@ -52,7 +52,7 @@ class GeneratorSource:
 
     async def _generate(self, sample: SampleId) -> Generation:
         problem = self._problems[sample.dataset, sample.problem_id]
-        messages = chat_messages(problem, self._config.data)
+        messages = chat_messages(problem, self._config)
         params = sampling_params(self._config, sample)
         return await self._client.generate(sample, self._run, messages, params)
 

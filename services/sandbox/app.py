@@ -96,6 +96,7 @@ class Server:
             "missing": chosen.missing(),
             "tried": chosen.failed,
             "concurrency": self._settings.concurrency,
+            "languages": chosen.runner.languages,
         }
         if chosen.isolation.kind is IsolationChoice.NONE:
             details["warning"] = NO_ISOLATION

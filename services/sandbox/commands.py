@@ -25,6 +25,8 @@ WARM_MEMORY = 128 * MIB
 class CommandSpec:
     """A command without limits; ``memory`` in bytes, None for no limit.
 
+    ``own_heap``: the command limits its heap itself and reserves more address space than it uses,
+    so that ``memory`` is a limit of what it can write to alone.
     ``script``: ``argv`` is an interpreter and a Python file that imports nothing from its folder.
     """
 
@@ -35,6 +37,7 @@ class CommandSpec:
     memory: int | None
     compiles: bool = False
     script: bool = False
+    own_heap: bool = False
 
 
 class CommandRunner:
@@ -70,14 +73,14 @@ class CommandRunner:
             env=env,
             folder=folder,
             uid=slot.uid,
-            limits=self._limits(spec.memory),
+            limits=self._limits(spec.memory, own_heap=spec.own_heap),
             stdin=spec.stdin,
             seconds=spec.seconds,
             output_limit=self._settings.output_limit_bytes,
             compiles=spec.compiles,
         )
 
-    def _limits(self, memory: int | None) -> list[tuple[int, int]]:
+    def _limits(self, memory: int | None, *, own_heap: bool) -> list[tuple[int, int]]:
         limits = [
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_FSIZE, self._settings.file_limit_bytes),
@@ -87,7 +90,9 @@ class CommandRunner:
         if self._isolation.identity is not Identity.SERVER:
             limits.append((resource.RLIMIT_NPROC, self._settings.process_limit))
         if memory is not None:
-            limits += [(resource.RLIMIT_AS, memory), (resource.RLIMIT_DATA, memory)]
+            limits.append((resource.RLIMIT_DATA, memory))
+            if not own_heap:
+                limits.append((resource.RLIMIT_AS, memory))
         return limits
 
 

@@ -3,14 +3,11 @@
 import asyncio
 import os
 import random
-import shutil
-import subprocess
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
-from services.sandbox.commands import CommandRunner, CommandSpec, memory_limit
+from services.sandbox.commands import MIB, CommandRunner, CommandSpec, memory_limit
 from services.sandbox.isolation import Identity, Isolation
+from services.sandbox.languages import DEFAULT_HEAP, PROGRAM, RUNTIME_MEMORY, installed, toolchains
 from services.sandbox.process import run_cases
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
@@ -21,18 +18,15 @@ from services.sandbox.schemas import (
     overall_status,
 )
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.slots import Slot, SlotLostError
+from services.sandbox.slots import Slot, SlotLostError, search_path
 from services.sandbox.workspace import Workspace, WorkspaceError, relative_parts
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
-EXTENSIONS = {"python": "py", "bash": "sh", "cpp": "cpp"}
-PROGRAM = "test"  # the compiled program in its folder
 # A program that ends its slot twice is at fault itself.
 ATTEMPTS = 2
-CPP_LIBRARIES = ("crypto", "ssl", "pthread")
 FIRST_UID, LAST_UID = 61000, 64999  # free by Debian's and systemd's conventions
 
 
@@ -56,7 +50,11 @@ class Program:
 
 
 class Runner:
-    """Runs requests under one isolation. Concurrent requests must be given different slots."""
+    """Runs requests under one isolation. Concurrent requests must be given different slots.
+
+    Attributes:
+        languages: The languages whose compilers and interpreters are installed.
+    """
 
     def __init__(self, settings: SandboxSettings, isolation: Isolation, reaper: Reaper) -> None:
         self.isolation = isolation
@@ -64,6 +62,8 @@ class Runner:
         self._reaper = reaper
         self._commands = CommandRunner(settings, isolation)
         self._slots: dict[int, Slot] = {}
+        self._toolchains = toolchains(settings.python)
+        self.languages = installed(settings.python, search_path(settings))
         # Process limits count per user on the whole machine: two servers on one machine should use
         # different users.
         spread = max(1, LAST_UID - FIRST_UID - settings.concurrency)
@@ -77,8 +77,8 @@ class Runner:
         A request whose slot is lost starts again from its beginning. The response has the status
         SandboxError if the request's files cannot be written or read, or no slot can run it.
         """
-        if request.language not in EXTENSIONS:
-            supported = ", ".join(EXTENSIONS)
+        if request.language not in self.languages:
+            supported = ", ".join(self.languages)
             return sandbox_error(f"this server does not run {request.language!r}, only {supported}")
         try:
             stdin = (request.stdin or "").encode()
@@ -173,8 +173,10 @@ class Runner:
     async def _compile_in(
         self, workspace: Workspace, slot: Slot, request: RunCodeRequest
     ) -> Program:
-        source = workspace.write_code(request.code, EXTENSIONS[request.language])
-        argvs = _argvs(request.language, source, self._settings.python)
+        toolchain = self._toolchains[request.language]
+        source = workspace.write_code(request.code, toolchain.ending, toolchain.source)
+        heap = request.memory_limit_MB if request.memory_limit_MB > 0 else DEFAULT_HEAP
+        argvs = toolchain.commands(source, heap)
         compiled = None
         if argvs.compile is not None:
             # The memory limit applies to the program only: the compiler may need more.
@@ -194,10 +196,19 @@ class Runner:
     ) -> RunCodeResponse:
         compiled, ran = program.compiled, None
         if program.can_run:
+            own_heap = self._toolchains[request.language].own_heap
             memory = memory_limit(request.memory_limit_MB)
+            if own_heap:
+                memory = (memory or DEFAULT_HEAP * MIB) + RUNTIME_MEMORY
             script = request.language == "python" and not request.files
             spec = CommandSpec(
-                program.argv, workspace, stdin, request.run_timeout, memory, script=script
+                program.argv,
+                workspace,
+                stdin,
+                request.run_timeout,
+                memory,
+                script=script,
+                own_heap=own_heap,
             )
             ran = await self._commands.execute(spec, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])
@@ -229,41 +240,3 @@ def sandbox_error(message: str) -> RunCodeResponse:
         message=message,
         executor_pod_name=os.environ.get("MY_POD_NAME"),
     )
-
-
-# Languages.
-
-
-@dataclass(frozen=True)
-class _Argvs:
-    """The command lines for one program, in its folder."""
-
-    compile: list[str] | None
-    run: list[str]
-
-
-def _argvs(language: str, source: Path, python: Path) -> _Argvs:
-    """The command lines for ``source``; ``language`` is a key of ``EXTENSIONS``."""
-    if language == "cpp":
-        links = [f"-l{library}" for library in _cpp_libraries()]
-        return _Argvs(["g++", "-std=c++17", str(source), "-o", PROGRAM, *links], [f"./{PROGRAM}"])
-    interpreter = str(python) if language == "python" else "bash"
-    return _Argvs(None, [interpreter, str(source)])
-
-
-@cache
-def _cpp_libraries() -> tuple[str, ...]:
-    """The libraries that programs may expect, as far as this machine can link them."""
-    if shutil.which("g++") is None:
-        return ()
-    return tuple(library for library in CPP_LIBRARIES if _can_link(library))
-
-
-def _can_link(library: str) -> bool:
-    for suffix in ("so", "a"):
-        # g++ prints a full path if it finds the file, otherwise it repeats the name.
-        command = ["g++", f"-print-file-name=lib{library}.{suffix}"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        if Path(answer.stdout.strip()).is_absolute():
-            return True
-    return False

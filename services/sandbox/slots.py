@@ -354,7 +354,7 @@ def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> 
     return {
         # /tmp is not writable where no mount makes it private.
         **({"TMPDIR": str(home)} if isolation.kind is IsolationChoice.LANDLOCK else {}),
-        "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "PATH": search_path(settings),
         "LANG": "C.UTF-8",
         "HOME": str(home),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -362,6 +362,11 @@ def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> 
         # differ from run to run.
         "PYTHONHASHSEED": "0",
     }
+
+
+def search_path(settings: SandboxSettings) -> str:
+    """The folders of commands, separated by ``:``."""
+    return f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def _reason(errors: bytes) -> str:

@@ -41,13 +41,13 @@ class Workspace:
         workspace._chown(workspace.path)
         return workspace
 
-    def write_code(self, code: str, extension: str) -> Path:
-        """Write the program under a new random name.
+    def write_code(self, code: str, extension: str, name: str | None = None) -> Path:
+        """Write the program, under a new random name unless its language needs a certain one.
 
         Raises:
             WorkspaceError: The text cannot be encoded, or the disk is full.
         """
-        path = self.path / f"tmp{secrets.token_hex(4)}.{extension}"
+        path = self.path / (name or f"tmp{secrets.token_hex(4)}.{extension}")
         try:
             self._write(path, code.encode())
         except (OSError, UnicodeEncodeError) as error:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from shared.extraction.combination import Providers, combine
 from shared.extraction.cpp_source import combine_cpp, has_main, looks_like_cpp, read_cpp
 from shared.extraction.fences import Block
-from shared.extraction.languages import Language
+from shared.extraction.languages import Language, defines_function
 from shared.extraction.python_source import Substance, returns_at_top
 from shared.extraction.snippet import Snippet, is_elided
 from shared.statuses import ExtractionPolicy, ExtractionReason
@@ -109,7 +109,9 @@ def choose(
         policy: Policy for choosing one of several.
     """
     blocks = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
-    group = _PythonBlocks(blocks, names) if language.is_python else _OtherBlocks(blocks, language)
+    group: _PythonBlocks | _OtherBlocks = _OtherBlocks(blocks, language, names)
+    if language.is_python:
+        group = _PythonBlocks(blocks, names)
     candidates = group.candidates()
     if policy == ExtractionPolicy.SUBSTANCE and language.is_python:
         candidates = [
@@ -138,23 +140,27 @@ def _pick(candidates: Sequence[_Candidate], policy: ExtractionPolicy) -> _Candid
 class _OtherBlocks:
     """Blocks in C++, or in a language that is not analysed."""
 
-    def __init__(self, blocks: Sequence[Block], language: Language) -> None:
+    def __init__(self, blocks: Sequence[Block], language: Language, names: Set[str]) -> None:
         self._blocks = blocks
+        self._names = names
         self._cpp = language.is_cpp
         self._codes = [read_cpp(b.code) if self._cpp else b.code for b in blocks]
 
     def candidates(self) -> list[_Candidate]:
-        whole = [has_main(code) and not is_elided(code) for code in self._codes]
-        fits = [True] * len(whole)
-        if self._cpp:
-            closed = [fit and b.closed for fit, b in zip(whole, self._blocks, strict=True)]
-            fits = whole if any(closed) else [looks_like_cpp(code) for code in self._codes]
         return [
             _Candidate(code, block, fit, place)
             for place, (code, block, fit) in enumerate(
-                zip(self._codes, self._blocks, fits, strict=True)
+                zip(self._codes, self._blocks, self._fits(), strict=True)
             )
         ]
+
+    def _fits(self) -> list[bool]:
+        fits = [any(defines_function(code, name) for name in self._names) for code in self._codes]
+        if any(fits) or not self._cpp:
+            return fits if any(fits) else [True] * len(fits)
+        whole = [has_main(code) and not is_elided(code) for code in self._codes]
+        closed = [fit and b.closed for fit, b in zip(whole, self._blocks, strict=True)]
+        return whole if any(closed) else [looks_like_cpp(code) for code in self._codes]
 
     def defines(self, place: int) -> bool:
         return not self._cpp or looks_like_cpp(self._codes[place])

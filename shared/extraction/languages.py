@@ -87,3 +87,24 @@ def _plain(label: str) -> str:
     if file and file[1] in _KNOWN_LABELS:
         return file[1]
     return label.rstrip("0123456789.-_")
+
+
+# Characters around a name that are searched.
+_NEAR = 1000
+_BODY = re.compile(r"[{;]")
+_NO_TYPES = frozenset(("return", "else", "new", "await", "throw", "assert", "in", "case", "do"))
+
+
+def defines_function(code: str, name: str) -> bool:
+    """Whether a text in a language with braces defines a function of that name."""
+    word = re.escape(name)
+    if re.search(rf"\b(?:const|let|var)\s+{word}\s*=", code):
+        return True
+    for found in re.finditer(rf"\b{word}\s*(?:<[^<>(){{}};]*>)?\s*\(", code):
+        before = code[max(0, found.start() - _NEAR) : found.start()].rpartition("\n")[2].rstrip()
+        if not before or not (before[-1].isalnum() or before[-1] in "_>]&*"):
+            continue  # a call: no type or keyword stands before the name
+        body = _BODY.search(code, found.end(), found.end() + _NEAR)
+        if before.split()[-1] not in _NO_TYPES and body is not None and body[0] == "{":
+            return True
+    return False

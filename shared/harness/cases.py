@@ -58,8 +58,12 @@ REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
 # A case's wall-clock limit excludes the time that it waited for a processor, up to a total of this
 # many times the limit.
 STRETCH = 5.0
-# Address space of the compiler, in bytes.
-COMPILER_MEMORY = 4 << 30
+# Limits of the compiler, in bytes: address space of each of its processes, and of each file that it
+# writes (a large initialized array is as large in the program).
+COMPILER_MEMORY, COMPILER_FILE = 2 << 30, 256 << 20
+# Stack of a compiled program: this share of its memory, and at most so many bytes. Contests allow
+# recursion that 8 MiB do not hold; a thread reserves as much address space.
+STACK_SHARE, MAX_STACK = 8, 256 << 20
 # Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
 # consecutive checks, two milliseconds apart, in which no such process is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
@@ -945,11 +949,15 @@ class Zygote:
 
     def compile_cpp(self) -> tuple[bytes, bytes]:
         made, program = self.case + "/program", self.folder + "/program"
-        command = ["g++", "-std=c++17", "-O2", "-o", made, self.case + "/solution.cpp"]
+        command = ["g++", "-std=c++17", "-O2", "-fmax-errors=20", "-o", "program", "solution.cpp"]
         pid = os.fork()
         if pid == 0:
             os.dup2(self.files[2], 2)
+            os.chdir(self.case)  # messages then have the file's name without its folder
+            os.environ["TMPDIR"] = self.case
             limit(resource.RLIMIT_AS, COMPILER_MEMORY)
+            limit(resource.RLIMIT_FSIZE, COMPILER_FILE)
+            limit(resource.RLIMIT_CORE, 0)
             if self.user is not None:
                 become(self.user)
             try:
@@ -1008,6 +1016,8 @@ class Zygote:
             limits.append((resource.RLIMIT_NPROC, self.processes))
         if self.memory > 0:
             limits += [(resource.RLIMIT_AS, self.memory), (resource.RLIMIT_DATA, self.memory)]
+            if self.language == "cpp":
+                limits.append((resource.RLIMIT_STACK, min(self.memory // STACK_SHARE, MAX_STACK)))
         return [(kind, (within(kind, value),) * 2) for kind, value in limits]
 
     def become_program(self) -> NoReturn:

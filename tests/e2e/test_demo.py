@@ -1,6 +1,7 @@
 """The demo end to end, as in `make demo`."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,23 @@ def test_another_config_is_refused_in_the_same_folder(demo: Path) -> None:
     assert done.returncode == 2
     assert "--force" in done.stderr
     assert plumb.numbers(demo) == before
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
+def test_python_and_cpp_in_one_run(tmp_path: Path) -> None:
+    recorded = plumb.read_jsonl(plumb.DEMO / "completions_cpp.jsonl")
+    python = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
+    recorded += [one for one in python if one["dataset"] == "codecontests_test"][:4]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(one) + "\n" for one in recorded))
+    judge = ["judge", "--data", str(plumb.DEMO / "data"), "--completions", str(answers)]
+    own = ["judge.datasets={codecontests_valid: {language: cpp}}", "sandbox.timeout=2"]
+    output = str(tmp_path / "out")
+    done = plumb.plumb(plumb.command(*judge, "--output", output, "--embedded", *own))
+    assert done.returncode == 0, done.stderr
+    verdicts = plumb.read_jsonl(tmp_path / "out" / "verdicts.jsonl")
+    found = {(v["dataset"], v["problem_id"]): v["final_status"] for v in verdicts}
+    assert found == {(r["dataset"], r["problem_id"]): r["expected_status"] for r in recorded}
 
 
 def test_every_reference_solution_is_accepted(tmp_path: Path) -> None:

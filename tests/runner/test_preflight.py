@@ -1,12 +1,20 @@
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.runner.preflight import check_sandboxes
-from shared.errors import ServiceError
+from services.runner.preflight import (
+    check_judging,
+    check_languages,
+    check_sandboxes,
+    languages_of,
+)
+from shared.config import load_config
+from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from tests.runner.generators import refused_url
+from tests.shared.ledgers import problem
 
 Start = Callable[..., Awaitable[str]]
 
@@ -21,6 +29,7 @@ async def start() -> AsyncIterator[Start]:
 
         app = web.Application()
         app.router.add_get("/v1/ping", ping)
+        app.router.add_post("/run_code", ping)
         server = TestServer(app)
         await server.start_server()
         servers.append(server)
@@ -56,3 +65,65 @@ async def test_nothing_answers() -> None:
 async def test_no_url(url: str) -> None:
     with pytest.raises(ServiceError, match="not reachable"):
         await check_sandboxes([url])
+
+
+# Languages
+
+TRANSLATED = json.dumps({"language": "java", "prompt": "f(", "program_tests": "}"})
+STDIO = json.dumps({"inputs": ["1"], "outputs": ["1"]})
+MBPP = json.dumps({"test_list": ["assert 1"]})
+
+
+def test_the_languages_that_a_run_needs() -> None:
+    problems = [
+        problem("1", dataset="a", ground_truth=STDIO),
+        problem("2", dataset="b", ground_truth=STDIO),
+        problem("3", dataset="c", ground_truth=TRANSLATED),
+        problem("4", dataset="a", ground_truth=MBPP),
+    ]
+    config = load_config(None, ["judge.datasets={b: {language: cpp}}"])
+    assert languages_of(config, problems) == ["cpp", "java"]
+    assert languages_of(config, problems[:1]) == []
+    everything = load_config(None, ["judge.language=cpp"])
+    assert languages_of(everything, problems[3:]) == []
+
+
+def answered(status: str, stderr: str = "", message: str = "") -> str:
+    return json.dumps({"status": status, "message": message, "compile_result": {"stderr": stderr}})
+
+
+async def test_sandboxes_with_the_toolchains(start: Start) -> None:
+    url = await start(answered("Success"))
+    await check_languages([url, f"{url}/run_code"], ["cpp", "java"])
+    await check_languages([await start("queue full", 503)], ["cpp"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (answered("Failed", "bash: line 1: javac: command not found"), "javac: command not found"),
+        (answered("SandboxError", message="this server does not run 'java'"), "does not run"),
+        (answered("Failed"), "Failed"),
+        ("<html>", "does not answer as a SandboxFusion server"),
+    ],
+)
+async def test_a_sandbox_without_a_toolchain(start: Start, answer: str, words: str) -> None:
+    good, bad = await start(answered("Success")), await start(answer)
+    with pytest.raises(ConfigError, match="cannot run java") as caught:
+        await check_languages([good, bad], ["java"])
+    assert str(caught.value).startswith(bad)
+    assert words in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+async def test_no_answer_about_languages() -> None:
+    with pytest.raises(UnavailableError, match="no answer to a program in cpp"):
+        await check_languages([refused_url()], ["cpp"])
+
+
+@pytest.mark.parametrize("method", ["submit", "compute_score"])
+def test_tests_in_other_languages_need_the_method_batch(method: str) -> None:
+    given = problem(ground_truth=TRANSLATED)
+    with pytest.raises(DataError, match="cannot judge tests in java; use batch"):
+        check_judging(load_config(None, [f"judge.method={method}"]), [given])
+    check_judging(load_config(None), [given])

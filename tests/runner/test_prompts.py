@@ -33,16 +33,42 @@ TESTS = {
 @pytest.mark.parametrize("words", TESTS)
 def test_each_kind_of_tests_has_its_prompt(words: str) -> None:
     given = problem(prompt="Say {prompt} {0} %s", ground_truth=json.dumps(TESTS[words]))
-    (message,) = chat_messages(given, load_config(None).data)
+    (message,) = chat_messages(given, load_config(None))
     assert message["role"] == "user"
     assert words in message["content"]
     assert message["content"].count("Say {prompt} {0} %s") == 1
     assert "```python" in message["content"]
 
 
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("cpp", ("C++17", "g++ -std=c++17 -O2", "```cpp")), ("python", ("Python 3", "```python"))],
+)
+def test_a_program_is_asked_for_in_the_language_of_its_data_set(
+    language: str, words: tuple[str, ...]
+) -> None:
+    given = problem(prompt="Add.", ground_truth=json.dumps(TESTS["standard input"]))
+    other = problem("p2", dataset="d2", ground_truth=json.dumps(TESTS["standard input"]))
+    config = load_config(None, [f"judge.datasets={{d1: {{language: {language}}}}}"])
+    content = chat_messages(given, config)[0]["content"]
+    assert all(word in content for word in words)
+    assert "```python" in chat_messages(other, config)[0]["content"]
+    prompts = prompt_facts([given, other], config).prompts
+    assert prompts["d1"].template.replace("{prompt}", "Add.") == content
+
+
+def test_calls_of_a_function_do_not_ask_for_standard_input() -> None:
+    calls = {"inputs": ["1"], "outputs": ["1"], "fn_name": "f"}
+    given = problem(ground_truth=json.dumps(calls))
+    stdio = problem("p2", ground_truth=json.dumps(TESTS["standard input"]))
+    config = load_config(None)
+    assert "standard input" not in chat_messages(given, config)[0]["content"]
+    assert list(prompt_facts([given, stdio], config).prompts) == ["d1 (calls)", "d1 (stdio)"]
+
+
 def test_a_template_of_ones_own() -> None:
-    config = load_config(None, ["data.templates={d1: 'Do: {prompt}!'}"]).data
-    check_templates(config)
+    config = load_config(None, ["data.templates={d1: 'Do: {prompt}!'}"])
+    check_templates(config.data)
     assert chat_messages(problem(prompt="x"), config)[0]["content"] == "Do: x!"
     assert chat_messages(problem(prompt="x", dataset="d2"), config)[0]["content"] != "Do: x!"
 
@@ -54,7 +80,7 @@ def test_a_template_that_leaves_the_problem_out() -> None:
 
 
 def test_a_system_message_goes_before() -> None:
-    config = load_config(None, ["data.system_prompt=Be brief. {prompt}"]).data
+    config = load_config(None, ["data.system_prompt=Be brief. {prompt}"])
     system, user = chat_messages(problem(prompt="x"), config)
     assert system == {"role": "system", "content": "Be brief. {prompt}"}
     assert user["role"] == "user"
@@ -65,7 +91,7 @@ def hashed(text: str) -> str:
 
 
 def test_the_templates_that_were_used_are_told_with_their_hashes() -> None:
-    config = load_config(None, ["data.templates={d1: 'Do: {prompt}!', d9: 'Not {prompt}'}"]).data
+    config = load_config(None, ["data.templates={d1: 'Do: {prompt}!', d9: 'Not {prompt}'}"])
     other = problem(dataset="d2", ground_truth=json.dumps(TESTS["Complete this"]))
     facts = prompt_facts([problem("p1"), problem("p2"), other], config)
     assert list(facts.prompts) == ["d1", "d2"]
@@ -82,7 +108,7 @@ def test_the_templates_that_were_used_are_told_with_their_hashes() -> None:
 
 
 def test_the_system_prompt_is_told_too() -> None:
-    config = load_config(None, ["data.system_prompt=Be brief."]).data
+    config = load_config(None, ["data.system_prompt=Be brief."])
     told = prompt_facts([problem()], config).system_prompt
     assert told == SystemPrompt(text="Be brief.", sha256=hashed("Be brief."))
 
@@ -92,7 +118,7 @@ def test_a_data_set_of_several_kinds_has_a_template_for_each() -> None:
         problem(str(number), ground_truth=json.dumps(truth))
         for number, truth in enumerate(TESTS.values())
     ]
-    prompts = prompt_facts(problems, load_config(None).data).prompts
+    prompts = prompt_facts(problems, load_config(None)).prompts
     assert list(prompts) == ["d1 (stdio)", "d1 (humaneval)", "d1 (mbpp)"]
     assert len({entry.sha256 for entry in prompts.values()}) == 3
 

@@ -99,3 +99,49 @@ def test_megabytes_take_seconds(spec, unit):
     get_checker(spec)(text + "x", text + "y")
     get_checker(spec)(text + "1", text + "2")
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "passes"),
+    [
+        ("[1,2]\n", "[1, 2]", True),
+        ("[1, 2, 3]", "[1, 2]", False),
+        ("2\n", "2.0", True),
+        ("abc\n", '"abc"', True),
+        ('"abc"', '"abc"', True),
+        ("abd", '"abc"', False),
+        ("two\nlines\n", '"two\\nlines"', True),
+        ("true", "true", True),
+        ("True", "true", False),
+        ("debugging\n[1]\n", "[1]", True),
+        ("[1]\ndebugging\n", "[1]", False),
+        ("", '""', True),
+        ("", "[]", False),
+        ('{"b": 1, "a": 2}', '{"a": 2, "b": 1}', True),
+        ("not json", "not json", True),
+        ("[" * 100_000, "[1]", False),
+        ("9" * 5000, "1", False),
+    ],
+)
+def test_json_values(actual: str, expected: str, passes: bool) -> None:
+    assert get_checker("json")(actual, expected) is passes
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "passes"),
+    [
+        ("1.50 2\n", "1.5 2.0", True),
+        (" 1 \n2", "1\n2\n", True),
+        ("1\n\n2", "1\n2", False),
+        ("1  2", "1 2", True),
+        ("a  b", "a b", False),
+        ("0.30000000000000004", "0.3", False),
+        ("50000000000000001", "50000000000000000", False),
+        ("1e400", "1e401", False),
+        ("nan", "nan", True),
+        ("1 yes", "1.0 yes", False),
+        ("", "\n", True),
+    ],
+)
+def test_exact_decimals(actual: str, expected: str, passes: bool) -> None:
+    assert get_checker("decimals")(actual, expected) is passes

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.extraction import Extraction, extract
+from shared.extraction.languages import defines_function
 from shared.statuses import ExtractionReason as Reason
 
 PROGRAM = "#include <iostream>\nint main() { std::cout << 1; }"
@@ -116,3 +117,37 @@ def test_other_languages_need_a_fence():
 def test_the_entry_point_is_not_looked_for():
     completion = "```cpp\nint solve();\n```\n```cpp\nint other();\n```"
     assert extract(completion, language="cpp", entry_point="solve").code == "int other();"
+
+
+@pytest.mark.parametrize(
+    ("code", "defines"),
+    [
+        ("long f(long x) {", True),
+        ("std::vector<int> f (int x)\n{", True),
+        ("template <class T> T* f(T* x) {", True),
+        ("    public static ArrayList<Long> f(long x) throws Exception {", True),
+        ("fn f<T: Ord>(x: Vec<T>) -> T {", True),
+        ("func f(x []int) (int, error) {", True),
+        ("async function f(x) {", True),
+        ("export const f = (x) => x;", True),
+        ("long f(long x);", False),
+        ("int main() { f(1); }", False),
+        ("if (f(1)) {", False),
+        ("while (x < f(1)) { }", False),
+        ("return f(1) ? x : [] {", False),
+        ("std::cout << f(1);\nint g() {", False),
+        ("long ff(long x) {", False),
+        ("f(1)", False),
+        ("", False),
+    ],
+)
+def test_definitions_of_a_function(code: str, defines: bool) -> None:
+    assert defines_function(code, "f") is defines
+
+
+def test_a_block_with_the_function_is_the_answer() -> None:
+    usage = "#include <iostream>\nint main() { std::cout << f(1); }"
+    completion = f"```cpp\nlong f(long x) {{ return x; }}\n```\n```cpp\n{usage}\n```"
+    found = extract(completion, language="cpp", entry_point="f")
+    assert found.code == "long f(long x) { return x; }"
+    assert extract(completion, language="cpp").code.endswith(usage)

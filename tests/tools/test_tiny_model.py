@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.runner.prompts import chat_messages
-from shared.config import DataConfig
+from shared.config import Config
 from shared.datasets import read_datasets
 from shared.errors import DataError, OutputError
 from tools.tiny_model.demo import FOLDER, read_demo, texts
@@ -37,7 +37,7 @@ def program(*arguments: object, python: str = sys.executable) -> subprocess.Comp
 
 def test_prompts_are_those_of_a_run() -> None:
     sent = {
-        f"{row.dataset}/{row.problem_id}": chat_messages(row, DataConfig())
+        f"{row.dataset}/{row.problem_id}": chat_messages(row, Config())
         for row in read_datasets([str(FOLDER / "data")])
     }
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from services.runner.prompts import chat_messages
-from shared.config import DataConfig
+from shared.config import Config
 from shared.schemas import Problem, sha256
 from tools.tiny_model.demo import DemoProblem
 
@@ -88,7 +88,7 @@ def messages_of(problem: DemoProblem) -> list[dict[str, str]]:
         sandbox_id="",
         prompt_sha256=sha256(problem.prompt),
     )
-    return chat_messages(row, DataConfig())
+    return chat_messages(row, Config())
 
 
 def _example(problem: DemoProblem, role: Role, random: Random) -> Example:

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 
 from services.data.config import LayoutKind
-from services.data.layouts import code_contests, code_contests_plus, functions, jsonl
+from services.data.layouts import (
+    code_contests,
+    code_contests_plus,
+    evalplus,
+    functions,
+    jsonl,
+    livecodebench,
+    multipl_e,
+)
 from services.data.layouts.base import Layout
 from shared.errors import DataError
 
@@ -13,6 +21,10 @@ LAYOUTS: Mapping[str, Layout] = {
     LayoutKind.CODE_CONTESTS: code_contests.CODE_CONTESTS,
     LayoutKind.CODE_CONTESTS_PLUS: code_contests_plus.CODE_CONTESTS_PLUS,
     LayoutKind.JSONL: jsonl.JSONL,
+    LayoutKind.LIVECODEBENCH: livecodebench.LIVECODEBENCH,
+    LayoutKind.HUMANEVAL_PLUS: evalplus.HUMANEVAL_PLUS,
+    LayoutKind.MBPP_PLUS: evalplus.MBPP_PLUS,
+    LayoutKind.MULTIPL_E: multipl_e.MULTIPL_E,
 }
 
 

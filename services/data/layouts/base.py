@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.data.config import IdRanges
+from services.data.config import DateRange, IdRanges
 from services.data.rows import Fields, Rows
 from shared.datasets import canonicalize
 from shared.errors import DataError, data_error
@@ -20,13 +20,15 @@ class Options:
     """Overrides of a layout's defaults; each layout documents which ones it accepts.
 
     ``name`` and ``split`` replace the data set's name and split, ``ids`` selects problems by
-    number, ``include_generated`` adds generated tests. At most ``solutions`` reference solutions
-    are kept per problem. ``source`` names the data set in error messages.
+    number, ``contest_dates`` by the day of their contest, ``include_generated`` adds generated
+    tests. At most ``solutions`` reference solutions are kept per problem. ``source`` names the data
+    set in error messages.
     """
 
     name: str | None = None
     split: str | None = None
     ids: IdRanges | None = None
+    contest_dates: DateRange | None = None
     include_generated: bool = False
     solutions: int = 0
     source: str = ""
@@ -160,6 +162,17 @@ def refuse_ids(kind: str, options: Options) -> None:
     """
     if options.ids is not None:
         raise DataError(f"--ids selects MBPP's numbers, but {kind} has none; remove the option")
+
+
+def refuse_dates(kind: str, options: Options) -> None:
+    """Reject ``contest_dates`` for a layout whose problems have no date.
+
+    Raises:
+        DataError: ``contest_dates`` is set.
+    """
+    if options.contest_dates is not None:
+        cause = f"contest_dates selects problems of LiveCodeBench, but {kind} has no dates"
+        raise DataError(f"{cause}; remove it")
 
 
 def refuse_generated(kind: str, options: Options) -> None:

@@ -15,6 +15,7 @@ from services.data.layouts.base import (
     make_problem,
     make_solutions,
     parse_row,
+    refuse_dates,
     refuse_ids,
 )
 from services.data.rows import Rows
@@ -149,6 +150,7 @@ def problem_id_of(name: str) -> str:
 
 def _check_options(split: str, options: Options) -> None:
     refuse_ids("CodeContests", options)
+    refuse_dates("CodeContests", options)
     if split not in SPLITS:
         known = ", ".join(SPLITS)
         raise DataError(f"--split {split!r} is not a split of CodeContests; choose one of {known}")

@@ -17,6 +17,7 @@ from services.data.layouts.base import (
     make_problem,
     make_solutions,
     parse_row,
+    refuse_dates,
     refuse_generated,
     refuse_ids,
 )
@@ -52,6 +53,7 @@ def _read_humaneval(rows: Rows, options: Options) -> Iterator[Imported]:
     """Read HumanEval; accepts ``name``, ``split`` and ``solutions``."""
     refuse_ids("HumanEval", options)
     refuse_generated("HumanEval", options)
+    refuse_dates("HumanEval", options)
     for place, fields in rows:
         row = parse_row(_HumanEvalRow, place, fields)
         problem = make_problem(
@@ -122,6 +124,7 @@ def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
     The split is MBPP's own for the number.
     """
     refuse_generated("MBPP", options)
+    refuse_dates("MBPP", options)
     found = False
     for place, fields in rows:
         row = parse_row(_MbppRow, place, fields)

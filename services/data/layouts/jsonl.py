@@ -12,6 +12,7 @@ from services.data.layouts.base import (
     make_problem,
     make_solutions,
     parse_row,
+    refuse_dates,
     refuse_generated,
     refuse_ids,
 )
@@ -59,6 +60,7 @@ def _read(rows: Rows, options: Options) -> Iterator[Imported]:
     """
     refuse_ids("the jsonl layout", options)
     refuse_generated("the jsonl layout", options)
+    refuse_dates("the jsonl layout", options)
     given = {"dataset": options.name, "split": options.split}
     replaced = {field: value for field, value in given.items() if value is not None}
     dataset = options.name

@@ -1,6 +1,6 @@
 """Overlapping pairs of problems, and the allowlist of reviewed ones."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -83,6 +83,11 @@ class Overlap:
     @property
     def kinds(self) -> tuple[OverlapKind, ...]:
         return tuple(finding.kind for finding in self.findings)
+
+    def leaks(self, families: Mapping[str, str]) -> bool:
+        """Whether the problems are of data sets of different families (its own name if missing)."""
+        first, second = (families.get(side.dataset, side.dataset) for side in (self.a, self.b))
+        return first != second
 
 
 def check_number(pairs: int, max_pairs: int) -> None:

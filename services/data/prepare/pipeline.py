@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.data.config import PrepareConfig
+from services.data.config import PrepareConfig, families_of
 from services.data.manifests import (
     Duplicate,
     OverlapEntry,
@@ -83,7 +83,8 @@ def prepare(
     near = {stage.name: _near_duplicates(stage, overlaps) for stage in stages}
     removed = {(name, one.problem_id) for name, ones in near.items() for one in ones if one.removed}
     verified = {stage.name: _verify(stage, verifier) for stage in stages}
-    between = [one for one in overlaps if _is_between(one) and not _has_any(one, removed)]
+    families = families_of(config.datasets)
+    between = [one for one in overlaps if one.leaks(families) and not _has_any(one, removed)]
     reviewed = allowed.split(between)
     published = [
         publish(config, stage, Changes(near[stage.name], verified[stage.name])) for stage in stages
@@ -123,10 +124,6 @@ def _verify(stage: Stage, verifier: Verifier | None) -> list[QualityEntry] | Non
     if verifier is None:
         return None
     return verify(list(read_records(str(stage.files.data))), verifier)
-
-
-def _is_between(overlap: Overlap) -> bool:
-    return overlap.a.dataset != overlap.b.dataset
 
 
 def _has_any(overlap: Overlap, problems: set[tuple[str, str]]) -> bool:

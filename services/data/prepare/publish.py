@@ -114,7 +114,8 @@ def _source_url(stage: Stage) -> str:
 def _source(stage: Stage) -> str:
     source = stage.dataset.source
     name = source.path if isinstance(source, HubSource | LocalSource) else source.dataset
-    return f"{source.kind}: {name}"
+    dates = stage.dataset.contest_dates
+    return f"{source.kind}: {name}" + (f", contests {dates}" if dates else "")
 
 
 def _write_data(path: Path, stage: Stage, changes: Changes) -> Iterator[Problem]:

@@ -141,7 +141,7 @@ def _pinned(dataset: DatasetConfig, revision: str) -> DatasetConfig:
 
 def _key(dataset: DatasetConfig, revision: str) -> str:
     """Hash everything that determines the content, without descriptions and role."""
-    described = {"role", "version", "licence", "source_url", "remove_near_duplicates"}
+    described = {"role", "version", "licence", "source_url", "remove_near_duplicates", "family"}
     parts = [
         dataset.model_dump(mode="json", exclude=described),
         revision,
@@ -219,6 +219,7 @@ def _options(name: str, dataset: DatasetConfig) -> Options:
         name=name,
         split=dataset.split,
         ids=parse_ids(dataset.ids) if dataset.ids else None,
+        contest_dates=dataset.contest_dates,
         include_generated=dataset.generated_tests,
         solutions=dataset.solutions,
         source=name,

@@ -51,7 +51,11 @@ class Task:
 
     def in_python(self) -> Self:
         """Return the task for function tests, which are always in Python."""
-        return replace(self, settings=self.settings.model_copy(update={"language": "python"}))
+        return self.in_language("python")
+
+    def in_language(self, language: str) -> Self:
+        """Return the task for tests that are in this language, whatever the settings say."""
+        return replace(self, settings=self.settings.model_copy(update={"language": language}))
 
 
 class Method(ABC):

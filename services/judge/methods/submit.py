@@ -13,7 +13,8 @@ from services.judge.methods.base import Method, Task
 from services.judge.programs import last_line
 from services.judge.requests import Submit, SubmitResponse, SubmittedTest
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
-from shared.schemas import GroundTruth, HumanEvalTests, StdioTests
+from shared.errors import ConfigError
+from shared.schemas import GroundTruth, HumanEvalTests, ProgramTests, StdioTests
 from shared.statuses import CaseCode, JudgeMethod
 
 
@@ -70,6 +71,8 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[s
         }
         # SandboxFusion calls the tests only for this name and its variants.
         return "humaneval_python", record, {"extra": {"is_freeform": True}}
+    if isinstance(tests, ProgramTests):
+        raise ConfigError("the method submit cannot judge tests of MultiPL-E; use batch")
     record = {
         "id": 0,
         "content": problem.prompt,

@@ -11,9 +11,12 @@ from services.data.layouts.base import Imported, Options, Solution
 from shared.errors import DataError
 from tests.data.layouts.test_code_contests import row as contest
 from tests.data.layouts.test_code_contests_plus import row as plus
+from tests.data.layouts.test_evalplus import humaneval_row, mbpp_row
 from tests.data.layouts.test_functions import ROW as HUMANEVAL
 from tests.data.layouts.test_functions import row as mbpp
 from tests.data.layouts.test_jsonl import row as own
+from tests.data.layouts.test_livecodebench import row as livecodebench
+from tests.data.layouts.test_multipl_e import row as multipl_e
 
 
 def read(layout, fields, solutions=3):
@@ -80,7 +83,13 @@ def test_lists_of_differing_lengths_are_named():
         read("code_contests", fields)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+# The tests of HumanEval+ and MBPP+ contain the reference.
+REFERENCE_IN_TESTS = ("humaneval_plus", "mbpp_plus")
+WITHOUT_SOLUTIONS = ("livecodebench", "multipl_e")
+WITH_A_COLUMN = sorted(LAYOUTS.keys() - {*REFERENCE_IN_TESTS, *WITHOUT_SOLUTIONS})
+
+
+@pytest.mark.parametrize("layout", WITH_A_COLUMN)
 def test_columns_name_solutions_only_where_they_are_wanted(layout):
     with_solutions = LAYOUTS[layout].columns(Options(solutions=1))
     without = LAYOUTS[layout].columns(Options())
@@ -94,6 +103,10 @@ SAMPLES = {
     "code_contests": contest(solutions={"language": [3], "solution": ["x"]}),
     "code_contests_plus": plus(correct_submissions=[{"language": "py3", "code": "x"}]),
     "jsonl": own(extra_info={"tags": ["a"]}),
+    "humaneval_plus": humaneval_row(),
+    "mbpp_plus": mbpp_row(),
+    "livecodebench": livecodebench(),
+    "multipl_e": multipl_e(),
 }
 
 
@@ -115,7 +128,7 @@ def test_the_columns_are_all_that_is_looked_at(layout):
     whole, chosen = LAYOUTS[layout].read(iter([("a", fields), ("a", narrow)]), options)
     assert whole == chosen
     assert isinstance(whole, Imported)
-    assert len(whole.solutions) == 1
+    assert len(whole.solutions) == (layout not in WITHOUT_SOLUTIONS)
 
 
 @pytest.mark.parametrize("extra", [{"tags": ["a"]}, '{"tags": ["a"]}', None, ""])

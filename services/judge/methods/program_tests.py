@@ -1,0 +1,135 @@
+"""Tests in the language of the answer (MultiPL-E): one program contains both, and runs once.
+
+C++ runs in the harness, with limits in CPU seconds. The other languages run directly, with limits
+in wall-clock seconds, in sandboxes that have their toolchains.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+from services.judge import calls
+from services.judge.methods.base import Method, Task
+from services.judge.programs import failure_detail
+from services.judge.requests import RunCode, RunCodeResponse
+from services.judge.translated import TRANSLATIONS, is_assertion, program
+from services.judge.verdict import CaseOutcome, Lateness, Outcomes, lateness, wall_clock_lateness
+from shared.extraction import Extraction, extract
+from shared.extraction.languages import defines_function
+from shared.harness.wire import CaseRun
+from shared.schemas import ProgramTests
+from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
+
+# Their runtimes reserve more address space than an answer may use.
+_WITHOUT_ADDRESS_LIMIT = ("java", "nodejs", "go_test")
+
+
+class ProgramMethod(Method):
+    name = JudgeMethod.FUNCTION
+    checker = "asserts"
+    shared_process = True
+
+    def __init__(self, task: Task, tests: ProgramTests) -> None:
+        self.extraction = extract_function(task, tests)
+        self._tests = tests
+        self._token = secrets.token_hex(16)
+        self._program = program(self.extraction, tests)
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        if self._tests.language == "cpp":
+            task = task.in_language("cpp")
+            run = await calls.run_harness(task, self._program, [f"{self._token}\n"])
+            if run.compile_error is not None:
+                return {0: self._rejected(task, run.compile_error, timed_out=run.compile_timeout)}
+            if run.cases:
+                return {0: self._of_case(task, run.cases[0])}
+        return {0: self._of_response(task, await self._run(task))}
+
+    async def _run(self, task: Task) -> RunCodeResponse:
+        limits, language = task.limits, self._tests.language
+        unlimited = language in _WITHOUT_ADDRESS_LIMIT
+        request = RunCode(
+            code=self._program,
+            language=language,
+            stdin=f"{self._token}\n",
+            compile_timeout=max(limits.timeout, task.settings.compile_timeout),
+            run_timeout=limits.timeout,
+            memory_limit_mb=-1 if unlimited else limits.memory_limit_mb,
+        )
+        return await task.sandbox.run_code(request, task.attempts, alone=task.alone)
+
+    def _of_case(self, task: Task, run: CaseRun) -> CaseOutcome:
+        killed_at = calls.case_limits(task).cpu
+        late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
+        stdout = run.stdout.decode("utf-8", "replace")
+        code, detail = self._code(run.exit_code, stdout, run.stderr, late)
+        return CaseOutcome(
+            code=code,
+            duration=run.wall,
+            detail=detail,
+            expected=self._tests.program_tests,
+            actual=self._without_token(stdout),
+            stderr=run.stderr,
+            cpu_time=run.cpu,
+            memory=run.memory,
+            lateness=late,
+        )
+
+    def _of_response(self, task: Task, response: RunCodeResponse) -> CaseOutcome:
+        compiled, run = response.compile_result, response.run_result
+        if compiled and (compiled.status != "Finished" or compiled.return_code != 0):
+            text = compiled.stderr or compiled.stdout or ""
+            return self._rejected(task, text, timed_out=compiled.status == "TimeLimitExceeded")
+        if run is None:
+            return CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
+        stdout, stderr = run.stdout or "", run.stderr or ""
+        late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=task.alone)
+        code, detail = self._code(run.return_code, stdout, stderr, late)
+        return CaseOutcome(
+            code=code,
+            duration=run.execution_time or 0.0,
+            detail=detail,
+            expected=self._tests.program_tests,
+            actual=self._without_token(stdout),
+            stderr=stderr,
+            lateness=late,
+        )
+
+    def _rejected(self, task: Task, text: str, *, timed_out: bool) -> CaseOutcome:
+        return CaseOutcome(
+            CaseCode.COMPILE_ERROR,
+            detail=VerdictDetail.COMPILE_TIMEOUT if timed_out else None,
+            expected=self._tests.program_tests,
+            stderr=text,
+            lateness=wall_clock_lateness(timed_out, alone=task.alone),
+        )
+
+    def _code(
+        self, exit_code: int | None, stdout: str, stderr: str, late: Lateness
+    ) -> tuple[CaseCode, VerdictDetail | str | None]:
+        if late is not Lateness.IN_TIME:
+            return CaseCode.TIMEOUT, None
+        if exit_code != 0:
+            if is_assertion(stdout, stderr):
+                return CaseCode.WRONG_ANSWER, None
+            return CaseCode.RUNTIME_ERROR, failure_detail(exit_code, stderr)
+        ended = stdout.rstrip().rpartition("\n")[2] == self._token
+        if TRANSLATIONS[self._tests.language].has_token and not ended:
+            return CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
+        return CaseCode.PASSED, None
+
+    def _without_token(self, stdout: str) -> str:
+        return stdout.replace(self._token, "").rstrip("\n")
+
+
+def extract_function(task: Task, tests: ProgramTests) -> Extraction:
+    """Extract the function; a text without any code block continues the prompt."""
+    policy, entry_point = task.settings.extraction, tests.entry_point or None
+    found = extract(
+        task.completion, language=tests.language, entry_point=entry_point, policy=policy
+    )
+    bare = found.reason in (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.BARE_CODE)
+    if not bare or "```" in task.completion:
+        return found
+    whole = defines_function(task.completion, tests.entry_point)
+    reason = ExtractionReason.BARE_CODE if whole else ExtractionReason.BODY_ONLY
+    return Extraction(task.completion, reason, 0)

@@ -1,0 +1,255 @@
+"""Programs of MultiPL-E: the answer, continued by tests in its own language.
+
+Answer and tests share a process, so an answer that ends the program early must not pass: the last
+act of the tests is to print a token that arrives on standard input.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from shared.extraction import Extraction
+from shared.schemas import ProgramTests
+from shared.statuses import ExtractionReason
+
+_MAIN = "plumbline_unused_main"
+_IMPORT = re.compile(r"^[ \t]*(?:#[ \t]*include\b|import\b|use\b).*$", re.MULTILINE)
+_GO_IMPORT = re.compile(
+    r'^import[ \t]*(?:\(([^)]{0,4000})\)|((?:[\w.]+[ \t]+)?"[^"\n]*"))', re.MULTILINE
+)
+_GO_PACKAGE = re.compile(r"^package[ \t]+\w+.*$", re.MULTILINE)
+_JAVA_CLASS = re.compile(r"\bclass\s+(\w+)")
+_TUPLES = re.compile(r"\b(?:Unit|Pair|Triplet|Quartet|Quintet|Sextet|Septet|Octet|Ennead|Decade)\b")
+_JAVATUPLES = re.compile(r"^[ \t]*import[ \t]+org\.javatuples\..*$", re.MULTILINE)
+# Braces, and the texts and comments within which braces do not count.
+_BRACE = re.compile(
+    r"""[{}]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A language of MultiPL-E.
+
+    Attributes:
+        complete: Joins a program that ends within the function, and the tests.
+        whole: Joins a whole function, and the tests.
+        has_token: Whether the tests print the token. Those of Go need not: ``go test`` notices an
+            early exit itself.
+    """
+
+    complete: Callable[[str, str], str]
+    whole: Callable[[str, ProgramTests], str]
+    has_token: bool = True
+
+
+def program(answer: Extraction, tests: ProgramTests) -> str:
+    """Build the program: the answer, which completes or repeats the prompt's function, and tests.
+
+    Raises:
+        KeyError: The language is not one of ``TRANSLATIONS``.
+    """
+    translation = TRANSLATIONS[tests.language]
+    if answer.reason is ExtractionReason.BODY_ONLY:
+        body = _until(answer.code, tests.stop_tokens)
+        return translation.complete(f"{tests.prompt}{body}\n", tests.program_tests)
+    return translation.whole(answer.code, tests)
+
+
+def is_assertion(stdout: str, stderr: str) -> bool:
+    """Whether the output of a failed program is that of a failed test, not of a crash."""
+    if "panic: " in stdout or "panic: " in stderr:
+        return False  # of Go, within a test
+    rust = "panicked at" in stderr and "assertion" in stderr
+    signs = ("Assertion `", "java.lang.AssertionError", "[ERR_ASSERTION]")
+    return rust or any(sign in stderr for sign in signs) or "--- FAIL" in stdout
+
+
+def _until(code: str, stops: Iterable[str]) -> str:
+    ends = [place for stop in stops if stop and (place := code.find(stop)) >= 0]
+    return code[: min(ends)] if ends else code
+
+
+def _opened(tests: str) -> str:
+    """The tests without the brace that closes the prompt's function."""
+    return tests.lstrip().removeprefix("}")
+
+
+def _before_last_braces(text: str, count: int, inserted: str) -> str:
+    place = len(text)
+    for _ in range(count):
+        place = max(0, text.rfind("}", 0, place))
+    return f"{text[:place]}{inserted}\n{text[place:]}"
+
+
+def _missing_imports(code: str, prompt: str) -> str:
+    present = {"".join(line.split()) for line in _IMPORT.findall(code)}
+    lines = [line for line in _IMPORT.findall(prompt) if "".join(line.split()) not in present]
+    return "".join(f"{line}\n" for line in lines)
+
+
+# C++
+
+# The answer cannot keep macros of its own for the tests.
+_CPP_GUARD = "\n#undef main\n#undef assert\n#undef NDEBUG\n#include <assert.h>\n"
+_CPP_TOKEN = """\
+    ::std::string plumbline_token; ::std::getline(::std::cin, plumbline_token);
+    ::std::cout << '\\n' << plumbline_token << ::std::endl;"""
+
+
+def _cpp_complete(unfinished: str, tests: str) -> str:
+    return _cpp(f"{unfinished}}}", tests)
+
+
+def _cpp_whole(code: str, tests: ProgramTests) -> str:
+    head = f"{_missing_imports(code, tests.prompt)}{_cpp_declarations(code, tests.prompt)}"
+    return _cpp(f"{head}#define main {_MAIN}\n{code}", tests.program_tests)
+
+
+def _cpp_declarations(code: str, prompt: str) -> str:
+    """The types that a prompt declares before its function, unless the answer repeats them."""
+    start, end = prompt.find("union "), prompt.rfind("};")
+    declared = f"{prompt[start : end + 2]}\n" if 0 <= start < end else ""
+    return "" if declared.partition("{")[0] in code else declared
+
+
+def _cpp(code: str, tests: str) -> str:
+    included = "#include <iostream>\n#include <string>\n"
+    return f"{included}{code}{_CPP_GUARD}{_before_last_braces(_opened(tests), 1, _CPP_TOKEN)}"
+
+
+# Java
+
+_JAVA_TOKEN = (
+    '        java.lang.System.out.println("\\n"'
+    " + new java.util.Scanner(java.lang.System.in).nextLine());"
+)
+
+
+def _java_complete(unfinished: str, tests: str) -> str:
+    joined = f"{unfinished}{_before_last_braces(tests, 2, _JAVA_TOKEN)}"
+    return _java_main(_without_tuples(joined), "Problem")
+
+
+def _java_whole(code: str, tests: ProgramTests) -> str:
+    imports = "".join(f"{line.strip()}\n" for line in _IMPORT.findall(code))
+    body = re.sub(r"^[ \t]*package\b.*$", "", _IMPORT.sub("", code), flags=re.MULTILINE)
+    body = re.sub(r"\bvoid\s+main\s*\(", f"void {_MAIN}(", body)
+    name, end = _java_class(body, tests.entry_point)
+    if not name:
+        name, body = "Problem", f"class Problem {{\n{body}\n}}"
+        end = len(body) - 1
+    # The tests close the class, too.
+    main = _before_last_braces(_opened(tests.program_tests), 2, _JAVA_TOKEN)
+    joined = f"{body[:end]}{main.rstrip().removesuffix('}')}{body[end:]}"
+    return _java_main(
+        _without_tuples(f"{imports}{_missing_imports(imports, tests.prompt)}{joined}"), name
+    )
+
+
+def _java_class(code: str, entry_point: str) -> tuple[str, int]:
+    """Find the top-level class with the function: its name, and the place of its last brace."""
+    depth = opened = ended = 0
+    for brace in _BRACE.finditer(code):
+        if brace[0] == "{":
+            opened = opened if depth else brace.start()
+            depth += 1
+        elif brace[0] == "}":
+            depth -= 1
+            if depth == 0:
+                names = _JAVA_CLASS.findall(code[ended:opened])
+                if names and re.search(
+                    rf"\b{re.escape(entry_point)}\s*\(", code[opened : brace.start()]
+                ):
+                    return names[-1], brace.start()
+                ended = brace.end()
+    return "", 0
+
+
+def _java_main(code: str, name: str) -> str:
+    """Rename the class to the one that is started."""
+    return re.sub(rf"\b{re.escape(name)}\b", "Main", code)
+
+
+def _without_tuples(code: str) -> str:
+    """Remove the import of a library that the program does not use: it may not be installed."""
+    rest = _JAVATUPLES.sub("", code)
+    return code if _TUPLES.search(rest) else rest
+
+
+# JavaScript
+
+# What the tests use, as it was before the answer.
+_JS_HEAD = """\
+const plumbline_tests = Object.freeze({
+  assert: Object.freeze(Object.assign({}, require('node:assert'))),
+  print: console.log.bind(console),
+  read: require('node:fs').readFileSync,
+});
+"""
+_JS_TOKEN = "plumbline_tests.print('\\n' + plumbline_tests.read(0, 'utf8').trim());"
+
+
+def _js_complete(unfinished: str, tests: str) -> str:
+    # Within a function, so that the tests may declare a name that the answer declares, too.
+    body = f"(function (require) {{\n{tests}\n{_JS_TOKEN}\n}})"
+    return f"{_JS_HEAD}{unfinished}\n;{body}(() => plumbline_tests.assert);\n"
+
+
+def _js_whole(code: str, tests: ProgramTests) -> str:
+    return _js_complete(code, tests.program_tests)
+
+
+# Rust
+
+_RUST_TOKEN = """\
+    let mut plumbline_token = ::std::string::String::new();
+    ::std::io::stdin().read_line(&mut plumbline_token).unwrap();
+    ::std::println!("\\n{}", plumbline_token.trim());"""
+
+
+def _rust_complete(unfinished: str, tests: str) -> str:
+    return f"{unfinished}{_rust_tests(tests)}"
+
+
+def _rust_whole(code: str, tests: ProgramTests) -> str:
+    code = re.sub(r"\bfn\s+main\s*\(", f"fn {_MAIN}(", code)
+    head = _missing_imports(code, tests.prompt)
+    return f"{head}{code}\n{_rust_tests(_opened(tests.program_tests))}"
+
+
+def _rust_tests(tests: str) -> str:
+    """The tests with macros that the answer cannot replace by its own, and the token."""
+    tests = re.sub(r"(?<![\w:])(assert(?:_eq|_ne)?)!", r"::std::\1!", tests)
+    return _before_last_braces(tests, 1, _RUST_TOKEN)
+
+
+# Go
+
+
+def _go_complete(unfinished: str, tests: str) -> str:
+    return f"{unfinished}{tests}"
+
+
+def _go_whole(code: str, tests: ProgramTests) -> str:
+    package = _GO_PACKAGE.search(tests.prompt)
+    imports = dict.fromkeys((*_go_imports(tests.prompt), *_go_imports(code)))
+    body = _GO_IMPORT.sub("", _GO_PACKAGE.sub("", code, count=1))
+    lines = "".join(f"    {one}\n" for one in imports)
+    head = package[0] if package else "package main_test"
+    return f"{head}\n\nimport (\n{lines})\n{body}\n{tests.program_tests}"
+
+
+def _go_imports(code: str) -> list[str]:
+    found = [block or single for block, single in _GO_IMPORT.findall(code)]
+    lines = [line.partition("//")[0].strip() for text in found for line in text.split("\n")]
+    return [line for line in lines if line]
+
+
+TRANSLATIONS = {
+    "cpp": Translation(_cpp_complete, _cpp_whole),
+    "java": Translation(_java_complete, _java_whole),
+    "nodejs": Translation(_js_complete, _js_whole),
+    "rust": Translation(_rust_complete, _rust_whole),
+    "go_test": Translation(_go_complete, _go_whole, has_token=False),
+}

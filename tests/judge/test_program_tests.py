@@ -1,0 +1,322 @@
+"""Tests in the language of the answer (MultiPL-E): how programs are built, and what they get."""
+
+import json
+import shutil
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.judge.sandbox import SandboxClient
+from services.judge.translated import program
+from shared.extraction import Extraction
+from shared.schemas import Problem, ProgramTests, Verdict
+from shared.statuses import ExtractionReason, VerdictDetail
+from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.shared.ledgers import problem
+
+CPP_PROMPT = """\
+#include<assert.h>
+#include<bits/stdc++.h>
+// Add the numbers.
+long total(std::vector<long> numbers) {
+"""
+CPP_TESTS = """\
+}
+int main() {
+    auto candidate = total;
+    assert(candidate((std::vector<long>({(long)1, (long)2}))) == (3));
+    assert(candidate((std::vector<long>())) == (0));
+}
+"""
+JAVA_PROMPT = """\
+import java.util.*;
+import java.lang.reflect.*;
+import org.javatuples.*;
+class Problem {
+    // Add the numbers.
+    public static long total(ArrayList<Long> numbers) {
+"""
+JAVA_TESTS = """\
+    }
+    public static void main(String[] args) {
+    assert(total((new ArrayList<Long>(Arrays.asList((long)1l, (long)2l)))) == (3l));
+    assert(total((new ArrayList<Long>(Arrays.asList()))) == (0l));
+    }
+
+}
+"""
+JS_PROMPT = "//Add the numbers.\nfunction total(numbers){\n"
+JS_TESTS = """\
+const assert = require('node:assert');
+
+
+function test() {
+  let candidate = total;
+  assert.deepEqual(candidate([1, 2]),3);
+  assert.deepEqual(candidate([]),0);
+}
+
+test();
+"""
+RUST_PROMPT = "/// Add the numbers.\nfn total(numbers: Vec<isize>) -> isize {\n"
+RUST_TESTS = """\
+}
+
+fn main() {
+    let candidate = total;
+    assert_eq!(candidate(vec![1, 2]), 3);
+    assert_eq!(candidate(Vec::<isize>::new()), 0);
+}
+"""
+GO_PROMPT = """\
+package total_test
+
+import (
+    "testing"
+    "fmt"
+)
+
+// Add the numbers.
+func total(numbers []int) int {
+"""
+GO_TESTS = "func TestTotal(t *testing.T) {\n  candidate := total\n}\n"
+SETS = {
+    "cpp": (CPP_PROMPT, CPP_TESTS, ["\n}"]),
+    "java": (JAVA_PROMPT, JAVA_TESTS, ["\n    }\n"]),
+    "nodejs": (JS_PROMPT, JS_TESTS, ["\nfunction ", "\n/*", "\n//", "\nconsole.log"]),
+    "rust": (RUST_PROMPT, RUST_TESTS, ["\n}"]),
+    "go_test": (GO_PROMPT, GO_TESTS, ["\nfunc", "struct", "\n// "]),
+}
+COMMANDS = {"cpp": "g++", "java": "javac", "nodejs": "node", "rust": "rustc"}
+LABELS = {"cpp": "cpp", "java": "java", "nodejs": "javascript", "rust": "rust", "go_test": "go"}
+
+
+def given_tests(language: str) -> ProgramTests:
+    prompt, tests, stops = SETS[language]
+    return ProgramTests(language=language, prompt=prompt, program_tests=tests, stop_tokens=stops)
+
+
+def problem_in(language: str) -> Problem:
+    return problem(ground_truth=given_tests(language).model_dump_json())
+
+
+def found(code: str, reason: ExtractionReason = ExtractionReason.FENCED) -> Extraction:
+    return Extraction(code, reason)
+
+
+@pytest.fixture
+def judge(sandbox: SandboxClient) -> Callable[[str, str], Awaitable[Verdict]]:
+    async def judge(language: str, completion: str) -> Verdict:
+        # As the sandbox sees it: only what is installed for all users.
+        if shutil.which(COMMANDS[language], path="/usr/local/bin:/usr/bin:/bin") is None:
+            pytest.skip(f"this machine has no {COMMANDS[language]}")
+        task = make_task(sandbox, problem_in(language), completion, "sandbox.timeout=5")
+        return await verdict_of(task)
+
+    return judge
+
+
+Judge = Callable[[str, str], Awaitable[Verdict]]
+
+RIGHT = {
+    "cpp": "long total(std::vector<long> numbers) {\n"
+    "    long sum = 0;\n    for (long x : numbers) sum += x;\n    return sum;\n}",
+    "cpp with main": "#include <iostream>\n#include <numeric>\n#include <vector>\n"
+    "using namespace std;\n\nlong total(vector<long> numbers) {\n"
+    "    return accumulate(numbers.begin(), numbers.end(), 0L);\n}\n\n"
+    "int main() {\n    cout << total({1, 2});\n}",
+    "java": "import java.util.*;\n\nclass Problem {\n"
+    "    public static long total(ArrayList<Long> numbers) {\n        long sum = 0;\n"
+    "        for (long x : numbers) sum += x;\n        return sum;\n    }\n}",
+    "java with main and helper": "import java.util.ArrayList;\n\npublic class Solution {\n"
+    '    static String text = "}";  // a brace: }\n'
+    "    public static long total(ArrayList<Long> numbers) {\n"
+    "        return Solution.add(numbers);\n    }\n"
+    "    private static long add(ArrayList<Long> all) {\n        long sum = 0;\n"
+    "        for (long x : all) sum += x;\n        return sum;\n    }\n"
+    "    public static void main(String[] args) {\n"
+    "        System.out.println(total(new ArrayList<>()));\n    }\n}\nclass Other { }",
+    "java without a class": "public static long total(ArrayList<Long> numbers) {\n"
+    "    return numbers.stream().mapToLong(Long::longValue).sum();\n}",
+    "nodejs": "function total(numbers) {\n  return numbers.reduce((a, b) => a + b, 0);\n}",
+    "nodejs with names of the tests": "const assert = require('assert');\n"
+    "const total = (numbers) => numbers.reduce((a, b) => a + b, 0);\n"
+    "function test() { assert(total([1]) === 1); console.log('ok'); }\ntest();",
+    "rust": "fn total(numbers: Vec<isize>) -> isize {\n    numbers.iter().sum()\n}\n\n"
+    'fn main() {\n    println!("{}", total(vec![1]));\n}',
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+async def test_right_answers(judge: Judge, name: str) -> None:
+    language = name.split()[0]
+    verdict = await judge(language, fenced(RIGHT[name], LABELS[language]))
+    assert verdict.accepted, verdict.first_failed_case
+    assert (verdict.method, verdict.checker, verdict.cases_total) == ("function", "asserts", 1)
+    assert verdict.shared_process
+
+
+BODIES = {
+    "cpp": "    long sum = 0;\n    for (long x : numbers) sum += x;\n    return sum;\n}\n"
+    "int main() {\n    broken",
+    "java": "        long sum = 0;\n        for (long x : numbers) sum += x;\n"
+    "        return sum;\n    }\n\n    broken",
+    "nodejs": "  return numbers.reduce((a, b) => a + b, 0);\n}\nfunction broken",
+    "rust": "    numbers.iter().sum()\n}\nfn broken",
+}
+
+
+@pytest.mark.parametrize("language", BODIES)
+async def test_a_completion_of_the_prompt_ends_at_a_stop_token(judge: Judge, language: str) -> None:
+    verdict = await judge(language, BODIES[language])
+    assert verdict.accepted, verdict.first_failed_case
+    assert verdict.code is not None
+    assert verdict.code.reason is ExtractionReason.BODY_ONLY
+
+
+WRONG = {
+    "cpp": "long total(std::vector<long> numbers) { return 3; }",
+    "java": "class Problem { public static long total(ArrayList<Long> n) { return 3; } }",
+    "nodejs": "function total(numbers) { return 3; }",
+    "rust": "fn total(numbers: Vec<isize>) -> isize { 3 }",
+}
+
+
+@pytest.mark.parametrize("language", WRONG)
+async def test_wrong_answers(judge: Judge, language: str) -> None:
+    verdict = await judge(language, fenced(WRONG[language], LABELS[language]))
+    assert (verdict.final_status, verdict.case_codes) == ("wrong_answer", [0])
+
+
+EARLY = {
+    "cpp": "long total(std::vector<long> n) { exit(0); }",
+    "cpp at the start": "long total(std::vector<long> n) { return 1; }\n"
+    "struct Leave { Leave() { std::cout << 1 << std::endl; _exit(0); } } leave;",
+    "cpp by a macro": "#define assert(x) ((void)0)\n#define NDEBUG\n"
+    "long total(std::vector<long> n) { return 1; }",
+    "java": "class Problem { public static long total(ArrayList<Long> n) "
+    "{ System.exit(0); return 1; } }",
+    "nodejs": "function total(numbers) { process.exit(0); }",
+    "nodejs silenced": "process.on('uncaughtException', () => process.exit(0));\n"
+    "function total(numbers) { return 1; }",
+    "nodejs with another assert": "const assert = require('node:assert');\n"
+    "assert.deepEqual = assert.deepStrictEqual = () => {};\nfunction total() { return 1; }",
+    "nodejs with another require": "function require() { return { deepEqual() {} }; }\n"
+    "function total() { return 1; }",
+    "nodejs hidden tests": "const total = () => 1;\n/*",
+    "rust": "fn total(n: Vec<isize>) -> isize { std::process::exit(0) }",
+    "rust with another macro": "macro_rules! assert_eq { ($a:expr, $b:expr) => {} }\n"
+    "fn total(n: Vec<isize>) -> isize { 1 }",
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+async def test_an_answer_that_ends_before_its_tests_is_not_accepted(
+    judge: Judge, name: str
+) -> None:
+    language = name.split()[0]
+    verdict = await judge(language, fenced(EARLY[name], LABELS[language]))
+    assert not verdict.accepted
+    assert not verdict.infra_failures
+
+
+async def test_an_early_exit_is_named(judge: Judge) -> None:
+    verdict = await judge("cpp", fenced(EARLY["cpp"], "cpp"))
+    assert (verdict.final_status, verdict.detail) == ("runtime_error", VerdictDetail.EARLY_EXIT)
+
+
+BROKEN = {
+    "cpp": "long total(std::vector<long> n) { return x; }",
+    "java": "class Problem { public static long total(ArrayList<Long> n) { return x; } }",
+    "rust": "fn total(n: Vec<isize>) -> isize { x }",
+}
+
+
+@pytest.mark.parametrize("language", BROKEN)
+async def test_the_compilers_text_is_in_the_verdict(judge: Judge, language: str) -> None:
+    verdict = await judge(language, fenced(BROKEN[language], LABELS[language]))
+    assert (verdict.final_status, verdict.case_codes) == ("syntax_error", [-4])
+    assert verdict.first_failed_case is not None
+    assert "error" in (verdict.first_failed_case.stderr or "")
+
+
+CRASHES = {
+    "cpp": "long total(std::vector<long> n) { abort(); }",
+    "java": "class Problem { public static long total(ArrayList<Long> n) "
+    '{ throw new IllegalStateException("x"); } }',
+    "nodejs": "function total(numbers) { return missing; }",
+}
+
+
+@pytest.mark.parametrize("language", CRASHES)
+async def test_crashes(judge: Judge, language: str) -> None:
+    verdict = await judge(language, fenced(CRASHES[language], LABELS[language]))
+    assert verdict.final_status == "runtime_error"
+
+
+async def test_endless(judge: Judge) -> None:
+    verdict = await judge("cpp", fenced("long total(std::vector<long> n) { for (;;); }", "cpp"))
+    assert verdict.final_status == "timeout"
+
+
+async def test_an_example_after_the_function_is_not_the_answer(judge: Judge) -> None:
+    usage = "#include <iostream>\nint main() {\n    std::cout << total({1});\n}"
+    completion = f"{fenced(RIGHT['cpp'], 'cpp')}\nUse it so:\n```cpp\n{usage}\n```"
+    assert (await judge("cpp", completion)).accepted
+
+
+# Programs
+
+
+def test_go_gets_the_packages_name_and_all_imports_once() -> None:
+    code = (
+        'package main\n\nimport "fmt"\nimport (\n    "sort"\n    m "math"  // maths\n)\n\n'
+        "func total(numbers []int) int {\n\treturn 0\n}\n"
+    )
+    built = program(found(code), given_tests("go_test"))
+    assert built.startswith("package total_test\n")
+    assert built.count("package ") == 1
+    assert [built.count(one) for one in ('"testing"', '"fmt"', '"sort"', 'm "math"')] == [1] * 4
+    assert built.endswith(GO_TESTS)
+
+
+def test_javatuples_is_imported_only_where_it_is_used() -> None:
+    pair = "class Problem { static Pair<Long, Long> total() { return Pair.with(1L, 2L); } }"
+    assert "javatuples" in program(found(pair), given_tests("java"))
+    assert "javatuples" not in program(found(RIGHT["java"]), given_tests("java"))
+
+
+def test_types_that_a_prompt_declares() -> None:
+    union = "union Union_long {\n    long f0;\n};\n"
+    prompt = CPP_PROMPT.replace("// Add", f"{union}// Add")
+    tests = given_tests("cpp").model_copy(update={"prompt": prompt})
+    answer = RIGHT["cpp"]
+    assert program(found(answer), tests).count("union Union_long ") == 1
+    assert program(found(union + answer), tests).count("union Union_long ") == 1
+
+
+@given(
+    code=st.text("{}()\"'/*\\ \nclass total import;<>", max_size=300),
+    language=st.sampled_from(sorted(SETS)),
+    reason=st.sampled_from([ExtractionReason.FENCED, ExtractionReason.BODY_ONLY]),
+)
+def test_any_answer_makes_a_program(code: str, language: str, reason: ExtractionReason) -> None:
+    built = program(found(code, reason), given_tests(language))
+    assert "total" in built
+
+
+@pytest.mark.parametrize("piece", ["/*", "import (", "total(", "class ", "{", '"', "total<", "\t"])
+@pytest.mark.parametrize("language", SETS)
+@pytest.mark.timeout(20)
+def test_long_answers_take_no_more_than_linear_time(language: str, piece: str) -> None:
+    code = f"{piece}\n" * (200_000 // (len(piece) + 1))
+    program(found(code), given_tests(language))
+
+
+def test_tests_are_read_from_the_ground_truth() -> None:
+    tests = problem_in("cpp").tests
+    assert isinstance(tests, ProgramTests)
+    assert tests.entry_point == "total"
+    assert json.loads(problem_in("java").ground_truth)["language"] == "java"

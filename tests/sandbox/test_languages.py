@@ -1,0 +1,96 @@
+"""Languages beside Python, as far as this machine has their toolchains."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from services.sandbox.languages import installed
+from tests.sandbox.conftest import Sandbox, StartSandbox
+
+# Where programs in a sandbox find commands.
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def needs(command: str) -> pytest.MarkDecorator:
+    missing = shutil.which(command, path=PATH) is None
+    return pytest.mark.skipif(missing, reason=f"no {command} on this machine")
+
+
+JAVA = """\
+class Main {
+    public static void main(String[] arguments) {
+        System.out.print(new java.util.Scanner(System.in).nextInt() + 1);
+    }
+}"""
+NODE = "process.stdout.write(String(Number(require('node:fs').readFileSync(0, 'utf8')) + 1))"
+RUST = """\
+fn main() {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    print!("{}", line.trim().parse::<i32>().unwrap() + 1);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        pytest.param("java", JAVA, marks=needs("javac")),
+        pytest.param("nodejs", NODE, marks=needs("node")),
+        pytest.param("rust", RUST, marks=needs("rustc")),
+    ],
+)
+async def test_programs_in_every_isolation(every_isolation: Sandbox, language: str, code: str):
+    assert language in (await every_isolation.ready())["languages"]
+    answer = await every_isolation.run(
+        code, language, stdin="41\n", compile_timeout=60, run_timeout=60, memory_limit_MB=256
+    )
+    assert answer["status"] == "Success", answer
+    assert answer["run_result"]["stdout"] == "42"
+
+
+HUNGRY_NODE = "const all = []; for (;;) all.push(new Array(1e6).fill(1.5))"
+BUFFERS = "const all = []; for (let i = 0; i < 60; i++) all.push(Buffer.alloc(1e8, 1))"
+HUNGRY_JAVA = """\
+class Main {
+    public static void main(String[] arguments) {
+        var all = new java.util.ArrayList<long[]>();
+        for (;;) all.add(new long[1_000_000]);
+    }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "words"),
+    [
+        pytest.param("nodejs", HUNGRY_NODE, "heap", marks=needs("node")),
+        pytest.param("nodejs", BUFFERS, "allocation failed", marks=needs("node")),
+        pytest.param("java", HUNGRY_JAVA, "OutOfMemoryError", marks=needs("javac")),
+    ],
+)
+@pytest.mark.parametrize("limit", [128, -1])
+async def test_memory_is_limited_where_the_address_space_is_not(
+    sandbox: Sandbox, language: str, code: str, words: str, limit: int
+):
+    answer = await sandbox.run(
+        code, language, compile_timeout=60, run_timeout=60, memory_limit_MB=limit
+    )
+    assert answer["run_result"]["status"] == "Finished"
+    assert answer["run_result"]["return_code"] != 0
+    assert words in answer["run_result"]["stderr"]
+
+
+async def test_a_language_without_its_toolchain_is_our_trouble(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox()
+    known = (await sandbox.ready())["languages"]
+    assert known[:2] == ["python", "bash"]
+    answer = await sandbox.run("x", "scala")
+    assert answer["status"] == "SandboxError"
+    assert answer["message"] == f"this server does not run 'scala', only {', '.join(known)}"
+
+
+def test_only_installed_toolchains_are_offered(tmp_path: Path):
+    for name in ("java", "node", "rustc"):
+        (tmp_path / name).touch(mode=0o755)
+    found = installed(Path("python3"), str(tmp_path))
+    assert found == ["python", "bash", "nodejs"]
