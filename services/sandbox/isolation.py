@@ -60,7 +60,7 @@ MOUNT_SCRIPT = """\
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m tmpfs {root} &&
 cd {root} && printf %s {table} > .mounts && mount -a -T {root}/.mounts &&
 {links} && : > .mounts && mount -o remount,bind,ro {root} || exit 70
-exec chroot {root} "$@"
+unset OLDPWD && exec chroot {root} "$@"
 """
 
 
@@ -79,6 +79,8 @@ class FileSystemView:
     readonly: tuple[Path, ...]
     tmp_bytes: int
     new_root: Path
+    modules: Path
+    """Folder of Python modules for slots without ``/dev/shm``."""
 
     def root_links(self) -> list[tuple[str, str]]:
         roots = [Path("/", name) for name in ROOT_NAMES]
@@ -96,7 +98,7 @@ class FileSystemView:
     def landlock_readable(self) -> list[Path]:
         """What programs may read where nothing is hidden from them by mounts."""
         extra = (Path("/proc"), Path("/sys/devices/system/cpu"))
-        return [*self.bound(), *(path for path in extra if path.is_dir())]
+        return [*self.bound(), *(path for path in extra if path.is_dir()), self.modules]
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,6 @@ class Isolation:
     def seccomp_profiles(self) -> list[str]:
         """Names of the profiles in ``services.sandbox.slot.confinement``."""
         match self.kind:
-            case IsolationChoice.NONE:
-                return []
             case IsolationChoice.LANDLOCK:
                 return ["COMMON", "NO_NETWORK"]
             case _:

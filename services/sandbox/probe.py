@@ -1,9 +1,11 @@
 """Start-up probe: choose the isolation by running a test program under each candidate."""
 
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,7 @@ PREFERENCE = (
     IsolationChoice.LANDLOCK,
     IsolationChoice.NONE,
 )
+MODULES = Path(__file__).parent / "slot" / "modules"
 INSTALLED = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
 log = get_logger(__name__)
@@ -68,7 +71,7 @@ class ChosenIsolation:
     def _beyond_landlock(self) -> list[str]:
         missing = [
             "no private /tmp",
-            "no /dev/shm, so locks of multiprocessing fail",
+            "no /dev/shm, and no Unix sockets with a name",
             "the machine's processes are visible",
         ]
         if "truncation" not in self.covered:
@@ -130,7 +133,32 @@ def _file_system_view(settings: SandboxSettings) -> FileSystemView:
     if shutil.which("unshare") is not None:
         _make_private(new_root)
     readonly = (*_interpreter_folders(settings.python), *settings.extra_readonly_paths())
-    return FileSystemView(readonly, settings.tmp_limit_bytes, new_root)
+    modules = _publish_modules(settings.temp_root.resolve())
+    return FileSystemView(readonly, settings.tmp_limit_bytes, new_root, modules)
+
+
+def _publish_modules(temp_root: Path) -> Path:
+    """Copy the modules for programs to a folder that every user can read.
+
+    All servers of this user with the same modules share it, and never remove it.
+    """
+    sources = {path.name: path.read_bytes() for path in sorted(MODULES.glob("*.py"))}
+    digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]
+    folder = temp_root / f"plumbline-modules-{os.geteuid()}-{digest}"
+    try:
+        if not folder.is_dir():
+            made = Path(tempfile.mkdtemp(dir=temp_root))
+            for name, source in sources.items():
+                (made / name).write_bytes(source)
+                (made / name).chmod(0o644)
+            made.chmod(0o755)
+            with suppress(FileExistsError):
+                made.rename(folder)
+    except OSError as error:
+        raise IsolationError(f"cannot make {folder}: {error.strerror}") from error
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
+    return folder
 
 
 def _make_private(folder: Path) -> None:
@@ -141,8 +169,8 @@ def _make_private(folder: Path) -> None:
 
 
 def _interpreter_folders(python: Path) -> tuple[Path, ...]:
-    script = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"
-    command = [str(python), "-I", "-S", "-c", script]
+    script = "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"
+    command = [str(python), "-I", "-c", script]  # a virtual environment is found by ``site``
     with tempfile.TemporaryDirectory() as folder:
         try:
             answer = subprocess.run(
@@ -150,5 +178,5 @@ def _interpreter_folders(python: Path) -> tuple[Path, ...]:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise IsolationError(f"the interpreter {python} does not run: {error}") from error
-    prefix, base_prefix, _ = answer.stdout.splitlines()
+    prefix, base_prefix = answer.stdout.splitlines()[-2:]
     return tuple(Path(path) for path in dict.fromkeys((prefix, base_prefix)))

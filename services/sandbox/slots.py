@@ -328,6 +328,7 @@ class Slot:
         isolation = self.isolation
         return {
             "profiles": isolation.seccomp_profiles(),
+            "required": isolation.kind is not IsolationChoice.NONE,
             "files": isolation.kind is IsolationChoice.LANDLOCK,
             "readonly": [str(path) for path in isolation.view.landlock_readable()],
             "writable": [str(path) for path in writable],
@@ -341,16 +342,22 @@ class Slot:
 def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> dict[str, str]:
     """The environment of programs, whose own folder is ``home``."""
     return {
-        # /tmp is not writable where no mount makes it private.
-        **({"TMPDIR": str(home)} if isolation.kind is IsolationChoice.LANDLOCK else {}),
+        **(_without_mounts(isolation, home) if isolation.kind is IsolationChoice.LANDLOCK else {}),
         "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
         "HOME": str(home),
+        # Most of these users have no name, which some programs ask for.
+        "USER": "program",
         "PYTHONDONTWRITEBYTECODE": "1",
         # A fixed seed: otherwise the order of sets, and so the verdict of some programs, would
         # differ from run to run.
         "PYTHONHASHSEED": "0",
     }
+
+
+def _without_mounts(isolation: Isolation, home: Path) -> dict[str, str]:
+    """Replace /tmp and /dev/shm, which are not writable where no mount makes them private."""
+    return {"TMPDIR": str(home), "PYTHONPATH": str(isolation.view.modules)}
 
 
 def _reason(errors: bytes) -> str:
