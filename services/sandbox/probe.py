@@ -14,6 +14,7 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.workspace import DiskFullError
 from shared.errors import ServiceError
 from shared.service.logs import get_logger
 
@@ -28,6 +29,10 @@ PREFERENCE = (
     IsolationChoice.NONE,
 )
 MODULES = Path(__file__).parent / "slot" / "modules"
+NEVER_AS_ROOT = (
+    "without isolation no program runs as root: start the server as another user, or set "
+    "PLUMBLINE_SANDBOX_PYTHON to an interpreter that every user can execute"
+)
 INSTALLED = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
 log = get_logger(__name__)
@@ -59,13 +64,21 @@ class ChosenIsolation:
         """Describe the protections that this isolation lacks."""
         missing = []
         if self.isolation.kind is IsolationChoice.NONE:
-            missing += ["no network isolation", "the file system of the server is visible"]
+            missing += self._without_isolation()
         if self.isolation.kind is IsolationChoice.LANDLOCK:
             missing += self._beyond_landlock()
         if self.isolation.identity is Identity.SERVER:
             missing += ["no limit of processes", "programs run as the server's user"]
         if self.isolation.identity is Identity.NAMESPACE and os.geteuid() == 0:
             missing.append("no limit of processes")
+        return missing
+
+    def _without_isolation(self) -> list[str]:
+        missing = ["programs read every file that their user may read, data sets included"]
+        if "system calls" not in self.covered:
+            missing += ["no network isolation", "system calls are not filtered"]
+        if "signals between programs" not in self.covered:
+            missing.append("processes of the same user can be signalled")
         return missing
 
     def _beyond_landlock(self) -> list[str]:
@@ -101,11 +114,16 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
             failed[f"{kind} ({identity})"] = reason
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     log.error("isolation unavailable", reason=tried)
-    raise IsolationError(f"isolation {settings.isolation.value} does not work here: {tried}")
+    message = f"isolation {settings.isolation.value} does not work here: {tried}"
+    if IsolationChoice.NONE in kinds and os.geteuid() == 0:
+        message += f"; {NEVER_AS_ROOT}"
+    raise IsolationError(message)
 
 
 def _identities(kind: IsolationChoice) -> list[Identity]:
     root = os.geteuid() == 0
+    if kind is IsolationChoice.NONE and root:
+        return [Identity.SLOT]
     if kind not in INSTALLED:
         return [Identity.SLOT, Identity.SERVER] if root else [Identity.SERVER]
     return [Identity.SLOT, Identity.NAMESPACE] if root else [Identity.NAMESPACE]
@@ -119,7 +137,10 @@ async def _try(runner: Runner) -> str | None:
     request = RunCodeRequest(
         code=PROBE_PROGRAM, language="python", run_timeout=30, files=PROBE_FILES
     )
-    answer = await runner.run(request, slot=0)
+    try:
+        answer = await runner.run(request, slot=0)
+    except DiskFullError as error:
+        raise IsolationError(str(error)) from error
     result = answer.run_result
     if answer.status is RunStatus.SUCCESS and result and result.stdout == PROBE_OUTPUT:
         return None

@@ -23,9 +23,9 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from services.sandbox.isolation import Isolation
-from services.sandbox.reaper import Reaper
+from services.sandbox.reaper import Reaper, is_stopped
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.workspace import Workspace
+from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.sources import function_sources, harness_source, module_source
 from shared.service.logs import get_logger
 
@@ -36,6 +36,8 @@ REPORT_SECONDS = 30.0
 MESSAGE_LIMIT = 1 << 20
 REPORT_LIMIT = 4096
 ERRORS_LIMIT = 8192
+# Seconds between two looks at an init that reports nothing.
+HEARTBEAT_SECONDS = 0.5
 # The init's control socket is its descriptor 3.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
@@ -50,6 +52,8 @@ class EndReason(StrEnum):
     ENDED = "ended"
     TIMEOUT = "timeout"
     KILLED = "killed"
+    DISK_LIMIT = "disk limit"
+    DISK_FULL = "disk full"
 
 
 class Order(BaseModel):
@@ -132,9 +136,13 @@ class Slot:
 
         Args:
             writes: Whether the request has files in the workspace, which only the server removes.
+
+        Raises:
+            DiskFullError: Less is left than the reserve.
         """
         if self._cleaning is not None and not self._cleaning.done():
             await asyncio.wait([self._cleaning])
+        require_space(self.settings.temp_root, self.settings.disk_reserve_bytes)
         try:
             yield self.workspace
         finally:
@@ -161,6 +169,7 @@ class Slot:
 
         Raises:
             SlotLostError: The container does not start, or ended before the command.
+            DiskFullError: The disk that all slots share was full during the command.
         """
         try:
             control = await self.ready()
@@ -235,11 +244,10 @@ class Slot:
 
     async def _report(self, control: socket.socket, seconds: float) -> Report:
         limit = None if math.isinf(seconds) else max(0.0, seconds) + REPORT_SECONDS
-        loop = asyncio.get_running_loop()
         message = b"?"
         try:
             async with asyncio.timeout(limit):
-                message = await loop.sock_recv(control, REPORT_LIMIT)
+                message = await self._receive(control)
             report = Report.model_validate_json(message)
         except (OSError, TimeoutError, ValidationError) as error:
             await self.close()
@@ -248,7 +256,20 @@ class Slot:
         if not report.clean:
             log.warning("slot is not clean after a program, replaced", pid=self._pid)
             await self.close()
+        if report.reason is EndReason.DISK_FULL:
+            raise DiskFullError(self.settings.temp_root)
         return report
+
+    async def _receive(self, control: socket.socket) -> bytes:
+        """Receive a message; nothing if a program has stopped the container's first process."""
+        receive = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(control, REPORT_LIMIT))
+        try:
+            while not (await asyncio.wait([receive], timeout=HEARTBEAT_SECONDS))[0]:
+                if is_stopped(self._pid):
+                    return b""
+            return receive.result()
+        finally:
+            receive.cancel()
 
     async def _start(self) -> None:
         if self.workspace.path.is_dir():
@@ -316,6 +337,9 @@ class Slot:
                 "settings": {
                     "owns_processes": self.isolation.own_processes,
                     "scratch": str(scratch),
+                    "folder": str(folder),
+                    "disk_limit": self.settings.disk_limit_bytes,
+                    "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
                     "roots": [str(path) for path in shared],
                     "devices": self.isolation.shared_devices(),
                     "keep": [str(path) for path in (folder, *folder.parents)],

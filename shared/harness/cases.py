@@ -229,8 +229,7 @@ try:
     _syscall = c_function("syscall")
     _fork = c_function("fork", LockedFunction)
 except (ImportError, OSError, AttributeError):
-    _prctl = _fflush = lambda *_: None
-    _syscall: Any = lambda *_: -1  # noqa: E731
+    _prctl = _fflush = _syscall = lambda *_: -1
     _fork = os.fork
 
 

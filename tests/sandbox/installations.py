@@ -48,7 +48,8 @@ class Installation:
 ALL = ("bwrap", "unshare", "landlock", "none")
 INSTALLATIONS = {
     "root": Installation((), ALL),
-    "root, hidden interpreter": Installation((), ALL, hidden=True),
+    # ``none`` refuses to start there: no program runs as root without isolation.
+    "root, hidden interpreter": Installation((), ALL[:-1], hidden=True),
     "container": Installation((*CONTAINER, *NO_CAPABILITIES), ("landlock",)),
     "user in a container": Installation(
         (*AS_PLAIN_USER, *CONTAINER, *NO_CAPABILITIES), ("landlock",)

@@ -15,7 +15,7 @@ from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.errors import ServiceError
 from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
-from tests.sandbox.installations import INSTALLATIONS, installed
+from tests.sandbox.installations import INSTALLATIONS, ROOT, installed
 from tests.sandbox.matrix_programs import PROGRAMS, Program, Way
 
 LIMITS = CaseLimits(
@@ -111,3 +111,12 @@ async def test_every_program_has_its_result(folder: Path, installation: str, run
         if EXPECTED in os.environ:
             raise
         pytest.skip(f"{rung} does not work here for {installation}: {error}")
+
+
+@pytest.mark.skipif(not ROOT, reason="the server must be root")
+@pytest.mark.parametrize("installation", ["root, hidden interpreter", "container"])
+async def test_without_isolation_no_program_runs_as_root(folder: Path, installation: str):
+    """Neither where other users cannot execute the interpreter, nor where there are none."""
+    started = installed(INSTALLATIONS[installation], folder, PLUMBLINE_SANDBOX_ISOLATION="none")
+    with pytest.raises(ServiceError, match="without isolation no program runs as root"), started:
+        pytest.fail("it started")

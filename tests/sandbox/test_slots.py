@@ -24,7 +24,7 @@ from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import Order, Slot, SlotLostError
 from services.sandbox.workspace import Workspace
 from shared.harness.wire import CaseLimits, RunCasesRequest
-from tests.sandbox.conftest import alive, until
+from tests.sandbox.conftest import alive, unhidden_python, until
 
 LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)
 ISOLATIONS = ["bwrap", "unshare", "landlock", "none"]
@@ -41,6 +41,8 @@ async def choose(tmp_path: Path) -> AsyncIterator[Choose]:
         settings = SandboxSettings(
             isolation=IsolationChoice(kind), concurrency=1, temp_root=tmp_path
         )
+        if kind == "none":
+            settings.python = unhidden_python()
         try:
             made.append(await choose_isolation(settings, Reaper()))
         except IsolationError as error:

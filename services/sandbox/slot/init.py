@@ -32,11 +32,15 @@ import confinement  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any, NoReturn
 
 # Seconds until processes that do not die make the slot unclean.
 SWEEP_SECONDS = 5.0
+# Seconds between two looks at the disk while a program runs, or this many times what one look took.
+DISK_SECONDS, DISK_SHARE = 0.05, 10
+# Files that a program may have, and that a disk must have left.
+MOST_FILES, LEAST_FILES = 100_000, 1000
 # Bytes of an order. A much larger buffer would be mapped and unmapped each time, which takes long.
 ORDER_LIMIT = 64 * 1024
 # Exit codes of a shell for a command that it cannot execute.
@@ -129,6 +133,7 @@ class Init:
         self.control = socket.socket(fileno=control)
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
+        self.disk = Disk(settings["folder"], settings["disk_limit"], settings["disk_reserve"])
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
         self.roots = [Root(path, settings["keep"]) for path in writable]
         self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
@@ -162,6 +167,8 @@ class Init:
 
     def report(self, pid: int, began: float, order: dict[str, Any]) -> None:
         status, reason = self.wait(pid, began, order["seconds"])
+        if self.disk.full():
+            status, reason = None, "disk full"
         seconds = time.monotonic() - began
         clean = self.sweep() and self.tidy(order.get("cwd")) and self.attributes == attributes()
         message = {"status": status, "reason": reason, "seconds": seconds, "clean": clean}
@@ -174,7 +181,8 @@ class Init:
         return json.loads(message), list(fds)
 
     def wait(self, pid: int, began: float, limit: float | None) -> tuple[int | None, str]:
-        """Wait until the program ends, its time is over, or the server wants it killed."""
+        """Wait until the program ends, exceeds a limit, or the server wants it killed."""
+        look, pause = began + DISK_SECONDS, DISK_SECONDS
         while True:
             ended = reap(pid)
             if ended is not None:
@@ -182,8 +190,19 @@ class Init:
             left = None if limit is None else began + limit - time.monotonic()
             if left is not None and left <= 0:
                 return None, "timeout"
+            now = time.monotonic()
+            if now >= look:
+                if self.disk.full():
+                    return None, "disk full"
+                if self.disk.exceeded(pid):
+                    return None, "disk limit"
+                pause = max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
+                look = now + pause
             control = self.control.fileno()
-            ready, _, _ = select.select([control, self.wake_in], [], [], left)
+            until = max(0.0, look - now)
+            ready, _, _ = select.select(
+                [control, self.wake_in], [], [], until if left is None else min(left, until)
+            )
             if self.wake_in in ready:
                 drain(self.wake_in)
             if control in ready:
@@ -250,6 +269,78 @@ class Init:
         except OSError:
             return False
         return True
+
+
+class Disk:
+    """The disk that a program shares with the server and other programs."""
+
+    def __init__(self, folder: str, limit: int, reserve: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.reserve = reserve
+        self.device = os.stat(folder).st_dev
+
+    def full(self) -> bool:
+        """Whether so little is left that programs may fail for lack of it."""
+        found = os.statvfs(self.folder)
+        few_files = found.f_files > 0 and found.f_favail < LEAST_FILES
+        return few_files or found.f_bavail * found.f_frsize < self.reserve
+
+    def exceeded(self, pid: int) -> bool:
+        """Whether a program has more files, or in them more bytes, than it may have.
+
+        Files that it has removed but keeps open count too.
+        """
+        seen: set[int] = set()
+        size = 0
+        for found in self.files(pid):
+            if found.st_dev == self.device and found.st_ino not in seen:
+                seen.add(found.st_ino)
+                size += found.st_blocks * 512
+                if size > self.limit or len(seen) > MOST_FILES:
+                    return True
+        return False
+
+    def files(self, pid: int) -> Iterator[os.stat_result]:
+        folders = [self.folder]
+        while folders:
+            for entry in scan(folders.pop()):
+                try:
+                    yield entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                except OSError:
+                    continue
+        for process in descendants(pid):
+            for entry in scan("/proc/%d/fd" % process):
+                try:
+                    found = os.stat(entry.path)
+                except OSError:
+                    continue
+                if stat.S_ISREG(found.st_mode):
+                    yield found
+
+
+def scan(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield all processes of a program, orphans included: they are children of the init."""
+    todo = {pid, *cases.children()}
+    while todo:
+        process = todo.pop()
+        yield process
+        for thread in scan("/proc/%d/task" % process):
+            try:
+                with open(thread.path + "/children", "rb") as file:
+                    todo.update(map(int, file.read().split()))
+            except OSError:
+                continue
 
 
 class Root:
