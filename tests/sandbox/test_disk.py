@@ -85,9 +85,9 @@ async def test_a_full_disk_is_a_busy_sandbox(start_sandbox: StartSandbox, small_
     assert (await sandbox.run("print(1)"))["status"] == "Success"
 
 
-@pytest.mark.parametrize("way", ["run_code", "run_cases"])
+@pytest.mark.parametrize(("way", "megabytes"), [("run_code", 50), ("run_cases", 60)])
 async def test_a_program_is_not_blamed_for_its_neighbours_files(
-    start_sandbox: StartSandbox, small_disk: Path, way: str
+    start_sandbox: StartSandbox, small_disk: Path, way: str, megabytes: int
 ):
     sandbox = await start_sandbox(concurrency=1, temp_root=small_disk)
     code = (
@@ -99,7 +99,7 @@ async def test_a_program_is_not_blamed_for_its_neighbours_files(
     else:
         work = asyncio.create_task(run_cases(sandbox, "import time; time.sleep(3)", [""]))
     await asyncio.sleep(1)
-    (small_disk / "filler").write_bytes(bytes(50 * MIB))
+    (small_disk / "filler").write_bytes(bytes(megabytes * MIB))
     status, answer = await work
     assert (status, answer["detail"].startswith("the sandbox's disk is full")) == (503, True)
 

@@ -166,7 +166,7 @@ class Init:
             self.report(pid, began, order)
 
     def report(self, pid: int, began: float, order: dict[str, Any]) -> None:
-        status, reason = self.wait(pid, began, order["seconds"])
+        status, reason = self.wait(pid, began, order["seconds"], order["kind"] == "cases")
         if self.disk.full():
             status, reason = None, "disk full"
         seconds = time.monotonic() - began
@@ -180,8 +180,13 @@ class Init:
             raise ServerLostError
         return json.loads(message), list(fds)
 
-    def wait(self, pid: int, began: float, limit: float | None) -> tuple[int | None, str]:
-        """Wait until the program ends, exceeds a limit, or the server wants it killed."""
+    def wait(
+        self, pid: int, began: float, limit: float | None, harness: bool
+    ) -> tuple[int | None, str]:
+        """Wait until the program ends, exceeds a limit, or the server wants it killed.
+
+        ``harness``: the program is the supervisor of cases, which only an answer would stop.
+        """
         look, pause = began + DISK_SECONDS, DISK_SECONDS
         while True:
             ended = reap(pid)
@@ -196,6 +201,8 @@ class Init:
                     return None, "disk full"
                 if self.disk.exceeded(pid):
                     return None, "disk limit"
+                if harness and cases.stat_of(pid)[:1] == [b"T"]:
+                    return None, "killed"
                 pause = max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
                 look = now + pause
             control = self.control.fileno()
