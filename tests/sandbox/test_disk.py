@@ -26,6 +26,10 @@ FILLERS = {
         "kept = [open(f'd/{i}', 'wb', 0) for i in range(50)]\nos.chmod('d', 0)\n"
         "for file in kept: file.write(bytes(4 << 20))"
     ),
+    "files in a folder that it closes": (
+        "import os\nhere = os.open('.', os.O_RDONLY)\nfor i in range(100):\n"
+        "    os.fchmod(here, 0o700); open(f'f{i}', 'wb').write(bytes(4 << 20)); os.fchmod(here, 0)"
+    ),
     "removed files": (
         "import os\nkept = []\n"
         "for i in range(100):\n"

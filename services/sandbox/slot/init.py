@@ -32,7 +32,7 @@ import confinement  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
 # Seconds until processes that do not die make the slot unclean.
@@ -222,7 +222,7 @@ class Init:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for fd in (self.wake_in, self.wake_out, self.control.detach()):
+        for fd in (self.wake_in, self.wake_out, self.disk.fd, self.control.detach()):
             os.close(fd)
         os.setsid()
         if order["kind"] == "cases":
@@ -282,14 +282,15 @@ class Disk:
     """The disk that a program shares with the server and other programs."""
 
     def __init__(self, folder: str, limit: int, reserve: int) -> None:
-        self.folder = folder
+        # A program may make the folder's path unusable.
+        self.fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.limit = limit
         self.reserve = reserve
-        self.device = os.stat(folder).st_dev
+        self.device = os.fstat(self.fd).st_dev
 
     def full(self) -> bool:
         """Whether so little is left that programs may fail for lack of it."""
-        found = os.statvfs(self.folder)
+        found = os.statvfs(self.fd)
         few_files = found.f_files > 0 and found.f_favail < LEAST_FILES
         return few_files or found.f_bavail * found.f_frsize < self.reserve
 
@@ -309,31 +310,41 @@ class Disk:
         return False
 
     def files(self, pid: int) -> Iterator[os.stat_result]:
-        folders = [self.folder]
+        folders = ["/proc/self/fd/%d" % self.fd]
         while folders:
-            for entry in scan(folders.pop()):
-                try:
-                    yield entry.stat(follow_symlinks=False)
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                except OSError:
-                    continue
+            for path, found in contents(folders.pop(), os.lstat, unlock=True):
+                yield found
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append(path)
         for process in descendants(pid):
-            for entry in scan("/proc/%d/fd" % process):
-                try:
-                    found = os.stat(entry.path)
-                except OSError:
-                    continue
+            for _, found in contents("/proc/%d/fd" % process, os.stat):
                 if stat.S_ISREG(found.st_mode):
                     yield found
 
 
-def scan(folder: str) -> list[os.DirEntry[str]]:
+def contents(
+    folder: str, look: Callable[[str], os.stat_result], unlock: bool = False
+) -> list[tuple[str, os.stat_result]]:
+    """Return paths and attributes of what is in a folder, as far as they can be read.
+
+    ``unlock`` gives the folder, which a program may have closed, the permissions for it meanwhile.
+    """
+    found = []
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        mode = stat.S_IMODE(os.stat(folder).st_mode)
+        unlock = unlock and mode & 0o500 != 0o500
+        if unlock:
+            os.chmod(folder, mode | 0o700)
+        for name in os.listdir(folder):
+            try:
+                found.append((folder + "/" + name, look(folder + "/" + name)))
+            except OSError:
+                continue
+        if unlock:
+            os.chmod(folder, mode)
     except OSError:
-        return []
+        pass
+    return found
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -342,9 +353,9 @@ def descendants(pid: int) -> Iterator[int]:
     while todo:
         process = todo.pop()
         yield process
-        for thread in scan("/proc/%d/task" % process):
+        for thread, _ in contents("/proc/%d/task" % process, os.stat):
             try:
-                with open(thread.path + "/children", "rb") as file:
+                with open(thread + "/children", "rb") as file:
                     todo.update(map(int, file.read().split()))
             except OSError:
                 continue
