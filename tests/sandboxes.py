@@ -36,13 +36,13 @@ def own_sandbox(folder: Path, **settings: str) -> Iterator[str]:
     try:
         wait_until(port_file.exists, child)
         url = f"http://127.0.0.1:{port_file.read_text().strip()}"
-        wait_until(lambda: _ready(url), child)
+        wait_until(lambda: answers_ready(url), child)
         yield url
     finally:
         child.stop(10)
 
 
-def _ready(url: str) -> bool:
+def answers_ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)

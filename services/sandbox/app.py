@@ -25,13 +25,15 @@ from services.sandbox.schemas import (
     SubmitRequest,
 )
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.workspace import DiskFullError, require_space
 from shared.harness.wire import CALL_RESULT, RunCasesRequest
 from shared.service.health import Readiness
 from shared.service.logs import get_logger
 from shared.service.server import add_operations, json_http_errors
 
 NO_ISOLATION = (
-    "programs run without isolation: they can use the network and read what this user can read. "
+    "programs run without isolation: they can read every file that their user can read, the data "
+    "sets with the expected outputs included, and use what 'missing' in /readyz names. "
     "Install bubblewrap, allow user namespaces, or use a kernel with Landlock (5.13 or later); see "
     "'tried' in /readyz."
 )
@@ -75,7 +77,12 @@ class Server:
         isolation = self._chosen.isolation
         log.info("isolation", kind=isolation.kind.value, identity=isolation.identity.value)
         if isolation.kind is IsolationChoice.NONE:
-            log.warning("no isolation", warning=NO_ISOLATION, tried=self._chosen.failed)
+            log.warning(
+                "no isolation",
+                warning=NO_ISOLATION,
+                missing=self._chosen.missing(),
+                tried=self._chosen.failed,
+            )
         warming = asyncio.create_task(self._chosen.runner.warm())
         yield
         warming.cancel()
@@ -83,7 +90,13 @@ class Server:
         await self._chosen.runner.close()
 
     def _failure(self) -> str | None:
-        return None if self._chosen else "starting: the isolation is still being probed"
+        if self._chosen is None:
+            return "starting: the isolation is still being probed"
+        try:
+            require_space(self._settings.temp_root, self._settings.disk_reserve_bytes)
+        except DiskFullError as error:
+            return str(error)
+        return None
 
     def _details(self) -> dict[str, object]:
         chosen = self._chosen

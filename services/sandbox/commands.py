@@ -60,7 +60,7 @@ class CommandRunner:
         except (OSError, ValueError) as error:
             message = f"the sandbox could not start {' '.join(spec.argv)}: {error}"
             return CommandResult(status=CommandStatus.ERROR, stderr=message)
-        return _result(ended, self._settings.output_limit_bytes)
+        return _result(ended, self._settings)
 
     def _command(self, spec: CommandSpec, slot: Slot) -> Command:
         folder = spec.workspace.path
@@ -96,10 +96,12 @@ class CommandRunner:
         return limits
 
 
-def _result(ended: ProcessResult, output_limit: int) -> CommandResult:
+def _result(ended: ProcessResult, settings: SandboxSettings) -> CommandResult:
     stderr = _decode(ended.stderr)
     if ended.over_limit:
-        stderr += f"\noutput limit of {output_limit} bytes exceeded\n"
+        stderr += f"\noutput limit of {settings.output_limit_bytes} bytes exceeded\n"
+    if ended.disk_limit:
+        stderr += f"\ndisk limit of {settings.disk_limit_bytes} bytes exceeded\n"
     timed_out = ended.timed_out
     return CommandResult(
         status=CommandStatus.TIME_LIMIT_EXCEEDED if timed_out else CommandStatus.FINISHED,

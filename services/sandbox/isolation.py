@@ -14,23 +14,30 @@ Covered by ``landlock``, which needs no privilege at all: no sockets; files outs
 folders can be neither read nor changed, a program writes to its own folder alone (TMPDIR), and its
 calls that change modes, times or attributes have no effect; other processes cannot be read, and
 since Linux 6.12 not be signalled. ``Slot.covered`` lists what this kernel's version covers. There
-is no private /tmp and no /dev/shm, and the list of the machine's processes is visible.
+is no private /tmp and no /dev/shm, and the list of the machine's processes is visible. Modules on
+Python's path (``slot/modules``) let ``multiprocessing`` keep semaphores and shared memory in the
+program's folder instead.
 
 Covered by all three: a seccomp filter (``services.sandbox.slot.confinement``) refuses namespaces,
 mounts, ptrace, keyrings, System V IPC, message queues, io_uring, BPF, changes to other processes,
-and system calls newer than the filter.
+of users and owners, and system calls newer than the filter. ``none`` installs it where the kernel
+permits, so that programs get the same answers from the kernel.
 
 Covered everywhere: limits of memory per process, file size, open files and core dumps; a wall-clock
-limit; a cap on output; a clean environment. The number of processes is limited where the program
+limit; a cap on output; a limit of disk space (``slot.init.Disk``); a clean environment; since Linux
+6.12 no signals to other processes. The number of processes is limited where the program
 runs under a separate user (the server is root) or in a user namespace of a server that is not
 root (Linux 5.14 or later); a server that is root only inside a user namespace cannot limit it.
 
 Not covered: the kernel is shared, so an exploit of a system call that is allowed reaches the
-machine; memory is limited per process and not for the run as a whole; the folder has no disk quota
-beyond the size of one file; CPU is shared fairly by the kernel, not reserved. If the server is
+machine; memory is limited per process and not for the run as a whole, and /tmp, /dev/shm and files
+without a name (memfd) are memory too: the slots together need up to twice ``tmp_limit_bytes`` each
+for them; the disk is looked at every 50 ms, so a program can exceed its share for a moment, and
+space that it keeps by mappings of removed files alone is not found, only that the disk is full; CPU
+is shared fairly by the kernel, not reserved. If the server is
 killed with SIGKILL, its programs end with it, but the folders of its slots remain. With ``none``
-the program can use the network and read everything that its user can read; only the limits and the
-clean-up after each run apply.
+the program can read everything that its user can read, which is never root, and without the filter
+use the network.
 
 What one program can still tell the next or one beside it: counters of the kernel (process ids,
 inode numbers, CPU time and load in /proc), the time that shared caches take, locks (``flock``) on
@@ -60,7 +67,7 @@ MOUNT_SCRIPT = """\
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m tmpfs {root} &&
 cd {root} && printf %s {table} > .mounts && mount -a -T {root}/.mounts &&
 {links} && : > .mounts && mount -o remount,bind,ro {root} || exit 70
-exec chroot {root} "$@"
+unset OLDPWD && exec chroot {root} "$@"
 """
 
 
@@ -79,6 +86,8 @@ class FileSystemView:
     readonly: tuple[Path, ...]
     tmp_bytes: int
     new_root: Path
+    modules: Path
+    """Folder of Python modules for slots without ``/dev/shm``."""
 
     def root_links(self) -> list[tuple[str, str]]:
         roots = [Path("/", name) for name in ROOT_NAMES]
@@ -96,7 +105,7 @@ class FileSystemView:
     def landlock_readable(self) -> list[Path]:
         """What programs may read where nothing is hidden from them by mounts."""
         extra = (Path("/proc"), Path("/sys/devices/system/cpu"))
-        return [*self.bound(), *(path for path in extra if path.is_dir())]
+        return [*self.bound(), *(path for path in extra if path.is_dir()), self.modules]
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,6 @@ class Isolation:
     def seccomp_profiles(self) -> list[str]:
         """Names of the profiles in ``services.sandbox.slot.confinement``."""
         match self.kind:
-            case IsolationChoice.NONE:
-                return []
             case IsolationChoice.LANDLOCK:
                 return ["COMMON", "NO_NETWORK"]
             case _:

@@ -1,9 +1,11 @@
 """Start-up probe: choose the isolation by running a test program under each candidate."""
 
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.workspace import DiskFullError
 from shared.errors import ServiceError
 from shared.service.logs import get_logger
 
@@ -24,6 +27,11 @@ PREFERENCE = (
     IsolationChoice.UNSHARE,
     IsolationChoice.LANDLOCK,
     IsolationChoice.NONE,
+)
+MODULES = Path(__file__).parent / "slot" / "modules"
+NEVER_AS_ROOT = (
+    "without isolation no program runs as root: start the server as another user, or set "
+    "PLUMBLINE_SANDBOX_PYTHON to an interpreter that every user can execute"
 )
 INSTALLED = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
@@ -56,7 +64,7 @@ class ChosenIsolation:
         """Describe the protections that this isolation lacks."""
         missing = []
         if self.isolation.kind is IsolationChoice.NONE:
-            missing += ["no network isolation", "the file system of the server is visible"]
+            missing += self._without_isolation()
         if self.isolation.kind is IsolationChoice.LANDLOCK:
             missing += self._beyond_landlock()
         if self.isolation.identity is Identity.SERVER:
@@ -65,10 +73,18 @@ class ChosenIsolation:
             missing.append("no limit of processes")
         return missing
 
+    def _without_isolation(self) -> list[str]:
+        missing = ["programs read every file that their user may read, data sets included"]
+        if "system calls" not in self.covered:
+            missing += ["no network isolation", "system calls are not filtered"]
+        if "signals between programs" not in self.covered:
+            missing.append("processes of the same user can be signalled")
+        return missing
+
     def _beyond_landlock(self) -> list[str]:
         missing = [
             "no private /tmp",
-            "no /dev/shm, so locks of multiprocessing fail",
+            "no /dev/shm, and no Unix sockets with a name",
             "the machine's processes are visible",
         ]
         if "truncation" not in self.covered:
@@ -98,11 +114,16 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
             failed[f"{kind} ({identity})"] = reason
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     log.error("isolation unavailable", reason=tried)
-    raise IsolationError(f"isolation {settings.isolation.value} does not work here: {tried}")
+    message = f"isolation {settings.isolation.value} does not work here: {tried}"
+    if IsolationChoice.NONE in kinds and os.geteuid() == 0:
+        message += f"; {NEVER_AS_ROOT}"
+    raise IsolationError(message)
 
 
 def _identities(kind: IsolationChoice) -> list[Identity]:
     root = os.geteuid() == 0
+    if kind is IsolationChoice.NONE and root:
+        return [Identity.SLOT]
     if kind not in INSTALLED:
         return [Identity.SLOT, Identity.SERVER] if root else [Identity.SERVER]
     return [Identity.SLOT, Identity.NAMESPACE] if root else [Identity.NAMESPACE]
@@ -116,7 +137,10 @@ async def _try(runner: Runner) -> str | None:
     request = RunCodeRequest(
         code=PROBE_PROGRAM, language="python", run_timeout=30, files=PROBE_FILES
     )
-    answer = await runner.run(request, slot=0)
+    try:
+        answer = await runner.run(request, slot=0)
+    except DiskFullError as error:
+        raise IsolationError(str(error)) from error
     result = answer.run_result
     if answer.status is RunStatus.SUCCESS and result and result.stdout == PROBE_OUTPUT:
         return None
@@ -130,7 +154,32 @@ def _file_system_view(settings: SandboxSettings) -> FileSystemView:
     if shutil.which("unshare") is not None:
         _make_private(new_root)
     readonly = (*_interpreter_folders(settings.python), *settings.extra_readonly_paths())
-    return FileSystemView(readonly, settings.tmp_limit_bytes, new_root)
+    modules = _publish_modules(settings.temp_root.resolve())
+    return FileSystemView(readonly, settings.tmp_limit_bytes, new_root, modules)
+
+
+def _publish_modules(temp_root: Path) -> Path:
+    """Copy the modules for programs to a folder that every user can read.
+
+    All servers of this user with the same modules share it, and never remove it.
+    """
+    sources = {path.name: path.read_bytes() for path in sorted(MODULES.glob("*.py"))}
+    digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]
+    folder = temp_root / f"plumbline-modules-{os.geteuid()}-{digest}"
+    try:
+        if not folder.is_dir():
+            made = Path(tempfile.mkdtemp(dir=temp_root))
+            for name, source in sources.items():
+                (made / name).write_bytes(source)
+                (made / name).chmod(0o644)
+            made.chmod(0o755)
+            with suppress(FileExistsError):
+                made.rename(folder)
+    except OSError as error:
+        raise IsolationError(f"cannot make {folder}: {error.strerror}") from error
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
+    return folder
 
 
 def _make_private(folder: Path) -> None:
@@ -141,8 +190,8 @@ def _make_private(folder: Path) -> None:
 
 
 def _interpreter_folders(python: Path) -> tuple[Path, ...]:
-    script = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"
-    command = [str(python), "-I", "-S", "-c", script]
+    script = "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"
+    command = [str(python), "-I", "-c", script]  # a virtual environment is found by ``site``
     with tempfile.TemporaryDirectory() as folder:
         try:
             answer = subprocess.run(
@@ -150,5 +199,5 @@ def _interpreter_folders(python: Path) -> tuple[Path, ...]:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise IsolationError(f"the interpreter {python} does not run: {error}") from error
-    prefix, base_prefix, _ = answer.stdout.splitlines()
+    prefix, base_prefix = answer.stdout.splitlines()[-2:]
     return tuple(Path(path) for path in dict.fromkeys((prefix, base_prefix)))

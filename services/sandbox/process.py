@@ -53,6 +53,7 @@ class ProcessResult:
 
     timed_out: bool
     over_limit: bool
+    disk_limit: bool
     seconds: float
     return_code: int | None
     stdout: bytes
@@ -135,7 +136,8 @@ def _result(report: Report, over_limit: bool, stdout: bytes, stderr: bytes) -> P
     status = report.status
     if over_limit or (status is None and not timed_out):
         status = -signal.SIGKILL
-    return ProcessResult(timed_out, over_limit, report.seconds, status, stdout, stderr)
+    full = report.reason is EndReason.DISK_LIMIT
+    return ProcessResult(timed_out, over_limit, full, report.seconds, status, stdout, stderr)
 
 
 async def _drain(readers: Sequence["PipeReader"]) -> None:

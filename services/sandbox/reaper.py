@@ -68,6 +68,11 @@ class Reaper:
         return found
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal."""
+    return _stat_fields(pid)[:1] == ["T"]
+
+
 def _children() -> list[int]:
     try:
         lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]

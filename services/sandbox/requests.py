@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from services.sandbox.admission import QueueFullError
 from services.sandbox.datasets.base import DatasetError
 from services.sandbox.slots import SlotLostError
+from services.sandbox.workspace import DiskFullError
 from shared.service.logs import get_logger
 from shared.service.server import json_error
 
@@ -57,9 +58,11 @@ async def respond(work: Awaitable[RequestOutcome], counter: Counter) -> web.Resp
             "dataset request failed", detail=str(error)[:LOGGED_CHARS]
         )
         return json_error(error.status, str(error), field=FIELD)
-    except QueueFullError as error:
+    except (QueueFullError, DiskFullError) as error:
         counter.labels("rejected").inc()
-        log.info("request rejected", reason=str(error))
+        (log.info if isinstance(error, QueueFullError) else log.error)(
+            "request rejected", reason=str(error)
+        )
         retry = {"Retry-After": str(error.retry_after)}
         return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), field=FIELD, headers=retry)
     except SlotLostError as error:

@@ -64,6 +64,10 @@ class SandboxSettings(ServiceSettings):
     """Largest file that a program may write (RLIMIT_FSIZE)."""
     tmp_limit_bytes: int = Field(256 * MIB, ge=1)
     """Size of the private /tmp."""
+    disk_limit_bytes: int = Field(512 * MIB, ge=1)
+    """Disk space of one run; beyond it the run is killed."""
+    disk_reserve_bytes: int = Field(256 * MIB, ge=0)
+    """Free space below which the disk counts as full: clients get 503 and try again."""
     process_limit: int = Field(256, ge=1)
     """Processes and threads of one run (RLIMIT_NPROC)."""
     open_files_limit: int = Field(1024, ge=16)

@@ -24,9 +24,9 @@ from pydantic import BaseModel, ValidationError
 
 from services.sandbox.cgroups import CpuGroup
 from services.sandbox.isolation import Isolation
-from services.sandbox.reaper import Reaper
+from services.sandbox.reaper import Reaper, is_stopped
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.workspace import Workspace
+from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.sources import function_sources, harness_source, module_source
 from shared.service.logs import get_logger
 
@@ -37,6 +37,8 @@ REPORT_SECONDS = 30.0
 MESSAGE_LIMIT = 1 << 20
 REPORT_LIMIT = 4096
 ERRORS_LIMIT = 8192
+# Seconds between two looks at an init that reports nothing.
+HEARTBEAT_SECONDS = 0.5
 # The init's control socket is its descriptor 3; the counter of its control group follows, if any.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
@@ -51,6 +53,8 @@ class EndReason(StrEnum):
     ENDED = "ended"
     TIMEOUT = "timeout"
     KILLED = "killed"
+    DISK_LIMIT = "disk limit"
+    DISK_FULL = "disk full"
 
 
 class Order(BaseModel):
@@ -134,9 +138,13 @@ class Slot:
 
         Args:
             writes: Whether the request has files in the workspace, which only the server removes.
+
+        Raises:
+            DiskFullError: Less is left than the reserve.
         """
         if self._cleaning is not None and not self._cleaning.done():
             await asyncio.wait([self._cleaning])
+        require_space(self.settings.temp_root, self.settings.disk_reserve_bytes)
         try:
             yield self.workspace
         finally:
@@ -163,6 +171,7 @@ class Slot:
 
         Raises:
             SlotLostError: The container does not start, or ended before the command.
+            DiskFullError: The disk that all slots share was full during the command.
         """
         try:
             control = await self.ready()
@@ -240,11 +249,10 @@ class Slot:
 
     async def _report(self, control: socket.socket, seconds: float) -> Report:
         limit = None if math.isinf(seconds) else max(0.0, seconds) + REPORT_SECONDS
-        loop = asyncio.get_running_loop()
         message = b"?"
         try:
             async with asyncio.timeout(limit):
-                message = await loop.sock_recv(control, REPORT_LIMIT)
+                message = await self._receive(control)
             report = Report.model_validate_json(message)
         except (OSError, TimeoutError, ValidationError) as error:
             await self.close()
@@ -253,7 +261,20 @@ class Slot:
         if not report.clean:
             log.warning("slot is not clean after a program, replaced", pid=self._pid)
             await self.close()
+        if report.reason is EndReason.DISK_FULL:
+            raise DiskFullError(self.settings.temp_root)
         return report
+
+    async def _receive(self, control: socket.socket) -> bytes:
+        """Receive a message; nothing if a program has stopped the container's first process."""
+        receive = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(control, REPORT_LIMIT))
+        try:
+            while not (await asyncio.wait([receive], timeout=HEARTBEAT_SECONDS))[0]:
+                if is_stopped(self._pid):
+                    return b""
+            return receive.result()
+        finally:
+            receive.cancel()
 
     async def _start(self) -> None:
         if self.workspace.path.is_dir():
@@ -327,6 +348,9 @@ class Slot:
                     "owns_processes": self.isolation.own_processes,
                     "cpu_group": self._group is not None,
                     "scratch": str(scratch),
+                    "folder": str(folder),
+                    "disk_limit": self.settings.disk_limit_bytes,
+                    "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
                     "roots": [str(path) for path in shared],
                     "devices": self.isolation.shared_devices(),
                     "keep": [str(path) for path in (folder, *folder.parents)],
@@ -339,6 +363,7 @@ class Slot:
         isolation = self.isolation
         return {
             "profiles": isolation.seccomp_profiles(),
+            "required": isolation.kind is not IsolationChoice.NONE,
             "files": isolation.kind is IsolationChoice.LANDLOCK,
             "readonly": [str(path) for path in isolation.view.landlock_readable()],
             "writable": [str(path) for path in writable],
@@ -352,11 +377,12 @@ class Slot:
 def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> dict[str, str]:
     """The environment of programs, whose own folder is ``home``."""
     return {
-        # /tmp is not writable where no mount makes it private.
-        **({"TMPDIR": str(home)} if isolation.kind is IsolationChoice.LANDLOCK else {}),
+        **(_without_mounts(isolation, home) if isolation.kind is IsolationChoice.LANDLOCK else {}),
         "PATH": search_path(settings),
         "LANG": "C.UTF-8",
         "HOME": str(home),
+        # Most of these users have no name, which some programs ask for.
+        "USER": "program",
         "PYTHONDONTWRITEBYTECODE": "1",
         # A fixed seed: otherwise the order of sets, and so the verdict of some programs, would
         # differ from run to run.
@@ -367,6 +393,11 @@ def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> 
 def search_path(settings: SandboxSettings) -> str:
     """The folders of commands, separated by ``:``."""
     return f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def _without_mounts(isolation: Isolation, home: Path) -> dict[str, str]:
+    """Replace /tmp and /dev/shm, which are not writable where no mount makes them private."""
+    return {"TMPDIR": str(home), "PYTHONPATH": str(isolation.view.modules)}
 
 
 def _reason(errors: bytes) -> str:

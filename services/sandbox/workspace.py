@@ -2,13 +2,15 @@
 
 import base64
 import binascii
+import errno
 import os
 import secrets
 import shutil
 import stat
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -25,6 +27,46 @@ class WorkspaceError(Exception):
     """A file of the request cannot be written or read; the message names file and reason."""
 
 
+class DiskFullError(Exception):
+    """The disk of the workspaces is full: no request's fault, and worth another attempt.
+
+    Attributes:
+        retry_after: Whole seconds after which it may be worth it.
+    """
+
+    retry_after = 5
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"the sandbox's disk is full; free some space in {folder}")
+
+
+def require_space(folder: Path, reserve: int) -> None:
+    """Check that a disk has more than ``reserve`` bytes left.
+
+    Raises:
+        DiskFullError: It has less.
+    """
+    found = os.statvfs(folder)
+    if found.f_bavail * found.f_frsize < reserved(folder, reserve):
+        raise DiskFullError(folder)
+
+
+def reserved(folder: Path, reserve: int) -> int:
+    """Return the bytes to keep free: ``reserve``, or an eighth of a small disk."""
+    found = os.statvfs(folder)
+    return min(reserve, found.f_blocks * found.f_frsize // 8)
+
+
+@contextmanager
+def _disk_of(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(folder) from error
+        raise
+
+
 class Workspace:
     """A folder that belongs to the program's user, or to the server's own (``uid`` is None)."""
 
@@ -36,8 +78,13 @@ class Workspace:
 
     @classmethod
     def create(cls, temp_root: Path, uid: int | None = None) -> Self:
-        """Make a folder; symbolic links of the temp root are resolved."""
-        workspace = cls(Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve(), uid)
+        """Make a folder; symbolic links of the temp root are resolved.
+
+        Raises:
+            DiskFullError: There is no space for it.
+        """
+        with _disk_of(temp_root):
+            workspace = cls(Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve(), uid)
         workspace._chown(workspace.path)
         return workspace
 
@@ -45,7 +92,8 @@ class Workspace:
         """Write the program, under a new random name unless its language needs a certain one.
 
         Raises:
-            WorkspaceError: The text cannot be encoded, or the disk is full.
+            WorkspaceError: The text cannot be encoded.
+            DiskFullError: There is no space for it.
         """
         path = self.path / (name or f"tmp{secrets.token_hex(4)}.{extension}")
         try:
@@ -59,6 +107,7 @@ class Workspace:
 
         Raises:
             WorkspaceError: A path is outside the folder, or a file is not base64 or not writable.
+            DiskFullError: There is no space for them.
         """
         for name, content in files.items():
             if content is None or IGNORE_MARKER in name:
@@ -75,11 +124,13 @@ class Workspace:
         """Copy a file from the top of another workspace, with its permissions.
 
         Raises:
-            WorkspaceError: It does not exist, or the disk is full.
+            WorkspaceError: It does not exist.
+            DiskFullError: There is no space for it.
         """
         path = self.path / name
         try:
-            shutil.copy(source.path / name, path, follow_symlinks=False)
+            with _disk_of(self.path.parent):
+                shutil.copy(source.path / name, path, follow_symlinks=False)
             self._chown(path)
         except OSError as error:
             raise WorkspaceError(f"cannot copy file {name!r}: {_reason(error)}") from error
@@ -129,11 +180,13 @@ class Workspace:
         for part in parts:
             folder = folder / part
             if not folder.is_dir():
-                folder.mkdir()
+                with _disk_of(self.path.parent):
+                    folder.mkdir()
                 self._chown(folder)
 
     def _write(self, path: Path, data: bytes) -> None:
-        path.write_bytes(data)
+        with _disk_of(self.path.parent):
+            path.write_bytes(data)
         self._chown(path)
 
     def _chown(self, path: Path) -> None:

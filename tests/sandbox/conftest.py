@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from services.sandbox.app import create_app
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from tests.sandbox.installations import public_python
 
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 
@@ -58,6 +59,11 @@ class Sandbox:
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
+def unhidden_python() -> Path:
+    """An interpreter for programs without isolation, which never run as root."""
+    return public_python() or SandboxSettings().python
+
+
 StartSandbox = Callable[..., Awaitable[Sandbox]]
 
 
@@ -68,6 +74,8 @@ async def start_sandbox(tmp_path: Path) -> AsyncIterator[StartSandbox]:
     async with ClientSession() as session:
 
         async def start(**settings: Any) -> Sandbox:
+            if settings.get("isolation") is IsolationChoice.NONE:
+                settings.setdefault("python", unhidden_python())
             server = TestServer(create_app(SandboxSettings(**settings)))
             await server.start_server()
             servers.append(server)

@@ -6,7 +6,7 @@ from services.sandbox import probe
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice
 from shared.run_record import SandboxFacts
-from tests.sandbox.conftest import Sandbox, StartSandbox, b64
+from tests.sandbox.conftest import Sandbox, StartSandbox, b64, unhidden_python
 from tests.sandbox.test_channels import change_source, run_cases
 
 
@@ -16,7 +16,7 @@ async def test_environment_is_clean(start_sandbox: StartSandbox, monkeypatch: py
     answer = await sandbox.run("import os; print(sorted(os.environ))")
     names = set(eval(answer["run_result"]["stdout"]))
     assert names <= {
-        "HOME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED",
+        "HOME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "USER",
     }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ async def test_without_landlock_the_next_rung_is_taken_and_the_reason_told(
     with pytest.raises(IsolationError, match="this kernel or container offers no Landlock"):
         await start_sandbox(isolation=IsolationChoice.LANDLOCK)
     monkeypatch.setattr(probe, "PREFERENCE", (IsolationChoice.LANDLOCK, IsolationChoice.NONE))
-    ready = await (await start_sandbox()).ready()
+    ready = await (await start_sandbox(python=unhidden_python())).ready()
     assert ready["isolation"] == "none"
     assert set(ready["tried"]) >= {"landlock (server user)"}
     assert all("\n" not in reason for reason in ready["tried"].values())

@@ -5,9 +5,10 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,21 @@ from services.sandbox.schemas import RunCodeRequest, RunCodeResponse, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import Order, Slot, SlotLostError
 from services.sandbox.workspace import Workspace
+from shared.harness.sources import harness_source
 from shared.harness.wire import CaseLimits, RunCasesRequest
-from tests.sandbox.conftest import alive, until
+from tests.sandbox.conftest import alive, unhidden_python, until
 
 LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)
 ISOLATIONS = ["bwrap", "unshare", "landlock", "none"]
 
 Choose = Callable[..., Awaitable[Runner]]
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that every user can enter, in contrast to pytest's own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 @pytest.fixture
@@ -41,6 +50,8 @@ async def choose(tmp_path: Path) -> AsyncIterator[Choose]:
         settings = SandboxSettings(
             isolation=IsolationChoice(kind), concurrency=1, temp_root=tmp_path
         )
+        if kind == "none":
+            settings.python = unhidden_python()
         try:
             made.append(await choose_isolation(settings, Reaper()))
         except IsolationError as error:
@@ -357,3 +368,34 @@ async def test_slots_of_one_user_share_no_limit_of_processes(choose: Choose):
     code = "import resource; print(resource.getrlimit(resource.RLIMIT_NPROC)[0])"
     cases = await runner.run_cases(RunCasesRequest(code=code, inputs=[""], limits=LIMITS), slot=0)
     assert int(cases.cases[0].stdout) == resource.getrlimit(resource.RLIMIT_NPROC)[0]
+
+
+@pytest.mark.parametrize("way", ["run_code", "run_cases"])
+async def test_a_program_that_stops_the_init_does_not_hold_its_slot(
+    choose: Choose, monkeypatch: pytest.MonkeyPatch, way: str
+):
+    """As it can on a kernel where Landlock does not cover signals."""
+    source = slots._source
+    old_kernel = "\ncases.scope_signals = lambda: None\n"
+    monkeypatch.setattr(slots, "_source", lambda name: source(name) + old_kernel * (name == "init"))
+    runner = await choose("none")
+    code = (
+        "import os, signal, time\n"
+        "for pid in (os.getppid(), int(open(f'/proc/{os.getppid()}/stat').read().split()[3])):\n"
+        "    try: os.kill(pid, signal.SIGSTOP)\n"
+        "    except OSError: pass\n"
+        "time.sleep(600)"
+    )
+    began = time.monotonic()
+    if way == "run_code":
+        answer = await run(runner, code, run_timeout=600)
+        assert answer.status is RunStatus.SANDBOX_ERROR
+    else:
+        monkeypatch.setattr(
+            slots, "harness_source", lambda: harness_source() + "\nscope_signals = lambda: None\n"
+        )
+        await slot_of(runner).close()
+        limits = replace(LIMITS, cpu=600, wall=600, budget=600)
+        await runner.run_cases(RunCasesRequest(code=code, inputs=[""], limits=limits), slot=0)
+    assert time.monotonic() - began < 60
+    assert (await run(runner, "print(1)")).stdout == "1\n"

@@ -225,6 +225,9 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443), "reboot": (169, 142), "removexattr": (197, 14),
     "removexattrat": (466, 466), "request_key": (249, 218), "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
+    "setfsgid": (123, 152), "setfsuid": (122, 151), "setgid": (106, 144), "setgroups": (116, 159),
+    "setregid": (114, 143), "setresgid": (119, 149), "setresuid": (117, 147),
+    "setreuid": (113, 145), "setuid": (105, 146),
     "semctl": (66, 191), "semget": (64, 190), "semop": (65, 193), "semtimedop": (220, 192),
     "setdomainname": (171, 162), "sethostname": (170, 161), "setns": (308, 268),
     "setpriority": (141, 140), "settimeofday": (164, 170), "setxattr": (188, 5),
@@ -291,6 +294,9 @@ COMMON: dict[str, Rule] = {
         "acct adjtimex clock_adjtime clock_settime delete_module finit_module init_module ioperm "
         "iopl kexec_file_load kexec_load quotactl quotactl_fd reboot setdomainname sethostname "
         "settimeofday swapoff swapon syslog vhangup "
+        # users: the kernel's own refusal depends on whether the slot is a user namespace
+        "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups "
+        "chown lchown fchown fchownat "
         # large parts of the kernel in which most exploits begin
         "bpf fanotify_init fanotify_mark modify_ldt perf_event_open userfaultfd",
     ),
@@ -352,7 +358,6 @@ LOCAL_SOCKETS: dict[str, Rule] = {"socket": _only(0, AF_UNIX)}
 # run under it: their linker makes its output executable.
 FIXED_ATTRIBUTES: dict[str, Rule] = {
     **_refuse(PRETENDED, "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"),
-    **_refuse(errno.EPERM, "chown lchown fchown fchownat"),
     **_refuse(
         errno.EOPNOTSUPP,
         "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr "

@@ -32,11 +32,15 @@ import confinement  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
 # Seconds until processes that do not die make the slot unclean.
 SWEEP_SECONDS = 5.0
+# Seconds between two looks at the disk while a program runs, or this many times what one look took.
+DISK_SECONDS, DISK_SHARE = 0.05, 10
+# Files that a program may have, and that a disk must have left.
+MOST_FILES, LEAST_FILES = 100_000, 1000
 # Bytes of an order. A much larger buffer would be mapped and unmapped each time, which takes long.
 ORDER_LIMIT = 64 * 1024
 # Exit codes of a shell for a command that it cannot execute.
@@ -72,6 +76,7 @@ class Confinement:
         self.readonly: list[str] = settings["readonly"]
         self.profiles = [getattr(confinement, name) for name in settings["profiles"]]
         self.files: bool = settings["files"]
+        self.required: bool = settings["required"]
         self.fixed = settings["fixed_attributes"] and confinement.compile_filter(
             confinement.FIXED_ATTRIBUTES
         )
@@ -83,8 +88,8 @@ class Confinement:
         Raises:
             ConfinementError: The kernel refuses a restriction that the isolation relies on.
         """
-        if not self.profiles:
-            return []
+        if not self.required:
+            return self.enter_if_possible()
         confinement.install_seccomp(*self.profiles)
         covered = ["system calls"]
         if self.files:
@@ -96,10 +101,23 @@ class Confinement:
         covered += ["signals between programs"] * found.signals
         return [name.replace("_", " ") for name in covered]
 
+    def enter_if_possible(self) -> list[str]:
+        """Filter system calls, and later signals, as far as the kernel permits."""
+        covered = []
+        try:
+            confinement.install_seccomp(*self.profiles)
+            covered.append("system calls")
+        except OSError:
+            pass
+        signals = confinement.coverage(confinement.landlock_abi()).signals
+        return covered + ["signals between programs"] * signals
+
     def enter_program(self, own: str) -> None:
         """Restrict a program to its ``own`` folder and the shared ones."""
         if self.landlock:
             confinement.restrict_files(["/"], [*self.shared, own], self.devices)
+        else:
+            cases.scope_signals()
 
     def fix_attributes(self) -> None:
         """Keep the attributes of files as they are; a compiler could not run any more."""
@@ -119,6 +137,7 @@ class Init:
             self.group = None
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
+        self.disk = Disk(settings["folder"], settings["disk_limit"], settings["disk_reserve"])
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
         self.roots = [Root(path, settings["keep"]) for path in writable]
         self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
@@ -151,7 +170,9 @@ class Init:
             self.report(pid, began, order)
 
     def report(self, pid: int, began: float, order: dict[str, Any]) -> None:
-        status, reason = self.wait(pid, began, order["seconds"])
+        status, reason = self.wait(pid, began, order["seconds"], order["kind"] == "cases")
+        if self.disk.full():
+            status, reason = None, "disk full"
         seconds = time.monotonic() - began
         clean = self.sweep() and self.tidy(order.get("cwd")) and self.attributes == attributes()
         message = {"status": status, "reason": reason, "seconds": seconds, "clean": clean}
@@ -163,8 +184,14 @@ class Init:
             raise ServerLostError
         return json.loads(message), list(fds)
 
-    def wait(self, pid: int, began: float, limit: float | None) -> tuple[int | None, str]:
-        """Wait until the program ends, its time is over, or the server wants it killed."""
+    def wait(
+        self, pid: int, began: float, limit: float | None, harness: bool
+    ) -> tuple[int | None, str]:
+        """Wait until the program ends, exceeds a limit, or the server wants it killed.
+
+        ``harness``: the program is the supervisor of cases, which only an answer would stop.
+        """
+        look, pause = began + DISK_SECONDS, DISK_SECONDS
         while True:
             ended = reap(pid)
             if ended is not None:
@@ -172,8 +199,21 @@ class Init:
             left = None if limit is None else began + limit - time.monotonic()
             if left is not None and left <= 0:
                 return None, "timeout"
+            now = time.monotonic()
+            if now >= look:
+                if self.disk.full():
+                    return None, "disk full"
+                if self.disk.exceeded(pid):
+                    return None, "disk limit"
+                if harness and cases.stat_of(pid)[:1] == [b"T"]:
+                    return None, "killed"
+                pause = max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
+                look = now + pause
             control = self.control.fileno()
-            ready, _, _ = select.select([control, self.wake_in], [], [], left)
+            until = max(0.0, look - now)
+            ready, _, _ = select.select(
+                [control, self.wake_in], [], [], until if left is None else min(left, until)
+            )
             if self.wake_in in ready:
                 drain(self.wake_in)
             if control in ready:
@@ -186,12 +226,13 @@ class Init:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for fd in (self.wake_in, self.wake_out, self.control.detach()):
+        for fd in (self.wake_in, self.wake_out, self.disk.fd, self.control.detach()):
             os.close(fd)
         os.setsid()
         if order["kind"] == "cases":
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
+            os.environ["PWD"] = folder + "/case"
             return cases.run_in_slot(folder, *fds, self.group, self.confinement)
         if self.group is not None:
             os.close(self.group)
@@ -241,6 +282,89 @@ class Init:
         except OSError:
             return False
         return True
+
+
+class Disk:
+    """The disk that a program shares with the server and other programs."""
+
+    def __init__(self, folder: str, limit: int, reserve: int) -> None:
+        # A program may make the folder's path unusable.
+        self.fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.limit = limit
+        self.reserve = reserve
+        self.device = os.fstat(self.fd).st_dev
+
+    def full(self) -> bool:
+        """Whether so little is left that programs may fail for lack of it."""
+        found = os.statvfs(self.fd)
+        few_files = found.f_files > 0 and found.f_favail < LEAST_FILES
+        return few_files or found.f_bavail * found.f_frsize < self.reserve
+
+    def exceeded(self, pid: int) -> bool:
+        """Whether a program has more files, or in them more bytes, than it may have.
+
+        Files that it has removed but keeps open count too.
+        """
+        seen: set[int] = set()
+        size = 0
+        for found in self.files(pid):
+            if found.st_dev == self.device and found.st_ino not in seen:
+                seen.add(found.st_ino)
+                size += found.st_blocks * 512
+                if size > self.limit or len(seen) > MOST_FILES:
+                    return True
+        return False
+
+    def files(self, pid: int) -> Iterator[os.stat_result]:
+        folders = ["/proc/self/fd/%d" % self.fd]
+        while folders:
+            for path, found in contents(folders.pop(), os.lstat, unlock=True):
+                yield found
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append(path)
+        for process in descendants(pid):
+            for _, found in contents("/proc/%d/fd" % process, os.stat):
+                if stat.S_ISREG(found.st_mode):
+                    yield found
+
+
+def contents(
+    folder: str, look: Callable[[str], os.stat_result], unlock: bool = False
+) -> list[tuple[str, os.stat_result]]:
+    """Return paths and attributes of what is in a folder, as far as they can be read.
+
+    ``unlock`` gives the folder, which a program may have closed, the permissions for it meanwhile.
+    """
+    found = []
+    try:
+        mode = stat.S_IMODE(os.stat(folder).st_mode)
+        unlock = unlock and mode & 0o500 != 0o500
+        if unlock:
+            os.chmod(folder, mode | 0o700)
+        for name in os.listdir(folder):
+            try:
+                found.append((folder + "/" + name, look(folder + "/" + name)))
+            except OSError:
+                continue
+        if unlock:
+            os.chmod(folder, mode)
+    except OSError:
+        pass
+    return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield all processes of a program, orphans included: they are children of the init."""
+    todo = {pid, *cases.children()}
+    while todo:
+        process = todo.pop()
+        yield process
+        for thread, _ in contents("/proc/%d/task" % process, os.stat):
+            try:
+                with open(thread + "/children", "rb") as file:
+                    todo.update(map(int, file.read().split()))
+            except OSError:
+                continue
 
 
 class Root:

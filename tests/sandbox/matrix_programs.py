@@ -1,0 +1,498 @@
+"""Programs whose result must be the same on every rung of isolation and in every installation.
+
+Each has the exit code and the output that a person would get who pipes files on a machine of their
+own, except where a sandbox must refuse: then it is the refusal.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Language = Literal["python", "bash", "cpp"]
+Way = Literal["run_cases", "run_code", "harness"]
+WAYS: tuple[Way, ...] = ("run_cases", "run_code", "harness")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program with the result that it must have.
+
+    Attributes:
+        differs: Other outputs on some rungs, which docs/judging.md explains.
+        signals: Whether it signals processes of others, which Linux refuses since 6.12.
+        ways: How it is run; Bash has no cases.
+    """
+
+    code: str
+    stdout: str
+    exit_code: int = 0
+    language: Language = "python"
+    stdin: str = ""
+    differs: dict[str, tuple[int, str]] = field(default_factory=dict)
+    ways: tuple[Way, ...] = WAYS
+    signals: bool = False
+
+
+# The parent belongs to the harness or to the slot; whoever signals it is refused.
+REFUSED_SIGNAL = "PermissionError\nstill here\n"
+
+
+def _signals(target: str, number: str = "SIGTERM") -> str:
+    return (
+        "import os, signal\n"
+        f"try: os.kill({target}, signal.{number}); print('sent')\n"
+        "except OSError as error: print(type(error).__name__)\n"
+        "print('still here')\n"
+    )
+
+
+# No program reaches a network, its own loopback included.
+NO_SOCKET = "PermissionError\n"
+
+
+def _socket(family: str, kind: str) -> str:
+    return (
+        "import socket\n"
+        f"try: socket.socket(socket.{family}, socket.{kind}); print('made')\n"
+        "except OSError as error: print(type(error).__name__)\n"
+    )
+
+
+def _attempt(setup: str, expression: str) -> str:
+    return (
+        f"{setup}\n"
+        f"try: print({expression})\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+
+
+# ``landlock`` has no Unix sockets with a name, on which managers rely.
+NO_NAMED_SOCKET = (1, "")
+
+PROGRAMS: dict[str, Program] = {
+    # Input, output, exit codes
+    "echo": Program("print(input()[::-1])", "cba\n", stdin="abc\n"),
+    "exit code": Program("print(1); raise SystemExit(7)", "1\n", 7),
+    "uncaught": Program("print(1); 1 / 0", "1\n", 1),
+    "dies of a signal": Program(
+        "import os, signal\nprint(1, flush=True)\nos.kill(os.getpid(), signal.SIGTERM)", "1\n", -15
+    ),
+    "aborts": Program("import os\nprint(1, flush=True)\nos.abort()", "1\n", -6),
+    "atexit": Program("import atexit\natexit.register(print, 'bye')\nprint('hi')", "hi\nbye\n"),
+    "encoding": Program(
+        "import locale, sys\n"
+        "print('añ漢🙂', sys.stdout.encoding, sys.getfilesystemencoding())\n"
+        "print(locale.setlocale(locale.LC_ALL, ''), locale.getpreferredencoding(False))",
+        "añ漢🙂 utf-8 utf-8\nC.UTF-8 UTF-8\n",
+    ),
+    "bytes": Program(
+        "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read().upper())",
+        "A\r\nÄ".upper(),
+        stdin="a\r\nÄ",
+    ),
+    # Processes and threads
+    "pool": Program(
+        "import multiprocessing as mp\n"
+        "def square(x): return x * x\n"
+        "if __name__ == '__main__':\n"
+        "    with mp.Pool(2) as pool: print(pool.map(square, range(5)))",
+        "[0, 1, 4, 9, 16]\n",
+    ),
+    "process pool executor": Program(
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "def square(x): return x * x\n"
+        "if __name__ == '__main__':\n"
+        "    with ProcessPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))",
+        "[0, 1, 4, 9]\n",
+    ),
+    "process and queue": Program(
+        "from multiprocessing import Process, Queue\n"
+        "def work(queue): queue.put('from the child')\n"
+        "queue = Queue()\nprocess = Process(target=work, args=(queue,))\n"
+        "process.start(); print(queue.get()); process.join(); print(process.exitcode)",
+        "from the child\n0\n",
+    ),
+    "process and pipe": Program(
+        "from multiprocessing import Process, Pipe\n"
+        "one, two = Pipe()\ndef work(end): end.send(end.recv() + 1)\n"
+        "process = Process(target=work, args=(two,))\n"
+        "process.start(); one.send(41); print(one.recv()); process.join()",
+        "42\n",
+    ),
+    "locks between processes": Program(
+        "from multiprocessing import Event, Lock, Process, Semaphore, Value\n"
+        "value, lock, event, places = Value('i', 0), Lock(), Event(), Semaphore(2)\n"
+        "def work():\n"
+        "    event.wait()\n"
+        "    for _ in range(200):\n"
+        "        with places, lock: value.value += 1\n"
+        "all_of = [Process(target=work) for _ in range(3)]\n"
+        "for one in all_of: one.start()\n"
+        "event.set()\n"
+        "for one in all_of: one.join()\n"
+        "print(value.value, lock.acquire(timeout=1), lock.acquire(timeout=0.01))",
+        "600 True False\n",
+    ),
+    "shared array": Program(
+        "from multiprocessing import Array, Process\n"
+        "array = Array('d', 3)\ndef work(i): array[i] = i / 2\n"
+        "all_of = [Process(target=work, args=(i,)) for i in range(3)]\n"
+        "[one.start() for one in all_of]; [one.join() for one in all_of]; print(array[:])",
+        "[0.0, 0.5, 1.0]\n",
+    ),
+    "shared memory": Program(
+        "from multiprocessing import Process, shared_memory\n"
+        "block = shared_memory.SharedMemory(create=True, size=100)\n"
+        "def work(name):\n"
+        "    other = shared_memory.SharedMemory(name=name); other.buf[0] = 7; other.close()\n"
+        "process = Process(target=work, args=(block.name,)); process.start(); process.join()\n"
+        "print(block.buf[0], len(block.buf) >= 100); block.close(); block.unlink()",
+        "7 True\n",
+    ),
+    "spawned processes": Program(
+        "import multiprocessing as mp\n"
+        "def work(queue, lock):\n"
+        "    with lock: queue.put(5)\n"
+        "if __name__ == '__main__':\n"
+        "    context = mp.get_context('spawn')\n"
+        "    queue, lock = context.Queue(), context.Lock()\n"
+        "    process = context.Process(target=work, args=(queue, lock)); process.start()\n"
+        "    print(queue.get()); process.join(); print(process.exitcode)",
+        "5\n0\n",
+    ),
+    "manager": Program(
+        "from multiprocessing import Manager, Process\n"
+        "def work(known): known['a'] = 1\n"
+        "if __name__ == '__main__':\n"
+        "    with Manager() as manager:\n"
+        "        known = manager.dict()\n"
+        "        process = Process(target=work, args=(known,)); process.start(); process.join()\n"
+        "        print(dict(known))",
+        "{'a': 1}\n",
+        differs={"landlock": NO_NAMED_SOCKET},
+    ),
+    "threads": Program(
+        "import threading\nfound = []\n"
+        "all_of = [threading.Thread(target=found.append, args=(i,)) for i in range(20)]\n"
+        "[one.start() for one in all_of]; [one.join() for one in all_of]; print(sorted(found))",
+        f"{list(range(20))}\n",
+    ),
+    "big thread stack": Program(
+        "import sys, threading\nsys.setrecursionlimit(200_000)\nthreading.stack_size(128 << 20)\n"
+        "def deep(n): return n and 1 + deep(n - 1)\n"
+        "def main(): print(deep(30_000))\n"
+        "one = threading.Thread(target=main); one.start(); one.join()",
+        "30000\n",
+    ),
+    "thread pool": Program(
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor() as pool: print(sum(pool.map(len, ['a', 'bc'])))",
+        "3\n",
+    ),
+    "asyncio": Program(
+        "import asyncio\n"
+        "async def main():\n"
+        "    child = await asyncio.create_subprocess_exec('echo', 'hi', stdout=-1)\n"
+        "    print((await child.communicate())[0], await asyncio.sleep(0.01, 5))\n"
+        "asyncio.run(main())",
+        "b'hi\\n' 5\n",
+    ),
+    "subprocess": Program(
+        "import subprocess, sys\n"
+        "print(subprocess.run([sys.executable, '-c', 'print(input())'], input='x', text=True,"
+        " capture_output=True).stdout, subprocess.call(['sh', '-c', 'exit 3']))",
+        "x\n 3\n",
+    ),
+    "shell": Program(
+        "import os\nprint(os.system('echo from a shell'), flush=True)", "from a shell\n0\n"
+    ),
+    "fork and wait": Program(
+        "import os\npid = os.fork()\nif not pid: os._exit(9)\nstatus = os.wait()[1]\n"
+        "print(os.waitstatus_to_exitcode(status))",
+        "9\n",
+    ),
+    "signals": Program(
+        "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('caught'))\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\nsignal.raise_signal(signal.SIGUSR1)\n"
+        "signal.signal(signal.SIGALRM, lambda *_: print('alarm'))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.02)\nsignal.pause()",
+        "caught\ncaught\nalarm\n",
+    ),
+    "signals to a child": Program(
+        "import subprocess\nchild = subprocess.Popen(['sleep', '60'])\nchild.terminate()\n"
+        "print(child.wait())",
+        "-15\n",
+    ),
+    "kills its parent": Program(_signals("os.getppid()"), REFUSED_SIGNAL, signals=True),
+    "kills its parent for good": Program(
+        _signals("os.getppid()", "SIGKILL"), REFUSED_SIGNAL, signals=True
+    ),
+    "stops its parent": Program(_signals("os.getppid()", "SIGSTOP"), REFUSED_SIGNAL, signals=True),
+    "kills process 1": Program(_signals("1", "SIGKILL"), REFUSED_SIGNAL, signals=True),
+    "does not catch that": Program(
+        "import os\nprint(1, flush=True)\nos.kill(os.getppid(), 9)\nprint(2)",
+        "1\n",
+        1,
+        signals=True,
+    ),
+    "kills everybody else": Program(
+        "import os, subprocess\nchild = subprocess.Popen(['sleep', '60'])\n"
+        "try: os.kill(-1, 9)\n"
+        "except OSError as error: print(type(error).__name__)\n"
+        "print('still here', child.wait())",
+        "still here -9\n",
+        signals=True,
+    ),
+    "kills its group": Program(
+        "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: print('caught'))\n"
+        "os.kill(0, signal.SIGTERM)\nos.killpg(os.getpgid(0), signal.SIGTERM)\nprint('here')",
+        "caught\ncaught\nhere\n",
+    ),
+    "kills its group for good": Program(
+        "import os\nprint(1, flush=True)\nos.killpg(0, 9)", "1\n", -9
+    ),
+    "leads its session": Program(
+        "import os\nprint(os.getsid(0) == os.getpid() == os.getpgid(0))", "True\n"
+    ),
+    "bounded fork bomb": Program(
+        "import os\nfor _ in range(20):\n    if os.fork() == 0: os._exit(0)\n"
+        "print(sum(os.wait()[0] > 0 for _ in range(20)))",
+        "20\n",
+    ),
+    "daemon": Program(
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nprint('left')",
+        "left\n",
+    ),
+    # Files
+    "tempfile": Program(
+        "import os, tempfile\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    path = os.path.join(folder, 'x'); open(path, 'w').write('text')\n"
+        "    print(open(path).read())\n"
+        "with tempfile.TemporaryFile() as file: print(file.write(b'abc'))\n"
+        "with tempfile.NamedTemporaryFile() as file: print(os.path.exists(file.name))\n"
+        "print(os.access(tempfile.gettempdir(), os.W_OK))",
+        "text\n3\nTrue\nTrue\n",
+    ),
+    "own folder": Program(
+        "import os, sys\nhere = os.path.dirname(os.path.abspath(__file__))\n"
+        "print(os.getcwd() == here == os.environ['HOME'] == sys.path[0])\n"
+        "print(os.path.expanduser('~') == here, len(os.listdir()))",
+        "True\nTrue 1\n",
+        ways=("run_cases", "run_code"),
+    ),
+    "links and pipes": Program(
+        "import os\nopen('a', 'w').write('text')\nos.symlink('a', 'b'); os.link('a', 'c')\n"
+        "os.mkfifo('d'); os.rename('c', 'e'); os.makedirs('f/g')\n"
+        "print(open('b').read(), os.stat('a').st_nlink, sorted(os.listdir())[:6])\n"
+        "os.remove('a'); print(os.path.exists('b'), os.path.lexists('b'))",
+        "text 2 ['a', 'b', 'd', 'e', 'f', 'solution.py']\nFalse True\n",
+        ways=("run_cases", "harness"),
+    ),
+    "modes": Program(
+        "import os\nos.umask(0o027)\nopen('a', 'w').close(); os.mkdir('b')\n"
+        "print(oct(os.stat('a').st_mode), oct(os.stat('b').st_mode), oct(os.umask(0)))",
+        "0o100640 0o40750 0o27\n",
+    ),
+    "chmod": Program(
+        "import os\nopen('a', 'w').close(); os.chmod('a', 0o600); os.utime('a', (1, 2))\n"
+        "print(oct(os.stat('a').st_mode), os.stat('a').st_mtime == 2)",
+        "0o100600 True\n",
+        differs={"landlock": (0, "0o100644 False\n")},
+    ),
+    "chown": Program(
+        _attempt("import os\nopen('a', 'w').close()", "os.chown('a', 12345, 12345)"),
+        "PermissionError\n",
+    ),
+    "writes elsewhere": Program(
+        "for path in ('/x', '/etc/x', '/usr/x', '/var/x'):\n"
+        "    try: open(path, 'w'); print('written')\n"
+        "    except OSError: print('refused')",
+        "refused\n" * 4,
+    ),
+    "device nodes": Program(
+        "import os\nopen('/dev/null', 'w').write('x')\n"
+        "print(len(open('/dev/zero', 'rb').read(4)), len(open('/dev/urandom', 'rb').read(8)))\n"
+        "try: open('/dev/full', 'wb', 0).write(b'x')\n"
+        "except OSError as error: print(error.errno)\n"
+        "print(os.path.exists('/dev/tty'), open('/dev/stdin').read())",
+        "4 8\n28\nTrue typed\n",
+        stdin="typed",
+    ),
+    "memory file": Program(
+        "import mmap, os\nfd = os.memfd_create('x'); os.ftruncate(fd, 4096)\n"
+        "with mmap.mmap(fd, 4096) as area:\n"
+        "    if os.fork() == 0: area[0] = 5; os._exit(0)\n"
+        "    os.wait(); print(area[0])",
+        "5\n",
+    ),
+    "file locks": Program(
+        "import fcntl\nwith open('a', 'w') as file:\n"
+        "    fcntl.flock(file, fcntl.LOCK_EX); fcntl.lockf(file, fcntl.LOCK_EX); print('locked')",
+        "locked\n",
+    ),
+    "sqlite": Program(
+        "import sqlite3\ndb = sqlite3.connect('x.db')\ndb.execute('create table t (a)')\n"
+        "db.execute('insert into t values (3)'); db.commit()\n"
+        "print(sqlite3.connect('x.db').execute('select a from t').fetchall())",
+        "[(3,)]\n",
+    ),
+    # Sockets
+    "socket pair": Program(
+        "import socket\none, two = socket.socketpair()\none.send(b'x'); print(two.recv(1))",
+        "b'x'\n",
+    ),
+    "tcp socket": Program(_socket("AF_INET", "SOCK_STREAM"), NO_SOCKET),
+    "udp socket": Program(_socket("AF_INET", "SOCK_DGRAM"), NO_SOCKET),
+    "tcp socket, version 6": Program(_socket("AF_INET6", "SOCK_STREAM"), NO_SOCKET),
+    "raw socket": Program(_socket("AF_INET", "SOCK_RAW"), NO_SOCKET),
+    "netlink socket": Program(_socket("AF_NETLINK", "SOCK_RAW"), NO_SOCKET),
+    "unix socket": Program(
+        "import socket\nserver = socket.socket(socket.AF_UNIX); server.bind('s'); server.listen()\n"
+        "client = socket.socket(socket.AF_UNIX); client.connect('s')\n"
+        "client.send(b'x'); print(server.accept()[0].recv(1))",
+        "b'x'\n",
+        differs={"landlock": NO_NAMED_SOCKET},
+    ),
+    "name lookup": Program(
+        _attempt("import socket", "socket.getaddrinfo('example.invalid', 80)"), "gaierror\n"
+    ),
+    "download": Program(
+        _attempt("import urllib.request", "urllib.request.urlopen('http://127.0.0.1:1')"),
+        "URLError\n",
+    ),
+    # Limits and the machine
+    "limits": Program(
+        "import resource as r\n"
+        "r.setrlimit(r.RLIMIT_STACK, (r.getrlimit(r.RLIMIT_STACK)[1],) * 2)\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, 64))\n"
+        "print(r.getrlimit(r.RLIMIT_CORE), r.getrlimit(r.RLIMIT_NOFILE))\n"
+        "print(r.getrusage(r.RUSAGE_SELF).ru_maxrss > 0)",
+        "(0, 0) (64, 64)\nTrue\n",
+    ),
+    "raises a limit": Program(
+        _attempt("import resource as r", "r.setrlimit(r.RLIMIT_CORE, (1, 1))"), "ValueError\n"
+    ),
+    "memory limit": Program(_attempt("", "len(bytearray(3 << 30))"), "MemoryError\n"),
+    "much memory": Program("print(len(bytearray(200 << 20)))", f"{200 << 20}\n"),
+    "recursion": Program(
+        "import sys\nsys.setrecursionlimit(10_000)\ndef deep(n): return n and 1 + deep(n - 1)\n"
+        "print(deep(9_000))",
+        "9000\n",
+    ),
+    "endless recursion": Program("def deep(): return deep()\nprint(1)\ndeep()", "1\n", 1),
+    "stack overflow": Program("int main(){return 0;}\n", "", 0, language="cpp", ways=("run_code",)),
+    "nice": Program(
+        "import os\nbefore = os.nice(0); print(os.nice(3) - before)\n"
+        "try: os.nice(-5)\nexcept PermissionError: print('refused')",
+        "3\nrefused\n",
+    ),
+    "processors": Program(
+        "import os\nprint(os.cpu_count() >= len(os.sched_getaffinity(0)) > 0)\n"
+        "os.sched_setaffinity(0, os.sched_getaffinity(0)); print(os.getloadavg()[0] >= 0)",
+        "True\nTrue\n",
+    ),
+    "proc": Program(
+        "import os\nprint(open('/proc/self/stat').read().split()[0] == str(os.getpid()))\n"
+        "def read(name): return open('/proc/' + name).read()\n"
+        "print('MemTotal' in read('meminfo'), len(read('cpuinfo')) > 9)\n"
+        "print(os.readlink('/proc/self/cwd') == os.getcwd(), len(os.listdir('/proc/self/fd')) < 9)"
+        "\nprint('VmRSS' in read('self/status'), len(read('self/maps')) > 9)",
+        "True\nTrue True\nTrue True\nTrue True\n",
+    ),
+    "reads its parent": Program(
+        "import os\n"
+        "for name in ('environ', 'mem', 'maps', 'cwd', 'fd/0'):\n"
+        "    path = '/proc/%d/%s' % (os.getppid(), name)\n"
+        "    try:\n"
+        "        os.readlink(path) if name in ('cwd', 'fd/0') else open(path, 'rb')\n"
+        "        print('opened', name)\n"
+        "    except OSError: print('refused')",
+        "refused\n" * 5,
+    ),
+    "user": Program(
+        "import getpass, os, pathlib\n"
+        "print(getpass.getuser(), str(pathlib.Path.home()) == os.environ['HOME'])\n"
+        "print(os.getuid() == os.geteuid(), os.getgid() == os.getegid())",
+        "program True\nTrue True\n",
+    ),
+    "setuid": Program(_attempt("import os", "os.setuid(os.getuid() + 1)"), "PermissionError\n"),
+    "environment": Program(
+        "import os\nfor name in ('PWD', 'PYTHONPATH', 'TMPDIR'): os.environ.pop(name, 0)\n"
+        "print(sorted(os.environ))",
+        "['HOME', 'LANG', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONHASHSEED', 'USER']\n",
+        ways=("run_cases", "run_code"),
+    ),
+    "hash seed": Program(
+        "print(hash('x') == hash('x'), {'a', 'b', 'c'} == {'c', 'b', 'a'})", "True True\n"
+    ),
+    "time zone": Program(
+        "import datetime, time\nprint(time.tzname, datetime.datetime.fromtimestamp(0))",
+        "('UTC', 'UTC') 1970-01-01 00:00:00\n",
+    ),
+    "clocks": Program(
+        "import time\na = time.monotonic(); time.sleep(0.03)\n"
+        "print(time.monotonic() - a >= 0.03, time.process_time() < 5, time.time() > 1e9)",
+        "True True True\n",
+    ),
+    "host name": Program(
+        "import platform, socket\n"
+        "print(socket.gethostname() == platform.node(), platform.system())",
+        "True Linux\n",
+    ),
+    "system v": Program(
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.shmget(0, 100, 0o1600), ctypes.get_errno())",
+        "-1 38\n",
+    ),
+    "keyring": Program(
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "number = 250 if __import__('os').uname().machine == 'x86_64' else 219\n"
+        "print(libc.syscall(number, 0, -3, 1), ctypes.get_errno())",
+        "-1 1\n",
+    ),
+    "namespace": Program(
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.unshare(0x10000000), ctypes.get_errno())",
+        "-1 1\n",
+    ),
+    # Other languages
+    "bash": Program(
+        "read x; for i in 1 2; do echo $x$i; done; ( exit 4 ); echo $?; ulimit -c;"
+        "trap 'echo bye' EXIT; cat <<< here; echo a | tr a b; type mktemp >/dev/null && f=$(mktemp)"
+        " && echo t > $f && cat $f",
+        "z1\nz2\n4\n0\nhere\nb\nt\nbye\n",
+        language="bash",
+        stdin="z\n",
+        ways=("run_code",),
+    ),
+    "bash kills its parent": Program(
+        "kill $PPID 2>/dev/null; echo $?; kill -9 1 2>/dev/null; echo $?",
+        "1\n1\n",
+        language="bash",
+        ways=("run_code",),
+        signals=True,
+    ),
+    "cpp": Program(
+        "#include <iostream>\n#include <thread>\n#include <cstdio>\n#include <sys/mman.h>\n"
+        "#include <sys/wait.h>\n#include <unistd.h>\n#include <signal.h>\n#include <cerrno>\n"
+        "int main(){ long x; std::cin >> x; long r = 0;\n"
+        " std::thread t([&]{ r = x * 2; }); t.join(); std::cout << r << std::endl;\n"
+        " FILE *f = std::tmpfile(); std::cout << (f != nullptr) << std::endl;\n"
+        " void *m = mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);\n"
+        " if (fork() == 0) { *(int*)m = 5; _exit(0); } wait(0);\n"
+        " std::cout << *(int*)m << std::endl;\n"
+        " return 3; }",
+        "42\n1\n5\n",
+        3,
+        language="cpp",
+        stdin="21",
+        differs={"landlock": (3, "42\n0\n5\n")},
+    ),
+    "cpp kills its parent": Program(
+        "#include <cerrno>\n#include <cstdio>\n#include <signal.h>\n#include <unistd.h>\n"
+        'int main() { printf("%d ", kill(getppid(), SIGKILL)); printf("%d\\n", errno == EPERM); }',
+        "-1 1\n",
+        language="cpp",
+        signals=True,
+    ),
+}

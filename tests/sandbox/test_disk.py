@@ -1,0 +1,142 @@
+"""A program cannot fill the disk that others use, and is not blamed for a full one."""
+
+import asyncio
+import base64
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.judge.requests import Attempts, RunCode
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.sandbox.workspace import DiskFullError, Workspace
+from tests.judge.pools import OpenPool
+from tests.sandbox.conftest import StartSandbox
+from tests.sandbox.test_channels import run_cases
+
+MIB = 1 << 20
+LIMITS = {"disk_limit_bytes": 20 * MIB, "file_limit_bytes": 8 * MIB}
+FILLERS = {
+    "files": "for i in range(100): open(f'f{i}', 'wb').write(bytes(4 << 20))",
+    "files below a closed folder": (
+        "import os\nos.mkdir('d')\n"
+        "kept = [open(f'd/{i}', 'wb', 0) for i in range(50)]\nos.chmod('d', 0)\n"
+        "for file in kept: file.write(bytes(4 << 20))"
+    ),
+    "files in a folder that it closes": (
+        "import os\nhere = os.open('.', os.O_RDONLY)\nfor i in range(100):\n"
+        "    os.fchmod(here, 0o700); open(f'f{i}', 'wb').write(bytes(4 << 20)); os.fchmod(here, 0)"
+    ),
+    "removed files": (
+        "import os\nkept = []\n"
+        "for i in range(100):\n"
+        "    kept.append(open('x', 'wb', 0)); os.remove('x'); kept[-1].write(bytes(4 << 20))"
+    ),
+    "removed files of an orphan": (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    kept = []\n"
+        "    for i in range(100):\n"
+        "        kept.append(open('x', 'wb', 0)); os.remove('x'); kept[-1].write(bytes(4 << 20))\n"
+        "time.sleep(20)"
+    ),
+    "many files": (
+        "import os\nfor i in range(300_000): os.close(os.open(f'f{i}', os.O_CREAT | os.O_WRONLY))"
+    ),
+}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 MiB that the test may fill."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", str(tmp_path)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("name", FILLERS)
+async def test_a_program_beyond_its_share_of_the_disk_is_killed(
+    start_sandbox: StartSandbox, name: str
+):
+    sandbox = await start_sandbox(concurrency=1, **LIMITS)
+    answer = await sandbox.run(f"{FILLERS[name]}\nimport time; time.sleep(20)", run_timeout=60)
+    result = answer["run_result"]
+    assert (result["status"], result["return_code"]) == ("Finished", -signal.SIGKILL), answer
+    assert "disk limit of" in result["stderr"]
+    assert (await sandbox.run("print(1)"))["status"] == "Success"
+
+
+async def test_a_full_disk_is_a_busy_sandbox(start_sandbox: StartSandbox, small_disk: Path):
+    sandbox = await start_sandbox(concurrency=1, temp_root=small_disk)
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(60 * MIB))
+    status, answer = await sandbox.post(code="print(1)", language="python")
+    assert (status, answer["detail"].startswith("the sandbox's disk is full")) == (503, True)
+    status, answer = await run_cases(sandbox, "print(1)", [""])
+    assert (status, answer["detail"].startswith("the sandbox's disk is full")) == (503, True)
+    assert (await sandbox.ready())["ready"] is False
+    filler.unlink()
+    assert (await sandbox.run("print(1)"))["status"] == "Success"
+
+
+@pytest.mark.parametrize(("way", "megabytes"), [("run_code", 50), ("run_cases", 60)])
+async def test_a_program_is_not_blamed_for_its_neighbours_files(
+    start_sandbox: StartSandbox, small_disk: Path, way: str, megabytes: int
+):
+    sandbox = await start_sandbox(concurrency=1, temp_root=small_disk)
+    code = (
+        "import time\nopen('started', 'w').close()\n"
+        "for i in range(200): open('x', 'a').write('x' * 100_000); time.sleep(0.01)"
+    )
+    if way == "run_code":
+        work = asyncio.create_task(sandbox.post(code=code, language="python"))
+    else:
+        work = asyncio.create_task(run_cases(sandbox, "import time; time.sleep(3)", [""]))
+    await asyncio.sleep(1)
+    (small_disk / "filler").write_bytes(bytes(megabytes * MIB))
+    status, answer = await work
+    assert (status, answer["detail"].startswith("the sandbox's disk is full")) == (503, True)
+
+
+async def test_judges_wait_for_a_full_disk_and_then_say_so(
+    start_sandbox: StartSandbox, small_disk: Path
+):
+    sandbox = await start_sandbox(concurrency=1, temp_root=small_disk)
+    filler = small_disk / "filler"
+    request = RunCode(
+        code="print(1)",
+        language="python",
+        stdin="",
+        compile_timeout=10,
+        run_timeout=10,
+        memory_limit_mb=512,
+    )
+    filler.write_bytes(bytes(60 * MIB))
+    async with SandboxClient(OpenPool([sandbox.url]), max_attempts=1, retry_budget=1) as client:
+        with pytest.raises(SandboxUnavailableError, match=r"http_503: .*disk is full"):
+            await client.run_code(request, Attempts())
+    async with SandboxClient(OpenPool([sandbox.url]), max_attempts=1, retry_budget=60) as client:
+        work = asyncio.create_task(client.run_code(request, Attempts()))
+        await asyncio.sleep(0.5)
+        filler.unlink()
+        result = (await work).run_result
+    assert result is not None
+    assert result.stdout == "1\n"
+
+
+def test_a_workspace_without_space_is_no_error_of_the_request(small_disk: Path):
+    workspace = Workspace.create(small_disk)
+    with pytest.raises(DiskFullError):
+        workspace.write_code("x" * (80 * MIB), "py")
+    with pytest.raises(DiskFullError):
+        workspace.write_files({"a": base64.b64encode(bytes(80 * MIB)).decode()})

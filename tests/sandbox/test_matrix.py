@@ -1,0 +1,137 @@
+"""The same verdict on every rung of isolation and in every installation (``matrix_programs``)."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.judge.harness.call import run_with_harness
+from services.judge.requests import Attempts, RunCode
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.sandbox.slot.confinement import coverage, landlock_abi
+from shared.errors import ServiceError
+from shared.harness.wire import CaseLimits, RunCasesRequest
+from tests.judge.pools import OpenPool
+from tests.sandbox.conftest import needs_cpp
+from tests.sandbox.installations import INSTALLATIONS, ROOT, installed
+from tests.sandbox.matrix_programs import PROGRAMS, Program, Way
+
+LIMITS = CaseLimits(
+    cpu=10, wall=30, compile=30, budget=120, memory=2 << 30, output=1 << 20, processes=64
+)
+# Set where all rungs must work: there a missing one is an error instead of a skip.
+EXPECTED = "PLUMBLINE_TEST_ALL_RUNGS"
+CELLS = [
+    (name, rung) for name, installation in INSTALLATIONS.items() for rung in installation.rungs
+]
+AT_ONCE = 3
+SIGNALS_COVERED = coverage(landlock_abi()).signals
+GROUPS = ["scripts", pytest.param("compiled", marks=needs_cpp)]
+
+Outcome = tuple[int | None, str]
+
+
+async def run(client: SandboxClient, way: Way, program: Program) -> Outcome:
+    attempts = Attempts()
+    if way == "run_code":
+        request = RunCode(
+            code=program.code,
+            language=program.language,
+            stdin=program.stdin,
+            compile_timeout=30,
+            run_timeout=30,
+            memory_limit_mb=2048,
+        )
+        answer = (await client.run_code(request, attempts)).run_result
+        assert answer is not None
+        return answer.return_code, answer.stdout or ""
+    assert program.language != "bash"
+    cases = RunCasesRequest(
+        code=program.code,
+        language=program.language,
+        inputs=[program.stdin, program.stdin],
+        limits=LIMITS,
+    )
+    if way == "run_cases":
+        result = await client.run_cases(cases, attempts)
+    else:
+        result = await run_with_harness(client, cases, attempts, alone=False)
+    if result.end != "done":
+        return None, f"end: {result.end}"
+    first, second = result.cases[0], result.cases[1]
+    assert (first.exit_code, first.stdout) == (second.exit_code, second.stdout)
+    return first.exit_code, first.stdout.decode()
+
+
+def wanted(program: Program, rung: str) -> Outcome:
+    return program.differs.get(rung, (program.exit_code, program.stdout))
+
+
+async def mismatches(
+    url: str, rung: str, names: Collection[str]
+) -> dict[str, tuple[Outcome, Outcome]]:
+    found: dict[str, tuple[Outcome, Outcome]] = {}
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(client: SandboxClient, name: str, way: Way) -> None:
+        program = PROGRAMS[name]
+        async with places:
+            try:
+                outcome = await run(client, way, program)
+            except (SandboxUnavailableError, AssertionError) as error:
+                outcome = None, repr(error)
+        if outcome != wanted(program, rung):
+            found[f"{name}, {way}"] = wanted(program, rung), outcome
+
+    async with SandboxClient(OpenPool([url]), max_attempts=2, retry_budget=5) as client:
+        await asyncio.gather(
+            *(one(client, name, way) for name in names for way in PROGRAMS[name].ways)
+        )
+    return found
+
+
+def names_of(group: str) -> list[str]:
+    return [
+        name
+        for name, program in PROGRAMS.items()
+        if (program.language == "cpp") == (group == "compiled")
+        and (SIGNALS_COVERED or not program.signals)
+    ]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every user can enter, in contrast to pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("installation", "rung"), CELLS)
+async def test_every_program_has_its_result(folder: Path, installation: str, rung: str, group: str):
+    try:
+        started = installed(INSTALLATIONS[installation], folder, PLUMBLINE_SANDBOX_ISOLATION=rung)
+        with started as url:
+            assert await mismatches(url, rung, names_of(group)) == {}
+    except ServiceError as error:
+        if EXPECTED in os.environ:
+            raise
+        pytest.skip(f"{rung} does not work here for {installation}: {error}")
+
+
+def test_programs_that_signal_others_are_among_them():
+    if not SIGNALS_COVERED:
+        pytest.skip("left out: this kernel's Landlock does not cover signals (Linux 6.12 does)")
+    assert any(PROGRAMS[name].signals for name in names_of("scripts"))
+
+
+@pytest.mark.skipif(not ROOT, reason="the server must be root")
+@pytest.mark.parametrize("installation", ["root, hidden interpreter", "container"])
+async def test_without_isolation_no_program_runs_as_root(folder: Path, installation: str):
+    """Neither where other users cannot execute the interpreter, nor where there are none."""
+    started = installed(INSTALLATIONS[installation], folder, PLUMBLINE_SANDBOX_ISOLATION="none")
+    with pytest.raises(ServiceError, match="without isolation no program runs as root"), started:
+        pytest.fail("it started")
