@@ -1,8 +1,9 @@
 """Layout of CodeContests+ (ByteDance-Seed/Code-Contests-Plus), whose problems have checkers.
 
-Source: the data set's card and arXiv:2506.05817. A row has ``id``, ``title``, ``description``, the
-limits, ``checker`` (C++ with testlib), ``correct_submissions`` of code and language, and, in the
-configurations ``1x`` to ``5x``, ``test_cases`` of input and output.
+Source: arXiv:2506.05817 and public programs that read the data set. A row has ``id``, ``title``,
+``description``, the limits, ``checker`` (C++ with testlib), ``correct_submissions`` of code and
+language, and, in the configurations ``1x`` to ``5x``, ``test_cases`` of input and output. The units
+of the limits are not documented; ``ContestPlus`` tells them apart by size.
 """
 
 from collections.abc import Iterator
