@@ -8,9 +8,8 @@ project's own sandbox (``run_in_slot``). Three kinds of processes:
   enforces the time limits and writes the results. It never executes code of the answer.
 - The *zygote*, forked before the specification is read, compiles the answer once and forks a child
   per case. It knows neither the inputs nor the key.
-- The *child* runs the answer in a separate process with its own standard streams (regular files in
-  memory), folder, session and limits. It behaves as ``python solution.py`` would (see
-  ``Program``).
+- The *child* runs the answer in a separate process with its own standard streams (see ``Streams``),
+  folder, session and limits. It behaves as ``python solution.py`` would (see ``Program``).
 
 Specification (standard input, or a pipe): a line of words, then the inputs one after another.
 Results (a file, or a pipe): per record a line of words, then its bytes. Each record carries a MAC
@@ -24,9 +23,11 @@ read the memory of supervisor and zygote but can kill them; the records then lac
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import _socket  # socket itself takes milliseconds to load
 import _thread
 import atexit
 import builtins
+import fcntl
 import gc
 import io
 import os
@@ -64,6 +65,21 @@ COMPILER_MEMORY = 4 << 30
 # consecutive checks, two milliseconds apart, in which no such process is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
 RUNNABLE_STATES = ([b"R"], [b"D"])
+# Input is a file, which many programs map or ask for its size, unless the source has one of the
+# first words, which need a pipe, and none of the second, which need a file.
+PIPE_WORDS = (
+    b"epoll", b"selectors", b"connect_read_pipe", b"add_reader", b"kqueue", b"ISFIFO", b"is_fifo",
+    b"stream_descriptor",
+)  # fmt: skip
+FILE_WORDS = (
+    b"st_size", b"mmap", b"stdin.seek", b"stdin.tell", b"seek(stdin", b"tell(stdin", b"seek(0,",
+    b"sendfile", b"copy_file_range",
+)  # fmt: skip
+# Pause in seconds between reads of a program that prints little at a time, and the bytes of a read
+# that is not little.
+TICK, MUCH = 0.004, 32768
+CHUNK, LARGE_PIPE = 65536, 1 << 20
+F_SETPIPE_SZ = 1031
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 # Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
@@ -285,28 +301,184 @@ def become(user: int) -> None:
     os.setuid(user)
 
 
-def standard_files(folder: str) -> list[int]:
-    """Create unnamed files for input, output, errors and process id, reused by all cases."""
-    fds = []
-    for name in ("in", "out", "err", "pid"):
-        try:
-            fds.append(os.memfd_create(name))  # 20 times as fast as a file on disk
-        except (OSError, AttributeError):
-            path = folder + "/" + name
-            fds.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-            os.unlink(path)
-    return fds
-
-
-def attach(fd: int, file: int, path: str) -> None:
-    """Reopen a file as a standard stream; ``path`` is its name below ``/proc``."""
-    os.close(fd)
+def memory_file(folder: str, name: str) -> int:
+    """Create an unnamed file."""
     try:
-        os.open(path, os.O_WRONLY if fd else os.O_RDONLY)  # it gets the lowest free number
-        os.set_inheritable(fd, True)
+        return os.memfd_create(name)  # 20 times as fast as a file on disk
+    except (OSError, AttributeError):
+        path = folder + "/" + name
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        os.unlink(path)
+        return fd
+
+
+def wants_pipe(source: bytes) -> bool:
+    """Whether a program expects its input to be a pipe."""
+    return any(word in source for word in PIPE_WORDS) and not any(
+        word in source for word in FILE_WORDS
+    )
+
+
+def reopen_input(file: int) -> None:
+    """Make a file the standard input, from its beginning and only for reading."""
+    os.close(0)
+    try:
+        os.open("/proc/self/fd/%d" % file, os.O_RDONLY)  # it gets the lowest free number
+        os.set_inheritable(0, True)
     except OSError:
-        os.dup2(file, fd)
-        os.lseek(fd, 0, os.SEEK_SET)
+        os.dup2(file, 0)
+        os.lseek(0, 0, os.SEEK_SET)
+
+
+class Streams:
+    """Standard streams of a case: its input, a file or a pipe, and two pipes that it prints to.
+
+    New ones for each case, so that nothing of a case (flags, capacity, attributes, late writers)
+    is there in the next one.
+
+    Attributes:
+        given: The child's ends, until they are closed.
+    """
+
+    def __init__(self, folder: str, stdin: bytes, pipe: bool, user: int | None, limit: int) -> None:
+        self.input = Input(folder, stdin, pipe)
+        self.out, self.err = Output(limit + 1), Output(MAX_STDERR)
+        self.limit = limit
+        self.given = [self.input.given, self.out.given, self.err.given]
+        if user is not None:
+            for fd in self.given:
+                os.fchown(fd, user, user)  # so that /dev/stdout can be opened anew
+
+    @property
+    def full(self) -> bool:
+        return len(self.out.data) > self.limit
+
+    def close_given(self) -> None:
+        for fd in self.given:
+            os.close(fd)
+
+    def wait(self, reply: int, seconds: float) -> bool:
+        """Wait for ``reply`` to be readable, and move what is read and printed in the meantime.
+
+        Returns whether it is; False early if the output exceeds its limit.
+        """
+        give_up = time.monotonic() + seconds
+        pause = TICK  # the few bytes of most programs are read at their end
+        while True:
+            left = max(0.0, give_up - time.monotonic())
+            if select.select([reply], [], [], min(left, pause))[0]:
+                return True
+            moved = self.move()
+            left = give_up - time.monotonic()
+            if self.full or left <= 0:
+                return False
+            if not moved:
+                readers = [reply, *self.out.waiting(), *self.err.waiting()]
+                if reply in select.select(readers, self.input.waiting(), [], left)[0]:
+                    return True
+                moved = self.move()
+            pause = 0 if moved >= MUCH else TICK
+
+    def move(self) -> int:
+        """Move what can be moved without waiting; returns the number of bytes."""
+        return self.input.write() + self.out.read(LARGE_PIPE) + self.err.read(LARGE_PIPE)
+
+    def finish(self) -> None:
+        """Read what the case left in the pipes; nothing writes to them any more."""
+        if not self.full:
+            self.out.read(self.limit + CHUNK)
+        self.err.read(64 * LARGE_PIPE)
+        for stream in (self.input, self.out, self.err):
+            stream.close()
+
+
+class Input:
+    """Standard input of a case; ``given`` is the child's end."""
+
+    def __init__(self, folder: str, data: bytes, pipe: bool) -> None:
+        self.fd = -1
+        self.rest = memoryview(data)
+        if not pipe:
+            self.given = memory_file(folder, "in")
+            write_all(self.given, data)
+            return
+        self.given, self.fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        if len(data) > CHUNK:
+            enlarge(self.fd)
+        self.write()
+
+    def waiting(self) -> list[int]:
+        return [self.fd] if self.fd >= 0 else []
+
+    def write(self) -> int:
+        """Write what fits into the pipe; returns the number of bytes."""
+        if self.fd < 0:
+            return 0
+        before = len(self.rest)
+        try:
+            while self.rest:
+                self.rest = self.rest[os.write(self.fd, self.rest) :]
+        except BlockingIOError:
+            return before - len(self.rest)
+        except BrokenPipeError:
+            pass  # the program closed its input
+        self.close()
+        return before
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Output:
+    """Pipe that a case prints to; ``given`` is the child's end.
+
+    Attributes:
+        data: The last ``most`` bytes. Whoever wants all of them stops reading in time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.fd, self.given = os.pipe()
+        os.set_blocking(self.fd, False)
+        self.most = most
+        self.data = bytearray()
+        self.large = False
+
+    def waiting(self) -> list[int]:
+        return [self.fd] if self.fd >= 0 else []
+
+    def read(self, size: int) -> int:
+        """Read what is there, at most about ``size`` bytes; returns the number of bytes."""
+        total = 0
+        while self.fd >= 0 and total < size:
+            try:
+                chunk = os.read(self.fd, CHUNK)
+            except BlockingIOError:
+                break
+            if not chunk:
+                self.close()
+            total += len(chunk)
+            self.data += chunk
+            del self.data[: -self.most]
+        if total >= MUCH and not self.large:
+            self.large = True
+            enlarge(self.fd)
+        return total
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def enlarge(pipe: int) -> None:
+    """Let a pipe hold more, so that both sides wait for each other less often."""
+    try:
+        fcntl.fcntl(pipe, F_SETPIPE_SZ, LARGE_PIPE)
+    except (OSError, ValueError):
+        pass
 
 
 class Supervisor:
@@ -316,19 +488,20 @@ class Supervisor:
         self,
         folder: str,
         user: int | None,
-        files: list[int],
-        requests: int,
+        forked: int,
+        requests: _socket.socket,
         replies: int,
         zygote: int,
     ) -> None:
         self.folder = folder
         self.user = user
-        self.stdin, self.out, self.err, self.forked = files
+        self.forked = forked
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
         self.pid: int | None = None
         self.case: CaseFolder | None = None
+        self.streams: Streams | None = None
         self.buffer = b""
         self.began = time.monotonic()
 
@@ -349,7 +522,10 @@ class Supervisor:
         spec = self.spec
         self.case = CaseFolder(self.folder, spec.language, answer, self.user)
         self.case.restore()
-        words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
+        self.pipe = wants_pipe(answer)
+        words = (
+            spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes, int(self.pipe)
+        )  # fmt: skip
         self.send(" ".join(map(str, (*words, len(answer)))), answer)
         try:
             kind, size = self.receive(spec.compile_limit).split()
@@ -375,22 +551,21 @@ class Supervisor:
     def run(self, index: int, stdin: bytes) -> str:
         assert self.case is not None
         self.case.restore()
-        for fd in (self.stdin, self.out, self.err, self.forked):
-            os.ftruncate(fd, 0)
-        if os.pwrite(self.stdin, stdin, 0) != len(stdin):
-            raise ZygoteLostError
+        os.ftruncate(self.forked, 0)
+        spec = self.spec
+        streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output)
+        self.streams = streams
         began = time.monotonic()
-        self.send("run")
+        self.start(streams)
         killed = self.wait(began)
         reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
         status, cpu, user, memory, clean = reply.split()
         wall = time.monotonic() - began
-        size = os.fstat(self.out).st_size
-        flag = killed or ("output" if size >= self.spec.output else "-")
-        printed = os.pread(self.out, 0 if flag == "output" else size, 0)
-        errors = os.pread(self.err, MAX_STDERR, max(0, os.fstat(self.err).st_size - MAX_STDERR))
+        streams.finish()
+        flag = killed or ("output" if streams.full else "-")
+        printed = b"" if streams.full else bytes(streams.out.data)
         words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
-        self.results.add("case", *words, out=printed, err=errors)
+        self.results.add("case", *words, out=printed, err=bytes(streams.err.data))
         self.pid = None
         if clean != "clean":
             # A process of this case is still alive and would disturb the next case.
@@ -405,6 +580,9 @@ class Supervisor:
             if self.readable(pause):
                 return None
             pid = self.pid = self.forked_pid()
+            if self.streams is not None and self.streams.full:
+                kill_group(pid)
+                return "output"
             if not stat_of(pid):
                 return None  # it has been reaped, and the reply follows
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
@@ -428,12 +606,28 @@ class Supervisor:
 
     def send(self, text: str, data: bytes = b"") -> None:
         try:
-            write_all(self.requests, text.encode() + b"\n" + data)
-        except BrokenPipeError:
+            self.requests.sendall(text.encode() + b"\n" + data)
+        except OSError:
             raise ZygoteLostError from None
 
+    def start(self, streams: Streams) -> None:
+        """Start a case with its ends of the streams."""
+        descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams.given)
+        try:
+            self.requests.sendmsg(
+                [b"run\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)]
+            )
+        except OSError:
+            raise ZygoteLostError from None
+        streams.close_given()
+
     def readable(self, seconds: float) -> bool:
-        return b"\n" in self.buffer or bool(select.select([self.replies], [], [], seconds)[0])
+        """Wait for a reply; returns early if the case prints too much."""
+        if b"\n" in self.buffer:
+            return True
+        if self.streams is not None:
+            return self.streams.wait(self.replies, seconds)
+        return bool(select.select([self.replies], [], [], seconds)[0])
 
     def reply(self, seconds: float) -> str:
         try:
@@ -560,8 +754,8 @@ class Zygote:
         self,
         folder: str,
         user: int | None,
-        files: list[int],
-        requests: int,
+        forked: int,
+        requests: _socket.socket,
         replies: int,
         confinement: Confinement,
     ) -> None:
@@ -569,8 +763,7 @@ class Zygote:
         self.folder = folder
         self.case = folder + "/case"
         self.user = user
-        self.files, self.forked = files[:3], files[3]
-        self.streams = ["/proc/self/fd/%d" % file for file in self.files]
+        self.forked = forked
         self.requests = requests
         self.replies = replies
         self.warned = b""
@@ -588,7 +781,7 @@ class Zygote:
         words = line.decode().split()
         self.language = words[0]
         self.cpu = float(words[1])
-        self.memory, self.output, self.processes, size = map(int, words[2:])
+        self.memory, self.output, self.processes, self.pipe, size = map(int, words[2:])
         while len(self.source) < size:
             self.source += self.read(65536)
         prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
@@ -600,15 +793,14 @@ class Zygote:
         self.limits = self.find_limits()
         gc.freeze()  # keeps pages shared with the children (copy on write)
         if self.language == "python" and kind == b"ok":
-            for fd, own in enumerate(self.files):
-                os.dup2(own, fd)
-            self.program = Program(self.code, self.case + "/solution.py")
-            self.leave_streams()
+            self.program = self.prepare_program()
         while True:
-            self.next_request()
+            streams = self.next_case()
             pid = fork()
             if pid == 0:
-                return self.child()
+                return self.child(streams)
+            for fd in streams:
+                os.close(fd)
             os.pwrite(self.forked, b"%d" % pid, 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
 
@@ -620,6 +812,17 @@ class Zygote:
         times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
         words = (exit_code(status), *times, usage.ru_maxrss, rest)
         write_all(self.replies, b"%d %d %d %d %s\n" % words)
+
+    def prepare_program(self) -> Program:
+        """Make the program with streams of the same kinds as it will have."""
+        streams = Streams(self.folder, b"", bool(self.pipe), None, 0)
+        for fd, given in enumerate(streams.given):
+            os.dup2(given, fd)
+        streams.close_given()
+        program = Program(self.code, self.case + "/solution.py")
+        streams.finish()
+        self.leave_streams()
+        return program
 
     @staticmethod
     def leave_streams() -> None:
@@ -635,15 +838,25 @@ class Zygote:
             data += self.read(4096)
         return data
 
+    def next_case(self) -> list[int]:
+        """Wait for the next case; returns its streams."""
+        data, messages, _, _ = self.requests.recvmsg(16, _socket.CMSG_SPACE(12))
+        if not data:
+            os._exit(0)
+        descriptors = messages[0][2]
+        return [int.from_bytes(descriptors[at : at + 4], sys.byteorder) for at in (0, 4, 8)]
+
     def read(self, size: int) -> bytes:
-        data = os.read(self.requests, size)
+        data = self.requests.recv(size)
         if not data:
             os._exit(0)
         return data
 
     def compile_python(self) -> tuple[bytes, bytes]:
         path = self.case + "/solution.py"
-        os.dup2(self.files[2], 2)  # for warnings
+        warnings = memory_file(self.folder, "err")
+        os.dup2(warnings, 2)
+        os.close(warnings)
         try:
             self.code = compile(self.source, path, "exec", dont_inherit=True)
         except Exception as error:
@@ -664,10 +877,11 @@ class Zygote:
 
     def compile_cpp(self) -> tuple[bytes, bytes]:
         made, program = self.case + "/program", self.folder + "/program"
+        errors = memory_file(self.folder, "err")
         command = ["g++", "-std=c++17", "-O2", "-o", made, self.case + "/solution.cpp"]
         pid = os.fork()
         if pid == 0:
-            os.dup2(self.files[2], 2)
+            os.dup2(errors, 2)
             limit(resource.RLIMIT_AS, COMPILER_MEMORY)
             if self.user is not None:
                 become(self.user)
@@ -677,7 +891,8 @@ class Zygote:
                 os.write(2, ("cannot start g++: %s\n" % error).encode())
                 os._exit(127)
         _, status = os.waitpid(pid, 0)
-        text = os.pread(self.files[2], MAX_STDERR, 0)
+        text = os.pread(errors, MAX_STDERR, 0)
+        os.close(errors)
         if status == 0:
             os.rename(made, program)
             if self.user is not None:
@@ -686,11 +901,13 @@ class Zygote:
         missing = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 127
         return b"ok" if status == 0 else b"missing" if missing else b"error", text
 
-    def child(self) -> Program:
+    def child(self, streams: list[int]) -> Program:
         os.setsid()
-        for fd, file in enumerate(self.files):
-            attach(fd, file, self.streams[fd])
-        os.closerange(3, 1 + max(self.requests, self.replies, self.forked, *self.files))
+        for fd, given in enumerate(streams):
+            os.dup2(given, fd)
+        if not self.pipe:
+            reopen_input(streams[0])
+        os.closerange(3, 1 + max(self.requests.detach(), self.replies, self.forked, *streams))
         os.chdir(self.case)
         for kind, value in self.limits:
             resource.setrlimit(kind, value)
@@ -1115,19 +1332,19 @@ def fork_zygote(
 
     ``private`` are the supervisor's descriptors, which the zygote must not inherit.
     """
-    files = standard_files(folder)
-    requests_out, requests_in = os.pipe()
+    forked = memory_file(folder, "pid")
+    requests_out, requests_in = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     replies_out, replies_in = os.pipe()
     pid = fork()
     if pid == 0:
-        for fd in (requests_in, replies_out, *private):
+        for fd in (requests_in.detach(), replies_out, *private):
             os.close(fd)
         confinement.enter_program(folder)
-        zygote = Zygote(folder, user, files, requests_out, replies_in, confinement)
+        zygote = Zygote(folder, user, forked, requests_out, replies_in, confinement)
         return None, zygote.serve()
-    os.close(requests_out)
+    requests_out.close()
     os.close(replies_in)
-    return Supervisor(folder, user, files, requests_in, replies_out, pid), None
+    return Supervisor(folder, user, forked, requests_in, replies_out, pid), None
 
 
 if __name__ == "__main__":
