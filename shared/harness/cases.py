@@ -360,8 +360,11 @@ class Streams:
     def wait(self, reply: int, seconds: float) -> bool:
         """Wait for ``reply`` to be readable, and move what is read and printed in the meantime.
 
-        Returns whether it is; False early if the output exceeds its limit.
+        Returns whether it is; False early when the output exceeds its limit. From then on nothing
+        is moved.
         """
+        if self.full:
+            return bool(select.select([reply], [], [], seconds)[0])
         give_up = time.monotonic() + seconds
         pause = TICK  # the few bytes of most programs are read at their end
         while True:
@@ -580,11 +583,11 @@ class Supervisor:
             if self.readable(pause):
                 return None
             pid = self.pid = self.forked_pid()
+            if not stat_of(pid):
+                return None  # it has been reaped, and the reply follows
             if self.streams is not None and self.streams.full:
                 kill_group(pid)
                 return "output"
-            if not stat_of(pid):
-                return None  # it has been reaped, and the reply follows
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
             used = cpu_of(pid)

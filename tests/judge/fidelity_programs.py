@@ -356,9 +356,13 @@ PROGRAMS: dict[str, tuple[bytes, ...]] = {
         import asyncio, sys
         async def main():
             loop = asyncio.get_running_loop()
-            transport, protocol = await loop.connect_write_pipe(asyncio.Protocol, sys.stdout)
+            done = asyncio.Event()
+            class Protocol(asyncio.Protocol):
+                def connection_lost(self, error): done.set()
+            transport, protocol = await loop.connect_write_pipe(Protocol, sys.stdout)
             transport.write(b"x" * 300_000)
             transport.close()
+            await done.wait()
         asyncio.run(main())
         """),
     ),
