@@ -1,10 +1,11 @@
 """Sandbox calls that run an answer: many cases per call with the harness, or one call per case."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from services.judge.methods.base import Task
+from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
 from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
@@ -14,9 +15,15 @@ from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
+Result = TypeVar("Result")
+
+# Bytes of a call's results where more did not arrive: a sandbox, or a proxy before it, has limits.
+_FEW_RESULTS = 1024 * 1024
+_TOO_LARGE = frozenset({FailureKind.SANDBOX_ERROR, FailureKind.UNUSABLE_ANSWER, "http_413"})
+
 
 @dataclass(slots=True)
-class HarnessRun:
+class HarnessRun(Generic[Result]):
     """Cases of one program as the harness ran them, by index of their input.
 
     Attributes:
@@ -26,7 +33,7 @@ class HarnessRun:
     Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
 
-    cases: dict[int, CaseRun] = field(default_factory=dict)
+    cases: dict[int, Result] = field(default_factory=dict)
     compile_error: str | None = None
     compile_timeout: bool = False
     lost: list[int] = field(default_factory=list)
@@ -50,22 +57,46 @@ def case_limits(task: Task) -> CaseLimits:
     )
 
 
-async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> HarnessRun:
+async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> HarnessRun[CaseRun]:
     """Run a program on all inputs, in as few calls as the limits of a call allow.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
     """
-    run = HarnessRun()
+    return await run_and_convert(task, program, inputs, lambda _place, case: case)
+
+
+async def run_and_convert(
+    task: Task, program: str, inputs: Sequence[str], convert: Callable[[int, CaseRun], Result]
+) -> HarnessRun[Result]:
+    """Run a program as ``run_harness``; keep of each case only what ``convert`` makes of it.
+
+    Together the outputs of an answer may be larger than the memory; those of one call are not.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable response.
+    """
+    run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
     limits = case_limits(task)
     while todo:
         chunk = _chunk(todo, inputs, task.max_call_input)
-        got = await _call(task, program, [inputs[i] for i in chunk], limits)
+        try:
+            got = await _call(task, program, [inputs[i] for i in chunk], limits)
+        except SandboxUnavailableError as error:
+            if error.failures[-1].kind not in _TOO_LARGE or limits.results <= _FEW_RESULTS:
+                raise
+            limits = replace(limits, results=_FEW_RESULTS)
+            continue
         if got.compiled not in ("ok", None):
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
             return run
-        run.cases |= {chunk[place]: case for place, case in got.cases.items()}
+        run.cases |= await compute(
+            lambda chunk=chunk, cases=got.cases: {  # type: ignore[misc]
+                chunk[place]: convert(chunk[place], case) for place, case in cases.items()
+            },
+            sum(len(case.stdout) for case in got.cases.values()),
+        )
         todo = [i for i in todo if i not in run.cases]
         # The budget of time-outs applies to the whole answer, not to each call.
         late = sum(_timed_out(task, case) for case in got.cases.values())

@@ -52,7 +52,8 @@ except ImportError:
 
 RESULTS, ANSWER = "results", "answer"
 MAX_STDERR = 4096
-MAX_RESULTS = 16 * 1024 * 1024
+# Bytes of output from which it is compressed where the results are a file.
+COMPRESSED = 65536
 # Seconds to wait for a reply of the zygote; fewer after an answer was killed, because it may have
 # stopped the zygote.
 REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
@@ -113,10 +114,12 @@ class RunSpec:
         self.key = bytes.fromhex(words[0])
         self.language = words[1]
         self.cpu_limit, self.wall_limit, self.compile_limit, self.budget = map(float, words[2:6])
-        self.memory, self.output, self.processes, self.max_timeouts = map(int, words[6:10])
+        self.memory, self.output, self.processes, self.max_timeouts, self.max_results = map(
+            int, words[6:11]
+        )
         self.inputs: list[bytes] = []
         start = 0
-        for size in map(int, words[10:]):
+        for size in map(int, words[11:]):
             self.inputs.append(payload[start : start + size])
             start += size
 
@@ -132,10 +135,15 @@ class Records:
 
     def add(self, kind: str, *words: object, out: bytes = b"", err: bytes = b"") -> None:
         head = " ".join(map(str, (kind, *words, len(out), len(err)))).encode()
-        self.mac = blake2b(
-            self.mac + head + b"\n" + out + err, key=self.key, digest_size=16
-        ).digest()
-        self.write(head + b" " + self.mac.hex().encode() + b"\n" + out + err + b"\n")
+        digest = blake2b(self.mac, key=self.key, digest_size=16)
+        for part in (head, b"\n", out, err):
+            digest.update(part)
+        self.mac = digest.digest()
+        self.write(b"".join((head, b" ", self.mac.hex().encode(), b"\n", out, err, b"\n")))
+
+    def pack(self, data: bytes) -> bytes:
+        """Return ``data``, or something shorter: ``data`` as zlib compresses it."""
+        return data
 
     def write(self, record: bytes) -> None:
         self.size += len(record)
@@ -155,6 +163,15 @@ class ResultsFile(Records):
 
     def create(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def pack(self, data: bytes) -> bytes:
+        if len(data) < COMPRESSED:
+            return data
+        try:
+            import zlib
+        except ImportError:
+            return data
+        return min(zlib.compress(data, 1), data, key=len)
 
     def write(self, record: bytes) -> None:
         self.text += record
@@ -544,14 +561,19 @@ class Supervisor:
         for index, stdin in enumerate(self.spec.inputs):
             if index and time.monotonic() - self.began > self.spec.budget:
                 return "budget"
-            if self.results.size > MAX_RESULTS:
-                return "full"
-            late += self.run(index, stdin) in ("cpu", "wall")
+            ended = self.run(index, stdin)
+            if ended == "full":
+                return ended
+            late += ended in ("cpu", "wall")
             if late == self.spec.max_timeouts > 0:
                 return "timeouts"
         return "done"
 
     def run(self, index: int, stdin: bytes) -> str:
+        """Run a case; returns its limit, ``-``, or ``full`` if the results of a call exceed theirs.
+
+        It then has no result, and runs again as the first one of another call.
+        """
         assert self.case is not None
         self.case.restore()
         os.ftruncate(self.forked, 0)
@@ -567,8 +589,11 @@ class Supervisor:
         streams.finish()
         flag = killed or ("output" if streams.full else "-")
         printed = b"" if streams.full else bytes(streams.out.data)
-        words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
-        self.results.add("case", *words, out=printed, err=bytes(streams.err.data))
+        out = self.results.pack(printed)
+        if index and self.results.size + len(out) > spec.max_results:
+            return "full"
+        words = (index, status, cpu, user, int(wall * 1e6), memory, flag, len(printed))
+        self.results.add("case", *words, out=out, err=bytes(streams.err.data))
         self.pid = None
         if clean != "clean":
             # A process of this case is still alive and would disturb the next case.

@@ -23,8 +23,8 @@ class Piped:
 
 
 SHELL = (
-    "echo one; echo two > /dev/stdout; echo three >> /dev/stdout; cat /dev/stdin | tee /dev/stdout |"
-    " wc -l; : > /dev/stdout; echo four > /proc/self/fd/1; echo five >&1"
+    "echo one; echo two > /dev/stdout; echo three >> /dev/stdout; cat /dev/stdin | tee /dev/stdout"
+    " | wc -l; : > /dev/stdout; echo four > /proc/self/fd/1; echo five >&1"
 )
 SHELL_PRINTS = "one\ntwo\nthree\n2\nfour\nfive\n"
 CPP = """

@@ -10,7 +10,7 @@ from typing import Self
 
 from services.judge import calls
 from services.judge.harness.sources import source
-from services.judge.methods.base import Method, Task, compute
+from services.judge.methods.base import Method, Task
 from services.judge.programs import failure_detail, wrap_call
 from services.judge.requests import RunCode
 from services.judge.sandbox import SandboxUnavailableError
@@ -21,6 +21,7 @@ from services.judge.verdict import (
     apply_budget,
     lateness,
     not_run,
+    shown,
     timeouts_left,
     wall_clock_lateness,
 )
@@ -47,13 +48,12 @@ class BatchMethod(Method):
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         inputs = [self._tests.inputs[place] for place in cases]
-        run = await calls.run_harness(task, self._program, inputs)
+        run = await calls.run_and_convert(
+            task, self._program, inputs, lambda i, case: self._outcome(task, cases[i], case)
+        )
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
-        outcomes = await compute(
-            lambda: {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases},
-            sum(len(case.stdout) for case in run.cases.values()),
-        )
+        outcomes = {cases[i]: outcome for i, outcome in run.cases.items()}
         allowed = task.settings.max_timeouts
         # Each case that the harness lost gets a separate call.
         left = timeouts_left(allowed, outcomes.values())
@@ -83,12 +83,18 @@ class BatchMethod(Method):
             detail=detail,
             input=self._tests.inputs[place],
             expected=self._tests.outputs[place],
-            actual=run.stdout.decode("utf-8", "backslashreplace"),
+            actual=self._kept(run.stdout, code),
             stderr=run.stderr,
             cpu_time=run.cpu,
             memory=run.memory,
             lateness=late,
         )
+
+    def _kept(self, output: bytes, code: CaseCode) -> str | None:
+        """Return what later steps need of an output: all of it only for a special judge."""
+        if code is CaseCode.PASSED:
+            return output.decode() if self._checker.source is not None else None
+        return shown(output.decode("utf-8", "backslashreplace"))
 
     def _code(
         self, place: int, run: CaseRun, late: Lateness
@@ -106,7 +112,7 @@ class BatchMethod(Method):
         return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None
 
     def _not_compiled(
-        self, run: calls.HarnessRun, cases: Sequence[int], *, alone: bool
+        self, run: calls.HarnessRun[CaseOutcome], cases: Sequence[int], *, alone: bool
     ) -> Outcomes:
         detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
         late = wall_clock_lateness(run.compile_timeout, alone=alone)
