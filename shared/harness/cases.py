@@ -1298,6 +1298,8 @@ def start() -> Program:
         answer = file.read()
     with open(0, "rb", closefd=False) as stdin:
         spec = RunSpec(stdin.read())
+    # The sandbox may limit the size of files; a record is a little longer than its output.
+    spec.max_results = min(spec.max_results, within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
     supervisor.work(spec, answer, ResultsFile(folder + "/" + RESULTS, spec.key))
     try:
         clear(folder + "/case")  # the sandbox may fail to remove the answer's files
