@@ -42,7 +42,7 @@ from builtins import BaseException, KeyboardInterrupt, SystemExit, getattr, isin
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, NoReturn, TextIO
 
 try:
@@ -81,6 +81,7 @@ FILE_WORDS = (
 TICK, MUCH = 0.004, 32768
 CHUNK, LARGE_PIPE = 65536, 1 << 20
 F_SETPIPE_SZ = 1031
+CLOCK_REALTIME_COARSE = 5
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 # Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
@@ -154,12 +155,16 @@ class Records:
 
 
 class ResultsFile(Records):
-    """Records in a file, which the judge fetches at the end."""
+    """Records in a file, which the judge fetches at the end.
 
-    def __init__(self, path: str, key: bytes) -> None:
+    ``at_once`` writes them as they come; otherwise no case can read what earlier ones printed.
+    """
+
+    def __init__(self, path: str, key: bytes, at_once: bool) -> None:
         self.path = path
         self.text = bytearray()
-        super().__init__(self.create(), key)
+        self.at_once = at_once
+        super().__init__(self.create() if at_once else -1, key)
 
     def create(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -175,10 +180,18 @@ class ResultsFile(Records):
 
     def write(self, record: bytes) -> None:
         self.text += record
-        super().write(record)
+        if self.at_once:
+            super().write(record)
+        else:
+            self.size += len(record)
 
     def close(self) -> None:
         """Rewrite the file if the answer has changed or replaced it."""
+        if not self.at_once:
+            clear(self.path)
+            self.file = self.create()
+            write_all(self.file, self.text)
+            return
         try:
             there = os.stat(self.path, follow_symlinks=False)
             untouched = os.path.samestat(there, os.fstat(self.file))
@@ -512,6 +525,7 @@ class Supervisor:
         requests: _socket.socket,
         replies: int,
         zygote: int,
+        shared: Sequence[SharedFolder],
     ) -> None:
         self.folder = folder
         self.user = user
@@ -521,6 +535,8 @@ class Supervisor:
         self.zygote = zygote
         self.pid: int | None = None
         self.case: CaseFolder | None = None
+        kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
+        self.shared = [*shared, SharedFolder(folder, kept)]
         self.streams: Streams | None = None
         self.buffer = b""
         self.began = time.monotonic()
@@ -554,6 +570,7 @@ class Supervisor:
             return False
         text = self.receive_bytes(int(size))
         self.results.add("compile", kind, err=text)
+        self.compiled = self.compiled_now()
         return kind == "ok"
 
     def run_all(self) -> str:
@@ -561,6 +578,8 @@ class Supervisor:
         for index, stdin in enumerate(self.spec.inputs):
             if index and time.monotonic() - self.began > self.spec.budget:
                 return "budget"
+            if not self.freshen(last=index + 1 == len(self.spec.inputs)) and index:
+                return "full"  # the other cases get a call of their own
             ended = self.run(index, stdin)
             if ended == "full":
                 return ended
@@ -569,13 +588,31 @@ class Supervisor:
                 return "timeouts"
         return "done"
 
+    def freshen(self, last: bool) -> bool:
+        """Remove what the last case left in folders; returns whether nothing of it can be seen."""
+        assert self.case is not None
+        changed = [folder for folder in self.shared if folder.changed()]
+        fresh = [folder.restore() for folder in changed]
+        self.case.restore()
+        newest = max(folder.remember() for folder in self.shared)
+        # A change in the same tick of the clock would not be noticed.
+        while not last and time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= newest:
+            time.sleep(0.001)
+        return all(fresh) and self.compiled == self.compiled_now()
+
+    def compiled_now(self) -> object:
+        """Return what changes with a compiled program, which only its owner may make writable."""
+        try:
+            found = os.lstat(self.folder + "/program")
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mode, found.st_ctime_ns
+
     def run(self, index: int, stdin: bytes) -> str:
         """Run a case; returns its limit, ``-``, or ``full`` if the results of a call exceed theirs.
 
         It then has no result, and runs again as the first one of another call.
         """
-        assert self.case is not None
-        self.case.restore()
         os.ftruncate(self.forked, 0)
         spec = self.spec
         streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output)
@@ -683,6 +720,53 @@ class Supervisor:
         if not data:
             raise ZygoteLostError
         self.buffer += data
+
+
+class SharedFolder:
+    """A folder that programs can write to and that outlives them.
+
+    ``stamp`` is the time in seconds that the folder shows, so that it does not tell whether the
+    last program changed it.
+    """
+
+    def __init__(self, path: str, keep: Iterable[str], stamp: int = 0) -> None:
+        self.path = path
+        self.keep = frozenset(keep)
+        self.stamp = stamp or int(time.time())
+        found = os.stat(path)
+        self.mode = found.st_mode & 0o7777
+        self.size = found.st_size
+        self.attributes = frozenset(os.listxattr(path))
+        self.own = found.st_uid == os.geteuid()
+        self.known = 0
+
+    def restore(self, workspace: str | None = None) -> bool:
+        """Remove what programs left: files, and attributes of the folder itself.
+
+        Returns whether that is all; some file systems never shrink a folder after many files.
+        """
+        if self.own and os.stat(self.path).st_mode & 0o7777 != self.mode:
+            os.chmod(self.path, self.mode)
+        for name in os.listdir(self.path) if self.path != workspace else ():
+            inner = self.path + "/" + name
+            if inner not in self.keep:
+                remove(inner)
+        if self.own:
+            for name in frozenset(os.listxattr(self.path)) - self.attributes:
+                os.removexattr(self.path, name)
+        os.utime(self.path, (self.stamp, self.stamp) if self.own else None)
+        return self.path == workspace or os.stat(self.path).st_size == self.size
+
+    def remember(self) -> int:
+        """Note the present state; returns the time of its last change in nanoseconds."""
+        found = os.stat(self.path)
+        if not self.known:
+            self.size = found.st_size
+        self.known = found.st_ctime_ns  # no program can set it
+        return self.known
+
+    def changed(self) -> bool:
+        return os.stat(self.path).st_ctime_ns != self.known
 
 
 class CaseFolder:
@@ -925,7 +1009,7 @@ class Zygote:
             os.rename(made, program)
             if self.user is not None:
                 os.chown(program, 0, 0)
-                os.chmod(program, 0o755)
+            os.chmod(program, 0o555)
         missing = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 127
         return b"ok" if status == 0 else b"missing" if missing else b"error", text
 
@@ -1298,9 +1382,10 @@ def start() -> Program:
         answer = file.read()
     with open(0, "rb", closefd=False) as stdin:
         spec = RunSpec(stdin.read())
+    results = ResultsFile(folder + "/" + RESULTS, spec.key, at_once=user is not None)
     # The sandbox may limit the size of files; a record is a little longer than its output.
     spec.max_results = min(spec.max_results, within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
-    supervisor.work(spec, answer, ResultsFile(folder + "/" + RESULTS, spec.key))
+    supervisor.work(spec, answer, results)
     try:
         clear(folder + "/case")  # the sandbox may fail to remove the answer's files
     except OSError:
@@ -1308,7 +1393,13 @@ def start() -> Program:
     os._exit(0)
 
 
-def run_in_slot(folder: str, request: int, results: int, confinement: Confinement) -> Program:
+def run_in_slot(
+    folder: str,
+    request: int,
+    results: int,
+    confinement: Confinement,
+    shared: Sequence[SharedFolder],
+) -> Program:
     """Run the call that arrives on ``request``; returns only in its cases.
 
     The process must be a fresh fork of a slot's init, and not dumpable.
@@ -1319,11 +1410,14 @@ def run_in_slot(folder: str, request: int, results: int, confinement: Confinemen
             specification. It is read only after the zygote is forked.
         results: Descriptor to write the records to.
         confinement: Restricts the zygote, and with it all cases.
+        shared: Folders of the slot that cases can write to.
     """
+    for root in shared:
+        root.keep |= {folder}
     os.environ["HOME"] = folder + "/case"
     if "TMPDIR" in os.environ:
         os.environ["TMPDIR"] = folder + "/case"
-    supervisor, program = fork_zygote(folder, None, (request, results), confinement)
+    supervisor, program = fork_zygote(folder, None, (request, results), confinement, shared)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1357,6 +1451,7 @@ def fork_zygote(
     user: int | None,
     private: tuple[int, ...] = (),
     confinement: Confinement = NO_CONFINEMENT,
+    shared: Sequence[SharedFolder] = (),
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
@@ -1374,7 +1469,7 @@ def fork_zygote(
         return None, zygote.serve()
     requests_out.close()
     os.close(replies_in)
-    return Supervisor(folder, user, forked, requests_in, replies_out, pid), None
+    return Supervisor(folder, user, forked, requests_in, replies_out, pid, shared), None
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import resource
 import select
 import signal
 import socket
-import stat
 import sys
 import time
 
@@ -116,7 +115,7 @@ class Init:
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
-        self.roots = [Root(path, settings["keep"]) for path in writable]
+        self.roots = [cases.SharedFolder(path, settings["keep"], EPOCH) for path in writable]
         self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
@@ -188,7 +187,7 @@ class Init:
         if order["kind"] == "cases":
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
-            return cases.run_in_slot(folder, *fds, self.confinement)
+            return cases.run_in_slot(folder, *fds, self.confinement, self.roots)
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()
@@ -235,37 +234,6 @@ class Init:
         except OSError:
             return False
         return True
-
-
-class Root:
-    """A folder that programs can write to and that outlives them."""
-
-    def __init__(self, path: str, keep: list[str]) -> None:
-        self.path = path
-        self.keep = frozenset(keep)
-        found = os.stat(path)
-        self.mode = stat.S_IMODE(found.st_mode)
-        self.size = found.st_size
-        self.attributes = frozenset(os.listxattr(path))
-        self.own = found.st_uid == os.geteuid()
-
-    def restore(self, workspace: str | None) -> bool:
-        """Remove what programs left: files, and attributes of the folder itself.
-
-        Returns whether that is all; some file systems never shrink a folder after many files.
-        """
-        if self.own and stat.S_IMODE(os.stat(self.path).st_mode) != self.mode:
-            os.chmod(self.path, self.mode)
-        for name in os.listdir(self.path) if self.path != workspace else ():
-            inner = self.path + "/" + name
-            if inner not in self.keep:
-                cases.remove(inner)
-        if self.own:
-            for name in frozenset(os.listxattr(self.path)) - self.attributes:
-                os.removexattr(self.path, name)
-        # A time stamp must not tell whether the last program changed the folder.
-        os.utime(self.path, (EPOCH, EPOCH) if self.own else None)
-        return self.path == workspace or os.stat(self.path).st_size == self.size
 
 
 def attributes() -> object:
