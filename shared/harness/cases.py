@@ -536,7 +536,8 @@ class Supervisor:
         self.pid: int | None = None
         self.case: CaseFolder | None = None
         kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
-        self.shared = [*shared, SharedFolder(folder, kept)]
+        self.above = SharedFolder(folder, kept)
+        self.shared = [*shared, self.above]
         self.streams: Streams | None = None
         self.buffer = b""
         self.began = time.monotonic()
@@ -593,8 +594,9 @@ class Supervisor:
         assert self.case is not None
         changed = [folder for folder in self.shared if folder.changed()]
         fresh = [folder.restore() for folder in changed]
-        self.case.restore()
-        newest = max(folder.remember() for folder in self.shared)
+        if self.case.restore():
+            changed.append(self.above)
+        newest = max([folder.remember() for folder in changed], default=0)
         # A change in the same tick of the clock would not be noticed.
         while not last and time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= newest:
             time.sleep(0.001)
@@ -722,6 +724,10 @@ class Supervisor:
         self.buffer += data
 
 
+def inner_paths(folder: str) -> list[str]:
+    return [folder + "/" + name for name in os.listdir(folder)]
+
+
 class SharedFolder:
     """A folder that programs can write to and that outlives them.
 
@@ -747,8 +753,7 @@ class SharedFolder:
         """
         if self.own and os.stat(self.path).st_mode & 0o7777 != self.mode:
             os.chmod(self.path, self.mode)
-        for name in os.listdir(self.path) if self.path != workspace else ():
-            inner = self.path + "/" + name
+        for inner in inner_paths(self.path) if self.path != workspace else ():
             if inner not in self.keep:
                 remove(inner)
         if self.own:
@@ -769,6 +774,19 @@ class SharedFolder:
         return os.stat(self.path).st_ctime_ns != self.known
 
 
+class SharedDevice(SharedFolder):
+    """A device node whose times programs can set."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.known = self.size = 0
+        self.keep = frozenset()
+
+    def restore(self, workspace: str | None = None) -> bool:
+        os.utime(self.path)
+        return True
+
+
 class CaseFolder:
     """Folder of the cases with the program in it, the same for each case."""
 
@@ -779,10 +797,10 @@ class CaseFolder:
         self.user = user
         self.made: object = None
 
-    def restore(self) -> None:
-        """Make a fresh folder with the program, unless the last case left it unchanged."""
+    def restore(self) -> bool:
+        """Make a fresh folder with the program; returns False if it was unchanged."""
         if self.made is not None and self.made == self.now():
-            return
+            return False
         clear(self.path)
         os.mkdir(self.path, 0o700)
         with open(self.program, "wb") as file:
@@ -791,6 +809,7 @@ class CaseFolder:
             os.chown(self.program, self.user, self.user)
             os.chown(self.path, self.user, self.user)
         self.made = self.now()
+        return True
 
     def now(self) -> object:
         """Return contents and attributes of the folder that no answer can change unnoticed.

@@ -115,8 +115,13 @@ class Init:
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
-        self.roots = [cases.SharedFolder(path, settings["keep"], EPOCH) for path in writable]
-        self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
+        self.roots = [
+            # Folders of the machine that are mounted below stay, as everything that is there now.
+            cases.SharedFolder(path, [*settings["keep"], *cases.inner_paths(path)], EPOCH)
+            for path in writable
+        ]
+        devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
+        self.devices = [cases.SharedDevice(path) for path in devices]
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
@@ -187,7 +192,7 @@ class Init:
         if order["kind"] == "cases":
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
-            return cases.run_in_slot(folder, *fds, self.confinement, self.roots)
+            return cases.run_in_slot(folder, *fds, self.confinement, [*self.roots, *self.devices])
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()
@@ -226,9 +231,7 @@ class Init:
         The server reads the files in ``workspace`` and removes them.
         """
         try:
-            for path in self.devices:
-                os.utime(path)
-            for root in self.roots:
+            for root in (*self.devices, *self.roots):
                 if not root.restore(workspace):
                     return False
         except OSError:
