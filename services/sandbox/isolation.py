@@ -16,7 +16,7 @@ calls that change modes, times or attributes have no effect; other processes can
 since Linux 6.12 not be signalled. ``Slot.covered`` lists what this kernel's version covers. There
 is no private /tmp and no /dev/shm, and the list of the machine's processes is visible.
 
-Covered by all three: a seccomp filter (``services.sandbox.slot.confinement``) refuses namespaces,
+Covered by all three: a seccomp filter (``shared.harness.confinement``) refuses namespaces,
 mounts, ptrace, keyrings, System V IPC, message queues, io_uring, BPF, changes to other processes,
 and system calls newer than the filter.
 
@@ -113,7 +113,7 @@ class Isolation:
         return self.kind in (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
     def seccomp_profiles(self) -> list[str]:
-        """Names of the profiles in ``services.sandbox.slot.confinement``."""
+        """Names of the profiles in ``shared.harness.confinement``."""
         match self.kind:
             case IsolationChoice.NONE:
                 return []

@@ -33,6 +33,7 @@ import io
 import os
 import resource
 import select
+import struct
 import sys
 import time
 import types
@@ -84,6 +85,12 @@ F_SETPIPE_SZ = 1031
 CLOCK_REALTIME_COARSE = 5
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
+# Folders that any user can write to.
+PUBLIC_FOLDERS = (
+    "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/var/lock", "/var/crash",
+    "/run/shm",
+)  # fmt: skip
 # Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
 # visible effect.
 PRELOADED = frozenset((
@@ -258,6 +265,15 @@ try:
     class LockedFunction(_ctypes.CFuncPtr):  # keeps the interpreter's lock
         _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_PYTHONAPI
 
+    class Char(_ctypes._SimpleCData):  # type: ignore[type-arg]
+        _type_ = "c"
+
+    def c_array(data: bytes) -> object:
+        """Return an array of C with the data; as an argument it is a pointer."""
+        array: Any = (Char * len(data))()
+        array.raw = data
+        return array
+
     def c_function(name: str, kind: type = Function) -> Callable[..., Any]:
         this_program: Any = None
         function: Callable[..., Any] = kind(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
@@ -265,13 +281,25 @@ try:
 
     _prctl, _fflush = c_function("prctl"), c_function("fflush")
     _fork = c_function("fork", LockedFunction)
+    _array: Callable[..., Any] = c_array
+    _address: Callable[..., Any] = _ctypes.addressof
 except (ImportError, OSError, AttributeError):
-    _prctl = _fflush = lambda *_: None
+    _prctl = _fflush = _array = _address = lambda *_: None
     _fork = os.fork
 
 
 def prctl(option: int, value: int) -> None:
     _prctl(option, value, 0, 0, 0)
+
+
+def install_filter(program: bytes) -> None:
+    """Refuse system calls to this process and all that it starts, if the kernel permits it."""
+    code = _array(program)
+    if code is None:
+        return
+    argument = _array(struct.pack("@HP", len(program) // 8, _address(code)))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, argument, 0, 0)
 
 
 def fork() -> int:
@@ -774,6 +802,24 @@ class SharedFolder:
         return os.stat(self.path).st_ctime_ns != self.known
 
 
+class PublicFolder(SharedFolder):
+    """A folder of the machine in which all users can make files; ``user`` is that of the cases."""
+
+    def __init__(self, path: str, user: int) -> None:
+        self.path = path
+        self.user = user
+        self.known = self.size = 0
+
+    def restore(self, workspace: str | None = None) -> bool:
+        for inner in inner_paths(self.path):
+            try:
+                if os.lstat(inner).st_uid == self.user:
+                    remove(inner)
+            except FileNotFoundError:
+                pass  # other programs work here as well
+        return True
+
+
 class SharedDevice(SharedFolder):
     """A device node whose times programs can set."""
 
@@ -876,6 +922,24 @@ class Confinement:
 
 
 NO_CONFINEMENT = Confinement()
+
+
+class CallFilter(Confinement):
+    """Filter of system calls where the harness arrives as files: what outlives a case is refused.
+
+    That are keyrings, System V IPC and message queues; and what a slot refuses besides.
+    """
+
+    def __init__(self, folder: str) -> None:
+        try:
+            with open(folder + "/filter-" + os.uname().machine, "rb") as file:
+                self.program = file.read()
+        except OSError:
+            self.program = b""
+
+    def enter_program(self, own: str) -> None:
+        if self.program:
+            install_filter(self.program)
 
 
 class Zygote:
@@ -1392,7 +1456,9 @@ def start() -> Program:
     user = own_user(folder)
     if user is not None:
         os.chmod(folder, 0o711)
-    supervisor, program = fork_zygote(folder, user)
+    public = sorted({os.path.realpath(path) for path in PUBLIC_FOLDERS if os.path.isdir(path)})
+    shared = [PublicFolder(path, user) for path in public] if user is not None else []
+    supervisor, program = fork_zygote(folder, user, (), CallFilter(folder), shared)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1406,6 +1472,8 @@ def start() -> Program:
     spec.max_results = min(spec.max_results, within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
     supervisor.work(spec, answer, results)
     try:
+        for place in shared:
+            place.restore()
         clear(folder + "/case")  # the sandbox may fail to remove the answer's files
     except OSError:
         pass
