@@ -167,7 +167,7 @@ class ResultsFile(Records):
     ``at_once`` writes them as they come; otherwise no case can read what earlier ones printed.
     """
 
-    def __init__(self, path: str, key: bytes, at_once: bool) -> None:
+    def __init__(self, path: str, key: bytes, at_once: bool = True) -> None:
         self.path = path
         self.text = bytearray()
         self.at_once = at_once
@@ -659,8 +659,9 @@ class Supervisor:
         out = self.results.pack(printed)
         if index and self.results.size + len(out) > spec.max_results:
             return "full"
-        words = (index, status, cpu, user, int(wall * 1e6), memory, flag, len(printed))
-        self.results.add("case", *words, out=out, err=bytes(streams.err.data))
+        words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
+        packed = [len(printed)] if out is not printed else []
+        self.results.add("case", *words, *packed, out=out, err=bytes(streams.err.data))
         self.pid = None
         if clean != "clean":
             # A process of this case is still alive and would disturb the next case.

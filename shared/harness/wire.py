@@ -33,6 +33,8 @@ Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
+# Words of a case's record; the size of an output is another one if it is compressed.
+_WORDS = 10
 # Bytes of a call's records in addition to outputs: measurements and errors of the cases.
 _RECORDS_SLACK = 16 * 1024 * 1024
 # Limits of one call; of times in seconds.
@@ -222,7 +224,7 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
             wall=wall / 1e6,
             memory=memory * 1024,
             limit=None if words[7] == "-" else cast(Limit, words[7]),
-            stdout=_unpacked(out, int(words[8])),
+            stdout=_unpacked(out, int(words[8])) if len(words) > _WORDS else out,
             stderr=err.decode("utf-8", "replace"),
         )
     elif kind == "end":
@@ -230,13 +232,11 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
 
 
 def _unpacked(data: bytes, size: int) -> bytes:
-    """Return an output of ``size`` bytes, which is compressed if ``data`` has fewer.
+    """Return an output of ``size`` bytes.
 
     Raises:
-        ValueError: It is not.
+        ValueError: It was not compressed.
     """
-    if len(data) == size:
-        return data
     try:
         return zlib.decompressobj().decompress(data, size)
     except zlib.error as error:
