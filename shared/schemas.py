@@ -385,6 +385,8 @@ class Verdict(_SampleRecord):
     the number of cases that timed out, perhaps because of the machine's load, and ran again with
     the sandbox to themselves; ``flipped`` of them then finished in time. ``code`` is None if
     nothing was run, if SandboxFusion extracts the code (``submit``), and in older records.
+    ``shared_process`` says that function tests ran in the answer's process, where an answer can get
+    at them: their values cannot cross between processes, or the method is not ``batch``.
     """
 
     final_status: FinalStatus
@@ -409,6 +411,7 @@ class Verdict(_SampleRecord):
     worker: str | None = None
     judged_at: float | None = None
     code: JudgedCode | None = None
+    shared_process: bool = False
 
     @property
     def judged(self) -> bool:

@@ -106,6 +106,8 @@ class VerdictDetail(StrEnum):
     MEMORY_LIMIT = "memory_limit"
     OUTPUT_LIMIT = "output_limit"
     EARLY_EXIT = "early_exit"
+    KILLED_TWICE = "killed_twice"
+    HARNESS_KILLED = "harness_killed"
     NOT_UTF8 = "not_utf8"
     NO_RUN_RESULT = "no run result"
     NO_FAILURE_REASON = "failed without a reason"
@@ -127,6 +129,7 @@ class FailureKind(StrEnum):
     UNUSABLE_ANSWER = "unusable answer"
     CHECKER = "the problem's checker failed"
     COMPILER = "the sandbox cannot compile"
+    HARNESS = "the harness does not run in the sandbox"
     VERL = "verl"
     JUDGE_WORKER_LOST = "judge_worker_lost"
 
@@ -136,6 +139,8 @@ class ExtractionReason(StrEnum):
 
     FENCED = "fenced"
     UNLABELLED = "unlabelled"
+    COMBINED = "combined"
+    MARKUP = "markup"
     UNCLOSED_FENCE = "unclosed_fence"
     BARE_CODE = "bare_code"
     BODY_ONLY = "body_only"

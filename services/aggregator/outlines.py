@@ -8,8 +8,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
+from shared.extraction import called_functions
 from shared.json_lines import read_json_lines
-from shared.schemas import HumanEvalTests, Problem, ProblemFacts, describe, without_surrogates
+from shared.schemas import (
+    HumanEvalTests,
+    MbppTests,
+    Problem,
+    ProblemFacts,
+    describe,
+    without_surrogates,
+)
 
 
 class ProblemOutline(BaseModel):
@@ -47,11 +55,14 @@ class ProblemOutline(BaseModel):
 
 
 def entry_point(problem: Problem) -> str | None:
-    """The function that the tests call; None if they name no function, or are invalid."""
+    """The function that the tests call; None if they name none or several, or are invalid."""
     try:
         tests = problem.tests
     except ValueError:
         return None
+    if isinstance(tests, MbppTests):
+        called = called_functions(tests.test_list, tests.test_setup_code)
+        return min(called) if len(called) == 1 else None
     return tests.entry_point if isinstance(tests, HumanEvalTests) else None
 
 

@@ -135,7 +135,7 @@ def _score(member: Sample) -> Document:
     passed = f"{verdict.cases_passed} of {verdict.cases_total} cases passed"
     passed += not_run_note(verdict.cases_not_run)
     keys = {"final_status", "pass_ratio", "cases_not_run", "case_codes", "error_breakdown"}
-    keys |= {"method", "checker"}
+    keys |= {"method", "checker", "shared_process"}
     return {
         "value": "C" if verdict.accepted else "I",
         "explanation": f"{verdict.final_status}{detail}: {passed}",

@@ -53,6 +53,7 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("first_failed_case", _CASE),
     ("method", pa.string()),
     ("checker", pa.string()),
+    ("shared_process", pa.bool_()),
     ("finish_reason", pa.string()),
     ("prompt_tokens", pa.int64()),
     ("output_tokens", pa.int64()),

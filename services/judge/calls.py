@@ -11,7 +11,14 @@ from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, wall_clock_lateness
 from shared.checkers import Checker
-from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
+from shared.harness.wire import (
+    CallResult,
+    CaseLimits,
+    CaseRun,
+    FunctionTests,
+    Language,
+    RunCasesRequest,
+)
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
@@ -21,6 +28,9 @@ Result = TypeVar("Result")
 _FEW_RESULTS = 1024 * 1024
 _TOO_LARGE = frozenset({FailureKind.SANDBOX_ERROR, FailureKind.UNUSABLE_ANSWER, "http_413"})
 
+# An answer that kills the harness in every case must not hold the sandbox for long.
+_MOST_LOSSES = 10
+
 
 @dataclass(slots=True)
 class HarnessRun(Generic[Result]):
@@ -28,7 +38,7 @@ class HarnessRun(Generic[Result]):
 
     Attributes:
         compile_error: The compiler's message if it rejected the program.
-        lost: Indices of the cases for which the harness reported no result.
+        lost: Indices of the cases for which the harness, killed meanwhile, reported no result.
 
     Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
@@ -57,32 +67,60 @@ def case_limits(task: Task) -> CaseLimits:
     )
 
 
-async def run_harness(task: Task, program: str, inputs: Sequence[str]) -> HarnessRun[CaseRun]:
-    """Run a program on all inputs, in as few calls as the limits of a call allow.
+async def run_functions(task: Task, answer: str, tests: FunctionTests) -> HarnessRun[CaseRun]:
+    """Run the tests of an answer's functions, which are one case.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
     """
-    return await run_and_convert(task, program, inputs, lambda _place, case: case)
+    return await run_harness(task, answer, [tests.payload], "functions")
+
+
+async def run_harness(
+    task: Task, program: str, inputs: Sequence[str], language: Language | None = None
+) -> HarnessRun[CaseRun]:
+    """Run a program as ``run_and_convert``, and keep the runs as they are.
+
+    Raises:
+        SandboxUnavailableError: As there.
+    """
+    return await run_and_convert(task, program, inputs, lambda _place, case: case, language)
 
 
 async def run_and_convert(
-    task: Task, program: str, inputs: Sequence[str], convert: Callable[[int, CaseRun], Result]
+    task: Task,
+    program: str,
+    inputs: Sequence[str],
+    convert: Callable[[int, CaseRun], Result],
+    language: Language | None = None,
 ) -> HarnessRun[Result]:
-    """Run a program as ``run_harness``; keep of each case only what ``convert`` makes of it.
+    """Run a program on all inputs, in as few calls as the limits of a call allow.
 
-    Together the outputs of an answer may be larger than the memory; those of one call are not.
+    A harness that is killed in a shared sandbox leaves all its other cases lost. Alone, only the
+    case at which that happened is lost, until it has happened ``_MOST_LOSSES`` times.
+
+    Args:
+        task: The completion.
+        program: Its program.
+        inputs: Standard input of each case.
+        convert: Makes of a case what is kept. Together the outputs of an answer may be larger than
+            the memory; those of one call are not.
+        language: The program's; None for that of the task's settings.
 
     Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
+        SandboxUnavailableError: The sandbox gave no usable response, or no harness can run in it.
     """
     run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
     limits = case_limits(task)
+    language = language or ("cpp" if task.settings.language == "cpp" else "python")
     while todo:
         chunk = _chunk(todo, inputs, task.max_call_input)
+        request = RunCasesRequest(
+            code=program, language=language, inputs=[inputs[i] for i in chunk], limits=limits
+        )
         try:
-            got = await _call(task, program, [inputs[i] for i in chunk], limits)
+            got = await _call(task, request)
         except SandboxUnavailableError as error:
             if error.failures[-1].kind not in _TOO_LARGE or limits.results <= _FEW_RESULTS:
                 raise
@@ -104,9 +142,25 @@ async def run_and_convert(
             return run
         limits = replace(limits, timeouts=max(0, limits.timeouts - late))
         if not got.cases or got.end in (None, "lost"):
-            run.lost = todo
-            return run
+            if task.alone and got.compiled is None:
+                await _check_harness(task, limits)
+            run.lost.append(todo.pop(0))
+            if not task.alone or len(run.lost) >= _MOST_LOSSES:
+                run.lost += todo
+                return run
     return run
+
+
+async def _check_harness(task: Task, limits: CaseLimits) -> None:
+    """Check that the harness runs an empty program, so that the answer's did not fail for us.
+
+    Raises:
+        SandboxUnavailableError: It does not.
+    """
+    request = RunCasesRequest(code="", inputs=[""], limits=limits)
+    result = await task.sandbox.run_cases(request, task.attempts, alone=True)
+    if result.end != "done":
+        raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
 
 
 def _timed_out(task: Task, case: CaseRun) -> bool:
@@ -125,9 +179,7 @@ def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
     return chunk
 
 
-async def _call(task: Task, program: str, inputs: Sequence[str], limits: CaseLimits) -> CallResult:
-    language = "cpp" if task.settings.language == "cpp" else "python"
-    request = RunCasesRequest(code=program, language=language, inputs=list(inputs), limits=limits)
+async def _call(task: Task, request: RunCasesRequest) -> CallResult:
     result = await task.sandbox.run_cases(request, task.attempts, alone=task.alone)
     if result.compiled == "missing":
         failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)

@@ -1,5 +1,6 @@
-"""Judging of one completion: guard, method, and confirmation of doubtful time-outs."""
+"""Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from services.judge import verdict
@@ -10,10 +11,15 @@ from services.judge.methods.function_tests import FunctionMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
-from services.judge.verdict import Judgement
+from services.judge.verdict import Judgement, Outcomes
 from shared.config import Config, JudgeConfig
 from shared.schemas import JudgedCode, Problem, StdioTests, is_encodable
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
+
+# Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
+CONFIRMATIONS = 3
+# Calls alone for one answer, whatever happens.
+MOST_CALLS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Judge:
 
 
 async def judge_answer(task: Task) -> Judgement:
-    """Judge an answer by its method; doubtful time-outs are confirmed.
+    """Judge an answer by its method; doubtful outcomes are confirmed.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
@@ -52,16 +58,33 @@ async def judge_answer(task: Task) -> Judgement:
         status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(found.reason)
         return Judgement(method.name, method.checker, total, (), status, detail, code=code)
     outcomes = await method.run_cases(task, range(total))
-    confirmed = flipped = 0
-    if task.settings.confirm_timeouts and (doubtful := verdict.doubtful_cases(outcomes)):
-        certain = [outcomes[place] for place in outcomes.keys() - set(doubtful)]
-        left = verdict.timeouts_left(task.settings.max_timeouts, certain)
-        again = await method.run_cases(task.confirming(left), doubtful)
-        confirmed, flipped = verdict.count_confirmed(doubtful, outcomes, again)
-        outcomes = {**outcomes, **again}
+    outcomes, confirmed, flipped = await _confirm(task, method, outcomes)
     outcomes = await method.check(task, outcomes)
     judgement = verdict.conclude(method.name, method.checker, total, outcomes)
-    return replace(judgement, confirmed=confirmed, flipped=flipped, code=code)
+    shared = method.shared_process
+    return replace(
+        judgement, confirmed=confirmed, flipped=flipped, code=code, shared_process=shared
+    )
+
+
+async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcomes, int, int]:
+    """Run doubtful cases again, alone; return all outcomes and the counts of a ``Judgement``."""
+    settings, outcomes = task.settings, first
+    timeouts = settings.confirm_timeouts
+    times = Counter[int]()
+    todo = verdict.doubtful_cases(first, timeouts=timeouts)
+    for _ in range(MOST_CALLS):
+        if not todo:
+            break
+        others = [outcomes[place] for place in outcomes.keys() - set(todo)]
+        left = verdict.timeouts_left(settings.max_timeouts, others)
+        again = await method.run_cases(task.confirming(left), todo)
+        times.update(again.keys() & set(todo))
+        outcomes = verdict.settle(outcomes, again)
+        settled = {place for place, count in times.items() if count >= CONFIRMATIONS}
+        todo = verdict.cases_left(outcomes, settled, settings.max_timeouts, timeouts=timeouts)
+    again = {place: outcomes[place] for place in times}
+    return outcomes, *verdict.count_confirmed(times, first, again)
 
 
 def choose_method(task: Task) -> Method:

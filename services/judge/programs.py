@@ -4,13 +4,14 @@ Includes the classification of a program's exit.
 """
 
 import json
-import re
 import signal
+from collections.abc import Sequence
 from string import Template
 
+from services.judge.function_plan import before_function
 from services.judge.harness.functions import EXIT_CODES
 from services.judge.harness.sources import source
-from shared.extraction import Extraction
+from shared.extraction import Extraction, future_imports
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 
@@ -27,6 +28,7 @@ _PLAIN = _STAR[:-2]
 
 _PROGRAM = Template(
     """\
+$futures
 import traceback
 $imports
 
@@ -66,15 +68,22 @@ def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
 
     The program begins with the part of the prompt before the entry point (imports, helper
     functions), or with the whole prompt if the answer is only the body of the function. The answer
-    may redefine anything; the test's ``check`` replaces a ``check`` of the answer.
+    may redefine anything; the test's ``check`` replaces a ``check`` of the answer. ``__future__``
+    imports of the prompt hold for the answer too.
     """
-    prelude = _before_function(tests.prompt, tests.entry_point)
-    code = answer.code
-    if answer.reason is ExtractionReason.BODY_ONLY:
-        prelude, code = "", f"{tests.prompt.rstrip()}\n{code}"
+    code, prelude = with_prompt(answer, tests)
     # Some tests draw random inputs; a fixed seed makes the verdict deterministic.
     seed = "import random; random.seed(0)\n" if "random" in tests.test else ""
     return _program(prelude, code, [f"{seed}{tests.test}\ncheck({tests.entry_point})\n"])
+
+
+def with_prompt(answer: Extraction, tests: HumanEvalTests) -> tuple[str, str]:
+    """Return the answer as a whole program, and the part of the prompt that runs before it."""
+    if answer.reason is ExtractionReason.BODY_ONLY:
+        return f"{tests.prompt.rstrip()}\n{answer.code}", ""
+    prelude = before_function(tests.prompt, tests.entry_point)
+    futures, _ = future_imports(prelude)
+    return "\n".join([*futures, answer.code]), prelude
 
 
 def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
@@ -94,7 +103,14 @@ def wrap_call(answer: str, fn_name: str) -> str:
     """
     imports = [f"from {module} import *" for module in _STAR]
     imports += [f"import {module}" for module in _PLAIN]
-    return _PROGRAM.substitute(imports="\n".join(imports), answer=answer, name=repr(fn_name))
+    futures, answer = future_imports(answer)  # they must come first
+    program = _PROGRAM.substitute(
+        futures="\n".join(futures),
+        imports="\n".join(imports),
+        answer=answer,
+        name=repr(fn_name),
+    )
+    return program.lstrip("\n")
 
 
 # Classification of exits
@@ -120,11 +136,24 @@ def classify(
     Returns:
         As many codes as cases, and ``memory_limit``, ``early_exit``, a signal's name or None.
     """
-    codes = _reported(stdout, token)[:cases]
-    if len(codes) < cases:
-        rest = CaseCode.TIMEOUT if timed_out else _code_of_exit(return_code)
-        codes += [rest] * (cases - len(codes))
-    return codes, _detail(codes, return_code, stderr, timed_out)
+    codes = codes_of(_reported(stdout, token), cases, timed_out, return_code)
+    return codes, exit_detail(codes, return_code, stderr, timed_out)
+
+
+def codes_of(
+    reported: Sequence[CaseCode], cases: int, timed_out: bool, return_code: int | None
+) -> list[CaseCode]:
+    """Return a code for each case, of which those that ran were reported.
+
+    A run that exceeds its time is never accepted: without a case that had no time left, its last
+    one is the time-out.
+    """
+    codes = list(reported)[:cases]
+    rest = CaseCode.TIMEOUT if timed_out else _code_of_exit(return_code)
+    codes += [rest] * (cases - len(codes))
+    if timed_out and CaseCode.TIMEOUT not in codes:
+        codes[-1] = CaseCode.TIMEOUT
+    return codes
 
 
 def signal_name(exit_code: int | None) -> str | None:
@@ -156,11 +185,6 @@ def _program(setup: str, answer: str, tests: list[str]) -> str:
     return f"{source('functions')}\n\nrun({arguments})\n"
 
 
-def _before_function(prompt: str, name: str) -> str:
-    heads = list(re.finditer(rf"^(async )?def {re.escape(name)}\b", prompt, re.MULTILINE))
-    return prompt[: heads[-1].start()] if heads else ""
-
-
 def _reported(stdout: str, token: str) -> list[CaseCode]:
     for line in reversed(stdout.splitlines()):
         if line.startswith(f"{token} "):
@@ -176,9 +200,10 @@ def _code_of_exit(return_code: int | None) -> CaseCode:
     return known.get(return_code or 0, CaseCode.RUNTIME_ERROR)
 
 
-def _detail(
-    codes: list[CaseCode], return_code: int | None, stderr: str, timed_out: bool
+def exit_detail(
+    codes: Sequence[CaseCode], return_code: int | None, stderr: str, timed_out: bool
 ) -> VerdictDetail | str | None:
+    """Return the cause of a program's runtime errors if it is known."""
     if CaseCode.RUNTIME_ERROR not in codes or timed_out:
         return None
     last = (stderr.strip().splitlines() or [""])[-1]

@@ -41,7 +41,7 @@ _WAITED, _WAITED_SHARE = 0.5, 0.5
 _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
 # The version of ``/run_cases`` that this client speaks.
-_RUN_CASES = "1"
+_RUN_CASES = "2"
 # Seconds until a sandbox that did not respond is asked again what it offers.
 _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)

@@ -1,12 +1,13 @@
-"""Verdict rules: lateness, confirmation of time-outs, and aggregation of cases into a verdict.
+"""Verdict rules: lateness, doubtful outcomes, and aggregation of cases into a verdict.
 
 All functions are pure; none runs a program.
 """
 
+import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from shared.harness.wire import CaseRun
@@ -27,6 +28,9 @@ _NOTE_CHARS = 64
 # If the kernel used more than this share of a case's CPU time, the time-out may be due to the
 # machine's load: a page fault costs several times as much under memory pressure.
 _KERNEL_SHARE = 0.1
+# Load can make a program look slower, never faster: caches and cores are shared with the rest of
+# the machine. Up to this multiple of the limit, a case that ran alone is measured once more.
+_BORDERLINE = 1.15
 # verl's rule: a compile error in one case applies to all later ones.
 _COMPILE_ERROR_SPREADS = frozenset({JudgeMethod.COMPUTE_SCORE})
 # Methods whose cases keep verl's codes, in which a Python syntax error is a runtime error.
@@ -50,6 +54,8 @@ class CaseOutcome:
         cpu_time: CPU seconds of the program; None if the method does not measure it.
         memory: Peak resident set in bytes; None if the method does not measure it.
         lateness: Lateness of the run; function tests share one run and report it on the first case.
+        killed: Whether the case or its harness was killed, but not at one of our limits: perhaps by
+            the kernel, because somebody else used up the memory.
     """
 
     code: CaseCode
@@ -62,6 +68,12 @@ class CaseOutcome:
     cpu_time: float | None = None
     memory: int | None = None
     lateness: Lateness = Lateness.IN_TIME
+    killed: bool = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the outcome may be somebody else's fault."""
+        return self.killed or self.lateness is Lateness.DOUBTFUL
 
 
 Outcomes = dict[int, CaseOutcome]
@@ -72,8 +84,8 @@ class Judgement:
     """Outcomes of one answer's cases, before they are aggregated.
 
     ``status`` is set if the cases do not determine it. ``cases_total`` is the number of tests of
-    the problem. ``confirmed`` counts the cases that ran a second time because their time-out was
-    doubtful; ``flipped`` counts how many of them were in time on the second run.
+    the problem. ``confirmed`` counts the cases that ran again because their outcome was doubtful;
+    ``flipped`` counts how many of them were then neither late nor killed.
     """
 
     method: JudgeMethod
@@ -85,6 +97,7 @@ class Judgement:
     confirmed: int = 0
     flipped: int = 0
     code: JudgedCode | None = None
+    shared_process: bool = False
 
 
 # Lateness and confirmation
@@ -102,10 +115,20 @@ def lateness(run: CaseRun, timeout: float, killed_at: float, *, alone: bool) -> 
     killed = run.limit in ("cpu", "wall") or run.cpu >= killed_at
     if alone:
         # Kernel time varies even on an idle machine, so only user time counts.
-        return Lateness.LATE if killed or run.user > timeout else Lateness.IN_TIME
+        if killed or run.user > _BORDERLINE * timeout:
+            return Lateness.LATE
+        return Lateness.DOUBTFUL if run.user > timeout else Lateness.IN_TIME
     if killed and run.user >= (1 - _KERNEL_SHARE) * killed_at:
         return Lateness.LATE
     return Lateness.DOUBTFUL if killed or run.cpu > timeout else Lateness.IN_TIME
+
+
+def was_killed(run: CaseRun, killed_at: float) -> bool:
+    """Whether a case ended by SIGKILL without having reached one of our limits.
+
+    A case that kills itself cannot be told apart.
+    """
+    return run.exit_code == -signal.SIGKILL and run.limit is None and run.cpu < killed_at
 
 
 def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
@@ -115,24 +138,56 @@ def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
     return Lateness.LATE if alone else Lateness.DOUBTFUL
 
 
-def doubtful_cases(outcomes: Mapping[int, CaseOutcome]) -> list[int]:
-    """Return the cases to run again.
+def doubtful_cases(outcomes: Mapping[int, CaseOutcome], *, timeouts: bool = True) -> list[int]:
+    """Return the cases to run again, alone; those with a doubtful time-out only if ``timeouts``.
 
-    Cases that were not run, for too many time-outs, are among them if a time-out is doubtful.
+    Cases that were not run, for too many time-outs, are among them if an outcome is doubtful.
     """
-    if not any(case.lateness is Lateness.DOUBTFUL for case in outcomes.values()):
+    doubtful = _doubtful(outcomes, timeouts)
+    if not doubtful:
         return []
-    return sorted(
-        place
-        for place, case in outcomes.items()
-        if case.lateness is Lateness.DOUBTFUL or case.code is CaseCode.NOT_RUN
-    )
+    left = {place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN}
+    return sorted(doubtful | left)
+
+
+def _doubtful(outcomes: Mapping[int, CaseOutcome], timeouts: bool) -> set[int]:
+    return {
+        place for place, case in outcomes.items() if case.killed or (timeouts and case.doubtful)
+    }
+
+
+def cases_left(
+    outcomes: Mapping[int, CaseOutcome],
+    settled: Collection[int],
+    allowed: int | None,
+    *,
+    timeouts: bool = True,
+) -> list[int]:
+    """Return the cases to run once more after a run alone.
+
+    They are those that are still doubtful, except the ``settled`` ones. Once there are none, those
+    that were not run follow, if doubtful time-outs were not confirmed and left room for them.
+    """
+    doubtful = _doubtful(outcomes, timeouts) - set(settled)
+    if doubtful or timeouts_left(allowed, outcomes.values()) == 0:
+        return sorted(doubtful)
+    return sorted(place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN)
+
+
+def settle(before: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]) -> Outcomes:
+    """Replace outcomes by those of a run alone; who is killed both times is at fault."""
+    certain = {
+        place: replace(case, killed=False, detail=VerdictDetail.KILLED_TWICE)
+        for place, case in again.items()
+        if case.killed and place in before and before[place].killed
+    }
+    return {**before, **again, **certain}
 
 
 def count_confirmed(
     doubtful: Iterable[int], first: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]
 ) -> tuple[int, int]:
-    """Count the cases that ran a second time, and how many of them were in time on that run."""
+    """Count the cases that ran again, and how many of them were neither late nor killed then."""
     ran = [
         place
         for place in doubtful
@@ -141,7 +196,10 @@ def count_confirmed(
         and again[place].code is not CaseCode.NOT_RUN
     ]
     flipped = sum(
-        again[place].lateness is Lateness.IN_TIME and again[place].code is not CaseCode.API_ERROR
+        again[place].lateness is Lateness.IN_TIME
+        and again[place].code is not CaseCode.API_ERROR
+        and not again[place].killed
+        and again[place].detail is not VerdictDetail.KILLED_TWICE
         for place in ran
     )
     return len(ran), flipped
@@ -263,6 +321,7 @@ def to_verdict(
         worker=worker,
         judged_at=time.time(),
         code=judgement.code,
+        shared_process=judgement.shared_process,
     )
 
 

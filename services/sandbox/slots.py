@@ -22,11 +22,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
+from services.sandbox.cgroups import CpuGroup
 from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import Workspace
-from shared.harness.sources import harness_source, module_source
+from shared.harness.sources import function_sources, harness_source, module_source
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -36,7 +37,7 @@ REPORT_SECONDS = 30.0
 MESSAGE_LIMIT = 1 << 20
 REPORT_LIMIT = 4096
 ERRORS_LIMIT = 8192
-# The init's control socket is its descriptor 3.
+# The init's control socket is its descriptor 3; the counter of its control group follows, if any.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
 log = get_logger(__name__)
@@ -117,6 +118,7 @@ class Slot:
     covered: list[str] = field(default_factory=list)
     _control: socket.socket | None = None
     _pid: int = 0
+    _group: CpuGroup | None = None
     _work: asyncio.Future[Report] | None = None
     _cleaning: asyncio.Future[None] | None = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -226,6 +228,9 @@ class Slot:
         if self._pid:
             pid, self._pid = self._pid, 0
             await self.reaper.end(pid, orphans=not self.isolation.own_processes)
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
     async def remove(self) -> None:
         """End the slot for good."""
@@ -259,6 +264,7 @@ class Slot:
         ours.setblocking(False)
         self._control = ours
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+        self._group = CpuGroup.create()
         with theirs, errors:
             self._pid = self._spawn(theirs.fileno(), errors.fileno())
             self.reaper.add(self._pid)
@@ -282,6 +288,10 @@ class Slot:
         python = str(self.settings.python)
         boot = [python, "-c", BOOT, "plumbline-slot"]
         argv = self.isolation.command(self.workspace.path, self.uid or 0, boot)
+        group = self._group
+        counter = []
+        if group is not None:
+            argv, counter = group.joined_by(argv), [group.usage]
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             # posix_spawn instead of subprocess: it never copies the server's memory. A new session
@@ -292,7 +302,7 @@ class Slot:
                 environment(self.isolation, self.settings, self.workspace.path),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((null, null, errors, control))
+                    for number, fd in enumerate((null, null, errors, control, *counter))
                 ],
                 setsid=True,
                 setsigmask=[],
@@ -309,11 +319,13 @@ class Slot:
             {
                 "modules": {
                     "cases": harness_source(),
+                    **function_sources(),
                     "confinement": _source("confinement"),
                     "slot_init": _source("init"),
                 },
                 "settings": {
                     "owns_processes": self.isolation.own_processes,
+                    "cpu_group": self._group is not None,
                     "scratch": str(scratch),
                     "roots": [str(path) for path in shared],
                     "devices": self.isolation.shared_devices(),

@@ -1,12 +1,17 @@
-"""Extraction policy: choosing the answer among the fenced blocks of a completion.
+"""Extraction policy: choosing the answer among the code blocks of a completion.
 
 ``last``, the default, chooses the last complete block that is a candidate:
 
-- If the entry point is known and a Python block defines it, only blocks that define it are
-  candidates. Otherwise a Python block is a candidate if it could run alone: it is not sample
-  output, an interpreter session, a fragment, or an example or test of what only an earlier block
-  defines. A block that does not parse is a candidate if it defines anything or reads input.
-- A C++ block is a candidate if it includes a header or begins ``main``.
+- If the names that the tests call are known and a Python block defines one, only blocks that define
+  one are candidates: at top level rather than as a method, with content rather than as a stub or
+  with parts left out ("# ... rest of the code").
+- Otherwise a Python block is a candidate if it could run alone: it is not sample output, sample
+  data, an interpreter session, a fragment, a stub, or an example or test of what only an earlier
+  block defines. A block that does not parse is a candidate if it defines anything or reads input.
+  Blocks that read standard input and print count more than others: only they are candidates, if
+  there are any. Such a block may need functions or variables of earlier blocks that are no such
+  program themselves.
+- A C++ block is a candidate if it begins ``main``; if none does, if it includes a header.
 - A block in any other language is always a candidate.
 
 ``first`` chooses the first candidate.
@@ -17,31 +22,20 @@ parse. In other languages this policy is the same as ``last``.
 
 Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
 chosen only if no complete block is a candidate, but before complete blocks that are not candidates.
+
+What the chosen block lacks is taken from other blocks (``shared.extraction.combination``).
 """
 
-import ast
-import re
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from shared.extraction.combination import Providers, combine
+from shared.extraction.cpp_source import combine_cpp, has_main, looks_like_cpp, read_cpp
 from shared.extraction.fences import Block
-from shared.extraction.languages import Language, looks_like_cpp
-from shared.extraction.python_source import (
-    Substance,
-    apparent_names,
-    dedent_program,
-    free_names,
-    parse,
-    returns_at_top,
-    substance,
-)
+from shared.extraction.languages import Language
+from shared.extraction.python_source import Substance, returns_at_top
+from shared.extraction.snippet import Snippet, is_elided
 from shared.statuses import ExtractionPolicy, ExtractionReason
-
-_DEFINITION_OR_INPUT = re.compile(
-    r"^[ \t]*(?:(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(|class[ \t]+\w+.*:)|\binput[ \t]*\(|\bstdin\b",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +57,21 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A chosen block; ``sure`` is false if it was only better than nothing."""
+
+    extraction: Extraction
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Candidate:
     """A block in the wanted language; ``fit`` means that it can be the answer."""
 
     code: str
     block: Block
     fit: bool
+    place: int
     rank: Substance = Substance.STATEMENTS
 
     @property
@@ -88,22 +91,38 @@ _TIERS: tuple[tuple[Callable[[_Candidate], bool], ExtractionReason], ...] = (
     (lambda c: not c.closed, ExtractionReason.UNCLOSED_FENCE),
     (lambda c: True, ExtractionReason.UNLABELLED),
 )
+_SURE_TIERS = 3
 
 
 def choose(
-    blocks: Sequence[Block], language: Language, entry_point: str | None, policy: ExtractionPolicy
-) -> Extraction | None:
-    """Choose one block; None if no block is in the language."""
-    candidates = _find_candidates(blocks, language, entry_point)
+    blocks: Sequence[Block],
+    language: Language,
+    names: Set[str],
+    policy: ExtractionPolicy,
+) -> Choice | None:
+    """Choose one block; None if no block is in the language.
+
+    Args:
+        blocks: All code blocks, in order.
+        language: The wanted language.
+        names: Names that the tests call; empty if unknown.
+        policy: Policy for choosing one of several.
+    """
+    blocks = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
+    group = _PythonBlocks(blocks, names) if language.is_python else _OtherBlocks(blocks, language)
+    candidates = group.candidates()
     if policy == ExtractionPolicy.SUBSTANCE and language.is_python:
         candidates = [
             replace(c, fit=c.labelled or c.rank >= Substance.STATEMENTS) for c in candidates
         ]
-    for belongs, reason in _TIERS:
+    for number, (belongs, usual) in enumerate(_TIERS):
         tier = [candidate for candidate in candidates if belongs(candidate)]
         if tier:
             chosen = _pick(tier, policy)
-            return Extraction(chosen.code, reason, chosen.block.start)
+            found = Extraction(chosen.code, chosen.block.reason or usual, chosen.block.start)
+            if chosen.closed and (code := group.combine(chosen.place)):
+                found = Extraction(code, ExtractionReason.COMBINED)
+            return Choice(found, number < _SURE_TIERS and group.defines(chosen.place))
     return None
 
 
@@ -116,48 +135,139 @@ def _pick(candidates: Sequence[_Candidate], policy: ExtractionPolicy) -> _Candid
     return candidates[-1]
 
 
-def _find_candidates(
-    blocks: Sequence[Block], language: Language, entry_point: str | None
-) -> list[_Candidate]:
-    """Assess all blocks that are not empty and have the language's label or no label."""
-    blocks = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
-    if language.is_python:
-        return _python_candidates(blocks, entry_point)
-    fit = looks_like_cpp if language.is_cpp else bool
-    return [_Candidate(b.code, b, fit(b.code)) for b in blocks]
+class _OtherBlocks:
+    """Blocks in C++, or in a language that is not analysed."""
+
+    def __init__(self, blocks: Sequence[Block], language: Language) -> None:
+        self._blocks = blocks
+        self._cpp = language.is_cpp
+        self._codes = [read_cpp(b.code) if self._cpp else b.code for b in blocks]
+
+    def candidates(self) -> list[_Candidate]:
+        whole = [has_main(code) and not is_elided(code) for code in self._codes]
+        fits = [True] * len(whole)
+        if self._cpp:
+            closed = [fit and b.closed for fit, b in zip(whole, self._blocks, strict=True)]
+            fits = whole if any(closed) else [looks_like_cpp(code) for code in self._codes]
+        return [
+            _Candidate(code, block, fit, place)
+            for place, (code, block, fit) in enumerate(
+                zip(self._codes, self._blocks, fits, strict=True)
+            )
+        ]
+
+    def defines(self, place: int) -> bool:
+        return not self._cpp or looks_like_cpp(self._codes[place])
+
+    def combine(self, place: int) -> str | None:
+        return combine_cpp(self._codes, place) if self._cpp else None
 
 
-def _python_candidates(blocks: Sequence[Block], entry_point: str | None) -> list[_Candidate]:
-    programs = [dedent_program(block.code) for block in blocks]
-    fits = [entry_point in apparent_names(*program) for program in programs]
-    if not any(fits):
-        fits = list(_can_run_alone(programs))
-    return [
-        _Candidate(code, block, fit, substance(tree, entry_point))
-        for block, (code, tree), fit in zip(blocks, programs, fits, strict=True)
-    ]
+class _PythonBlocks:
+    def __init__(self, blocks: Sequence[Block], names: Set[str]) -> None:
+        self._blocks = blocks
+        self._names = names
+        self._snippets = [_read(block) for block in blocks]
+        self._providers = Providers.of(self._snippets, [block.closed for block in blocks])
+
+    def candidates(self) -> list[_Candidate]:
+        return [
+            _Candidate(snippet.code, block, fit, place, snippet.substance(self._names))
+            for place, (block, snippet, fit) in enumerate(
+                zip(self._blocks, self._snippets, self._fits(), strict=True)
+            )
+        ]
+
+    def defines(self, place: int) -> bool:
+        """Whether a chosen block has a name that the tests call, if these are known."""
+        return not self._names or bool(self._names & self._snippets[place].names)
+
+    def combine(self, place: int) -> str | None:
+        return combine(self._providers, place, self._names)
+
+    def _fits(self) -> list[bool]:
+        if self._names:
+            for ranks in (self._defines_fully, self._has_method, self._defines_somehow):
+                if any(fits := [ranks(snippet) for snippet in self._snippets]):
+                    return fits
+        fits = self._can_run()
+        return fits if any(fits) else [s.session and bool(s.definitions) for s in self._snippets]
+
+    def _defines_fully(self, snippet: Snippet) -> bool:
+        found = self._names & snippet.callables
+        return bool(found) and not snippet.is_stub(found) and not snippet.is_elided
+
+    def _has_method(self, snippet: Snippet) -> bool:
+        found = self._names & snippet.definitions
+        return bool(found) and not snippet.is_stub(found) and not snippet.is_elided
+
+    def _defines_somehow(self, snippet: Snippet) -> bool:
+        return bool(self._names & (snippet.callables | snippet.definitions))
+
+    def _can_run(self) -> list[bool]:
+        """Whether each block could be the answer of tests that name no function."""
+        alone: list[bool] = []
+        defined_before: set[str] = set()
+        for place, snippet in enumerate(self._snippets):
+            alone.append(self._runs_alone(snippet, defined_before) or self._is_driver(place))
+            defined_before |= snippet.definitions
+        solid = [
+            fit and not s.is_stub() and not s.is_elided
+            for fit, s in zip(alone, self._snippets, strict=True)
+        ]
+        alone = solid if any(solid) else alone
+        programs = [
+            fit and (s.is_program or s.is_attempt_with_input if s.tree is None else self._reads(i))
+            for i, (fit, s) in enumerate(zip(alone, self._snippets, strict=True))
+        ]
+        complete = any(p and b.closed for p, b in zip(programs, self._blocks, strict=True))
+        return programs if complete else alone
+
+    def _reads(self, place: int) -> bool:
+        return self._snippets[place].is_program or self._is_driver(place)
+
+    def _runs_alone(self, snippet: Snippet, defined_before: Set[str]) -> bool:
+        if snippet.tree is None:
+            return snippet.is_attempt
+        rank = snippet.substance(frozenset())
+        if snippet.session or rank <= Substance.VALUES or returns_at_top(snippet.tree):
+            return False
+        if rank >= Substance.ANSWER:
+            # A program that uses undefined names is wrong, but it may still be the answer.
+            return not snippet.missing & defined_before
+        return snippet.acts and not snippet.missing
+
+    def _is_driver(self, place: int) -> bool:
+        """Whether a block is a program together with the blocks that it needs.
+
+        If one of these is a program itself, the block is an example of its use.
+        """
+        snippet = self._snippets[place]
+        if snippet.tree is None or snippet.session or snippet.is_test or not snippet.missing:
+            return False
+        if not snippet.acts or returns_at_top(snippet.tree):
+            return False
+        needed = self._providers.needed_by(place)
+        whole = [self._snippets[i] for i in needed] + [snippet]
+        given = frozenset[str]().union(*(names for names in needed.values()))
+        return (
+            bool(needed)
+            and all(i < place for i in needed)
+            and snippet.missing <= given
+            and any(s.reads for s in whole)
+            and any(s.writes for s in whole)
+            and not any(s.is_program for s in whole[:-1])
+        )
 
 
-def _can_run_alone(programs: Sequence[tuple[str, ast.Module | None]]) -> Iterator[bool]:
-    defined_before: set[str] = set()
-    for code, tree in programs:
-        yield _is_self_contained(tree, defined_before) if tree else _is_attempt(code)
-        defined_before |= apparent_names(code, tree)
+def _read(block: Block) -> Snippet:
+    snippet = Snippet.read(block.code)
+    if _is_code(block.info):
+        whole = Snippet.read(f"{block.info}\n{block.code}")
+        return whole if whole.tree else snippet
+    return snippet
 
 
-def _is_attempt(broken: str) -> bool:
-    """Whether a text that does not parse appears to be meant as a program."""
-    if broken.lstrip().startswith(">>>"):
-        return False
-    if broken.lstrip("\n")[:1] in (" ", "\t") and parse(textwrap.dedent(broken)):
-        return False  # a fragment of a function
-    return _DEFINITION_OR_INPUT.search(broken) is not None
-
-
-def _is_self_contained(tree: ast.Module, defined_before: set[str]) -> bool:
-    rank = substance(tree)
-    if rank <= Substance.VALUES or returns_at_top(tree):
-        return False
-    missing = free_names(tree)
-    # A program that uses undefined names is wrong, but it may still be the answer.
-    return not (missing & defined_before if rank >= Substance.ANSWER else missing)
+def _is_code(info: str) -> bool:
+    """Whether the text behind a fence's label is the program's first line."""
+    return info.startswith(("import ", "from ", "def ", "class ", "@", "async def "))

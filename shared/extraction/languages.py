@@ -39,7 +39,16 @@ _LABELS = {
     "verilog": frozenset({"verilog", "v", "systemverilog", "sv"}),
 }
 
-_CPP_PROGRAM = re.compile(r"^[ \t]*(?:#[ \t]*include\b|int[ \t]+main[ \t]*\()", re.MULTILINE)
+_OTHER_LABELS = frozenset(
+    {"text", "txt", "plaintext", "plain", "output", "input", "console", "terminal", "json", "yaml",
+     "yml", "xml", "html", "css", "toml", "ini", "diff", "patch", "markdown", "md", "latex", "tex",
+     "c", "objective-c", "scala", "lua", "php", "r", "swift", "dart", "haskell", "elixir", "math",
+     "powershell", "bat", "dockerfile", "makefile", "mermaid", "zsh", "pycon", "python-repl", "csv",
+     "pseudocode", "none", "shell-session", "sample", "example", "code", "solution", "answer",
+     "tool_code", "tool_outputs"}
+)  # fmt: skip
+_KNOWN_LABELS = _OTHER_LABELS.union(*_LABELS.values())
+_EXTENSION = re.compile(r"[\w./\\-]*\.(\w{1,4})\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class Language:
 
     def owns(self, label: str) -> bool:
         """Whether a label in lower case, such as "python3" or "c++17", means this language."""
-        return label in self.labels or label.rstrip("0123456789") in self.labels
+        return label in self.labels or _plain(label) in self.labels
 
 
 def language_of(name: str) -> Language:
@@ -67,6 +76,14 @@ def language_of(name: str) -> Language:
     return Language(_LABELS.get(key, frozenset({key})))
 
 
-def looks_like_cpp(text: str) -> bool:
-    """Whether a line of the text includes a header or begins ``main``."""
-    return _CPP_PROGRAM.search(text) is not None
+def is_known_label(label: str) -> bool:
+    """Whether a word in lower case behind a fence names a language or a kind of text."""
+    return label in _KNOWN_LABELS or _plain(label) in _KNOWN_LABELS
+
+
+def _plain(label: str) -> str:
+    """Remove a version; a file name stands for its extension."""
+    file = _EXTENSION.match(label)
+    if file and file[1] in _KNOWN_LABELS:
+        return file[1]
+    return label.rstrip("0123456789.-_")

@@ -1,7 +1,4 @@
-"""Static analysis of untrusted Python source: syntax, defined names, code without fences.
-
-Nothing is run. Finds programs, function bodies and code in prose in completions without fences.
-"""
+"""Static analysis of untrusted Python source: syntax, defined and missing names. Nothing is run."""
 
 import ast
 import builtins
@@ -9,7 +6,7 @@ import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from enum import IntEnum
 
 # Parsing happens in the judge's own process, so its cost is limited; real answers are much shorter.
@@ -19,8 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 _BUILTINS = frozenset(dir(builtins)) | {"__file__"}
 _DEFINITION = re.compile(r"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
-_CONTINUATION = re.compile(r"\s|\Z|[)\]}]|(else|elif|except|finally)\b")
-_TRIPLE_QUOTE = re.compile(r"\"\"\"|'''")
+_PLACE_HOLDER = re.compile(r"#.*\b(?:todo|your (?:code|solution)|implement)\b", re.IGNORECASE)
 
 
 class Substance(IntEnum):
@@ -72,10 +68,10 @@ def returns_at_top(block: ast.Module | ast.FunctionDef) -> bool:
     return False
 
 
-def substance(tree: ast.Module | None, entry_point: str | None = None) -> Substance:
+def substance(tree: ast.Module | None, names: Set[str] = frozenset()) -> Substance:
     if tree is None:
         return Substance.BROKEN
-    if entry_point in defined_names(tree):
+    if names & defined_names(tree):
         return Substance.ENTRY_POINT
     if any(_is_definition_or_input(node) for node in ast.walk(tree)):
         return Substance.ANSWER
@@ -83,12 +79,59 @@ def substance(tree: ast.Module | None, entry_point: str | None = None) -> Substa
 
 
 def _is_definition_or_input(node: ast.AST) -> bool:
+    return isinstance(node, _DEFINITIONS) or _is_input(node)
+
+
+def _is_input(node: ast.AST) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         if node.func.id == "open":
             return bool(node.args) and isinstance(node.args[0], ast.Constant)
         return node.func.id == "input"
-    return isinstance(node, _DEFINITIONS) or (
-        isinstance(node, ast.Attribute) and node.attr == "stdin"
+    if isinstance(node, ast.Name):
+        return node.id == "stdin"
+    return isinstance(node, ast.Attribute) and node.attr == "stdin"
+
+
+def reads_input(tree: ast.AST) -> bool:
+    """Whether code reads standard input, and does not put a text of its own in its place."""
+    nodes = list(ast.walk(tree))
+    replaced = any(
+        isinstance(node, ast.Attribute) and node.attr == "stdin" and isinstance(node.ctx, ast.Store)
+        for node in nodes
+    )
+    return not replaced and any(map(_is_input, nodes))
+
+
+def writes_output(tree: ast.AST) -> bool:
+    """Whether code calls ``print`` or something that writes, or names ``stdout``."""
+    return any(
+        (isinstance(node, ast.Name) and node.id in ("print", "stdout"))
+        or (isinstance(node, ast.Attribute) and node.attr in ("stdout", "write", "writelines"))
+        for node in ast.walk(tree)
+    )
+
+
+def is_main_guard(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and any(
+        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
+    )
+
+
+def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef, code: str) -> bool:
+    """Whether a function has no content: nothing but a docstring, ``pass``, ``...`` or an error."""
+    if any(isinstance(node, ast.Return) and node.value for node in function.body):
+        lines = code.split("\n")[function.lineno - 1 : function.end_lineno]
+        return len(function.body) <= 2 and any(map(_PLACE_HOLDER.search, lines))
+    return all(map(_is_nothing, function.body))
+
+
+def _is_nothing(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Raise):
+        return statement.exc is not None and "NotImplemented" in ast.unparse(statement.exc)
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Return) and statement.value is None
     )
 
 
@@ -121,6 +164,100 @@ def _definitions(statement: ast.stmt) -> Iterator[str]:
         yield from (node.name for node in statement.body if isinstance(node, _FUNCTIONS))
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
         yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+
+
+def bound_at_top(tree: ast.Module) -> dict[str, bool]:
+    """Names that the top level of a module binds, outside of functions and main guards.
+
+    The value is whether the binding lasts: functions, classes, imports, and constants, which are
+    lambdas, other functions' names and results, and names in capitals.
+    """
+    bound: dict[str, bool] = {}
+    for statement in tree.body:
+        if not is_main_guard(statement):
+            for name in bound_by_statement(statement):
+                bound[name] = bound.get(name, False) or name.isupper() or _lasts(statement, name)
+    return bound
+
+
+def bound_by_statement(statement: ast.stmt) -> frozenset[str]:
+    """Names that a statement binds in its own scope."""
+    names: set[str] = set()
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _DEFINITIONS):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update((a.asname or a.name).partition(".")[0] for a in node.names)
+        elif isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                names.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
+            pending.extend(ast.iter_child_nodes(node))
+    return frozenset(names)
+
+
+def _lasts(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, ast.Assign):
+        value = statement.value
+        if isinstance(value, ast.Call):  # such as lru_cache(None)(solve)
+            return isinstance(value.func, ast.Call) or ast.unparse(value.func).endswith("partial")
+        return isinstance(value, ast.Lambda | ast.Name | ast.Attribute) and not reads_input(value)
+    if isinstance(statement, ast.Try | ast.If):
+        inner = ast.Module(
+            [s for s in ast.iter_child_nodes(statement) if isinstance(s, ast.stmt)], []
+        )
+        return bound_at_top(inner).get(name, False)
+    return isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom))
+
+
+def own_imports(tree: ast.Module) -> frozenset[str]:
+    """Names that ``from m import`` binds, where m is no module of the standard library."""
+    return frozenset(
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and not _is_standard(node)
+        for alias in node.names
+    )
+
+
+def called_functions(tests: Sequence[str], setup: str = "") -> frozenset[str]:
+    """Names of the functions that tests call and the answer must define.
+
+    Builtins count only if the tests call nothing else.
+    """
+    trees = [tree for tree in map(parse, tests) if tree]
+    before = parse(setup)
+    given = frozenset().union(*(bound_at_top(t) for t in (*trees, before) if t))
+    calls = [tree for tree in (*trees, before) if tree]
+    called = {
+        node.func.id
+        for tree in calls
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    } - given
+    return frozenset(called - _BUILTINS) or frozenset(called)
+
+
+def future_imports(code: str) -> tuple[list[str], str]:
+    """Split ``from __future__`` imports, which must come first, from the rest of a module.
+
+    The rest keeps its line numbers.
+    """
+    tree = parse(code) if "__future__" in code else None
+    found = [
+        node
+        for node in (tree.body if tree else ())
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+    lines = code.split("\n")
+    for node in reversed(found):
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        before = lines[first].encode()[: node.col_offset].decode()
+        after = lines[last - 1].encode()[node.end_col_offset :].decode().lstrip(" \t;")
+        lines[first:last] = [(before + after).rstrip("; "), *[""] * (last - first - 1)]
+    return [ast.unparse(node) for node in found], "\n".join(lines)
 
 
 def free_names(tree: ast.Module) -> frozenset[str]:
@@ -162,17 +299,6 @@ def _is_standard(node: ast.ImportFrom) -> bool:
     return (node.module or "").partition(".")[0] in sys.stdlib_module_names
 
 
-# Text without fences
-
-
-def bare_program(text: str) -> str | None:
-    """The text without common indentation, if all of it is a program."""
-    code, tree = dedent_program(text)
-    if tree is None or returns_at_top(tree):
-        return None
-    return code if substance(tree) >= Substance.STATEMENTS else None
-
-
 def dedent_program(code: str) -> tuple[str, ast.Module | None]:
     """Remove common indentation if the result has definitions; a function body keeps it."""
     tree = parse(code)
@@ -182,69 +308,3 @@ def dedent_program(code: str) -> tuple[str, ast.Module | None]:
         if dedented and not returns_at_top(dedented) and substance(dedented) >= Substance.ANSWER:
             return text, dedented
     return code, tree
-
-
-def function_body(text: str) -> str | None:
-    """The text as the body of a function whose head is in the prompt, truncated at its end."""
-    if text[:1] in (" ", "\t"):
-        lines = text.split("\n")
-        outside = (i for i, line in enumerate(lines) if line[:1] not in ("", " ", "\t", "#"))
-        candidates = [text, "\n".join(lines[: next(outside, len(lines))])]
-    else:  # a server that strips completions removed the first line's indentation
-        candidates = ["    " + text, textwrap.indent(text, "    ")]
-    return next((c.rstrip() + "\n" for c in candidates if _is_body(c)), None)
-
-
-def _is_body(text: str) -> bool:
-    tree = parse("def _():\n" + text)
-    function = tree.body[0] if tree else None
-    return isinstance(function, ast.FunctionDef) and returns_at_top(function)
-
-
-def python_lines(text: str, entry_point: str | None = None) -> str | None:
-    """Find the run of lines within prose with the most substance; the longest of equals."""
-    best: str | None = None
-    most = (Substance.BROKEN, 0)
-    for run in _runs(text.split("\n")):
-        tree = parse(run)
-        size = (substance(tree, entry_point), run.count("\n"))
-        if tree and size >= most and (size[0] >= Substance.ANSWER or any(map(_binds, tree.body))):
-            best, most = run, size
-    return best
-
-
-def _binds(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.AugAssign)
-
-
-def _runs(lines: Sequence[str]) -> Iterator[str]:
-    """Join adjacent top-level statements."""
-    run: list[str] = []
-    for unit in _units(lines):
-        if _is_code(unit):
-            run.append(unit)
-        elif run:
-            yield "\n".join(run).strip("\n")
-            run = []
-    if run:
-        yield "\n".join(run).strip("\n")
-
-
-def _units(lines: Sequence[str]) -> Iterator[str]:
-    """Split lines where a top-level statement may begin."""
-    unit: list[str] = []
-    in_string = False
-    for line in lines:
-        decorated = bool(unit) and unit[-1].startswith("@")
-        if unit and not in_string and not decorated and not _CONTINUATION.match(line):
-            yield "\n".join(unit)
-            unit = []
-        unit.append(line)
-        in_string ^= len(_TRIPLE_QUOTE.findall(line)) % 2 == 1
-    yield "\n".join(unit)
-
-
-def _is_code(unit: str) -> bool:
-    tree = parse(unit)
-    comment_only = tree is not None and not tree.body
-    return comment_only or substance(tree) >= Substance.STATEMENTS

@@ -66,6 +66,13 @@ COMPILER_MEMORY = 4 << 30
 # Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
 # consecutive checks, two milliseconds apart, in which no such process is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
+# Seconds between two samples of a case's processes: the first one comes so late that short cases
+# never pay for it; up to a third more at random, so that no program can hide from them.
+SAMPLE_FIRST, SAMPLE_SOON, SAMPLE_LATER = 0.02, 0.015, 0.05
+# CPU seconds that the kernel's figures in clock ticks, and in groups of processes, may lack.
+TICKS_SLACK = 0.02
+# Processes that no sample saw are assumed to have run for this share of the time at least.
+LEAST_SHARE = 0.5
 RUNNABLE_STATES = ([b"R"], [b"D"])
 # Input is a file, which many programs map or ask for its size, unless the source has one of the
 # first words, which need a pipe, and none of the second, which need a file.
@@ -83,7 +90,7 @@ TICK, MUCH = 0.004, 32768
 CHUNK, LARGE_PIPE = 65536, 1 << 20
 F_SETPIPE_SZ = 1031
 CLOCK_REALTIME_COARSE = 5
-SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
+SIGINT, SIGKILL, SIGPIPE, SIGCHLD, SIGSTOP, SIGXFSZ = 2, 9, 13, 17, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 # Folders that any user can write to.
@@ -106,7 +113,11 @@ IMPORTS = ([b"import"], [b"from"])
 # Modules that a slot's init has loaded for itself.
 OWN_MODULES = frozenset((
     "cases", "confinement", "ctypes", "dis", "inspect", "json", "selectors", "slot_init", "socket",
+    "function_case", "function_server", "function_tester", "function_values",
 ))  # fmt: skip
+# Of function tests: a slot has them loaded, otherwise they are files beside the harness.
+FUNCTION_MODULES = ("function_values", "function_server", "function_tester", "function_case")
+FUNCTIONS = "functions"  # their language
 
 
 class ZygoteLostError(Exception):
@@ -554,13 +565,17 @@ class Supervisor:
         replies: int,
         zygote: int,
         shared: Sequence[SharedFolder],
+        channel: tuple[int, int] = (-1, -1),
+        group: int | None = None,
     ) -> None:
         self.folder = folder
         self.user = user
+        self.clock = GroupClock(zygote, group) if group is not None else TreeClock(zygote)
         self.forked = forked
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
+        self.channel = channel  # to an answer's functions: calls to write, results to read
         self.pid: int | None = None
         self.case: CaseFolder | None = None
         kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
@@ -573,6 +588,10 @@ class Supervisor:
     def work(self, spec: RunSpec, answer: bytes, results: Records) -> None:
         self.spec = spec
         self.results = results
+        self.prelude = b""
+        if spec.language == FUNCTIONS:
+            load_modules(self.folder)
+            self.prelude = prelude_of(spec.inputs[0])
         try:
             results.add("end", self.run_all() if self.compile(answer) else "compile")
         except (ZygoteLostError, OSError, ValueError):
@@ -588,10 +607,9 @@ class Supervisor:
         self.case = CaseFolder(self.folder, spec.language, answer, self.user)
         self.case.restore()
         self.pipe = wants_pipe(answer)
-        words = (
-            spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes, int(self.pipe)
-        )  # fmt: skip
-        self.send(" ".join(map(str, (*words, len(answer)))), answer)
+        words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
+        sizes = (int(self.pipe), len(answer), len(self.prelude))
+        self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
@@ -645,13 +663,20 @@ class Supervisor:
         """
         os.ftruncate(self.forked, 0)
         spec = self.spec
+        if spec.language == FUNCTIONS:
+            run: str = sys.modules["function_case"].FunctionCase(self, stdin).run(index)
+            return run
         streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output)
         self.streams = streams
         began = time.monotonic()
-        self.start(streams)
+        self.clock.start(began)
+        self.start(streams.given)
+        streams.close_given()
         killed = self.wait(began)
         reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
-        status, cpu, user, memory, clean = reply.split()
+        status, reported, waited_for, memory, clean = reply.split()
+        unwaited = int(self.clock.unwaited(int(reported) / 1e6) * 1e6)
+        cpu, user = int(reported) + unwaited, int(waited_for) + unwaited
         wall = time.monotonic() - began
         streams.finish()
         flag = killed or ("output" if streams.full else "-")
@@ -671,9 +696,9 @@ class Supervisor:
     def wait(self, began: float) -> str | None:
         """Wait for a case to end; kill it at a limit, and return the name of the limit."""
         spec = self.spec
-        pause = min(spec.cpu_limit, spec.wall_limit)
+        pause = self.clock.first_pause(spec.cpu_limit)
         while True:
-            if self.readable(pause):
+            if self.readable(min(pause, spec.wall_limit)):
                 return None
             pid = self.pid = self.forked_pid()
             if not stat_of(pid):
@@ -683,13 +708,17 @@ class Supervisor:
                 return "output"
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
-            used = cpu_of(pid)
+            used = self.clock.used(self.waited())
             if used >= spec.cpu_limit or left <= 0:
                 if self.readable(0):
                     return None
                 kill_group(pid)
                 return "cpu" if used >= spec.cpu_limit else "wall"
-            pause = min(max(0.02, spec.cpu_limit - used), left)
+            pause = min(self.clock.pause(spec.cpu_limit - used), left)
+
+    def waited(self) -> float:
+        """Return the CPU seconds for which the zygote has waited in this case."""
+        return int(os.pread(self.forked, 20, 21)) / 1e6
 
     def forked_pid(self) -> int:
         """Return the process of the case, which the zygote notes when it has forked it."""
@@ -706,16 +735,15 @@ class Supervisor:
         except OSError:
             raise ZygoteLostError from None
 
-    def start(self, streams: Streams) -> None:
-        """Start a case with its ends of the streams."""
-        descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams.given)
+    def start(self, streams: list[int]) -> None:
+        """Start a case with these standard streams."""
+        descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams)
         try:
             self.requests.sendmsg(
                 [b"run\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)]
             )
         except OSError:
             raise ZygoteLostError from None
-        streams.close_given()
 
     def readable(self, seconds: float) -> bool:
         """Wait for a reply; returns early if the case prints too much."""
@@ -882,9 +910,238 @@ def no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe by now
 
 
-def cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process and of its reaped children."""
-    return sum(map(int, stat_of(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+class CaseClock:
+    """CPU seconds of a case: of its process, and of everything that this has started.
+
+    What the zygote reports at the end lacks the time of children that nobody waited for: the kernel
+    forgets it if their parent ignores their end (SIGCHLD).
+    """
+
+    def __init__(self, zygote: int) -> None:
+        self.zygote = zygote
+        self.cpus = len(os.sched_getaffinity(0))
+        # Seconds of a child of the supervisor that is no part of the tree: the tests' process.
+        self.beside = 0.0
+
+    def start(self, now: float) -> None:
+        """Begin with a new case."""
+        raise NotImplementedError
+
+    def used(self, waited: float) -> float:
+        """Return the seconds so far; for ``waited`` of them the zygote has waited."""
+        raise NotImplementedError
+
+    def unwaited(self, reported: float) -> float:
+        """Return the seconds that ``reported``, the zygote's figure at the end, lacks."""
+        raise NotImplementedError
+
+    def first_pause(self, left: float) -> float:
+        return left
+
+    def pause(self, left: float) -> float:
+        """Return the seconds to wait until the clock should be read again."""
+        raise NotImplementedError
+
+
+class GroupClock(CaseClock):
+    """Clock that reads a control group of supervisor, zygote and cases: nothing escapes it."""
+
+    def __init__(self, zygote: int, group: int) -> None:
+        super().__init__(zygote)
+        self.group = group
+        self.base = 0.0
+
+    def start(self, now: float) -> None:
+        self.base = self.now()
+
+    def used(self, waited: float) -> float:
+        return self.now() - self.base
+
+    def unwaited(self, reported: float) -> float:
+        missing = self.used(reported) - reported
+        return missing if missing > TICKS_SLACK else 0.0
+
+    def pause(self, left: float) -> float:
+        return max(0.02, left / self.cpus)
+
+    def now(self) -> float:
+        own = time.process_time() + (clock_of(self.zygote) or 0.0)
+        return group_seconds(os.pread(self.group, 256, 0)) - own - self.beside
+
+
+class Usage:
+    """CPU seconds of one process that a sample has found.
+
+    Attributes:
+        parent: The process that will wait for it.
+        own: Its own time, with all its threads.
+        waited: Time of the children that it waited for, in clock ticks.
+        vanished: Time of those children that were seen and are gone.
+        lost: Time of children for which it certainly did not wait.
+        careless: Whether it ignores the end of children.
+        delay: Seconds for which it waited for a processor.
+    """
+
+    __slots__ = ("careless", "delay", "excess", "lost", "own", "parent", "vanished", "waited")
+
+    def __init__(self, parent: Usage | None) -> None:
+        self.parent = parent
+        self.own = self.waited = self.vanished = self.delay = self.lost = self.excess = 0.0
+        self.careless = False
+
+    def total(self) -> float:
+        return self.own + max(self.waited, self.vanished)
+
+    def find_lost(self) -> None:
+        """Compare two samples: it may have waited for a child just after it was read."""
+        before, self.excess = self.excess, max(0.0, self.vanished - self.waited - TICKS_SLACK)
+        self.lost = min(before, self.excess)
+
+
+class TreeClock(CaseClock):
+    """Clock that samples the descendants of the zygote, which adopts orphans, and adds them up.
+
+    A process that vanished keeps its last value. Children that live between two samples are
+    noticed by the last process id of the namespace. If their parent waits for them, their time is
+    known; if it does not, the case is charged for the time between the samples as if as many
+    processes had been runnable throughout as there were when the samples were taken. Known waits
+    for a processor are deducted, those of unseen children as far as the children seen waited.
+    """
+
+    def start(self, now: float) -> None:
+        self.tree: dict[tuple[int, bytes], Usage] = {}
+        self.gone: dict[tuple[int, bytes], Usage] = {}
+        self.root = Usage(None)
+        self.hidden = 0.0
+        self.runnable = 1
+        self.careless = False
+        self.last_pid = 0
+        self.fresh, self.delayed = 0, 0.0
+        self.fresh_ran = self.fresh_waited = 0.0
+        self.sampled = now
+
+    def used(self, waited: float) -> float:
+        before = self.total()
+        self.root.waited = waited
+        found = self.sample()
+        now, last_pid = time.monotonic(), last_process()
+        runnable = sum(state in RUNNABLE_STATES for state in found)
+        # An id may also be that of a thread, or of somebody else's process.
+        if not 0 <= last_pid - self.last_pid <= self.fresh:
+            between = now - self.sampled
+            grown = max(0.0, self.total() - before)
+            runnable_time = max(1, (runnable + self.runnable) / 2) * between
+            unseen = min(runnable_time - grown - self.delayed, self.cpus * between - grown)
+            self.hidden += max(0.0, unseen * self.running_share())
+        self.sampled, self.last_pid, self.runnable = now, last_pid, runnable
+        return self.total() + self.charged()
+
+    def running_share(self) -> float:
+        """Return the share of their lives in which new processes did not wait for a processor."""
+        lived = self.fresh_ran + self.fresh_waited
+        return max(LEAST_SHARE, self.fresh_ran / lived) if lived else 1.0
+
+    def charged(self) -> float:
+        """Return the time of processes that no sample saw and no parent waited for."""
+        return self.hidden if self.careless else 0.0
+
+    def unwaited(self, reported: float) -> float:
+        if not self.tree:
+            return 0.0
+        lost = sum(process.lost for process in self.tree.values())
+        missing = max(lost, self.total() - reported)
+        return (missing if missing > TICKS_SLACK else 0.0) + self.charged()
+
+    def first_pause(self, left: float) -> float:
+        return min(SAMPLE_FIRST, left)
+
+    def pause(self, left: float) -> float:
+        pause = SAMPLE_LATER if len(self.tree) < 2 and not self.careless else SAMPLE_SOON
+        return max(SAMPLE_SOON, min(pause, left / self.cpus)) * (1 + time.monotonic_ns() % 32 / 96)
+
+    def total(self) -> float:
+        return self.root.total() + sum(process.total() for process in self.tree.values())
+
+    def sample(self) -> list[list[bytes]]:
+        """Read the processes of the case; return the state of each."""
+        before, states = self.tree, []
+        self.tree, self.fresh, self.delayed = {}, 0, 0.0
+        todo = [(pid, self.root) for pid in children(self.zygote)]
+        while todo:
+            pid, parent = todo.pop()
+            fields = stat_of(pid)
+            if not fields:
+                continue
+            key = pid, fields[19]  # with its start time, because process ids are used again
+            if key in self.tree:
+                continue
+            usage = before.pop(key, None) or self.found_again(key)
+            new = usage is None
+            usage = self.tree[key] = usage or Usage(parent)
+            self.read(usage, pid, fields)
+            if new:
+                self.fresh += 1
+                self.fresh_ran += usage.own
+                self.fresh_waited += usage.delay
+            usage.parent = parent
+            states.append(fields[:1])
+            todo += [(child, usage) for child in children(pid)]
+        self.forget(before)
+        return states
+
+    def read(self, usage: Usage, pid: int, fields: list[bytes]) -> None:
+        own = clock_of(pid)
+        usage.own = max(usage.own, seconds(fields[11:13]) if own is None else own)
+        usage.waited = seconds(fields[13:15])
+        usage.careless = bool(int(fields[30]) >> (SIGCHLD - 1) & 1)
+        delay = schedstat_delay("/proc/%d/schedstat" % pid)
+        self.delayed += delay - usage.delay
+        usage.delay = delay
+
+    def found_again(self, key: tuple[int, bytes]) -> Usage | None:
+        """Return a process that a sample missed: the kernel may omit one while others end."""
+        usage = self.gone.pop(key, None)
+        if usage is not None and usage.parent is not None:
+            usage.parent.vanished -= usage.total()
+        return usage
+
+    def forget(self, gone: dict[tuple[int, bytes], Usage]) -> None:
+        """Charge processes that have vanished to those that should have waited for them."""
+        for usage in reversed(list(gone.values())):  # parents were found before their children
+            assert usage.parent is not None
+            usage.parent.vanished += usage.total()
+        self.gone.update(gone)
+        for usage in self.tree.values():
+            usage.find_lost()
+            self.careless = self.careless or usage.careless or usage.lost > 0
+
+
+def clock_of(pid: int) -> float | None:
+    """Return the CPU seconds of a process with all its threads, exactly; None if unknown."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3)
+    except OSError:
+        return None
+
+
+def seconds(ticks: list[bytes]) -> float:
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def group_seconds(text: bytes) -> float:
+    """Return the seconds in a control group's ``cpuacct.usage`` or ``cpu.stat``."""
+    if text.startswith(b"usage_usec "):
+        return int(text.split()[1]) / 1e6
+    return int(text) / 1e9
+
+
+def last_process() -> int:
+    """Return the id that the last process or thread of this namespace got; 0 if it is unknown."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def run_delay_of(pid: int) -> float:
@@ -954,6 +1211,7 @@ class Zygote:
         requests: _socket.socket,
         replies: int,
         confinement: Confinement,
+        channel: tuple[int, ...],
     ) -> None:
         self.confinement = confinement
         self.folder = folder
@@ -962,6 +1220,7 @@ class Zygote:
         self.forked = forked
         self.requests = requests
         self.replies = replies
+        self.channel = channel  # of an answer's functions: calls to read, results to write
         self.warned = b""
         self.program: Program | None = None
         self.limits: list[tuple[int, tuple[int, int]]] = []
@@ -977,18 +1236,21 @@ class Zygote:
         words = line.decode().split()
         self.language = words[0]
         self.cpu = float(words[1])
-        self.memory, self.output, self.processes, self.pipe, size = map(int, words[2:])
-        while len(self.source) < size:
+        self.memory, self.output, self.processes, self.pipe, size, prelude = map(int, words[2:])
+        while len(self.source) < size + prelude:
             self.source += self.read(65536)
+        self.source, self.prelude = self.source[:size], self.source[size:]
+        if self.language == FUNCTIONS:
+            self.server = load_modules(self.folder)["function_server"]
         prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
         kind, text = prepare()
         self.confinement.fix_attributes()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None and self.processes > 0:
-            self.processes += tasks_of_user()
+            self.processes += tasks_of_user() + (self.language == FUNCTIONS)  # the tester
         self.limits = self.find_limits()
         gc.freeze()  # keeps pages shared with the children (copy on write)
-        if self.language == "python" and kind == b"ok":
+        if self.language != "cpp" and kind == b"ok":
             self.program = self.prepare_program()
         while True:
             streams = self.next_case()
@@ -997,20 +1259,33 @@ class Zygote:
                 return self.child(streams)
             for fd in streams:
                 os.close(fd)
-            os.pwrite(self.forked, b"%d" % pid, 0)  # unlike a pipe, it wakes nobody
+            self.close_channel()
+            os.pwrite(self.forked, b"%20d %20d" % (pid, 0), 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
 
     def report_end(self, pid: int) -> None:
-        _, status, usage = os.wait4(pid, 0)
-        clean, user, system = sweep(pid, os.WIFEXITED(status))
-        user += usage.ru_utime
-        cpu = user + system + usage.ru_stime
+        """Wait for a case and the orphans that it leaves; report its end."""
+        user = system = 0.0
+        ended = None
+        while ended != pid:
+            ended, status, usage = os.wait4(-1, 0)
+            user += usage.ru_utime
+            system += usage.ru_stime
+            os.pwrite(self.forked, b"%20d %20d" % (pid, (user + system) * 1e6), 0)
+        clean, swept, swept_system = sweep(pid, os.WIFEXITED(status))
+        user += swept
+        cpu = user + system + swept_system
         times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
         words = (exit_code(status), *times, usage.ru_maxrss, rest)
         write_all(self.replies, b"%d %d %d %d %s\n" % words)
 
     def prepare_program(self) -> Program:
         """Make the program with streams of the same kinds as it will have."""
+        if self.language == FUNCTIONS:
+            program = Program(self.code, self.case + "/solution.py")
+            texts = [text.decode("utf-8", "replace") for text in (self.prelude, self.source)]
+            program.serve(self.server, *texts)
+            return program
         streams = Streams(self.folder, b"", bool(self.pipe), None, 0)
         for fd, given in enumerate(streams.given):
             os.dup2(given, fd)
@@ -1019,6 +1294,12 @@ class Zygote:
         streams.finish()
         self.leave_streams()
         return program
+
+    def close_channel(self) -> None:
+        """Leave the channel to the first child: its end is that of the channel."""
+        for fd in self.channel:
+            os.close(fd)
+        self.channel = ()
 
     @staticmethod
     def leave_streams() -> None:
@@ -1049,7 +1330,7 @@ class Zygote:
         return data
 
     def compile_python(self) -> tuple[bytes, bytes]:
-        path = self.case + "/solution.py"
+        path = "<answer>" if self.language == FUNCTIONS else self.case + "/solution.py"
         warnings = memory_file(self.folder, "err")
         os.dup2(warnings, 2)
         os.close(warnings)
@@ -1063,7 +1344,7 @@ class Zygote:
         flush(sys.stderr)
         self.warned = os.pread(2, MAX_STDERR, 0)
         self.leave_streams()
-        for name in imported(self.source):
+        for name in imported(self.prelude + b"\n" + self.source):
             try:
                 __import__(name)
             except Exception:
@@ -1103,7 +1384,9 @@ class Zygote:
             os.dup2(given, fd)
         if not self.pipe:
             reopen_input(streams[0])
-        os.closerange(3, 1 + max(self.requests.detach(), self.replies, self.forked, *streams))
+        kept = self.keep_channel() if self.language == FUNCTIONS else 0
+        last = max(self.requests.detach(), self.replies, self.forked, *streams, *self.channel)
+        os.closerange(3 + kept, 3 + last)
         os.chdir(self.case)
         for kind, value in self.limits:
             resource.setrlimit(kind, value)
@@ -1117,6 +1400,13 @@ class Zygote:
             os.write(2, self.warned)
         renew()
         return self.program
+
+    def keep_channel(self) -> int:
+        """Give the channel the first descriptors after the standard streams."""
+        copies = [os.dup(fd) for fd in self.channel]  # the lowest free ones, in this order
+        for place, fd in enumerate(copies):
+            os.dup2(fd, 3 + place, inheritable=False)
+        return len(copies)
 
     def find_limits(self) -> list[tuple[int, tuple[int, int]]]:
         # At least a second more than the supervisor's limit: a fallback if many threads exceed that
@@ -1185,12 +1475,11 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
     while time.monotonic() < give_up:
         try:
             while True:
-                ended, status, usage = os.wait4(-1, os.WNOHANG)
+                ended, _, usage = os.wait4(-1, os.WNOHANG)
                 if not ended:
                     break
-                if not os.WIFSIGNALED(status):  # the time of killed processes is meaningless
-                    user += usage.ru_utime
-                    system += usage.ru_stime
+                user += usage.ru_utime
+                system += usage.ru_stime
         except ChildProcessError:
             return True, user, system
         idle = 0 if any(stat_of(child)[:1] in RUNNABLE_STATES for child in children()) else idle + 1
@@ -1211,13 +1500,20 @@ def kill(how: Callable[[int, int], None], pid: int, number: int) -> None:
         pass
 
 
-def children() -> list[int]:
+def children(pid: int | None = None) -> list[int]:
+    """Return the children of a process, of this one by default, dead ones included."""
+    if pid is None:
+        pid = os.getpid()
+    found: list[int] = []
     try:
-        with open("/proc/self/task/%d/children" % os.getpid(), "rb") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:  # not every kernel has this file
-        own = b"%d" % os.getpid()
-        return [pid for pid in processes() if stat_of(pid)[1:2] == [own]]
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, thread), "rb") as file:
+                found += [int(word) for word in file.read().split()]
+    except OSError:
+        if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
+            # Not every kernel has this file.
+            return [one for one in processes() if stat_of(one)[1:2] == [b"%d" % pid]]
+    return found
 
 
 def processes() -> list[int]:
@@ -1290,6 +1586,11 @@ class Program:
             __annotations__={}, __builtins__=builtins, __file__=path, __cached__=None
         )
         sys.modules["__main__"] = module
+
+    def serve(self, function_server: types.ModuleType, prelude: str, source: str) -> None:
+        """Serve the program's functions, instead of running it as the main program."""
+        server = function_server.Server(prelude, source, self.code)
+        self.code, self.module = server.launch, server.launcher
 
     def end(self) -> NoReturn:
         """Shut down after the last line, or after an uncaught exception."""
@@ -1485,6 +1786,7 @@ def run_in_slot(
     folder: str,
     request: int,
     results: int,
+    group: int | None,
     confinement: Confinement,
     shared: Sequence[SharedFolder],
 ) -> Program:
@@ -1497,6 +1799,7 @@ def run_in_slot(
         request: Descriptor to read: the size of the answer in a line, the answer, the
             specification. It is read only after the zygote is forked.
         results: Descriptor to write the records to.
+        group: Descriptor of the usage of the slot's control group, if it has one.
         confinement: Restricts the zygote, and with it all cases.
         shared: Folders of the slot that cases can write to.
     """
@@ -1505,7 +1808,8 @@ def run_in_slot(
     os.environ["HOME"] = folder + "/case"
     if "TMPDIR" in os.environ:
         os.environ["TMPDIR"] = folder + "/case"
-    supervisor, program = fork_zygote(folder, None, (request, results), confinement, shared)
+    private = (request, results) if group is None else (request, results, group)
+    supervisor, program = fork_zygote(folder, None, private, confinement, shared, group)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1515,6 +1819,43 @@ def run_in_slot(
         spec = RunSpec(file.read())
     supervisor.work(spec, answer, Records(results, spec.key))
     os._exit(0)
+
+
+def load_modules(folder: str) -> dict[str, types.ModuleType]:
+    """Load the modules of function tests from their files, unless a slot has them loaded.
+
+    No answer may have run before, because it might have changed the files.
+    """
+    if FUNCTION_MODULES[0] not in sys.modules:
+        sys.modules["cases"] = sys.modules["__main__"]
+        codes = function_bytecode(folder)
+        for name in FUNCTION_MODULES:
+            code = codes.get(name)
+            if code is None:
+                with open(folder + "/" + name + ".py", "rb") as file:
+                    code = compile(file.read(), name + ".py", "exec", dont_inherit=True)
+            module = sys.modules[name] = types.ModuleType(name)
+            exec(code, module.__dict__)
+    return {name: sys.modules[name] for name in FUNCTION_MODULES}
+
+
+def function_bytecode(folder: str) -> dict[str, types.CodeType]:
+    """Return the modules' code by name, if it is that of this interpreter's version."""
+    import marshal
+    from _frozen_importlib_external import MAGIC_NUMBER
+
+    with open(folder + "/functions.bin", "rb") as file:
+        data = file.read()
+    if not data.startswith(MAGIC_NUMBER):
+        return {}
+    codes: dict[str, types.CodeType] = marshal.loads(data[len(MAGIC_NUMBER) :])
+    return codes
+
+
+def prelude_of(payload: bytes) -> bytes:
+    """Return the part of function tests that the answer may know (see ``wire.FunctionTests``)."""
+    prelude: str = eval(payload.decode("ascii"), {"__builtins__": {}})[0]
+    return prelude.encode("utf-8", "replace")
 
 
 def script(path: str) -> Program:
@@ -1540,6 +1881,7 @@ def fork_zygote(
     private: tuple[int, ...] = (),
     confinement: Confinement = NO_CONFINEMENT,
     shared: Sequence[SharedFolder] = (),
+    group: int | None = None,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
@@ -1548,16 +1890,20 @@ def fork_zygote(
     forked = memory_file(folder, "pid")
     requests_out, requests_in = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     replies_out, replies_in = os.pipe()
+    calls_out, calls_in = os.pipe()
+    results_out, results_in = os.pipe()
     pid = fork()
     if pid == 0:
-        for fd in (requests_in.detach(), replies_out, *private):
+        for fd in (requests_in.detach(), replies_out, calls_in, results_out, *private):
             os.close(fd)
         confinement.enter_program(folder)
-        zygote = Zygote(folder, user, forked, requests_out, replies_in, confinement)
+        channel = calls_out, results_in
+        zygote = Zygote(folder, user, forked, requests_out, replies_in, confinement, channel)
         return None, zygote.serve()
-    requests_out.close()
-    os.close(replies_in)
-    return Supervisor(folder, user, forked, requests_in, replies_out, pid, shared), None
+    for fd in (requests_out.detach(), replies_in, calls_out, results_in):
+        os.close(fd)
+    ends = requests_in, replies_out, pid, shared, (calls_in, results_out), group
+    return Supervisor(folder, user, forked, *ends), None
 
 
 if __name__ == "__main__":

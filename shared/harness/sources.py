@@ -13,3 +13,11 @@ def module_source(package: str, name: str) -> str:
 def harness_source() -> str:
     """Return the source text of the case runner, ``shared.harness.cases``."""
     return module_source("shared.harness", "cases")
+
+
+FUNCTION_MODULES = ("function_values", "function_server", "function_tester", "function_case")
+
+
+def function_sources() -> dict[str, str]:
+    """Return the source texts of the modules of function tests by name, in order."""
+    return {name: module_source("shared.harness", name) for name in FUNCTION_MODULES}

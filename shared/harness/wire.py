@@ -29,6 +29,7 @@ ANSWER = "answer"
 # The same value as in ``cases.py``.
 STRETCH = 5.0
 
+Language = Literal["python", "cpp", "functions"]
 Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
@@ -140,11 +141,59 @@ class CallResult:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionTests:
+    """Tests that call functions of an answer, from another process than the answer's.
+
+    Attributes:
+        prelude: Source text that runs before the answer, in its process.
+        setup: Source text that runs before the tests, in theirs.
+        tests: Source texts, which share a namespace with ``setup``.
+        names: The answer's functions that the tests call; the first one replaces one of ``setup``.
+        modules: Modules that the tests use without an import.
+    """
+
+    prelude: str
+    setup: str
+    tests: Sequence[str]
+    names: Sequence[str]
+    modules: Sequence[str] = ()
+
+    @property
+    def payload(self) -> str:
+        """Python literal in ASCII: the tests may contain lone surrogates."""
+        lists = [list(part) for part in (self.tests, self.names, self.modules)]
+        return ascii((self.prelude, self.setup, *lists))
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReport:
+    """Report of the tests' process: codes of the tests that ran, in order.
+
+    Attributes:
+        uncrossable: Whether a value of the tests cannot cross into the answer's process.
+        lost: Whether the answer's process ended before its tests did.
+    """
+
+    codes: Sequence[int]
+    uncrossable: bool = False
+    lost: bool = False
+
+    @classmethod
+    def decode(cls, report: bytes) -> "FunctionReport":
+        """Decode the output of a case of function tests, which may be cut off."""
+        *codes, end = report.decode("ascii").split("\n")
+        return cls([int(code) for code in codes], end == "uncrossable", end == "lost")
+
+
 class RunCasesRequest(BaseModel):
-    """Request to run a program on many inputs, each in a process of its own."""
+    """Request to run a program on many inputs, each in a process of its own.
+
+    The only input of the language ``functions``, which is Python, is a ``FunctionTests.payload``.
+    """
 
     code: Text
-    language: Literal["python", "cpp"] = "python"
+    language: Language = "python"
     inputs: list[Text] = Field(max_length=_MAX_INPUTS)
     limits: CaseLimits
 

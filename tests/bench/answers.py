@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.extraction import extract, extract_verl
-from shared.schemas import HumanEvalTests, Problem, StdioTests, sha256
+from shared.schemas import HumanEvalTests, MbppTests, Problem, StdioTests, sha256
 
 FOLDER = "PLUMBLINE_REAL_DATA"
 _REPOSITORY = Path(__file__).parents[2]
@@ -41,6 +41,18 @@ def stdio_answers(count: int, cases: int) -> list[Answer]:
 def humaneval_answers(count: int) -> list[Answer]:
     found = list(_humaneval_answers() if real_data() else _demo_humaneval())
     return found[:: max(1, len(found) // count)][:count]
+
+
+def mbpp_answers(count: int) -> list[Answer]:
+    """Reference solutions of MBPP; none where its data is missing."""
+    folder = real_data()
+    rows = _lines(folder / "mbpp.jsonl") if folder else []
+    found = []
+    for row in rows[:: max(1, len(rows) // count)][:count]:
+        tests = MbppTests(**{key: row[key] for key in MbppTests.model_fields})
+        answer = f"```python\n{row['code']}\n```"
+        found.append(Answer(make_problem(str(row["task_id"]), tests), answer))
+    return found
 
 
 def _same_program(completion: str) -> bool:
@@ -103,7 +115,7 @@ def _demo_humaneval() -> Iterator[Answer]:
             yield Answer(make_problem(row["problem_id"], tests), recorded["completion"])
 
 
-def make_problem(name: str, tests: StdioTests | HumanEvalTests) -> Problem:
+def make_problem(name: str, tests: StdioTests | HumanEvalTests | MbppTests) -> Problem:
     return Problem(
         dataset="bench",
         split="test",

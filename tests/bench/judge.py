@@ -4,9 +4,9 @@ Every row judges the same answers with the same interpreter in alternating passe
 verdicts: the whole command on HumanEval against openai/human-eval, stdin/stdout answers against
 verl's `compute_score` with SandboxFusion and against ScaleBox's batch interface, and what a verdict
 costs against the answers' own CPU time. Then functions (HumanEval) against the sandbox's `/submit`,
-and the memory that judging takes. Checkouts and interpreters of the others are options; a row
-without its own is skipped. `PLUMBLINE_REAL_DATA` names the folder of public data; without it the
-answers are the demo's, with their cases repeated.
+function tests in two processes against one, and the memory that judging takes. Checkouts and
+interpreters of the others are options; a row without its own is skipped. `PLUMBLINE_REAL_DATA`
+names the folder of public data; without it the answers are the demo's, with their cases repeated.
 """
 
 import argparse
@@ -23,11 +23,11 @@ import aiohttp
 
 from shared.config import load_config
 from shared.schemas import Problem
-from tests.bench.answers import Answer, humaneval_answers, real_data, stdio_answers
+from tests.bench.answers import Answer, humaneval_answers, mbpp_answers, real_data, stdio_answers
 from tests.bench.cpu import has_groups
 from tests.bench.floor import fork_cost, print_floor
 from tests.bench.human_eval import print_human_eval
-from tests.bench.judges import by_method, by_scalebox, by_verl, client
+from tests.bench.judges import by_method, by_scalebox, by_verl, client, in_one_process
 from tests.bench.passes import Side, accepted, compare, judge_all, passed_cases
 from tests.bench.servers import CORES, Server, our_sandbox, sandbox_fusion, scalebox
 from tests.parity.verl import ScorerMissingError
@@ -180,6 +180,28 @@ async def _compare_functions(arguments: argparse.Namespace, server: Server) -> N
         await compare(sides[0], sides[1], answers, arguments.pairs)
 
 
+# Function tests in two processes against one
+
+
+def _processes(arguments: argparse.Namespace, folder: Path) -> None:
+    with our_sandbox(folder) as server:
+        asyncio.run(_compare_processes(arguments, server))
+
+
+async def _compare_processes(arguments: argparse.Namespace, server: Server) -> None:
+    config = load_config(None, _EXACT)
+    fork = 1000 * fork_cost().cpu
+    print(f"  fork and exit of an empty warmed process: {fork:.2f} ms of CPU")
+    async with client(server.url) as sandbox:
+        sides = [
+            Side(name, judge(config, sandbox), server.cpu, arguments.at_once, stated=accepted)
+            for name, judge in (("two processes", by_method), ("one process", in_one_process))
+        ]
+        for name, answers in (("HumanEval", humaneval_answers), ("MBPP", mbpp_answers)):
+            print(f"  {name}")
+            await compare(sides[0], sides[1], answers(arguments.functions), arguments.pairs)
+
+
 # Memory, in a process that judges in one way only and has what a judge worker has
 
 
@@ -221,6 +243,7 @@ _MEASURE: Mapping[str, Callable[[argparse.Namespace, Path], None]] = {
     "scalebox": _against_scalebox,
     "floor": _floor,
     "functions": _functions,
+    "processes": _processes,
     "memory": _memory,
 }
 

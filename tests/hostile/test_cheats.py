@@ -108,6 +108,13 @@ async def test_what_is_right_passes(sandbox: SandboxClient, tests: Problem) -> N
     assert await status(sandbox, tests, right) is FinalStatus.SUCCESS
 
 
+# Instances of the answer's class are arguments, so the tests run in the answer's process.
+SHARED = problem(
+    ground_truth=json.dumps(
+        {"test_list": ["assert twice(Number(2)) == 4", "assert twice(Number(3)) == 6"]}
+    )
+)
+NUMBER = "class Number:\n    def __init__(self, n): self.n = n\n"
 NOT_PREVENTED = {
     # Tests of equality ask the answer's own object whether it is equal.
     "equal to everything": """
@@ -115,7 +122,7 @@ NOT_PREVENTED = {
             def __eq__(self, other): return True
         def twice(x): return Same()
         """,
-    # The tests run in the answer's process, and what runs them is on its stack.
+    # What runs the tests is on the answer's stack.
     "frames": """
         import os, sys
         def twice(x):
@@ -130,7 +137,19 @@ NOT_PREVENTED = {
 
 
 @pytest.mark.parametrize("name", NOT_PREVENTED)
-async def test_what_is_known_to_pass(sandbox: SandboxClient, name: str) -> None:
-    """Not wanted, but known: should one of them fail, it moves to the cheats above."""
-    code = textwrap.dedent(NOT_PREVENTED[name])
-    assert await status(sandbox, HUMANEVAL, code) is FinalStatus.SUCCESS
+async def test_what_is_known_to_pass_in_a_shared_process(sandbox: SandboxClient, name: str) -> None:
+    """Not wanted, but known, and the verdict says so."""
+    code = f"{NUMBER}{textwrap.dedent(NOT_PREVENTED[name])}"
+    verdict = await verdict_of(make_task(sandbox, SHARED, fenced(code)))
+    assert (verdict.accepted, verdict.shared_process) == (True, True)
+    assert not (await verdict_of(make_task(sandbox, MBPP, fenced(code)))).accepted
+
+
+async def test_arguments_are_the_answers_to_change(sandbox: SandboxClient) -> None:
+    """Tests that compare a result with an argument accept that too: the same in any process."""
+    tests = ["x = [3, 1]", "assert ordered(x) == sorted(x)"]
+    given = problem(ground_truth=json.dumps({"test_list": tests}))
+    verdict = await verdict_of(
+        make_task(sandbox, given, fenced("def ordered(x): x.clear(); return x"))
+    )
+    assert (verdict.accepted, verdict.shared_process) == (True, False)

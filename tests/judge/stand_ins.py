@@ -183,7 +183,7 @@ class Simulated(HarnessOnly):
 
 # Of 1 CPU second. ``loops`` is killed; ``slow`` ends between its limit and the end of the grace;
 # ``waits`` is stopped by the wall clock, and passes when it has the sandbox to itself; ``breaks``
-# ends the harness, and passes in a call of its own.
+# kills the harness, if there is one.
 BEHAVIOURS = ("passes", "fails", "crashes", "loops", "slow", "waits", "breaks")
 
 
@@ -199,3 +199,10 @@ def _record(place: int, kind: str) -> tuple[object, ...]:
     if kind == "slow":
         return case(place, b"yes", cpu=1.1)
     return case(place, b"no" if kind == "fails" else b"yes", code=int(kind == "crashes"))
+
+
+class WithoutCases(SandboxClient):
+    """A client of this repository's sandbox as one of another SandboxFusion: by ``/run_code``."""
+
+    async def _all_offer_cases(self) -> bool:
+        return False

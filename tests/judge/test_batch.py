@@ -12,7 +12,7 @@ from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
 from shared.harness import wire
 from shared.schemas import Verdict, sha256
-from shared.statuses import FinalStatus
+from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, Spiked, case
 from tests.judge.tasks import fenced, make_task, stdio, verdict_of
@@ -339,23 +339,25 @@ DONE = ("end", "done")
 @pytest.mark.parametrize(
     ("cpu", "again", "code", "confirmed", "flipped"),
     [
-        (0.9, None, 1, 0, 0),
-        (1.0, None, 1, 0, 0),
-        (1.1, 0.9, 1, 1, 1),
-        (1.1, 1.1, -3, 1, 0),
-        (1.25, None, -3, 0, 0),
+        (0.9, [], 1, 0, 0),
+        (1.0, [], 1, 0, 0),
+        (1.1, [0.9], 1, 1, 1),
+        (1.1, [1.2], -3, 1, 0),
+        (1.1, [1.1, 1.05, 1.0], 1, 1, 1),  # the shortest time counts
+        (1.1, [1.1, 1.05, 1.02], -3, 1, 0),
+        (1.25, [], -3, 0, 0),
     ],
 )
 async def test_a_case_just_beyond_its_limit_is_confirmed(
-    cpu: float, again: float | None, code: int, confirmed: int, flipped: int
+    cpu: float, again: list[float], code: int, confirmed: int, flipped: int
 ) -> None:
     """Of 1 second and a grace of a quarter."""
-    records = [[OK, case(0, b"1", cpu=seconds), DONE] for seconds in (cpu, again or cpu)]
+    records = [[OK, case(0, b"1", cpu=seconds), DONE] for seconds in (cpu, *again)]
     sandbox = Scripted([*records])
     judgement, _ = await judged(sandbox, ECHO, ("1", "1"), overrides=["sandbox.timeout=1"])
     assert codes(judgement) == [code]
     assert (judgement.confirmed, judgement.flipped) == (confirmed, flipped)
-    assert sandbox.alone == [False, True][: 1 + confirmed]
+    assert sandbox.alone == [False] + [True] * len(again)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ async def test_a_case_just_beyond_its_limit_is_confirmed(
     [
         ((1.25, 0.6, "cpu"), (1.7, 0.6, "-"), 1),  # a page of memory costs what it costs
         ((1.25, 0.6, "cpu"), (2.0, 0.7, "cpu"), -3),
-        ((1.25, 1.0, "cpu"), (1.3, 1.1, "-"), -3),
+        ((1.25, 1.0, "cpu"), (1.3, 1.2, "-"), -3),
         ((1.25, 1.15, "cpu"), None, -3),
     ],
 )
@@ -476,40 +478,75 @@ async def test_the_output_limit(judge: JudgeAnswer) -> None:
     assert verdict.detail == "output_limit"
 
 
+def cut(results: bytes, kept: int) -> bytes:
+    """Return what a harness had written when it was killed behind so many records."""
+    at = 0
+    for _ in range(kept):
+        at = results.index(b"case", at + 1)
+    return results[:at]
+
+
 @pytest.mark.parametrize("kept", [0, 1, 3])
-async def test_where_the_harness_is_lost_each_case_has_a_call(
-    sandbox: SandboxClient, kept: int
+async def test_a_harness_that_was_killed_runs_again_alone(
+    sandbox: SandboxClient, pool: OpenPool, kept: int
 ) -> None:
-    def cut(results: bytes) -> bytes:
-        at = 0
-        for _ in range(kept):
-            at = results.index(b"case", at + 1)
-        return results[:at]
-
-    code = "n = int(input())\nassert n != 3\nprint(n)\nwhile n == 2: pass"
-    damaged = Damaged(sandbox, cut)
-    cases = [(str(n), str(n if n else 9)) for n in range(5)]
-    overrides = ("judge.confirm_timeouts=false", "sandbox.timeout=1")
-    judgement, attempts = await judged(damaged, code, *cases, overrides=overrides)
-    assert codes(judgement) == [0, 1, -3, -2, 1]
-    told = max(0, kept - 1)
-    assert [request.stdin for request in damaged.singles] == [str(n) for n in range(told, 5)]
-    assert attempts.requests == 1 + 5 - told
-
-
-async def test_a_time_out_of_a_call_of_its_own_is_confirmed(
-    sandbox: SandboxClient, pool: OpenPool
-) -> None:
-    damaged = Damaged(sandbox, lambda _results: b"")
-    judgement, _ = await judged(
-        damaged,
-        "n = input()\nwhile n == '1': pass",
-        *[("1", "1"), ("2", "")],
-        overrides=["sandbox.timeout=1"],
+    pending = [True]
+    damaged = Damaged(
+        sandbox, lambda results: cut(results, kept) if pending and pending.pop() else results
     )
-    assert codes(judgement) == [-3, 1]
-    assert (judgement.confirmed, judgement.flipped) == (1, 0)
-    assert [grant.exclusive for grant in pool.grants] == [False] * 3 + [True] * 2
+    code = "n = int(input())\nassert n != 3\nprint(n)"
+    cases = [(str(n), str(n if n else 9)) for n in range(5)]
+    judgement, attempts = await judged(damaged, code, *cases)
+    assert codes(judgement) == [0, 1, 1, -2, 1]
+    told = max(0, kept - 1)
+    assert (judgement.confirmed, judgement.flipped) == (5 - told, 5 - told)
+    assert (attempts.requests, damaged.singles) == (2, [])
+    assert [grant.exclusive for grant in pool.grants] == [False, True]
+
+
+async def test_an_answer_that_always_kills_its_harness_has_an_error(
+    sandbox: SandboxClient,
+) -> None:
+    damaged = Damaged(sandbox, lambda results: cut(results, 1))
+    judgement, attempts = await judged(damaged, ECHO, *[(str(n), str(n)) for n in range(9)])
+    assert codes(judgement) == [-2] * 9
+    assert {case.detail for case in judgement.cases} == {VerdictDetail.KILLED_TWICE}
+    assert attempts.requests == 1 + 9
+
+
+async def test_where_no_harness_runs_the_answer_is_not_at_fault(sandbox: SandboxClient) -> None:
+    damaged = Damaged(sandbox, lambda _results: b"")
+    with pytest.raises(SandboxUnavailableError, match="harness"):
+        await judged(damaged, ECHO, ("1", "1"))
+
+
+async def test_an_answer_that_removes_its_results_has_an_error(sandbox: SandboxClient) -> None:
+    """The harness runs an empty program, so the answer is at fault."""
+    seen: list[bytes] = []
+
+    def removed(results: bytes) -> bytes:
+        seen.append(results)
+        return results if len(seen) > 2 else b""
+
+    judgement, _ = await judged(Damaged(sandbox, removed), ECHO, ("1", "1"))
+    assert (codes(judgement), len(seen)) == ([-2], 3)
+
+
+@pytest.mark.parametrize(
+    ("again", "code", "detail", "flipped"),
+    [(0, 1, None, 1), (-9, -2, VerdictDetail.KILLED_TWICE, 0), (1, -2, None, 1)],
+)
+async def test_a_case_that_somebody_killed_runs_again(
+    again: int, code: int, detail: VerdictDetail | None, flipped: int
+) -> None:
+    records = [[OK, case(0, b"1", code=ended), DONE] for ended in (-9, again)]
+    sandbox = Scripted([*records])
+    overrides = ["judge.confirm_timeouts=false"]
+    judgement, _ = await judged(sandbox, ECHO, ("1", "1"), overrides=overrides)
+    assert codes(judgement) == [code]
+    assert judgement.cases[0].detail == detail
+    assert (judgement.confirmed, judgement.flipped) == (1, flipped)
+    assert sandbox.alone == [False, True]
 
 
 async def test_a_forged_record_gains_nothing(judge: JudgeAnswer) -> None:

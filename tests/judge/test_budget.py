@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shared.schemas import Verdict
@@ -13,7 +13,7 @@ from tests.judge.stand_ins import BEHAVIOURS, Simulated
 from tests.judge.tasks import fenced, make_task, stdio, verdict_of
 
 # The code of each behaviour once its time-out is confirmed.
-CODES = dict(zip(BEHAVIOURS, (1, 0, -2, -3, -3, 1, 1), strict=True))
+CODES = dict(zip(BEHAVIOURS, (1, 0, -2, -3, -3, 1, -2), strict=True))
 CONFIRMED = {
     "judge.confirm_timeouts=true": CODES,
     "judge.confirm_timeouts=false": {**CODES, "waits": -3},
@@ -37,6 +37,9 @@ def test_a_cut_answer_is_never_accepted_and_any_other_is_exact(
     kinds: list[str], budget: int, per_call: int, confirm: str
 ) -> None:
     """Also where a second run refutes time-outs: then the cases behind them have to run."""
+    assume(kinds.count("breaks") < 10)  # then the judge gives up
+    # What a killed harness has not run by then runs alone, and waits for nothing.
+    assume(confirm == "judge.confirm_timeouts=true" or "breaks" not in kinds)
     truth = [CONFIRMED[confirm][kind] for kind in kinds]
     exact = judged(kinds, None, confirm, per_call=per_call)
     assert exact.case_codes == truth
@@ -66,7 +69,8 @@ def test_what_runs_first_decides_between_time_out_and_other_errors() -> None:
     ("kinds", "most"),
     [
         (["loops"] * 200, 4),
-        (["slow"] * 200, 2 * 10),  # they are counted when their call ends, and confirmed
+        # They are counted when their call ends, and confirmed; those that count are measured again.
+        (["slow"] * 200, 2 * 10 + 2 * 4),
         (["breaks", *["loops"] * 200], 4 + 4),  # two at a time, and confirmed
     ],
 )

@@ -73,8 +73,7 @@ async def test_it_is_what_the_method_takes(
     policy = ExtractionPolicy(options[0].partition("=")[2] if len(options) > 2 else "last")
     expected: Extraction
     if signs == "function":
-        point = "g" if given is HUMANEVAL else None
-        expected = extract(completion, entry_point=point, policy=policy)
+        expected = extract(completion, entry_point="g", policy=policy)
     elif signs == "batch":
         expected = extract(completion, language=language, policy=policy)
     else:

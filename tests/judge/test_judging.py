@@ -159,7 +159,7 @@ DONE = ("end", "done")
 
 @pytest.mark.parametrize(
     ("again", "status", "flipped"),
-    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.1, FinalStatus.TIMEOUT, 0)],
+    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.2, FinalStatus.TIMEOUT, 0)],
 )
 async def test_function_tests_just_beyond_their_limit_are_confirmed(
     again: float, status: FinalStatus, flipped: int
@@ -170,15 +170,34 @@ async def test_function_tests_just_beyond_their_limit_are_confirmed(
     assert scripted.alone == [False, True]
 
 
-@pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
-async def test_where_the_harness_is_lost_the_tests_run_by_themselves(
-    sandbox: SandboxClient, given: Problem
+async def test_function_tests_that_all_pass_too_late_are_a_time_out(
+    sandbox: SandboxClient,
 ) -> None:
-    damaged = Damaged(sandbox, lambda _results: b"")
-    verdict = await judged(given, RIGHT, damaged)
+    """Two seconds of work at a limit of one."""
+    work = "while time.thread_time() < 2:\n    for _ in range(9999): pass"
+    busy = f"import time\n{work}\ndef inc(n):\n    return n + 1"
+    overrides = ("sandbox.timeout=1", "judge.cpu_grace=4")
+    verdict = await judged(MBPP, fenced(busy), sandbox, *overrides)
+    assert verdict.final_status is FinalStatus.TIMEOUT
+    verdict = await judged(MBPP, fenced(busy), sandbox, "sandbox.timeout=4")
     assert verdict.accepted
-    assert verdict.attempts == 2
-    assert len(damaged.singles) == 1
+
+
+@pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
+@pytest.mark.parametrize(
+    ("times", "status"), [(1, FinalStatus.SUCCESS), (2, FinalStatus.RUNTIME_ERROR)]
+)
+async def test_where_the_harness_is_lost_the_tests_run_again_out_of_the_answers_reach(
+    sandbox: SandboxClient, given: Problem, times: int, status: FinalStatus
+) -> None:
+    """An answer can make the harness fail, and must not gain by it."""
+    left = [b""] * times
+    damaged = Damaged(sandbox, lambda results: left.pop() if left else results)
+    verdict = await judged(given, RIGHT, damaged)
+    assert (verdict.final_status, verdict.shared_process) == (status, False)
+    # After a second loss an empty program shows that the harness itself runs.
+    assert verdict.attempts == times + 1
+    assert damaged.singles == []
 
 
 @pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])

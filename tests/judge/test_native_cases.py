@@ -25,7 +25,7 @@ class Recorded:
     """A real sandbox behind a list of the requests; ``offers`` may change at any time."""
 
     def __init__(self) -> None:
-        self.offers: str | None = "1"
+        self.offers: str | None = "2"
         self.asked: list[str] = []
         self.answers: list[web.Response] = []
         self.url = ""
@@ -83,7 +83,7 @@ async def test_a_sandbox_that_offers_cases_gets_them(stack: AsyncExitStack, sand
     assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
 
 
-@pytest.mark.parametrize("offers", [None, "2", ""])
+@pytest.mark.parametrize("offers", [None, "1", "3", ""])
 async def test_any_other_sandbox_gets_the_harness(
     stack: AsyncExitStack, sandbox: Recorded, offers: str | None
 ):

@@ -1,5 +1,6 @@
 """Function tests on recorded answers with known verdicts, and on reference solutions."""
 
+import asyncio
 import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,8 @@ from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason
 from tests.judge.local import run_program
+from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.shared.ledgers import problem
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data"
 
@@ -65,3 +68,52 @@ def test_mbpp_reference_solutions():
     problems = read_lines("mbpp.jsonl")
     solved = in_pairs(solves_mbpp, problems)
     assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []
+
+
+# In two processes, as they are judged; above, in one, as where their values cannot cross.
+
+
+async def accepted(sandbox, rows):
+    """Judge pairs of ground truth and completion; return whether each is accepted."""
+    at_once = asyncio.Semaphore(2)
+
+    async def judge(truth, completion):
+        async with at_once:
+            task = make_task(sandbox, problem(ground_truth=json.dumps(truth)), completion)
+            return await verdict_of(task)
+
+    return await asyncio.gather(*(judge(*row) for row in rows))
+
+
+def truth_of(row, kind):
+    return {key: row[key] for key in kind.model_fields}
+
+
+@pytest.mark.parametrize("model", ["gemini_direct", "chatgpt_cot"])
+async def test_recorded_humaneval_verdicts_apart(sandbox, model):
+    problems = {row["task_id"]: row for row in read_lines("HumanEval.jsonl.gz")}
+    answers = read_lines(f"humaneval_completions_{model}.jsonl.gz")
+    rows = [(truth_of(problems[a["task_id"]], HumanEvalTests), a["response"]) for a in answers]
+    found = await accepted(sandbox, rows)
+    differing = [
+        a["task_id"] for a, v in zip(answers, found, strict=True) if a["passed"] != v.accepted
+    ]
+    assert differing == []
+    assert [a["task_id"] for a, v in zip(answers, found, strict=True) if v.shared_process] == []
+
+
+async def test_canonical_humaneval_solutions_apart(sandbox):
+    problems = read_lines("HumanEval.jsonl.gz")
+    rows = [(truth_of(p, HumanEvalTests), p["canonical_solution"]) for p in problems]
+    found = await accepted(sandbox, rows)
+    assert [p["task_id"] for p, v in zip(problems, found, strict=True) if not v.accepted] == []
+    assert [p["task_id"] for p, v in zip(problems, found, strict=True) if v.shared_process] == []
+
+
+async def test_mbpp_reference_solutions_apart(sandbox):
+    """Three problems pass instances of the answer's classes."""
+    problems = read_lines("mbpp.jsonl")
+    found = await accepted(sandbox, [(truth_of(p, MbppTests), fenced(p["code"])) for p in problems])
+    ids = [p["task_id"] for p in problems]
+    assert [i for i, v in zip(ids, found, strict=True) if not v.accepted] == []
+    assert [i for i, v in zip(ids, found, strict=True) if v.shared_process] == [367, 601, 927]

@@ -12,9 +12,11 @@ from services.judge.verdict import (
     doubtful_cases,
     is_syntax_error,
     lateness,
+    settle,
     spread_compile_error,
     timeouts_left,
     wall_clock_lateness,
+    was_killed,
 )
 from shared.harness.wire import CaseRun, Limit
 from shared.schemas import InfraFailure
@@ -27,6 +29,47 @@ WRONG = CaseOutcome(CaseCode.WRONG_ANSWER)
 TIMEOUT = CaseOutcome(CaseCode.TIMEOUT, lateness=LATE)
 MAYBE = CaseOutcome(CaseCode.TIMEOUT, lateness=DOUBTFUL)
 NOT_RUN = CaseOutcome(CaseCode.NOT_RUN)
+KILLED = CaseOutcome(CaseCode.RUNTIME_ERROR, detail="SIGKILL", killed=True)
+
+
+def case_run(cpu: float, user: float, limit: Limit | None, exit_code: int = 0) -> CaseRun:
+    return CaseRun(exit_code, cpu, user, 1.0, 0, limit, b"", "")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "cpu", "limit", "killed"),
+    [
+        (-9, 0.5, None, True),
+        (-9, 1.2, None, True),
+        (-9, 1.25, None, False),  # the kernel's own limit of CPU time, above ours
+        (-9, 1.25, "cpu", False),
+        (-9, 0.5, "wall", False),
+        (-9, 0.5, "output", False),
+        (-11, 0.5, None, False),
+        (137, 0.5, None, False),
+        (0, 0.5, None, False),
+    ],
+)
+def test_killed_by_somebody_else(
+    exit_code: int, cpu: float, limit: Limit | None, killed: bool
+) -> None:
+    assert was_killed(case_run(cpu, cpu, limit, exit_code), 1.25) is killed
+
+
+def test_only_a_case_that_is_killed_twice_has_failed() -> None:
+    first = dict(enumerate([KILLED, KILLED, NOT_RUN, PASSED]))
+    assert doubtful_cases(first) == doubtful_cases(first, timeouts=False) == [0, 1, 2]
+    again = settle(first, {0: KILLED, 1: PASSED, 2: KILLED})
+    assert (again[0].code, again[0].detail) == (CaseCode.RUNTIME_ERROR, VerdictDetail.KILLED_TWICE)
+    assert again[1] == again[3] == PASSED
+    assert doubtful_cases(again) == [2]  # killed for the first time
+    assert count_confirmed([0, 1, 2], first, again) == (2, 1)
+    assert doubtful_cases(settle(again, {2: KILLED})) == []
+
+
+def test_time_outs_are_confirmed_on_request() -> None:
+    assert doubtful_cases({0: MAYBE, 1: KILLED}, timeouts=False) == [1]
+    assert doubtful_cases({0: MAYBE, 1: NOT_RUN}, timeouts=False) == []
 
 
 @pytest.mark.parametrize(
@@ -34,7 +77,8 @@ NOT_RUN = CaseOutcome(CaseCode.NOT_RUN)
     [
         (0.9, 0.9, None, IN_TIME, IN_TIME),
         (1.0, 1.0, None, IN_TIME, IN_TIME),
-        (1.1, 1.1, None, DOUBTFUL, LATE),
+        (1.1, 1.1, None, DOUBTFUL, DOUBTFUL),  # measured once more
+        (1.2, 1.2, None, DOUBTFUL, LATE),
         (1.1, 0.9, None, DOUBTFUL, IN_TIME),  # the kernel took the rest
         (1.25, 1.25, "cpu", LATE, LATE),
         (1.25, 1.0, "cpu", DOUBTFUL, LATE),
@@ -46,7 +90,7 @@ def test_lateness(
     cpu: float, user: float, limit: Limit | None, first: Lateness, alone: Lateness
 ) -> None:
     """Of 1 CPU second, killed at 1.25."""
-    run = CaseRun(0, cpu, user, 1.0, 0, limit, b"", "")
+    run = case_run(cpu, user, limit)
     assert lateness(run, 1.0, 1.25, alone=False) is first
     assert lateness(run, 1.0, 1.25, alone=True) is alone
 

@@ -1,6 +1,7 @@
 """Invariants of extraction for any completion."""
 
 import ast
+import sys
 import textwrap
 import time
 
@@ -143,3 +144,48 @@ def test_fences_within_fences_take_linear_time(mark):
 def test_hostile_python_is_survived(unit):
     extract(unit * (199_000 // len(unit)))
     extract(f"```python\n{unit * (199_000 // len(unit))}\n```")
+
+
+def calls_of(completion):
+    """Number of calls of Python functions that extraction makes."""
+    count = 0
+
+    def step(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(step)
+    try:
+        for language in ("python", "cpp"):
+            extract(completion, language=language, entry_point="f")
+        extract(completion)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["\\boxed{", "\\begin{code}", "<code>", "[CODE]", "<|a|>", "<|im_start|>user\n", "</s>\n",
+     "<think>\n<answer>\n", "<answer>\n", "Question:\n", "### Instruction\n", "Answer:\n", "&lt;",
+     "1. x\n", "+x\n", "> ```\n", "In [1]: x\n", "'''python\n", "`x`\n", '{"code": ', "{", " x\n",
+     "```python\ng = h\n```\n", "```python\ndef f():\n  return g\n```\n", "```java\nx=1\n```\n",
+     "```python\nn = a\n```\n```python\na = int(input())\n```\n", "# ... rest of the code\n",
+     "```python\na.sort()\nprint(a)\n```\n```python\na = [int(input())]\n```\n", "\u00a0x\n",
+     "```cpp\nint f(int x) {}\n```\n```cpp\nint main() { f(1); }\n```\n", "#include <x>\n",
+     "```json\n{}\n```\n", '````python\n"""\n```\n', "```text\n", "return 1\n"],
+)  # fmt: skip
+def test_twice_the_text_is_at_most_about_twice_the_work(unit):
+    extract("warm up")
+    once, twice = (calls_of(unit * (size // len(unit))) for size in (3_000, 6_000))
+    assert twice < 2.5 * once + 2000
+
+
+def chain(length):
+    """Blocks each of which needs the one before."""
+    blocks = (f"```python\ndef f{i}(n):\n    return f{i - 1}(n)\n```" for i in range(length))
+    return "\n".join([*blocks, "```python\nprint(f1(f2(int(input()))))\n```"])
+
+
+def test_a_chain_of_blocks_takes_linear_work():
+    assert calls_of(chain(120)) < 2.5 * calls_of(chain(60)) + 2000

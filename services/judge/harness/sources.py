@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import MAGIC_NUMBER
 
 from shared.harness.confinement import AUDIT_ARCHITECTURES, COMMON, LOCAL_SOCKETS, compile_filter
-from shared.harness.sources import harness_source, module_source
+from shared.harness.sources import function_sources, harness_source, module_source
 
 
 def source(name: str) -> str:
@@ -26,4 +26,17 @@ def harness_files() -> dict[str, str]:
     parts = {"harness.py": text.encode(), "harness.bin": MAGIC_NUMBER + marshal.dumps(code)}
     for machine in AUDIT_ARCHITECTURES:
         parts[f"filter-{machine}"] = compile_filter(COMMON, LOCAL_SOCKETS, machine=machine)
+    return {name: base64.b64encode(part).decode() for name, part in parts.items()}
+
+
+@cache
+def function_files() -> dict[str, str]:
+    """Return the files that the harness loads for function tests: sources, and their bytecode."""
+    texts = function_sources()
+    codes = {
+        name: compile(text, f"{name}.py", "exec", dont_inherit=True, optimize=0)
+        for name, text in texts.items()
+    }
+    parts = {f"{name}.py": text.encode() for name, text in texts.items()}
+    parts["functions.bin"] = MAGIC_NUMBER + marshal.dumps(codes)
     return {name: base64.b64encode(part).decode() for name, part in parts.items()}

@@ -61,11 +61,13 @@ class Method(ABC):
         name: Method recorded in the verdict.
         checker: Name of the checker.
         extraction: The code of the answer; None if SandboxFusion extracts it.
+        shared_process: Whether the tests ran in the answer's process, where it can reach them.
     """
 
     name: JudgeMethod
     checker: str
     extraction: Extraction | None = None
+    shared_process: bool = False
 
     @abstractmethod
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:

@@ -22,8 +22,8 @@ from services.judge.verdict import (
     lateness,
     not_run,
     shown,
-    timeouts_left,
     wall_clock_lateness,
+    was_killed,
 )
 from shared.checkers import Checker, get_checker
 from shared.extraction import extract
@@ -40,7 +40,10 @@ class BatchMethod(Method):
         self._checker = CaseChecker.of(task, tests)
         self.checker = self._checker.name
         self.extraction = extract(
-            task.completion, language=settings.language, policy=settings.extraction
+            task.completion,
+            language=settings.language,
+            entry_point=tests.fn_name,
+            policy=settings.extraction,
         )
         self._tests = tests
         code = self.extraction.code
@@ -55,14 +58,9 @@ class BatchMethod(Method):
             return self._not_compiled(run, cases, alone=task.alone)
         outcomes = {cases[i]: outcome for i, outcome in run.cases.items()}
         allowed = task.settings.max_timeouts
-        # Each case that the harness lost gets a separate call.
-        left = timeouts_left(allowed, outcomes.values())
-        singles = await calls.run_singles(task, self._program, inputs, run.lost, timeouts=left)
-        for i, response in singles.items():
-            expected = self._tests.outputs[cases[i]]
-            outcomes[cases[i]] = calls.single_outcome(
-                response, inputs[i], expected, self._checker.passes, alone=task.alone
-            )
+        for i in run.lost:
+            lost = self._case(cases[i], CaseCode.RUNTIME_ERROR, VerdictDetail.HARNESS_KILLED)
+            outcomes[cases[i]] = replace(lost, killed=True)
         skipped = {
             place: not_run(self._tests.inputs[place], self._tests.outputs[place])
             for place in cases
@@ -88,6 +86,7 @@ class BatchMethod(Method):
             cpu_time=run.cpu,
             memory=run.memory,
             lateness=late,
+            killed=was_killed(run, allowed),
         )
 
     def _kept(self, output: bytes, code: CaseCode) -> str | None:

@@ -1,17 +1,26 @@
-"""Function tests (HumanEval, MBPP): one program contains the answer and all tests, and runs once.
+"""Function tests (HumanEval, MBPP): the answer in one process, its tests in another.
 
-An answer is accepted only if its tests run to the end: the program reports each test with a random
-token, so an early exit passes no further test.
+The tests call the answer's functions with values, so an answer cannot get at them. Where values are
+not enough (see ``services.judge.function_plan``), or the sandbox is called without the harness, one
+program contains the answer and all tests; the verdict then says ``shared_process``.
 """
 
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.judge import calls
+from services.judge.function_plan import plan_of
 from services.judge.methods.base import Method, Task
-from services.judge.programs import classify, humaneval_program, mbpp_program
+from services.judge.programs import (
+    classify,
+    codes_of,
+    exit_detail,
+    humaneval_program,
+    mbpp_program,
+    with_prompt,
+)
 from services.judge.requests import CommandResult
 from services.judge.verdict import (
     CaseOutcome,
@@ -19,9 +28,10 @@ from services.judge.verdict import (
     Outcomes,
     lateness,
     wall_clock_lateness,
+    was_killed,
 )
-from shared.extraction import extract
-from shared.harness.wire import CaseRun
+from shared.extraction import called_functions, extract
+from shared.harness.wire import CaseRun, FunctionReport
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 
@@ -33,49 +43,115 @@ class FunctionMethod(Method):
     def __init__(
         self, task: Task, tests: HumanEvalTests | MbppTests, *, harness: bool = True
     ) -> None:
-        """Build the program.
+        """Extract the answer, and plan the tests.
 
         Args:
             task: The completion, and the extraction policy.
             tests: The problem's tests.
-            harness: Whether to run the program in the harness, with limits in CPU seconds;
-                otherwise it runs directly, with limits in wall-clock seconds.
+            harness: Whether to run in the harness, with limits in CPU seconds; otherwise one
+                program runs directly, with limits in wall-clock seconds.
         """
         policy = task.settings.extraction
         self._harness = harness
-        self._token = secrets.token_hex(16)
+        self._tests = tests
+        self._plan = plan_of(tests)
+        self.shared_process = not harness or self._plan.shared is not None
         if isinstance(tests, HumanEvalTests):
             point = tests.entry_point
-            self.extraction = extract(task.completion, entry_point=point, policy=policy)
-            self._program = humaneval_program(self.extraction, tests)
+            self._answer = extract(task.completion, entry_point=point, policy=policy)
             self._shown = [tests.test]
         else:
-            self.extraction = extract(task.completion, policy=policy)
-            self._program = mbpp_program(self.extraction, tests)
+            called = called_functions(tests.test_list, tests.test_setup_code)
+            self._answer = extract(task.completion, entry_point=called, policy=policy)
             self._shown = tests.test_list
+        self.extraction = self._answer
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         task = task.in_python()
+        if not self.shared_process:
+            outcomes = await self._run_apart(task)
+            if outcomes is not None:
+                return outcomes
+            self.shared_process = True
+        return await self._run_together(task)
+
+    def _lost(self) -> Outcomes:
+        """Return the outcomes of a harness that was killed: by its answer, if it happens again."""
+        lost = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
+        return dict.fromkeys(range(len(self._shown)), lost)
+
+    # In two processes
+
+    async def _run_apart(self, task: Task) -> Outcomes | None:
+        """Run the tests in a process of their own; None if a value of theirs cannot cross."""
+        answer, tests = self._answer.code, self._plan.tests
+        if isinstance(self._tests, HumanEvalTests):
+            answer, prelude = with_prompt(self._answer, self._tests)
+            tests = replace(tests, prelude=prelude)
+        run = await calls.run_functions(task, answer, tests)
+        if run.compile_error is not None:
+            return self._not_compiled(run, alone=task.alone)
+        if not run.cases:
+            return self._lost()
+        case = run.cases[0]
+        report = FunctionReport.decode(case.stdout)
+        if report.uncrossable:
+            return None
+        return self._outcomes_apart(_ProgramEnd.of_harness(case, task), report)
+
+    def _outcomes_apart(self, ended: "_ProgramEnd", report: FunctionReport) -> Outcomes:
+        late = ended.lateness is not Lateness.IN_TIME
+        cases = len(self._shown)
+        codes = codes_of([CaseCode(code) for code in report.codes], cases, late, None)
+        detail = exit_detail(codes, ended.exit_code if report.lost else 1, ended.stderr, late)
+        return self._outcomes(replace(ended, stdout=""), codes, detail)
+
+    def _not_compiled(self, run: calls.HarnessRun[CaseRun], *, alone: bool) -> Outcomes:
+        detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
+        ended = _ProgramEnd(
+            exit_code=None,
+            lateness=wall_clock_lateness(run.compile_timeout, alone=alone),
+            stdout="",
+            stderr=run.compile_error or "",
+            wall=0.0,
+        )
+        return self._outcomes(ended, [CaseCode.COMPILE_ERROR] * len(self._shown), detail)
+
+    # In one
+
+    async def _run_together(self, task: Task) -> Outcomes:
+        token = secrets.token_hex(16)
+        if isinstance(self._tests, HumanEvalTests):
+            program = humaneval_program(self._answer, self._tests)
+        else:
+            program = mbpp_program(self._answer, self._tests)
         if self._harness:
-            run = await calls.run_harness(task, self._program, [self._token])
+            run = await calls.run_harness(task, program, [token])
             if run.cases:
-                return self._outcomes(_ProgramEnd.of_harness(run.cases[0], task))
-            self._harness = False  # this program made the harness fail
-        response = await calls.run_single(task, self._program, self._token)
+                return self._outcomes_together(_ProgramEnd.of_harness(run.cases[0], task), token)
+            return self._lost()
+        response = await calls.run_single(task, program, token)
         if response.run_result is None:
             lost = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
             return dict.fromkeys(range(len(self._shown)), lost)
-        return self._outcomes(_ProgramEnd.of_single_run(response.run_result, alone=task.alone))
+        ended = _ProgramEnd.of_single_run(response.run_result, alone=task.alone)
+        return self._outcomes_together(ended, token)
 
-    def _outcomes(self, ended: "_ProgramEnd") -> Outcomes:
+    def _outcomes_together(self, ended: "_ProgramEnd", token: str) -> Outcomes:
         codes, detail = classify(
             ended.exit_code,
             ended.stdout,
             ended.stderr,
-            self._token,
+            token,
             ended.lateness is not Lateness.IN_TIME,
             len(self._shown),
         )
+        stdout = re.sub(rf"\n{token} \[.*\]\n", "", ended.stdout)
+        return self._outcomes(replace(ended, stdout=stdout), codes, detail)
+
+    def _outcomes(
+        self, ended: "_ProgramEnd", codes: Sequence[CaseCode], detail: VerdictDetail | str | None
+    ) -> Outcomes:
         # One run for all cases: its time is attributed to the first.
         return {
             place: CaseOutcome(
@@ -83,11 +159,12 @@ class FunctionMethod(Method):
                 duration=0.0 if place else ended.wall,
                 detail=None if code is CaseCode.PASSED else detail,
                 expected=test,
-                actual=re.sub(rf"\n{self._token} \[.*\]\n", "", ended.stdout),
+                actual=ended.stdout,
                 stderr=ended.stderr,
                 cpu_time=0.0 if place and ended.cpu is not None else ended.cpu,
                 memory=ended.memory,
                 lateness=Lateness.IN_TIME if place else ended.lateness,
+                killed=ended.killed and not place,
             )
             for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
         }
@@ -104,13 +181,15 @@ class _ProgramEnd:
     wall: float
     cpu: float | None = None
     memory: int | None = None
+    killed: bool = False
 
     @classmethod
     def of_harness(cls, run: CaseRun, task: Task) -> "_ProgramEnd":
         killed_at = calls.case_limits(task).cpu
         late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
         stdout = run.stdout.decode("utf-8", "replace")
-        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory)
+        killed = was_killed(run, killed_at)
+        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory, killed)
 
     @classmethod
     def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":

@@ -22,6 +22,7 @@ class SubmitMethod(Method):
 
     def __init__(self, tests: GroundTruth) -> None:
         self.checker = "lines" if isinstance(tests, StdioTests) else "exit_code"
+        self.shared_process = not isinstance(tests, StdioTests)
         self._tests = tests
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:

@@ -112,6 +112,10 @@ class Init:
     def __init__(self, control: int, settings: dict[str, Any]) -> None:
         self.confinement = Confinement(settings["confinement"])
         self.control = socket.socket(fileno=control)
+        self.group = control + 1 if settings["cpu_group"] else None
+        if self.group is not None and cases.group_seconds(os.pread(self.group, 256, 0)) == 0:
+            os.close(self.group)  # the slot could not join it
+            self.group = None
         self.owns_processes: bool = settings["owns_processes"]
         self.scratch: str = settings["scratch"]
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
@@ -192,7 +196,10 @@ class Init:
         if order["kind"] == "cases":
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
-            return cases.run_in_slot(folder, *fds, self.confinement, [*self.roots, *self.devices])
+            shared = [*self.roots, *self.devices]
+            return cases.run_in_slot(folder, *fds, self.group, self.confinement, shared)
+        if self.group is not None:
+            os.close(self.group)
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()
@@ -314,7 +321,8 @@ def execute(order: dict[str, Any]) -> NoReturn:
 
 def main(control: int, settings: dict[str, Any]) -> cases.Program:
     """Prepare the slot, announce it, and serve; returns only in the cases of an answer."""
-    os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))  # what the server may have leaked
+    # What the server may have leaked.
+    os.closerange(control + 1 + settings["cpu_group"], os.sysconf("SC_OPEN_MAX"))
     cases.prctl(cases.PR_SET_DUMPABLE, 0)
     cases.prctl(cases.PR_SET_CHILD_SUBREAPER, 1)
     os.umask(0o022)

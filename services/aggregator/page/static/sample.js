@@ -64,6 +64,8 @@ function failed(verdict) {
 const FOUND = {
   fenced: "from a fenced block",
   unlabelled: "from a block without a label",
+  combined: "several blocks that belong together",
+  markup: "from a tag, LaTeX or JSON",
   unclosed_fence: "from a block that was never closed",
   bare_code: "the whole text",
   body_only: "a function's body, which continues the prompt",
@@ -92,6 +94,7 @@ function facts(found) {
     "cases passed": verdict && `${verdict.cases_passed} of ${verdict.cases_total}`,
     "cases not run, after too many time-outs": verdict?.cases_not_run || null,
     "judged by": verdict?.method && `${verdict.method}, ${verdict.checker}`,
+    "tests": verdict?.shared_process ? "in the answer's process, within its reach" : null,
     "judging, s": verdict?.total_judge_time?.toFixed(3),
     "CPU, s": verdict?.cpu_time?.toFixed(3),
     "sandbox requests": verdict?.attempts,

@@ -1,0 +1,173 @@
+"""Case of function tests: the answer in a child of the zygote, its tests in a process of their own.
+
+It runs in the sandbox, in the supervisor. Standard library and Python 3.8 syntax only. The tester
+is forked from the supervisor, which forked the zygote before it read the tests. Neither its memory
+nor its descriptors are within the answer's reach, as the supervisor's are not; between the two are
+a pipe with calls and one with replies. The limits apply to both processes together.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from shared.harness import cases, function_tester
+else:
+    import cases
+    import function_tester
+
+MAX_REPORT = 1 << 24
+
+
+class FunctionCase:
+    """One run of an answer's tests.
+
+    Args:
+        supervisor: The supervisor of the call.
+        payload: The tests, as ``function_tester.run`` expects them.
+    """
+
+    def __init__(self, supervisor: cases.Supervisor, payload: bytes) -> None:
+        self.supervisor = supervisor
+        self.payload = payload
+        self.text = bytearray()
+        self.ended = False  # the tester
+        self.left = False  # the answer
+        self.delays = [0.0, 0.0]
+
+    def run(self, index: int) -> str:
+        supervisor = self.supervisor
+        began = time.monotonic()
+        supervisor.clock.start(began)
+        null = os.open(os.devnull, os.O_RDWR)
+        supervisor.start([null] * 3)
+        os.close(null)
+        self.fork_tester()
+        killed = self.wait(began)
+        for pid in (supervisor.pid, self.tester):
+            if killed and pid:
+                cases.kill_group(pid)
+        reply = self.end_answer(killed)
+        _, status, usage = os.wait4(self.tester, 0)
+        self.read()
+        os.close(self.report)
+        wall = time.monotonic() - began
+        self.record(index, reply, cases.exit_code(status), usage, wall, killed or "-")
+        return killed or "-"
+
+    def end_answer(self, killed: str | None) -> list[str]:
+        """Wait until the answer is dead, and kill it if it need not be there any more."""
+        supervisor = self.supervisor
+        if not self.left and not supervisor.readable(0) and not killed:
+            cases.kill_group(supervisor.forked_pid())
+        reply = supervisor.reply(cases.REPLY_TIMEOUT_AFTER_KILL)
+        supervisor.pid = None
+        return reply.split()
+
+    def record(
+        self,
+        index: int,
+        reply: list[str],
+        status: int,
+        usage: resource.struct_rusage,
+        wall: float,
+        flag: str,
+    ) -> None:
+        report, _, failure = bytes(self.text).partition(b"\n\n")
+        lost = report.endswith(function_tester.LOST.encode())
+        if status == 0 and lost:
+            status = int(reply[0])
+        clock = self.supervisor.clock
+        clock.beside = usage.ru_utime + usage.ru_stime
+        unwaited = clock.unwaited(int(reply[1]) / 1e6)
+        user = int(reply[2]) + int((usage.ru_utime + unwaited) * 1e6)
+        cpu = int(reply[1]) + int((clock.beside + unwaited) * 1e6)
+        words = (index, status, cpu, user, int(wall * 1e6), int(reply[3]), flag)
+        self.supervisor.results.add("case", *words, out=report, err=failure)
+        if reply[4] != "clean":
+            raise cases.ZygoteLostError
+
+    # The tester
+
+    def fork_tester(self) -> None:
+        supervisor = self.supervisor
+        self.report, report = os.pipe()
+        self.tester = cases.fork()
+        if self.tester == 0:
+            try:
+                os.close(self.report)
+                self.become_tester(report)
+            finally:
+                os._exit(1)
+        for fd in (report, *supervisor.channel):
+            os.close(fd)
+
+    def become_tester(self, report: int) -> None:
+        """Run the tests; nothing of the supervisor's secrets is needed any more."""
+        supervisor = self.supervisor
+        os.setpgid(0, 0)
+        cases.prctl(cases.PR_SET_PDEATHSIG, cases.SIGKILL)
+        spec, channel = supervisor.spec, supervisor.channel
+        for fd in (supervisor.requests.detach(), supervisor.replies, supervisor.results.file):
+            if fd >= 0:
+                os.close(fd)
+        del supervisor.results, spec.key
+        cases.Zygote.leave_streams()
+        os.chdir(supervisor.folder + "/case")
+        cases.limit(resource.RLIMIT_CORE, 0)
+        cases.limit(resource.RLIMIT_CPU, int(spec.cpu_limit) + 2)
+        if spec.memory > 0:
+            for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+                cases.limit(kind, spec.memory)
+        cases.renew()
+        function_tester.run(*channel, report, self.payload)
+        os._exit(0)
+
+    def read(self) -> None:
+        """Read what is there of the report."""
+        while select.select([self.report], [], [], 0)[0]:
+            data = os.read(self.report, 65536)
+            if not data:
+                self.ended = True
+                return
+            if len(self.text) < MAX_REPORT:
+                self.text += data
+
+    # Limits
+
+    def wait(self, began: float) -> str | None:
+        """Wait until the tests have ended; returns the name of a limit that is exceeded before."""
+        supervisor, spec = self.supervisor, self.supervisor.spec
+        pause = supervisor.clock.first_pause(spec.cpu_limit)
+        while True:
+            watched = [self.report] if self.left else [self.report, supervisor.replies]
+            ready, _, _ = select.select(watched, [], [], min(pause, spec.wall_limit))
+            if self.report in ready:
+                self.read()
+                if self.ended:
+                    return None
+                continue
+            if ready:
+                self.left = True
+                continue
+            used, delayed = self.measure()
+            left = began + spec.wall_limit + delayed - time.monotonic()
+            if used >= spec.cpu_limit or left <= 0:
+                return "cpu" if used >= spec.cpu_limit else "wall"
+            pause = min(supervisor.clock.pause(spec.cpu_limit - used), left)
+
+    def measure(self) -> tuple[float, float]:
+        """Return CPU seconds of both processes, and seconds that they waited for a processor."""
+        supervisor = self.supervisor
+        supervisor.pid = supervisor.forked_pid()
+        for place, pid in enumerate((supervisor.pid, self.tester)):
+            self.delays[place] = max(self.delays[place], cases.run_delay_of(pid))
+        longest = (cases.STRETCH - 1) * supervisor.spec.wall_limit
+        clock = supervisor.clock
+        clock.beside = max(clock.beside, cases.clock_of(self.tester) or 0.0)
+        used = clock.used(supervisor.waited()) + clock.beside
+        return used, min(sum(self.delays), longest)

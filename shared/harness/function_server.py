@@ -1,0 +1,290 @@
+"""Server of an answer's functions: runs in the answer's process, where its tests never are.
+
+It runs in the sandbox. Standard library and Python 3.8 syntax only. It loads the answer as a module
+that is not named ``__main__`` (a main guard does not run), with empty standard input and discarded
+output, and then performs what the tests ask for: calls of functions by name, and of objects that it
+returned before. It knows names and arguments, no expected values.
+
+Nothing here has to be kept from the answer, which may replace any of it: all that reaches the tests
+are values, which it may choose anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+# Bound before the answer runs, because it may replace them.
+from builtins import (
+    BaseException,
+    EOFError,
+    NameError,
+    OSError,
+    StopIteration,
+    bytes,
+    compile,
+    dict,
+    exec,
+    isinstance,
+    iter,
+    len,
+    memoryview,
+    min,
+    next,
+    str,
+    tuple,
+    type,
+    zip,
+)
+from os import _exit, read, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from shared.harness.function_values import (
+        CALLS,
+        EXCEPTIONS,
+        FUNCTIONS,
+        SIZE,
+        Decoder,
+        Handles,
+        ObjectEncoder,
+        contents,
+    )
+else:
+    from function_values import (
+        CALLS,
+        EXCEPTIONS,
+        FUNCTIONS,
+        SIZE,
+        Decoder,
+        Handles,
+        ObjectEncoder,
+        contents,
+    )
+
+ANSWER, PRELUDE = "<answer>", "<setup>"
+MAX_TRACEBACK = 4000
+CHUNK = 1 << 20
+
+
+class ArgumentDecoder(Decoder):
+    def __init__(self, data: bytes, server: Server) -> None:
+        super().__init__(data)
+        self.server = server
+
+    def own_handle(self) -> Any:
+        return self.server.found(self.next())
+
+    def function(self) -> Any:
+        return FUNCTIONS[self.name()]
+
+    def iterator(self) -> Any:
+        return (value for value in self.items(self.count()))
+
+
+class Server:
+    """Loads an answer and serves its functions.
+
+    Args:
+        prelude: Source text that runs before the answer: imports and helpers of the prompt.
+        source: The answer.
+        code: The answer, compiled.
+    """
+
+    def __init__(self, prelude: str, source: str, code: types.CodeType) -> None:
+        self.sources = {PRELUDE: prelude, ANSWER: source}
+        self.code = code
+        self.module = types.ModuleType("answer")
+        self.handles = Handles()
+        self.failure: BaseException | None = None
+        self.launcher = types.ModuleType("__main__")
+        self.launcher.__dict__["serve"] = self.serve
+        self.launch = compile("serve()", "<serve>", "exec", dont_inherit=True)
+
+    def serve(self) -> NoReturn:
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
+        os.close(null)
+        sys.modules["answer"] = self.module  # dataclasses and pickle look up a class's module
+        sys.modules["__main__"] = self.module
+        self.send(self.perform_loading())
+        while True:
+            self.send(self.perform(self.receive()))
+
+    # The answer
+
+    def perform_loading(self) -> bytes:
+        try:
+            self.load(self.module.__dict__)
+        except BaseException as error:
+            return self.raised(error)
+        return b"R=N"
+
+    def load(self, namespace: dict[str, object]) -> None:
+        prelude = self.sources[PRELUDE]
+        if prelude:
+            exec(compile(prelude, PRELUDE, "exec", dont_inherit=True), namespace)
+        try:
+            exec(self.code, namespace)
+        except EOFError:
+            pass  # raised by an example call below the functions that reads standard input
+
+    def perform(self, request: bytes) -> bytes:
+        decoder = ArgumentDecoder(request, self)
+        try:
+            verb, target = decoder.value(), decoder.value()
+            start = decoder.position
+            arguments, keywords = decoder.value(), decoder.value()
+            kind, result = b"R", None
+            try:
+                result = self.call(verb, target, arguments, keywords)
+            except StopIteration as error:
+                if verb != "next":
+                    raise
+                kind, result = b"S", error.value
+            except BaseException as error:
+                kind, result = b"E", self.parts(error)
+            before = (arguments, keywords, decoder.objects, request[start:])
+            return self.reply(kind, result, *before)
+        except BaseException as error:
+            return self.raised(error)
+
+    def call(self, verb: str, target: Any, arguments: Any, keywords: Any) -> Any:
+        if verb == "describe":
+            return self.describe()
+        self.failure = None
+        function = self.found(target)
+        if verb == "call":
+            return function(*arguments, **dict(zip(keywords[::2], keywords[1::2])))
+        if verb == "next":
+            return next(function)
+        if verb == "iter":
+            return iter(function)
+        return await_(function)
+
+    def found(self, target: int | str) -> Any:
+        """Return a function by its name, or an object by the number of its handle."""
+        if not isinstance(target, str):
+            return self.handles.objects[target]
+        try:
+            return self.module.__dict__[target]
+        except KeyError:
+            raise NameError("name %r is not defined" % target) from None
+
+    # Replies
+
+    def reply(
+        self,
+        kind: bytes,
+        result: object,
+        arguments: Any,
+        keywords: Any,
+        objects: list[Any],
+        original: bytes,
+    ) -> bytes:
+        """Encode a result, and the arguments' containers if the call has changed one."""
+        encoder = ObjectEncoder(self.handles)
+        if objects:
+            encoder.add(arguments)
+            encoder.add(keywords)
+            if encoder.data != original:
+                return self.changed(kind, result, objects)
+            encoder.data.clear()
+        encoder.add(result)
+        return bytes(kind + b"=" + encoder.data)
+
+    def changed(self, kind: bytes, result: object, objects: list[Any]) -> bytes:
+        encoder = ObjectEncoder(self.handles)
+        encoder.copy_objects(objects)
+        for value in objects:
+            encoder.add(contents(value))
+        encoder.add(result)
+        return bytes(kind + b"!" + encoder.data)
+
+    def raised(self, error: BaseException) -> bytes:
+        encoder = ObjectEncoder(self.handles)
+        try:
+            encoder.add(self.parts(error))
+        except BaseException as second:  # its arguments, for example, are nested too deeply
+            encoder = ObjectEncoder(self.handles)
+            encoder.add((type(second).__name__, ()))
+        return bytes(b"E=" + encoder.data)
+
+    def parts(self, error: BaseException) -> tuple[str, tuple[Any, ...]]:
+        """Return the built-in type of an exception by name, and its arguments."""
+        self.failure = error
+        kind = type(error)
+        for base in kind.__mro__:
+            name = base.__name__
+            if EXCEPTIONS.get(name) is base:
+                break
+        if base is kind:
+            return name, tuple(error.args)
+        try:
+            return name, (str(error),)
+        except BaseException:
+            return name, ()
+
+    def describe(self) -> str:
+        """Return the traceback of the last exception, for the verdict."""
+        error, self.failure = self.failure, None
+        if error is None:
+            return ""
+        try:
+            import linecache  # slow to load, and only needed for a failure
+            import traceback
+
+            for name, text in self.sources.items():
+                linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+            first = error.__traceback__
+            while first is not None and first.tb_frame.f_code.co_filename not in self.sources:
+                first = first.tb_next
+            return "".join(traceback.format_exception(type(error), error, first))[-MAX_TRACEBACK:]
+        except BaseException:
+            return type(error).__name__ + "\n"
+
+    # Messages
+
+    def receive(self) -> bytes:
+        (size,) = SIZE.unpack(self.take(SIZE.size))
+        return self.take(size)
+
+    def take(self, size: int) -> bytes:
+        data = b""
+        parts = []
+        while size:
+            try:
+                data = read(CALLS[0], min(size, CHUNK))
+            except OSError:
+                _exit(1)
+            except BaseException:
+                continue  # raised by a signal handler of the answer
+            if not data:
+                _exit(0)
+            parts.append(data)
+            size -= len(data)
+        return b"".join(parts)
+
+    @staticmethod
+    def send(data: bytes) -> None:
+        rest = memoryview(SIZE.pack(len(data)) + data)
+        while rest:
+            try:
+                rest = rest[write(CALLS[1], rest) :]
+            except OSError:
+                _exit(1)
+            except BaseException:
+                continue
+
+
+def await_(awaitable: Any) -> Any:
+    import asyncio
+
+    async def wait() -> Any:
+        return await awaitable
+
+    return asyncio.run(wait())

@@ -1,0 +1,389 @@
+"""Tester of an answer's functions: runs their tests in a trusted process, without the answer.
+
+It runs in the sandbox. Standard library and Python 3.8 syntax only. The tests call *proxies* of the
+answer's functions, which send the arguments to the answer's process and decode what it returns. So
+tests and expected values are never where the answer is, and all that it can send are values:
+exceptions by the name of a built-in type, objects of its own classes as opaque ones, which are
+equal to nothing but themselves.
+
+Report (a pipe): a line with verl's numeric code after each test, then a line with the ``End``, then
+the traceback of the first failure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    from shared.harness import function_values as values
+else:
+    import function_values as values
+
+PASSED, WRONG_ANSWER, RUNTIME_ERROR = 1, 0, -2
+# Ends of a report: all tests ran; the answer's process was gone; a value of the tests cannot cross.
+DONE, LOST, UNCROSSABLE = "done", "lost", "uncrossable"
+MAX_FAILURE = 4000
+MAX_MESSAGE = 1 << 28
+CHUNK = 1 << 20
+# Enough for values of ``values.MAX_DEPTH`` and for the tests' own recursion.
+RECURSION_LIMIT = 4000
+MAX_ITEMS = 100_000  # of an iterator that is an argument
+ENDLESS = ("count", "cycle", "repeat")
+SETUP, TEST = "<setup>", "<test>"
+
+
+class AnswerLostError(BaseException):
+    """The answer's process is gone, or sent what is no reply."""
+
+
+class Opaque:
+    """An object of the answer, of which only identity and truth are known."""
+
+    __slots__ = ("name", "truth")
+
+    def __init__(self, name: str, truth: bool) -> None:
+        self.name = name
+        self.truth = truth
+
+    def __bool__(self) -> bool:
+        return self.truth
+
+    def __repr__(self) -> str:
+        return "<%s object of the answer>" % self.name
+
+
+class RemoteIterator:
+    def __init__(self, answer: Answer, number: int) -> None:
+        self.answer = answer
+        self.number = number
+
+    def __iter__(self) -> RemoteIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.answer.request("next", self.number)
+
+
+class RemoteIterable:
+    def __init__(self, answer: Answer, number: int) -> None:
+        self.answer = answer
+        self.number = number
+
+    def __iter__(self) -> Any:
+        return self.answer.request("iter", self.number)
+
+
+def remote_generator(answer: Answer, number: int) -> Any:
+    while True:
+        try:
+            value = answer.request("next", number)
+        except StopIteration as end:
+            return end.value
+        yield value
+
+
+async def remote_awaitable(answer: Answer, number: int) -> Any:
+    return answer.request("await", number)
+
+
+def remote_function(answer: Answer, target: int | str, name: str) -> Callable[..., Any]:
+    def function(*arguments: Any, **keywords: Any) -> Any:
+        return answer.request("call", target, arguments, keywords)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+class ArgumentEncoder(values.Encoder):
+    """Encodes arguments; objects that came from the answer go back as what they are there."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def add_other(self, value: Any) -> None:
+        target = self.answer.targets.get(id(value))
+        if target is not None:
+            self.data += b"h"
+            self.add(target)
+        elif values.is_function(value):
+            self.data += b"G"
+            self.add_text(value.__name__)
+        elif isinstance(value, BaseException):
+            raise TypeError("an exception cannot be an argument")
+        elif not values.add_numpy(self, value):
+            super().add_other(value)
+
+    def refuse(self, value: object) -> None:
+        if not hasattr(type(value), "__next__") or type(value).__name__ in ENDLESS:
+            super().refuse(value)
+        items = []
+        for item in value:  # type: ignore[attr-defined]
+            items.append(item)
+            if len(items) > MAX_ITEMS:
+                raise ValueError("an iterator of too many values")
+        self.tag(b"j", len(items))
+        self.add_all(items)
+
+
+class ResultDecoder(values.Decoder):
+    def __init__(self, data: bytes, answer: Answer, objects: list[Any]) -> None:
+        super().__init__(data, 2)
+        self.answer = answer
+        self.objects = objects
+
+    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
+        return self.answer.proxy(kind, number, truth, name)
+
+
+class Answer:
+    """The answer's process: sends requests, receives results.
+
+    Attributes:
+        lost: Whether it is of no use any more; what tests catch and do then does not matter.
+        ended: Whether that is because its process has ended.
+        uncrossable: What could not be sent, if anything.
+    """
+
+    def __init__(self, calls: int, replies: int) -> None:
+        self.calls = calls
+        self.replies = replies
+        self.lost = self.ended = False
+        self.uncrossable = ""
+        self.proxies: dict[int, Any] = {}
+        self.targets: dict[int, int | str] = {}
+        self.raised: BaseException | None = None
+
+    def function(self, name: str) -> Callable[..., Any]:
+        function = remote_function(self, name, name)
+        self.targets[id(function)] = name
+        self.proxies[-len(self.proxies) - 1] = function  # keeps it alive
+        return function
+
+    def proxy(self, kind: int, number: int, truth: bool, name: str) -> Any:
+        if number not in self.proxies:
+            made: Any
+            if kind == values.GENERATOR:
+                made = remote_generator(self, number)
+            elif kind == values.ITERATOR:
+                made = RemoteIterator(self, number)
+            elif kind == values.ITERABLE:
+                made = RemoteIterable(self, number)
+            elif kind == values.FUNCTION:
+                made = remote_function(self, number, name)
+            elif kind == values.AWAITABLE:
+                made = remote_awaitable(self, number)
+            else:
+                made = Opaque(name, truth)
+            self.proxies[number] = made
+            self.targets[id(made)] = number
+        return self.proxies[number]
+
+    def request(
+        self,
+        verb: str,
+        target: int | str,
+        arguments: tuple[Any, ...] = (),
+        keywords: dict[str, Any] | None = None,
+    ) -> Any:
+        """Ask the answer for something; returns its result, or raises its exception."""
+        if self.lost:
+            raise AnswerLostError
+        encoder = ArgumentEncoder(self)
+        try:
+            encoder.add(verb)
+            encoder.add(target)
+            encoder.add(arguments)
+            encoder.add(tuple(part for pair in (keywords or {}).items() for part in pair))
+        except values.UncrossableError as error:
+            self.uncrossable = str(error)
+            raise
+        self.send(bytes(encoder.data))
+        return self.result(encoder.objects)
+
+    def result(self, objects: list[Any]) -> Any:
+        try:
+            kind, value = self.decode(self.receive(), objects)
+        except (values.CodecError, MemoryError):
+            self.lost = True
+            raise
+        if kind == b"R":
+            return value
+        if kind == b"S":
+            raise StopIteration(value)
+        self.raised = exception_of(value)
+        raise self.raised
+
+    def decode(self, reply: bytes, objects: list[Any]) -> tuple[bytes, Any]:
+        """Return kind and value of a reply; changed arguments are updated."""
+        decoder = ResultDecoder(reply, self, objects)
+        kind, changed = reply[:1], reply[1:2]
+        if kind not in (b"R", b"E", b"S") or changed not in (b"=", b"!"):
+            raise values.CodecError("no reply")
+        if changed == b"!":
+            for container in list(objects):
+                values.update(container, decoder.value())
+        value = decoder.value()
+        decoder.end()
+        return kind, value
+
+    def send(self, data: bytes) -> None:
+        rest = memoryview(values.SIZE.pack(len(data)) + data)
+        try:
+            while rest:
+                rest = rest[os.write(self.calls, rest) :]
+        except OSError:
+            self.lose()
+
+    def receive(self) -> bytes:
+        (size,) = values.SIZE.unpack(self.take(values.SIZE.size))
+        if size > MAX_MESSAGE:
+            raise values.CodecError("a message of %d bytes" % size)
+        return bytes(self.take(size))
+
+    def take(self, size: int) -> bytearray:
+        data = bytearray()
+        while len(data) < size:
+            part = os.read(self.replies, min(size - len(data), CHUNK))
+            if not part:
+                self.lose()
+            data += part
+        return data
+
+    def lose(self) -> NoReturn:
+        self.lost, self.ended = True, True
+        raise AnswerLostError
+
+    def describe(self) -> str:
+        """Return the answer's own traceback of the exception that it raised last."""
+        try:
+            text = self.request("describe", 0)
+        except BaseException:
+            return ""
+        return text if type(text) is str else ""
+
+
+def exception_of(value: object) -> BaseException:
+    """Build an exception from the name of a built-in type and arguments."""
+    if type(value) is not tuple or len(value) != 2 or type(value[1]) is not tuple:
+        raise values.CodecError("no exception")
+    name, arguments = value
+    kind = values.EXCEPTIONS.get(name) if type(name) is str else None
+    try:
+        return Exception(*arguments) if kind is None else kind(*arguments)
+    except Exception:
+        return (kind or Exception).__new__(kind or Exception)
+
+
+class Tester:
+    """Runs setup and tests.
+
+    Args:
+        answer: The answer's process.
+        setup: Source text that runs before the tests: helpers of the prompt, for example.
+        tests: Source texts, which share a namespace.
+        names: The answer's functions.
+        modules: Modules that the tests use without an import, as the answer may import them.
+    """
+
+    def __init__(
+        self, answer: Answer, setup: str, tests: list[str], names: list[str], modules: list[str]
+    ) -> None:
+        self.answer = answer
+        self.setup = setup
+        self.tests = tests
+        self.names = names
+        self.modules = modules
+        self.sources: dict[str, str] = {}
+        self.failure = ""
+        module = types.ModuleType("answer")
+        sys.modules["answer"] = sys.modules["__main__"] = module
+        self.namespace = module.__dict__
+
+    def run(self, report: Callable[[bytes], None]) -> None:
+        code, end = self.load(), DONE
+        for test in self.tests:
+            reported = self.run_test(test) if code == PASSED else code
+            if self.answer.uncrossable:
+                end, self.failure = UNCROSSABLE, self.answer.uncrossable
+                break
+            report(b"%d\n" % reported)
+        if end == DONE and self.answer.ended:
+            end = LOST
+        text = self.failure.encode("utf-8", "backslashreplace")
+        report(b"%s\n\n%s" % (end.encode(), text))
+
+    def load(self) -> int:
+        """Wait until the answer is loaded, prepare the namespace; returns a code for all tests."""
+        return self.attempt(self.prepare)
+
+    def prepare(self) -> None:
+        self.answer.result([])
+        self.execute(self.setup, SETUP)
+        for name in self.modules:
+            if name not in self.namespace:
+                self.namespace[name] = __import__(name)
+        for place, name in enumerate(self.names):
+            if place == 0 or name not in self.namespace:
+                self.namespace[name] = self.answer.function(name)
+
+    def run_test(self, test: str) -> int:
+        code = self.attempt(lambda: self.execute(test, TEST))
+        return RUNTIME_ERROR if self.answer.lost else code
+
+    def attempt(self, action: Callable[[], None]) -> int:
+        try:
+            action()
+        except BaseException as error:
+            self.failure = self.failure or self.describe(error)
+            return WRONG_ANSWER if isinstance(error, AssertionError) else RUNTIME_ERROR
+        return PASSED
+
+    def execute(self, source: str, filename: str) -> None:
+        if source:
+            self.sources[filename] = source
+            exec(compile(source, filename, "exec", dont_inherit=True), self.namespace)
+
+    def describe(self, error: BaseException) -> str:
+        """Return a traceback of the tests' frames, and the answer's own if it raised the error."""
+        if isinstance(error, AnswerLostError):
+            return ""
+        try:
+            import linecache  # slow to load, and only needed for a failure
+            import traceback
+
+            for name, text in self.sources.items():
+                linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+            own = error is self.answer.raised
+            theirs = self.answer.describe() if own else ""
+            frames = traceback.extract_tb(error.__traceback__)
+            shown = [frame for frame in frames if frame.filename in self.sources]
+            lines = ["Traceback (most recent call last):\n"] if shown or not theirs else []
+            lines += traceback.format_list(shown)
+            if not theirs:
+                lines += traceback.format_exception_only(type(error), error)
+            return ("".join(lines) + theirs)[-MAX_FAILURE:]
+        except BaseException:
+            return type(error).__name__ + "\n"
+
+
+def run(calls: int, replies: int, report: int, payload: bytes) -> None:
+    """Run the tests in ``payload``, a Python literal (see ``wire.FunctionTests``)."""
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    # Modules in the answer's folder, or in the harness's, are not the tests'.
+    here = os.getcwd()
+    reachable = ("", here, os.path.dirname(here))
+    sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) not in reachable]
+    _, *parts = eval(payload.decode("ascii"), {"__builtins__": {}})
+
+    def write(data: bytes) -> None:
+        while data:
+            data = data[os.write(report, data) :]
+
+    Tester(Answer(calls, replies), *parts).run(write)

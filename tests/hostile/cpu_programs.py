@@ -1,0 +1,281 @@
+"""Programs that work for as many CPU seconds as their input says, each in another place.
+
+They print ``done``. A limit of CPU time must hold for the sum, wherever the work is done.
+"""
+
+import textwrap
+
+_HEAD = """
+import ctypes, os, signal, subprocess, sys, threading, time
+seconds = float(input())
+
+def burn(amount, clock=time.process_time):
+    until = clock() + amount
+    while clock() < until:
+        for _ in range(5000): pass  # in the program, not in the kernel's clock
+
+def fork(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    return pid
+
+ready, report = os.pipe()
+def told():  # reads until all writers are gone
+    os.close(report)
+    while os.read(ready, 100): pass
+"""
+
+
+def _program(code: str) -> str:
+    return _HEAD + textwrap.dedent(code) + "\nprint('done', flush=True)\n"
+
+
+PYTHON = {
+    "the process itself": _program("burn(seconds)"),
+    "threads": _program(
+        """
+        work = lambda: burn(seconds / 2, time.thread_time)
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        """
+    ),
+    "a child that is waited for": _program("os.waitpid(fork(lambda: burn(seconds)), 0)"),
+    "a child whose end is ignored": _program(
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        fork(lambda: burn(seconds))
+        told()
+        """
+    ),
+    "a child that leaves no zombie": _program(
+        """
+        class Action(ctypes.Structure):
+            _fields_ = [('handler', ctypes.c_void_p), ('mask', ctypes.c_byte * 128),
+                        ('flags', ctypes.c_int), ('restorer', ctypes.c_void_p)]
+        no_zombies = Action(None, (ctypes.c_byte * 128)(), 2, None)
+        assert ctypes.CDLL(None).sigaction(signal.SIGCHLD, ctypes.byref(no_zombies), None) == 0
+        fork(lambda: burn(seconds))
+        told()
+        """
+    ),
+    "two children at once": _program(
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for _ in range(2): fork(lambda: burn(seconds / 2))
+        told()
+        """
+    ),
+    "short children, one after another": _program(
+        """
+        for _ in range(int(seconds / 0.008)):
+            os.waitpid(fork(lambda: burn(0.005)), 0)
+        """
+    ),
+    "short children whose end is ignored": _program(
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for _ in range(int(seconds / 0.008)):
+            mine, its = os.pipe()
+            fork(lambda: burn(0.005))
+            os.close(its)
+            os.read(mine, 1)
+            os.close(mine)
+        """
+    ),
+    "short children that leave no zombies": _program(
+        """
+        class Action(ctypes.Structure):
+            _fields_ = [('handler', ctypes.c_void_p), ('mask', ctypes.c_byte * 128),
+                        ('flags', ctypes.c_int), ('restorer', ctypes.c_void_p)]
+        no_zombies = Action(None, (ctypes.c_byte * 128)(), 2, None)
+        assert ctypes.CDLL(None).sigaction(signal.SIGCHLD, ctypes.byref(no_zombies), None) == 0
+        for _ in range(int(seconds / 0.008)):
+            mine, its = os.pipe()
+            fork(lambda: burn(0.005))
+            os.close(its)
+            os.read(mine, 1)
+            os.close(mine)
+        """
+    ),
+    "a relay": _program(
+        """
+        def relay(left):
+            while True:
+                burn(0.005)
+                left -= 0.008
+                if left <= 0 or os.fork(): os._exit(0)
+        fork(lambda: relay(seconds))
+        told()
+        """
+    ),
+    "a relay whose ends are ignored": _program(
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # adopts orphans, whose end is ignored as well
+        def relay(left):
+            while True:
+                burn(0.005)
+                left -= 0.008
+                if left <= 0 or os.fork(): os._exit(0)
+        fork(lambda: relay(seconds))
+        told()
+        """
+    ),
+    "a daemon": _program(
+        """
+        def daemon():
+            os.setsid()
+            fork(lambda: burn(seconds))
+        os.waitpid(fork(daemon), 0)
+        told()
+        """
+    ),
+    "a session of its own": _program(
+        """
+        def work():
+            os.setsid()
+            burn(seconds)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        fork(work)
+        told()
+        """
+    ),
+    "another interpreter": _program(
+        """
+        code = f'import time\\nwhile time.process_time() < {seconds}:\\n for _ in range(5000): pass'
+        subprocess.run([sys.executable, '-c', code], check=True)
+        """
+    ),
+    "another interpreter, behind a shell": _program(
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        code = f'import time\\nwhile time.process_time() < {seconds}:\\n for _ in range(5000): pass'
+        command = ['sh', '-c', 'trap "" CHLD; "$0" -c "$1" & wait; :', sys.executable, code]
+        os.set_inheritable(report, True)
+        subprocess.Popen(command, close_fds=False)
+        told()
+        """
+    ),
+    "a clone without a signal": _program(
+        """
+        pid = ctypes.CDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine],
+                                        0, 0, 0, 0, 0)
+        assert pid >= 0
+        if pid == 0:
+            burn(seconds)
+            os._exit(0)
+        told()
+        """
+    ),
+    "a child that is stopped and continued": _program(
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        pid = fork(lambda: burn(seconds))
+        os.close(report)
+        os.set_blocking(ready, False)
+        while True:
+            try:
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.001)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.03)
+                if not os.read(ready, 1): break
+            except BlockingIOError: pass
+            except ProcessLookupError: break
+        """
+    ),
+    "a child that outlives the program": _program(
+        """
+        def work():
+            burn(max(0, seconds - 0.05))
+            os.write(report, b'x')
+            burn(0.05)
+        fork(work)
+        os.read(ready, 1)
+        """
+    ),
+    "a child that is killed in the end": _program(
+        """
+        def work():
+            burn(seconds)
+            os.write(report, b'x')
+            time.sleep(100)
+        fork(work)
+        os.read(ready, 1)
+        """
+    ),
+}
+
+_CPP_HEAD = """
+#include <cstdio>
+#include <ctime>
+#include <csignal>
+#include <thread>
+#include <unistd.h>
+#include <sys/wait.h>
+static double now(clockid_t id) { timespec t; clock_gettime(id, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+static void burn(double amount, clockid_t id = CLOCK_PROCESS_CPUTIME_ID) {
+    for (double until = now(id) + amount; now(id) < until;)
+        for (volatile int count = 0; count < 100000;) count = count + 1;
+}
+int main() {
+    double seconds; char byte; int ends[2];
+    if (scanf("%lf", &seconds) != 1 || pipe(ends)) return 1;
+"""  # noqa: E501
+
+
+def _cpp(code: str) -> str:
+    return _CPP_HEAD + textwrap.dedent(code) + '\nputs("done");\n}\n'
+
+
+CPP = {
+    "C++: the process itself": _cpp("burn(seconds);"),
+    "C++: threads": _cpp(
+        """
+        auto work = [=] { burn(seconds / 2, CLOCK_THREAD_CPUTIME_ID); };
+        std::thread one(work), two(work);
+        one.join(); two.join();
+        """
+    ),
+    "C++: a child whose end is ignored": _cpp(
+        """
+        signal(SIGCHLD, SIG_IGN);
+        if (fork() == 0) { burn(seconds); _exit(0); }
+        close(ends[1]);
+        if (read(ends[0], &byte, 1)) return 1;
+        """
+    ),
+    "C++: short children that leave no zombies": _cpp(
+        """
+        struct sigaction action = {};
+        action.sa_flags = SA_NOCLDWAIT;
+        sigaction(SIGCHLD, &action, nullptr);
+        for (int left = seconds / 0.006; left > 0; left--) {
+            int own[2];
+            if (pipe(own)) return 1;
+            if (fork() == 0) { burn(0.005); _exit(0); }
+            close(own[1]);
+            if (read(own[0], &byte, 1)) return 1;
+            close(own[0]);
+        }
+        """
+    ),
+    "C++: vfork": _cpp(
+        """
+        pid_t pid = vfork();
+        if (pid == 0) { burn(seconds); _exit(0); }
+        waitpid(pid, nullptr, 0);
+        """
+    ),
+}
+
+# Their work is done in children that are too short to be seen, and that nobody waits for.
+UNSEEN = {
+    "short children whose end is ignored",
+    "short children that leave no zombies",
+    "a relay whose ends are ignored",
+    "C++: short children that leave no zombies",
+}

@@ -1,0 +1,142 @@
+"""The limit of CPU time holds wherever an answer works, on every rung and by ``/run_code``."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient
+from services.judge.verdict import Lateness, lateness
+from services.sandbox.app import create_app
+from services.sandbox.cgroups import CpuGroup
+from services.sandbox.probe import IsolationError
+from services.sandbox.settings import IsolationChoice, SandboxSettings
+from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
+from tests.hostile.cpu_programs import CPP, PYTHON, UNSEEN
+from tests.judge.pools import OpenPool
+from tests.judge.test_harness_fidelity import PYTHONS, USERS, harness
+
+pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
+
+LIMIT, KILLED_AT = 0.4, 0.5
+LITTLE, MUCH = str(0.5 * LIMIT), str(2 * LIMIT)
+# Where the time of children that nobody saw can only be estimated, the estimate is a high one.
+VERY_LITTLE = str(0.25 * LIMIT)
+LIMITS = CaseLimits(
+    cpu=KILLED_AT, wall=10, compile=30, budget=60, memory=4 << 30, output=1 << 20, processes=64
+)
+PROGRAMS = {**PYTHON, **(CPP if shutil.which("g++") else {})}
+# Load can only make a program look slower, so the judge would run these again.
+ATTEMPTS = 3
+
+Runs = Callable[[str, list[str]], CallResult]
+
+
+def late(run: CaseRun) -> bool:
+    return lateness(run, LIMIT, KILLED_AT, alone=True) is not Lateness.IN_TIME
+
+
+def little_work(name: str, *, measured: bool) -> str:
+    estimated = not measured and name in UNSEEN
+    return VERY_LITTLE if estimated else LITTLE
+
+
+def language(name: str) -> str:
+    return "cpp" if name in CPP else "python"
+
+
+def fault(much: CallResult, little: CallResult) -> str | None:
+    if not late(much.cases[0]):
+        return f"too much work is in time: {much.cases[0]}"
+    if late(little.cases[0]) or little.cases[0].stdout != b"done\n":
+        return f"little work is late: {little.cases[0]}"
+    return None
+
+
+@pytest.mark.parametrize("measure", ["control group", "processes"])
+@pytest.mark.parametrize("rung", ["bwrap", "unshare", "landlock", "none"])
+async def test_no_work_escapes_in_a_slot(
+    monkeypatch: pytest.MonkeyPatch, rung: str, measure: str
+) -> None:
+    group = CpuGroup.create()
+    if group is not None:
+        group.close()
+    elif measure == "control group":
+        pytest.skip("this process may not make control groups")
+    if measure == "processes":
+        monkeypatch.setattr(CpuGroup, "create", lambda: None)
+    settings = SandboxSettings(isolation=IsolationChoice(rung), concurrency=1)
+    server = TestServer(create_app(settings))
+    try:
+        await server.start_server()
+    except IsolationError as error:
+        pytest.skip(str(error))
+    pool = OpenPool([str(server.make_url("")).rstrip("/")])
+    faults = {}
+    try:
+        async with SandboxClient(pool, max_attempts=2, retry_budget=30) as client:
+            for name, code in PROGRAMS.items():
+                little = little_work(name, measured=measure == "control group")
+                faults[name] = await fault_in_slot(client, name, code, little)
+    finally:
+        await server.close()
+    assert not any(faults.values()), {name: text for name, text in faults.items() if text}
+
+
+async def fault_in_slot(
+    client: SandboxClient, name: str, code: str, little_work: str
+) -> str | None:
+    found = None
+    for _ in range(ATTEMPTS):
+        much, little = [
+            await client.run_cases(
+                RunCasesRequest.model_validate(
+                    {"code": code, "language": language(name), "inputs": [work], "limits": LIMITS}
+                ),
+                Attempts(),
+            )
+            for work in (MUCH, little_work)
+        ]
+        found = fault(much, little)
+        if found is None or not late(much.cases[0]):
+            return found
+    return found
+
+
+@pytest.fixture(params=USERS)
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp())
+    if request.param == "own user":
+        path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def test_no_work_escapes_the_harness(folder: Path) -> None:
+    """As in a SandboxFusion, where the case runner arrives as files."""
+    faults = {name: fault_in_harness(folder, name, code) for name, code in PROGRAMS.items()}
+    assert not any(faults.values()), {name: text for name, text in faults.items() if text}
+
+
+def fault_in_harness(folder: Path, name: str, code: str) -> str | None:
+    found = None
+    for _ in range(ATTEMPTS):
+        much, little = [
+            harness(
+                folder,
+                PYTHONS[0],
+                code.encode(),
+                [work.encode()],
+                limits=LIMITS,
+                language=language(name),
+            )[0]
+            for work in (MUCH, little_work(name, measured=False))
+        ]
+        found = fault(much, little)
+        if found is None or not late(much.cases[0]):
+            return found
+    return found

@@ -1,0 +1,110 @@
+"""Cheats and unusual right answers to function tests, on every rung and by ``/run_code``."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import pytest
+
+from services.judge.sandbox import SandboxClient
+from services.sandbox.settings import IsolationChoice
+from shared.schemas import Problem, Verdict
+from tests.hostile.function_cheats import CHEATS, KILLS, PRIES, RIGHT
+from tests.judge.pools import OpenPool
+from tests.judge.stand_ins import WithoutCases
+from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.sandboxes import own_sandbox
+from tests.shared.ledgers import problem
+
+pytestmark = pytest.mark.hostile
+# A process namespace confines signals and memory, Landlock memory on each kernel that has it.
+NAMESPACES = ("bwrap", "unshare", "by /run_code")
+WAYS = [*(kind.value for kind in IsolationChoice if kind.value != "auto"), "by /run_code"]
+
+
+def humaneval(name: str, test: str) -> Problem:
+    truth = {"prompt": f"def {name}(x):\n", "entry_point": name, "test": test}
+    return problem(ground_truth=json.dumps(truth))
+
+
+def mbpp(*tests: str) -> Problem:
+    return problem(ground_truth=json.dumps({"test_list": tests, "test_setup_code": ""}))
+
+
+PROBLEMS = {
+    "humaneval": humaneval(
+        "twice",
+        "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 6\n"
+        "    assert candidate(11) == 22, 'not 22'\n",
+    ),
+    "mbpp": mbpp("assert twice(2) == 4", "assert twice(3) == 6", "assert twice(11) == 22"),
+}
+LISTS = {
+    "humaneval": humaneval(
+        "f",
+        "def check(candidate):\n    assert list(candidate([3, 1])) == [6, 2]\n"
+        "    assert list(candidate([])) == []\n    assert sorted(candidate([1, 2])) == [2, 4]\n",
+    ),
+    "mbpp": mbpp("assert list(f([3, 1])) == [6, 2]", "assert [n for n in f([1, 2, 5])][1] == 4"),
+}
+
+
+@pytest.fixture(params=WAYS, scope="module")
+def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A way to run answers; its sandbox is started once."""
+    name = request.param
+    folder = tmp_path_factory.mktemp("sandbox")
+    settings = {"PLUMBLINE_SANDBOX_CONCURRENCY": "2"}
+    if name != WAYS[-1]:
+        settings["PLUMBLINE_SANDBOX_ISOLATION"] = name
+    try:
+        with own_sandbox(folder, **settings) as url:
+            yield f"{name} {url}"
+    except RuntimeError as error:
+        pytest.skip(f"no {name} here: {error}")
+
+
+@pytest.fixture
+async def client(way: str) -> AsyncIterator[SandboxClient]:
+    kind = WithoutCases if way.startswith("by /run_code") else SandboxClient
+    async with kind(OpenPool([way.split()[-1]]), max_attempts=2, retry_budget=30) as client:
+        yield client
+
+
+async def verdicts(
+    client: SandboxClient, tests: Problem, answers: Mapping[str, str]
+) -> dict[str, Verdict]:
+    """Judge answers, several at once, one after another in each slot."""
+    at_once = asyncio.Semaphore(4)
+
+    async def judge(code: str) -> Verdict:
+        limits = ("sandbox.timeout=2", "judge.wall_factor=2", "sandbox.memory_limit_mb=1024")
+        async with at_once:
+            return await verdict_of(make_task(client, tests, fenced(code), *limits))
+
+    found = await asyncio.gather(*map(judge, answers.values()))
+    return dict(zip(answers, found, strict=True))
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+async def test_no_cheat_is_accepted(client: SandboxClient, way: str, kind: str) -> None:
+    harmful = set() if way.startswith(NAMESPACES) else KILLS
+    harmful |= PRIES if way.startswith("none") else set()
+    cheats = {name: code for name, code in CHEATS.items() if name not in harmful}
+    found = await verdicts(client, PROBLEMS[kind], cheats)
+    assert {name: v.final_status for name, v in found.items() if v.accepted} == {}
+    assert {name: v for name, v in found.items() if v.shared_process or not v.judged} == {}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+async def test_unusual_right_answers_are_accepted(client: SandboxClient, kind: str) -> None:
+    found = await verdicts(client, LISTS[kind], RIGHT)
+    assert {
+        name: (v.final_status, v.detail, v.first_failed_case)
+        for name, v in found.items()
+        if not v.accepted
+    } == {}
+
+
+def test_there_are_enough() -> None:
+    assert len(CHEATS) >= 50 and len(RIGHT) >= 30

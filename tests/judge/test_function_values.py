@@ -1,0 +1,243 @@
+"""Codec of the values between an answer and its tests: exact both ways, safe against any bytes."""
+
+import collections
+import datetime
+import decimal
+import fractions
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shared.harness import function_values as values
+
+keys = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(2**200), 2**200),
+    st.floats(allow_nan=False),
+    st.text(st.characters()),
+    st.text(st.characters(categories=["Cs"])),
+    st.binary(),
+    st.complex_numbers(allow_nan=False),
+    st.fractions(),
+    st.decimals(allow_nan=False),
+    st.dates(),
+    st.datetimes(),
+    st.datetimes(timezones=st.just(datetime.UTC)),
+    st.times(),
+    st.timedeltas(),
+    st.sampled_from([int, str, type(None), ValueError, ..., NotImplemented]),
+)
+keys |= st.tuples(keys, keys) | st.frozensets(keys, max_size=3)
+anything = st.recursive(
+    keys | st.binary().map(bytearray) | st.integers(-99, 99).map(range),
+    lambda inner: st.one_of(
+        st.lists(inner),
+        st.lists(st.integers(-(2**65), 2**65), min_size=8),
+        st.lists(st.floats(allow_nan=False), min_size=8),
+        st.lists(inner).map(tuple),
+        st.lists(inner).map(collections.deque),
+        st.lists(inner).map(collections.UserList),
+        st.dictionaries(keys, inner),
+        st.dictionaries(keys, inner).map(collections.OrderedDict),
+        st.dictionaries(keys, inner).map(lambda d: collections.defaultdict(list, d)),
+        st.sets(keys),
+        st.lists(keys).map(collections.Counter),
+    ),
+    max_leaves=20,
+)
+
+
+def encoded(value: object) -> bytes:
+    encoder = values.Encoder()
+    encoder.add(value)
+    return bytes(encoder.data)
+
+
+def decoded(data: bytes) -> Any:
+    decoder = values.Decoder(data)
+    found = decoder.value()
+    decoder.end()
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, part by part of the same types."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return same(tuple(one.items()), tuple(other.items()))
+    if isinstance(one, set | frozenset):
+        kinds, others = (collections.Counter(map(type, members)) for members in (one, other))
+        return one == other and kinds == others
+    if isinstance(one, collections.UserList):
+        return same(one.data, other.data)
+    if isinstance(one, list | tuple | collections.deque):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other) and repr(one) == repr(other)
+
+
+@given(anything)
+@example(-0.0)
+@example([-0.0] * 9)
+@example(math.inf)
+@example(collections.OrderedDict([(2, 1), (1, 2)]))
+@example(collections.deque([1, 2, 3], 2))
+@example(collections.Counter(a=2, b=0, c=-1))
+@example(tuple(range(20)))
+def test_values_arrive_as_they_are(value: object) -> None:
+    assert same(decoded(encoded(value)), value)
+
+
+def test_sets_keep_their_order() -> None:
+    for members in ([8, 0, 16], [0, 16, 8], ["b", "a"], [3.5, 2**61 - 1, 0]):
+        assert list(decoded(encoded(set(members)))) == list(set(members))
+
+
+def test_what_is_not_a_number_is_still_none() -> None:
+    assert math.isnan(decoded(encoded(math.nan)))
+    assert decoded(encoded(decimal.Decimal("NaN"))).is_nan()
+
+
+@pytest.mark.parametrize(
+    ("view", "as_list"), [({1: 2}.keys(), [1]), ({1: 2}.values(), [2]), ({1: 2}.items(), [(1, 2)])]
+)
+def test_views(view: object, as_list: list[object]) -> None:
+    found = decoded(encoded(view))
+    assert type(found) is type(view)
+    assert list(found) == as_list
+
+
+def test_shared_parts_stay_shared() -> None:
+    row = [0]
+    loop: list[object] = []
+    loop.append(loop)
+    rows, again = decoded(encoded(([row, row], loop)))
+    assert rows[0] is rows[1]
+    assert again[0] is again
+
+
+@settings(max_examples=500)
+@given(st.binary() | st.text("NTFEXiIfcsbB[l({tSZr:YRKLAHhGjqd\0\1\2", max_size=60).map(str.encode))
+@example(b"L" + encoded("Fraction") + b"(\1\0\0\0" + encoded((1, 0)))
+@example(b"L" + encoded("defaultdict") + b"(\1\0\0\0" + encoded(("eval",)))
+@example(b"L" + encoded("datetime") + encoded(((1, 2),)))
+@example(b"A" + encoded("O8") + encoded((1,)) + encoded([1]))
+@example(b"{\1\0\0\0[\0\0\0\0N")
+@example(b"[" * 10_000)
+@example(b"(\1\0\0\0" * 10_000)
+@example(b"[\xff\xff\xff\xff")
+@example(b"R\0\0\0\0")
+@example(b"Y" + encoded("eval"))
+@example(b"H" + b"\0" * 10 + encoded("x"))
+def test_other_bytes_are_refused(data: bytes) -> None:
+    try:
+        found = decoded(data)
+    except values.CodecError:
+        return
+    encoded(found)
+
+
+@settings(max_examples=300)
+@given(anything, st.data())
+def test_damaged_values_are_refused_or_other_values(value: object, data: st.DataObject) -> None:
+    damaged = bytearray(encoded(value))
+    place = data.draw(st.integers(0, len(damaged) - 1))
+    damaged[place] = data.draw(st.integers(0, 255))
+    del damaged[data.draw(st.integers(1, len(damaged))) :]
+    try:
+        decoded(bytes(damaged))
+    except values.CodecError:
+        return
+
+
+# What the answer returns
+
+
+class Number(int):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "?"
+
+    def encode(self, *_: str) -> bytes:
+        return b"?"
+
+
+class Values(list[object]):
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        raise ValueError
+
+
+def returned(value: object) -> Any:
+    encoder = values.ObjectEncoder(values.Handles())
+    encoder.add(value)
+    return decoded(bytes(encoder.data))
+
+
+@pytest.mark.parametrize(
+    ("value", "arrives_as"),
+    [
+        (Number(3), 3),
+        (Text("a"), "a"),
+        (Values([1, Number(2)]), [1, 2]),
+        (collections.namedtuple("P", "x y")(1, 2), (1, 2)),
+        (type("D", (dict,), {})(a=1), {"a": 1}),
+        (type("C", (collections.Counter,), {})("a"), collections.Counter("a")),
+        (type("F", (fractions.Fraction,), {})(1, 2), fractions.Fraction(1, 2)),
+    ],
+)
+def test_a_subclass_arrives_as_its_base(value: object, arrives_as: object) -> None:
+    assert same(returned(value), arrives_as)
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 0, type("A", (), {}), operator, iter([])])
+def test_other_objects_are_handles(value: object) -> None:
+    handles = values.Handles()
+    encoder = values.ObjectEncoder(handles)
+    encoder.add([value, value])
+    assert handles.objects == [value]
+    with pytest.raises(values.CodecError):
+        decoded(bytes(encoder.data))
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 0, type("A", (), {}), Number(3), [Text("a")]])
+def test_tests_send_exact_values_only(value: object) -> None:
+    with pytest.raises(values.UncrossableError):
+        encoded(value)
+
+
+@pytest.mark.parametrize(
+    ("container", "change"),
+    [
+        ([1, 2], lambda c: c.reverse()),
+        ({1: 2}, lambda c: c.update({3: 4})),
+        ({1}, lambda c: c.add(2)),
+        (bytearray(b"a"), lambda c: c.extend(b"b")),
+        (collections.deque([1]), lambda c: c.appendleft(2)),
+        (collections.Counter("a"), lambda c: c.update("ab")),
+        (collections.OrderedDict(a=1, b=2), lambda c: c.move_to_end("a")),
+    ],
+)
+def test_contents_of_a_container(container: Any, change: Callable[[Any], None]) -> None:
+    other = decoded(encoded(container))
+    change(other)
+    values.update(container, decoded(encoded(values.contents(other))))
+    assert same(container, other)
+    with pytest.raises(values.CodecError):
+        values.update(container, 7)
