@@ -1,10 +1,11 @@
 """Sandbox calls that run an answer: many cases per call with the harness, or one call per case."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from services.judge.methods.base import Task
+from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
 from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
@@ -21,12 +22,18 @@ from shared.harness.wire import (
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
+Result = TypeVar("Result")
+
+# Bytes of a call's results where more did not arrive: a sandbox, or a proxy before it, has limits.
+_FEW_RESULTS = 1024 * 1024
+_TOO_LARGE = frozenset({FailureKind.SANDBOX_ERROR, FailureKind.UNUSABLE_ANSWER, "http_413"})
+
 # An answer that kills the harness in every case must not hold the sandbox for long.
 _MOST_LOSSES = 10
 
 
 @dataclass(slots=True)
-class HarnessRun:
+class HarnessRun(Generic[Result]):
     """Cases of one program as the harness ran them, by index of their input.
 
     Attributes:
@@ -36,7 +43,7 @@ class HarnessRun:
     Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
 
-    cases: dict[int, CaseRun] = field(default_factory=dict)
+    cases: dict[int, Result] = field(default_factory=dict)
     compile_error: str | None = None
     compile_timeout: bool = False
     lost: list[int] = field(default_factory=list)
@@ -60,7 +67,7 @@ def case_limits(task: Task) -> CaseLimits:
     )
 
 
-async def run_functions(task: Task, answer: str, tests: FunctionTests) -> HarnessRun:
+async def run_functions(task: Task, answer: str, tests: FunctionTests) -> HarnessRun[CaseRun]:
     """Run the tests of an answer's functions, which are one case.
 
     Raises:
@@ -71,7 +78,22 @@ async def run_functions(task: Task, answer: str, tests: FunctionTests) -> Harnes
 
 async def run_harness(
     task: Task, program: str, inputs: Sequence[str], language: Language | None = None
-) -> HarnessRun:
+) -> HarnessRun[CaseRun]:
+    """Run a program as ``run_and_convert``, and keep the runs as they are.
+
+    Raises:
+        SandboxUnavailableError: As there.
+    """
+    return await run_and_convert(task, program, inputs, lambda _place, case: case, language)
+
+
+async def run_and_convert(
+    task: Task,
+    program: str,
+    inputs: Sequence[str],
+    convert: Callable[[int, CaseRun], Result],
+    language: Language | None = None,
+) -> HarnessRun[Result]:
     """Run a program on all inputs, in as few calls as the limits of a call allow.
 
     A harness that is killed in a shared sandbox leaves all its other cases lost. Alone, only the
@@ -81,12 +103,14 @@ async def run_harness(
         task: The completion.
         program: Its program.
         inputs: Standard input of each case.
+        convert: Makes of a case what is kept. Together the outputs of an answer may be larger than
+            the memory; those of one call are not.
         language: The program's; None for that of the task's settings.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response, or no harness can run in it.
     """
-    run = HarnessRun()
+    run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
     limits = case_limits(task)
     language = language or ("cpp" if task.settings.language == "cpp" else "python")
@@ -95,13 +119,24 @@ async def run_harness(
         request = RunCasesRequest(
             code=program, language=language, inputs=[inputs[i] for i in chunk], limits=limits
         )
-        got = await _call(task, request)
+        try:
+            got = await _call(task, request)
+        except SandboxUnavailableError as error:
+            if error.failures[-1].kind not in _TOO_LARGE or limits.results <= _FEW_RESULTS:
+                raise
+            limits = replace(limits, results=_FEW_RESULTS)
+            continue
         if got.compiled not in ("ok", None):
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
             return run
         # A sandbox that confuses calls may report cases that this one does not have.
         known = {place: case for place, case in got.cases.items() if place < len(chunk)}
-        run.cases |= {chunk[place]: case for place, case in known.items()}
+        run.cases |= await compute(
+            lambda chunk=chunk, cases=known: {  # type: ignore[misc]
+                chunk[place]: convert(chunk[place], case) for place, case in cases.items()
+            },
+            sum(len(case.stdout) for case in known.values()),
+        )
         todo = [i for i in todo if i not in run.cases]
         # The budget of time-outs applies to the whole answer, not to each call.
         late = sum(_timed_out(task, case) for case in got.cases.values())

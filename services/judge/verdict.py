@@ -24,6 +24,7 @@ from shared.statuses import (
 from shared.text import shorten_middle
 
 _SHOWN_CHARS = 2000
+_NOTE_CHARS = 64
 # If the kernel used more than this share of a case's CPU time, the time-out may be due to the
 # machine's load: a page fault costs several times as much under memory pressure.
 _KERNEL_SHARE = 0.1
@@ -357,5 +358,12 @@ def _failed_case(index: int, case: CaseOutcome) -> FailedCase:
     )
 
 
+def shown(text: str) -> str:
+    """Return the part of a text that a verdict has; the same if it was shortened before."""
+    if len(text) <= _SHOWN_CHARS + _NOTE_CHARS:
+        return text
+    return shorten_middle(text, _SHOWN_CHARS)
+
+
 def _shortened(text: str | None) -> str | None:
-    return text and shorten_middle(text, _SHOWN_CHARS)
+    return text and shown(text)

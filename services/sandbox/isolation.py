@@ -18,7 +18,7 @@ is no private /tmp and no /dev/shm, and the list of the machine's processes is v
 Python's path (``slot/modules``) let ``multiprocessing`` keep semaphores and shared memory in the
 program's folder instead.
 
-Covered by all three: a seccomp filter (``services.sandbox.slot.confinement``) refuses namespaces,
+Covered by all three: a seccomp filter (``shared.harness.confinement``) refuses namespaces,
 mounts, ptrace, keyrings, System V IPC, message queues, io_uring, BPF, changes to other processes,
 of users and owners, and system calls newer than the filter. ``none`` installs it where the kernel
 permits, so that programs get the same answers from the kernel.
@@ -122,7 +122,7 @@ class Isolation:
         return self.kind in (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
     def seccomp_profiles(self) -> list[str]:
-        """Names of the profiles in ``services.sandbox.slot.confinement``."""
+        """Names of the profiles in ``shared.harness.confinement``."""
         match self.kind:
             case IsolationChoice.LANDLOCK:
                 return ["COMMON", "NO_NETWORK"]

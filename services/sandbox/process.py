@@ -20,8 +20,6 @@ from shared.harness.wire import CallResult, RunCasesRequest
 
 DRAIN_SECONDS = 2.0
 CHUNK = 256 * 1024
-# More than the harness writes (``MAX_RESULTS``, and one more case).
-RECORDS_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     answer = request.code.encode()
     spec = wire.encode_spec(key, request.language, request.limits, request.inputs).encode()
     (request_end, feed), (out, results_end) = open_pipes(2)
-    reader = PipeReader(out, RECORDS_LIMIT, lambda _over: None)
+    reader = PipeReader(out, wire.longest_results(request.limits), lambda _over: None)
     writer = PipeWriter(feed, b"%d\n%b%b" % (len(answer), answer, spec))
     order = Order(
         kind="cases", seconds=request.limits.call, name=name, compiles=request.language == "cpp"
@@ -126,7 +124,7 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     finally:
         writer.close()
         await asyncio.shield(asyncio.ensure_future(_drain([reader])))
-    result = wire.decode_results(bytes(reader.data), key)
+    result = wire.decode_results(reader.data, key)
     result.seconds = report.seconds
     return result
 

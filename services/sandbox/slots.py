@@ -410,4 +410,5 @@ def _reason(errors: bytes) -> str:
 
 
 def _source(name: str) -> str:
-    return module_source("services.sandbox.slot", name)
+    shared = name == "confinement"
+    return module_source("shared.harness" if shared else "services.sandbox.slot", name)

@@ -8,9 +8,8 @@ project's own sandbox (``run_in_slot``). Three kinds of processes:
   enforces the time limits and writes the results. It never executes code of the answer.
 - The *zygote*, forked before the specification is read, compiles the answer once and forks a child
   per case. It knows neither the inputs nor the key.
-- The *child* runs the answer in a separate process with its own standard streams (regular files in
-  memory), folder, session and limits. It behaves as ``python solution.py`` would (see
-  ``Program``).
+- The *child* runs the answer in a separate process with its own standard streams (see ``Streams``),
+  folder, session and limits. It behaves as ``python solution.py`` would (see ``Program``).
 
 Specification (standard input, or a pipe): a line of words, then the inputs one after another.
 Results (a file, or a pipe): per record a line of words, then its bytes. Each record carries a MAC
@@ -24,14 +23,17 @@ read the memory of supervisor and zygote but can kill them; the records then lac
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import _socket  # socket itself takes milliseconds to load
 import _thread
 import atexit
 import builtins
+import fcntl
 import gc
 import io
 import os
 import resource
 import select
+import struct
 import sys
 import time
 import types
@@ -41,7 +43,7 @@ from builtins import BaseException, KeyboardInterrupt, SystemExit, getattr, isin
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, NoReturn, TextIO
 
 try:
@@ -51,7 +53,8 @@ except ImportError:
 
 RESULTS, ANSWER = "results", "answer"
 MAX_STDERR = 4096
-MAX_RESULTS = 16 * 1024 * 1024
+# Bytes of output from which it is compressed where the results are a file.
+COMPRESSED = 65536
 # Seconds to wait for a reply of the zygote; fewer after an answer was killed, because it may have
 # stopped the zygote.
 REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
@@ -75,12 +78,33 @@ TICKS_SLACK = 0.02
 # Processes that no sample saw are assumed to have run for this share of the time at least.
 LEAST_SHARE = 0.5
 RUNNABLE_STATES = ([b"R"], [b"D"])
+# Input is a file, which many programs map or ask for its size, unless the source has one of the
+# first words, which need a pipe, and none of the second, which need a file.
+PIPE_WORDS = (
+    b"epoll", b"selectors", b"connect_read_pipe", b"add_reader", b"kqueue", b"ISFIFO", b"is_fifo",
+    b"stream_descriptor",
+)  # fmt: skip
+FILE_WORDS = (
+    b"st_size", b"mmap", b"stdin.seek", b"stdin.tell", b"seek(stdin", b"tell(stdin", b"seek(0,",
+    b"sendfile", b"copy_file_range",
+)  # fmt: skip
+# Pause in seconds between reads of a program that prints little at a time, and the bytes of a read
+# that is not little.
+TICK, MUCH = 0.004, 32768
+CHUNK, LARGE_PIPE = 65536, 1 << 20
+F_SETPIPE_SZ = 1031
+CLOCK_REALTIME_COARSE = 5
 SIGINT, SIGKILL, SIGPIPE, SIGCHLD, SIGSTOP, SIGXFSZ = 2, 9, 13, 17, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-PR_SET_NO_NEW_PRIVS = 38
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
 # A Landlock ruleset that handles no files and no ports, only signals; a flag against log entries.
 SIGNALS_ALONE, LOG_OFF = b"\0" * 16 + b"\2" + b"\0" * 7, 1
+# Folders that any user can write to.
+PUBLIC_FOLDERS = (
+    "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/var/lock", "/var/crash",
+    "/run/shm",
+)  # fmt: skip
 # Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
 # visible effect.
 PRELOADED = frozenset((
@@ -116,10 +140,12 @@ class RunSpec:
         self.key = bytes.fromhex(words[0])
         self.language = words[1]
         self.cpu_limit, self.wall_limit, self.compile_limit, self.budget = map(float, words[2:6])
-        self.memory, self.output, self.processes, self.max_timeouts = map(int, words[6:10])
+        self.memory, self.output, self.processes, self.max_timeouts, self.max_results = map(
+            int, words[6:11]
+        )
         self.inputs: list[bytes] = []
         start = 0
-        for size in map(int, words[10:]):
+        for size in map(int, words[11:]):
             self.inputs.append(payload[start : start + size])
             start += size
 
@@ -135,10 +161,15 @@ class Records:
 
     def add(self, kind: str, *words: object, out: bytes = b"", err: bytes = b"") -> None:
         head = " ".join(map(str, (kind, *words, len(out), len(err)))).encode()
-        self.mac = blake2b(
-            self.mac + head + b"\n" + out + err, key=self.key, digest_size=16
-        ).digest()
-        self.write(head + b" " + self.mac.hex().encode() + b"\n" + out + err + b"\n")
+        digest = blake2b(self.mac, key=self.key, digest_size=16)
+        for part in (head, b"\n", out, err):
+            digest.update(part)
+        self.mac = digest.digest()
+        self.write(b"".join((head, b" ", self.mac.hex().encode(), b"\n", out, err, b"\n")))
+
+    def pack(self, data: bytes) -> bytes:
+        """Return ``data``, or something shorter: ``data`` as zlib compresses it."""
+        return data
 
     def write(self, record: bytes) -> None:
         self.size += len(record)
@@ -149,22 +180,43 @@ class Records:
 
 
 class ResultsFile(Records):
-    """Records in a file, which the judge fetches at the end."""
+    """Records in a file, which the judge fetches at the end.
 
-    def __init__(self, path: str, key: bytes) -> None:
+    ``at_once`` writes them as they come; otherwise no case can read what earlier ones printed.
+    """
+
+    def __init__(self, path: str, key: bytes, at_once: bool = True) -> None:
         self.path = path
         self.text = bytearray()
-        super().__init__(self.create(), key)
+        self.at_once = at_once
+        super().__init__(self.create() if at_once else -1, key)
 
     def create(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
+    def pack(self, data: bytes) -> bytes:
+        if len(data) < COMPRESSED:
+            return data
+        try:
+            import zlib
+        except ImportError:
+            return data
+        return min(zlib.compress(data, 1), data, key=len)
+
     def write(self, record: bytes) -> None:
         self.text += record
-        super().write(record)
+        if self.at_once:
+            super().write(record)
+        else:
+            self.size += len(record)
 
     def close(self) -> None:
         """Rewrite the file if the answer has changed or replaced it."""
+        if not self.at_once:
+            clear(self.path)
+            self.file = self.create()
+            write_all(self.file, self.text)
+            return
         try:
             there = os.stat(self.path, follow_symlinks=False)
             untouched = os.path.samestat(there, os.fstat(self.file))
@@ -231,6 +283,15 @@ try:
     class LockedFunction(_ctypes.CFuncPtr):  # keeps the interpreter's lock
         _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_PYTHONAPI
 
+    class Char(_ctypes._SimpleCData):  # type: ignore[type-arg]
+        _type_ = "c"
+
+    def c_array(data: bytes) -> object:
+        """Return an array of C with the data; as an argument it is a pointer."""
+        array: Any = (Char * len(data))()
+        array.raw = data
+        return array
+
     def c_function(name: str, kind: type = Function) -> Callable[..., Any]:
         this_program: Any = None
         function: Callable[..., Any] = kind(_ctypes.dlsym(_ctypes.dlopen(this_program, 0), name))
@@ -239,8 +300,11 @@ try:
     _prctl, _fflush = c_function("prctl"), c_function("fflush")
     _syscall = c_function("syscall")
     _fork = c_function("fork", LockedFunction)
+    _array: Callable[..., Any] = c_array
+    _address: Callable[..., Any] = _ctypes.addressof
 except (ImportError, OSError, AttributeError):
     _prctl = _fflush = _syscall = lambda *_: -1
+    _array = _address = lambda *_: None
     _fork = os.fork
 
 
@@ -260,6 +324,16 @@ def scope_signals() -> None:
     if _syscall(LANDLOCK_RESTRICT_SELF, ruleset, LOG_OFF) < 0:  # a flag since Linux 6.15
         _syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+
+
+def install_filter(program: bytes) -> None:
+    """Refuse system calls to this process and all that it starts, if the kernel permits it."""
+    code = _array(program)
+    if code is None:
+        return
+    argument = _array(struct.pack("@HP", len(program) // 8, _address(code)))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, argument, 0, 0)
 
 
 def fork() -> int:
@@ -319,28 +393,187 @@ def become(user: int) -> None:
     os.setuid(user)
 
 
-def standard_files(folder: str) -> list[int]:
-    """Create unnamed files for input, output, errors and process id, reused by all cases."""
-    fds = []
-    for name in ("in", "out", "err", "pid"):
-        try:
-            fds.append(os.memfd_create(name))  # 20 times as fast as a file on disk
-        except (OSError, AttributeError):
-            path = folder + "/" + name
-            fds.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-            os.unlink(path)
-    return fds
-
-
-def attach(fd: int, file: int, path: str) -> None:
-    """Reopen a file as a standard stream; ``path`` is its name below ``/proc``."""
-    os.close(fd)
+def memory_file(folder: str, name: str) -> int:
+    """Create an unnamed file."""
     try:
-        os.open(path, os.O_WRONLY if fd else os.O_RDONLY)  # it gets the lowest free number
-        os.set_inheritable(fd, True)
+        return os.memfd_create(name)  # 20 times as fast as a file on disk
+    except (OSError, AttributeError):
+        path = folder + "/" + name
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        os.unlink(path)
+        return fd
+
+
+def wants_pipe(source: bytes) -> bool:
+    """Whether a program expects its input to be a pipe."""
+    return any(word in source for word in PIPE_WORDS) and not any(
+        word in source for word in FILE_WORDS
+    )
+
+
+def reopen_input(file: int) -> None:
+    """Make a file the standard input, from its beginning and only for reading."""
+    os.close(0)
+    try:
+        os.open("/proc/self/fd/%d" % file, os.O_RDONLY)  # it gets the lowest free number
+        os.set_inheritable(0, True)
     except OSError:
-        os.dup2(file, fd)
-        os.lseek(fd, 0, os.SEEK_SET)
+        os.dup2(file, 0)
+        os.lseek(0, 0, os.SEEK_SET)
+
+
+class Streams:
+    """Standard streams of a case: its input, a file or a pipe, and two pipes that it prints to.
+
+    New ones for each case, so that nothing of a case (flags, capacity, attributes, late writers)
+    is there in the next one.
+
+    Attributes:
+        given: The child's ends, until they are closed.
+    """
+
+    def __init__(self, folder: str, stdin: bytes, pipe: bool, user: int | None, limit: int) -> None:
+        self.input = Input(folder, stdin, pipe)
+        self.out, self.err = Output(limit + 1), Output(MAX_STDERR)
+        self.limit = limit
+        self.given = [self.input.given, self.out.given, self.err.given]
+        if user is not None:
+            for fd in self.given:
+                os.fchown(fd, user, user)  # so that /dev/stdout can be opened anew
+
+    @property
+    def full(self) -> bool:
+        return len(self.out.data) > self.limit
+
+    def close_given(self) -> None:
+        for fd in self.given:
+            os.close(fd)
+
+    def wait(self, reply: int, seconds: float) -> bool:
+        """Wait for ``reply`` to be readable, and move what is read and printed in the meantime.
+
+        Returns whether it is; False early when the output exceeds its limit. From then on nothing
+        is moved.
+        """
+        if self.full:
+            return bool(select.select([reply], [], [], seconds)[0])
+        give_up = time.monotonic() + seconds
+        pause = TICK  # the few bytes of most programs are read at their end
+        while True:
+            left = max(0.0, give_up - time.monotonic())
+            if select.select([reply], [], [], min(left, pause))[0]:
+                return True
+            moved = self.move()
+            left = give_up - time.monotonic()
+            if self.full or left <= 0:
+                return False
+            if not moved:
+                readers = [reply, *self.out.waiting(), *self.err.waiting()]
+                if reply in select.select(readers, self.input.waiting(), [], left)[0]:
+                    return True
+                moved = self.move()
+            pause = 0 if moved >= MUCH else TICK
+
+    def move(self) -> int:
+        """Move what can be moved without waiting; returns the number of bytes."""
+        return self.input.write() + self.out.read(LARGE_PIPE) + self.err.read(LARGE_PIPE)
+
+    def finish(self) -> None:
+        """Read what the case left in the pipes; nothing writes to them any more."""
+        if not self.full:
+            self.out.read(self.limit + CHUNK)
+        self.err.read(64 * LARGE_PIPE)
+        for stream in (self.input, self.out, self.err):
+            stream.close()
+
+
+class Input:
+    """Standard input of a case; ``given`` is the child's end."""
+
+    def __init__(self, folder: str, data: bytes, pipe: bool) -> None:
+        self.fd = -1
+        self.rest = memoryview(data)
+        if not pipe:
+            self.given = memory_file(folder, "in")
+            write_all(self.given, data)
+            return
+        self.given, self.fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        if len(data) > CHUNK:
+            enlarge(self.fd)
+        self.write()
+
+    def waiting(self) -> list[int]:
+        return [self.fd] if self.fd >= 0 else []
+
+    def write(self) -> int:
+        """Write what fits into the pipe; returns the number of bytes."""
+        if self.fd < 0:
+            return 0
+        before = len(self.rest)
+        try:
+            while self.rest:
+                self.rest = self.rest[os.write(self.fd, self.rest) :]
+        except BlockingIOError:
+            return before - len(self.rest)
+        except BrokenPipeError:
+            pass  # the program closed its input
+        self.close()
+        return before
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Output:
+    """Pipe that a case prints to; ``given`` is the child's end.
+
+    Attributes:
+        data: The last ``most`` bytes. Whoever wants all of them stops reading in time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.fd, self.given = os.pipe()
+        os.set_blocking(self.fd, False)
+        self.most = most
+        self.data = bytearray()
+        self.large = False
+
+    def waiting(self) -> list[int]:
+        return [self.fd] if self.fd >= 0 else []
+
+    def read(self, size: int) -> int:
+        """Read what is there, at most about ``size`` bytes; returns the number of bytes."""
+        total = 0
+        while self.fd >= 0 and total < size:
+            try:
+                chunk = os.read(self.fd, CHUNK)
+            except BlockingIOError:
+                break
+            if not chunk:
+                self.close()
+            total += len(chunk)
+            self.data += chunk
+            del self.data[: -self.most]
+        if total >= MUCH and not self.large:
+            self.large = True
+            enlarge(self.fd)
+        return total
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def enlarge(pipe: int) -> None:
+    """Let a pipe hold more, so that both sides wait for each other less often."""
+    try:
+        fcntl.fcntl(pipe, F_SETPIPE_SZ, LARGE_PIPE)
+    except (OSError, ValueError):
+        pass
 
 
 class Supervisor:
@@ -350,23 +583,28 @@ class Supervisor:
         self,
         folder: str,
         user: int | None,
-        files: list[int],
-        requests: int,
+        forked: int,
+        requests: _socket.socket,
         replies: int,
         zygote: int,
+        shared: Sequence[SharedFolder],
         channel: tuple[int, int] = (-1, -1),
         group: int | None = None,
     ) -> None:
         self.folder = folder
         self.user = user
         self.clock = GroupClock(zygote, group) if group is not None else TreeClock(zygote)
-        self.stdin, self.out, self.err, self.forked = files
+        self.forked = forked
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
         self.channel = channel  # to an answer's functions: calls to write, results to read
         self.pid: int | None = None
         self.case: CaseFolder | None = None
+        kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
+        self.above = SharedFolder(folder, kept)
+        self.shared = [*shared, self.above]
+        self.streams: Streams | None = None
         self.buffer = b""
         self.began = time.monotonic()
 
@@ -391,8 +629,9 @@ class Supervisor:
         spec = self.spec
         self.case = CaseFolder(self.folder, spec.language, answer, self.user)
         self.case.restore()
+        self.pipe = wants_pipe(answer)
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
-        sizes = (len(answer), len(self.prelude))
+        sizes = (int(self.pipe), len(answer), len(self.prelude))
         self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
         try:
             kind, size = self.receive(spec.compile_limit).split()
@@ -401,6 +640,7 @@ class Supervisor:
             return False
         text = self.receive_bytes(int(size))
         self.results.add("compile", kind, err=text)
+        self.compiled = self.compiled_now()
         return kind == "ok"
 
     def run_all(self) -> str:
@@ -408,38 +648,68 @@ class Supervisor:
         for index, stdin in enumerate(self.spec.inputs):
             if index and time.monotonic() - self.began > self.spec.budget:
                 return "budget"
-            if self.results.size > MAX_RESULTS:
-                return "full"
-            late += self.run(index, stdin) in ("cpu", "wall")
+            if not self.freshen(last=index + 1 == len(self.spec.inputs)) and index:
+                return "full"  # the other cases get a call of their own
+            ended = self.run(index, stdin)
+            if ended == "full":
+                return ended
+            late += ended in ("cpu", "wall")
             if late == self.spec.max_timeouts > 0:
                 return "timeouts"
         return "done"
 
-    def run(self, index: int, stdin: bytes) -> str:
+    def freshen(self, last: bool) -> bool:
+        """Remove what the last case left in folders; returns whether nothing of it can be seen."""
         assert self.case is not None
-        self.case.restore()
-        for fd in (self.stdin, self.out, self.err, self.forked):
-            os.ftruncate(fd, 0)
-        if self.spec.language == FUNCTIONS:
+        changed = [folder for folder in self.shared if folder.changed()]
+        fresh = [folder.restore() for folder in changed]
+        if self.case.restore():
+            changed.append(self.above)
+        newest = max([folder.remember() for folder in changed], default=0)
+        # A change in the same tick of the clock would not be noticed.
+        while not last and time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= newest:
+            time.sleep(0.001)
+        return all(fresh) and self.compiled == self.compiled_now()
+
+    def compiled_now(self) -> object:
+        """Return what changes with a compiled program, which only its owner may make writable."""
+        try:
+            found = os.lstat(self.folder + "/program")
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mode, found.st_ctime_ns
+
+    def run(self, index: int, stdin: bytes) -> str:
+        """Run a case; returns its limit, ``-``, or ``full`` if the results of a call exceed theirs.
+
+        It then has no result, and runs again as the first one of another call.
+        """
+        os.ftruncate(self.forked, 0)
+        spec = self.spec
+        if spec.language == FUNCTIONS:
             run: str = sys.modules["function_case"].FunctionCase(self, stdin).run(index)
             return run
-        if os.pwrite(self.stdin, stdin, 0) != len(stdin):
-            raise ZygoteLostError
+        streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output)
+        self.streams = streams
         began = time.monotonic()
         self.clock.start(began)
-        self.send("run")
+        self.start(streams.given)
+        streams.close_given()
         killed = self.wait(began)
         reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
         status, reported, waited_for, memory, clean = reply.split()
         unwaited = int(self.clock.unwaited(int(reported) / 1e6) * 1e6)
         cpu, user = int(reported) + unwaited, int(waited_for) + unwaited
         wall = time.monotonic() - began
-        size = os.fstat(self.out).st_size
-        flag = killed or ("output" if size >= self.spec.output else "-")
-        printed = os.pread(self.out, 0 if flag == "output" else size, 0)
-        errors = os.pread(self.err, MAX_STDERR, max(0, os.fstat(self.err).st_size - MAX_STDERR))
+        streams.finish()
+        flag = killed or ("output" if streams.full else "-")
+        printed = b"" if streams.full else bytes(streams.out.data)
+        out = self.results.pack(printed)
+        if index and self.results.size + len(out) > spec.max_results:
+            return "full"
         words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
-        self.results.add("case", *words, out=printed, err=errors)
+        packed = [len(printed)] if out is not printed else []
+        self.results.add("case", *words, *packed, out=out, err=bytes(streams.err.data))
         self.pid = None
         if clean != "clean":
             # A process of this case is still alive and would disturb the next case.
@@ -456,6 +726,9 @@ class Supervisor:
             pid = self.pid = self.forked_pid()
             if not stat_of(pid):
                 return None  # it has been reaped, and the reply follows
+            if self.streams is not None and self.streams.full:
+                kill_group(pid)
+                return "output"
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
             used = self.clock.used(self.waited())
@@ -481,12 +754,27 @@ class Supervisor:
 
     def send(self, text: str, data: bytes = b"") -> None:
         try:
-            write_all(self.requests, text.encode() + b"\n" + data)
-        except BrokenPipeError:
+            self.requests.sendall(text.encode() + b"\n" + data)
+        except OSError:
+            raise ZygoteLostError from None
+
+    def start(self, streams: list[int]) -> None:
+        """Start a case with these standard streams."""
+        descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams)
+        try:
+            self.requests.sendmsg(
+                [b"run\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)]
+            )
+        except OSError:
             raise ZygoteLostError from None
 
     def readable(self, seconds: float) -> bool:
-        return b"\n" in self.buffer or bool(select.select([self.replies], [], [], seconds)[0])
+        """Wait for a reply; returns early if the case prints too much."""
+        if b"\n" in self.buffer:
+            return True
+        if self.streams is not None:
+            return self.streams.wait(self.replies, seconds)
+        return bool(select.select([self.replies], [], [], seconds)[0])
 
     def reply(self, seconds: float) -> str:
         try:
@@ -516,6 +804,87 @@ class Supervisor:
         self.buffer += data
 
 
+def inner_paths(folder: str) -> list[str]:
+    return [folder + "/" + name for name in os.listdir(folder)]
+
+
+class SharedFolder:
+    """A folder that programs can write to and that outlives them.
+
+    ``stamp`` is the time in seconds that the folder shows, so that it does not tell whether the
+    last program changed it.
+    """
+
+    def __init__(self, path: str, keep: Iterable[str], stamp: int = 0) -> None:
+        self.path = path
+        self.keep = frozenset(keep)
+        self.stamp = stamp or int(time.time())
+        found = os.stat(path)
+        self.mode = found.st_mode & 0o7777
+        self.size = found.st_size
+        self.attributes = frozenset(os.listxattr(path))
+        self.own = found.st_uid == os.geteuid()
+        self.known = 0
+
+    def restore(self, workspace: str | None = None) -> bool:
+        """Remove what programs left: files, and attributes of the folder itself.
+
+        Returns whether that is all; some file systems never shrink a folder after many files.
+        """
+        if self.own and os.stat(self.path).st_mode & 0o7777 != self.mode:
+            os.chmod(self.path, self.mode)
+        for inner in inner_paths(self.path) if self.path != workspace else ():
+            if inner not in self.keep:
+                remove(inner)
+        if self.own:
+            for name in frozenset(os.listxattr(self.path)) - self.attributes:
+                os.removexattr(self.path, name)
+        os.utime(self.path, (self.stamp, self.stamp) if self.own else None)
+        return self.path == workspace or os.stat(self.path).st_size == self.size
+
+    def remember(self) -> int:
+        """Note the present state; returns the time of its last change in nanoseconds."""
+        found = os.stat(self.path)
+        if not self.known:
+            self.size = found.st_size
+        self.known = found.st_ctime_ns  # no program can set it
+        return self.known
+
+    def changed(self) -> bool:
+        return os.stat(self.path).st_ctime_ns != self.known
+
+
+class PublicFolder(SharedFolder):
+    """A folder of the machine in which all users can make files; ``user`` is that of the cases."""
+
+    def __init__(self, path: str, user: int) -> None:
+        self.path = path
+        self.user = user
+        self.known = self.size = 0
+
+    def restore(self, workspace: str | None = None) -> bool:
+        for inner in inner_paths(self.path):
+            try:
+                if os.lstat(inner).st_uid == self.user:
+                    remove(inner)
+            except FileNotFoundError:
+                pass  # other programs work here as well
+        return True
+
+
+class SharedDevice(SharedFolder):
+    """A device node whose times programs can set."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.known = self.size = 0
+        self.keep = frozenset()
+
+    def restore(self, workspace: str | None = None) -> bool:
+        os.utime(self.path)
+        return True
+
+
 class CaseFolder:
     """Folder of the cases with the program in it, the same for each case."""
 
@@ -526,10 +895,10 @@ class CaseFolder:
         self.user = user
         self.made: object = None
 
-    def restore(self) -> None:
-        """Make a fresh folder with the program, unless the last case left it unchanged."""
+    def restore(self) -> bool:
+        """Make a fresh folder with the program; returns False if it was unchanged."""
         if self.made is not None and self.made == self.now():
-            return
+            return False
         clear(self.path)
         os.mkdir(self.path, 0o700)
         with open(self.program, "wb") as file:
@@ -538,6 +907,7 @@ class CaseFolder:
             os.chown(self.program, self.user, self.user)
             os.chown(self.path, self.user, self.user)
         self.made = self.now()
+        return True
 
     def now(self) -> object:
         """Return contents and attributes of the folder that no answer can change unnoticed.
@@ -835,6 +1205,24 @@ class Confinement:
 NO_CONFINEMENT = Confinement()
 
 
+class CallFilter(Confinement):
+    """Filter of system calls where the harness arrives as files: what outlives a case is refused.
+
+    That are keyrings, System V IPC and message queues; and what a slot refuses besides.
+    """
+
+    def __init__(self, folder: str) -> None:
+        try:
+            with open(folder + "/filter-" + os.uname().machine, "rb") as file:
+                self.program = file.read()
+        except OSError:
+            self.program = b""
+
+    def enter_program(self, own: str) -> None:
+        if self.program:
+            install_filter(self.program)
+
+
 class Zygote:
     """Compiles the answer once and forks a child per case (see the module docstring)."""
 
@@ -842,8 +1230,8 @@ class Zygote:
         self,
         folder: str,
         user: int | None,
-        files: list[int],
-        requests: int,
+        forked: int,
+        requests: _socket.socket,
         replies: int,
         confinement: Confinement,
         channel: tuple[int, ...],
@@ -852,8 +1240,7 @@ class Zygote:
         self.folder = folder
         self.case = folder + "/case"
         self.user = user
-        self.files, self.forked = files[:3], files[3]
-        self.streams = ["/proc/self/fd/%d" % file for file in self.files]
+        self.forked = forked
         self.requests = requests
         self.replies = replies
         self.channel = channel  # of an answer's functions: calls to read, results to write
@@ -872,7 +1259,7 @@ class Zygote:
         words = line.decode().split()
         self.language = words[0]
         self.cpu = float(words[1])
-        self.memory, self.output, self.processes, size, prelude = map(int, words[2:])
+        self.memory, self.output, self.processes, self.pipe, size, prelude = map(int, words[2:])
         while len(self.source) < size + prelude:
             self.source += self.read(65536)
         self.source, self.prelude = self.source[:size], self.source[size:]
@@ -887,18 +1274,14 @@ class Zygote:
         self.limits = self.find_limits()
         gc.freeze()  # keeps pages shared with the children (copy on write)
         if self.language != "cpp" and kind == b"ok":
-            for fd, own in enumerate(self.files):
-                os.dup2(own, fd)
-            self.program = Program(self.code, self.case + "/solution.py")
-            self.leave_streams()
-            if self.language == FUNCTIONS:
-                texts = [text.decode("utf-8", "replace") for text in (self.prelude, self.source)]
-                self.program.serve(self.server, *texts)
+            self.program = self.prepare_program()
         while True:
-            self.next_request()
+            streams = self.next_case()
             pid = fork()
             if pid == 0:
-                return self.child()
+                return self.child(streams)
+            for fd in streams:
+                os.close(fd)
             self.close_channel()
             os.pwrite(self.forked, b"%20d %20d" % (pid, 0), 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
@@ -918,6 +1301,22 @@ class Zygote:
         times, rest = (cpu * 1e6, user * 1e6), b"clean" if clean else b"unclean"
         words = (exit_code(status), *times, usage.ru_maxrss, rest)
         write_all(self.replies, b"%d %d %d %d %s\n" % words)
+
+    def prepare_program(self) -> Program:
+        """Make the program with streams of the same kinds as it will have."""
+        if self.language == FUNCTIONS:
+            program = Program(self.code, self.case + "/solution.py")
+            texts = [text.decode("utf-8", "replace") for text in (self.prelude, self.source)]
+            program.serve(self.server, *texts)
+            return program
+        streams = Streams(self.folder, b"", bool(self.pipe), None, 0)
+        for fd, given in enumerate(streams.given):
+            os.dup2(given, fd)
+        streams.close_given()
+        program = Program(self.code, self.case + "/solution.py")
+        streams.finish()
+        self.leave_streams()
+        return program
 
     def close_channel(self) -> None:
         """Leave the channel to the first child: its end is that of the channel."""
@@ -939,15 +1338,25 @@ class Zygote:
             data += self.read(4096)
         return data
 
+    def next_case(self) -> list[int]:
+        """Wait for the next case; returns its streams."""
+        data, messages, _, _ = self.requests.recvmsg(16, _socket.CMSG_SPACE(12))
+        if not data:
+            os._exit(0)
+        descriptors = messages[0][2]
+        return [int.from_bytes(descriptors[at : at + 4], sys.byteorder) for at in (0, 4, 8)]
+
     def read(self, size: int) -> bytes:
-        data = os.read(self.requests, size)
+        data = self.requests.recv(size)
         if not data:
             os._exit(0)
         return data
 
     def compile_python(self) -> tuple[bytes, bytes]:
         path = "<answer>" if self.language == FUNCTIONS else self.case + "/solution.py"
-        os.dup2(self.files[2], 2)  # for warnings
+        warnings = memory_file(self.folder, "err")
+        os.dup2(warnings, 2)
+        os.close(warnings)
         try:
             self.code = compile(self.source, path, "exec", dont_inherit=True)
         except Exception as error:
@@ -968,10 +1377,11 @@ class Zygote:
 
     def compile_cpp(self) -> tuple[bytes, bytes]:
         made, program = self.case + "/program", self.folder + "/program"
+        errors = memory_file(self.folder, "err")
         command = ["g++", "-std=c++17", "-O2", "-fmax-errors=20", "-o", "program", "solution.cpp"]
         pid = os.fork()
         if pid == 0:
-            os.dup2(self.files[2], 2)
+            os.dup2(errors, 2)
             os.chdir(self.case)  # messages then have the file's name without its folder
             os.environ["TMPDIR"] = self.case
             limit(resource.RLIMIT_AS, COMPILER_MEMORY)
@@ -985,21 +1395,24 @@ class Zygote:
                 os.write(2, ("cannot start g++: %s\n" % error).encode())
                 os._exit(127)
         _, status = os.waitpid(pid, 0)
-        text = os.pread(self.files[2], MAX_STDERR, 0)
+        text = os.pread(errors, MAX_STDERR, 0)
+        os.close(errors)
         if status == 0:
             install(made, program)
             if self.user is not None:
                 os.chown(program, 0, 0)
-                os.chmod(program, 0o755)
+            os.chmod(program, 0o555)
         missing = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 127
         return b"ok" if status == 0 else b"missing" if missing else b"error", text
 
-    def child(self) -> Program:
+    def child(self, streams: list[int]) -> Program:
         os.setsid()
-        for fd, file in enumerate(self.files):
-            attach(fd, file, self.streams[fd])
+        for fd, given in enumerate(streams):
+            os.dup2(given, fd)
+        if not self.pipe:
+            reopen_input(streams[0])
         kept = self.keep_channel() if self.language == FUNCTIONS else 0
-        last = max(self.requests, self.replies, self.forked, *self.files, *self.channel)
+        last = max(self.requests.detach(), self.replies, self.forked, *streams, *self.channel)
         os.closerange(3 + kept, 3 + last)
         os.chdir(self.case)
         for kind, value in self.limits:
@@ -1385,7 +1798,9 @@ def start() -> Program:
     user = own_user(folder)
     if user is not None:
         os.chmod(folder, 0o711)
-    supervisor, program = fork_zygote(folder, user)
+    public = sorted({os.path.realpath(path) for path in PUBLIC_FOLDERS if os.path.isdir(path)})
+    shared = [PublicFolder(path, user) for path in public] if user is not None else []
+    supervisor, program = fork_zygote(folder, user, (), CallFilter(folder), shared)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1394,8 +1809,13 @@ def start() -> Program:
         answer = file.read()
     with open(0, "rb", closefd=False) as stdin:
         spec = RunSpec(stdin.read())
-    supervisor.work(spec, answer, ResultsFile(folder + "/" + RESULTS, spec.key))
+    results = ResultsFile(folder + "/" + RESULTS, spec.key, at_once=user is not None)
+    # The sandbox may limit the size of files; a record is a little longer than its output.
+    spec.max_results = min(spec.max_results, within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
+    supervisor.work(spec, answer, results)
     try:
+        for place in shared:
+            place.restore()
         clear(folder + "/case")  # the sandbox may fail to remove the answer's files
     except OSError:
         pass
@@ -1403,7 +1823,12 @@ def start() -> Program:
 
 
 def run_in_slot(
-    folder: str, request: int, results: int, group: int | None, confinement: Confinement
+    folder: str,
+    request: int,
+    results: int,
+    group: int | None,
+    confinement: Confinement,
+    shared: Sequence[SharedFolder],
 ) -> Program:
     """Run the call that arrives on ``request``; returns only in its cases.
 
@@ -1416,12 +1841,15 @@ def run_in_slot(
         results: Descriptor to write the records to.
         group: Descriptor of the usage of the slot's control group, if it has one.
         confinement: Restricts the zygote, and with it all cases.
+        shared: Folders of the slot that cases can write to.
     """
+    for root in shared:
+        root.keep |= {folder}
     os.environ["HOME"] = folder + "/case"
     if "TMPDIR" in os.environ:
         os.environ["TMPDIR"] = folder + "/case"
     private = (request, results) if group is None else (request, results, group)
-    supervisor, program = fork_zygote(folder, None, private, confinement, group)
+    supervisor, program = fork_zygote(folder, None, private, confinement, shared, group)
     if program is not None:
         return program
     assert supervisor is not None
@@ -1492,29 +1920,30 @@ def fork_zygote(
     user: int | None,
     private: tuple[int, ...] = (),
     confinement: Confinement = NO_CONFINEMENT,
+    shared: Sequence[SharedFolder] = (),
     group: int | None = None,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
     ``private`` are the supervisor's descriptors, which the zygote must not inherit.
     """
-    files = standard_files(folder)
-    requests_out, requests_in = os.pipe()
+    forked = memory_file(folder, "pid")
+    requests_out, requests_in = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     replies_out, replies_in = os.pipe()
     calls_out, calls_in = os.pipe()
     results_out, results_in = os.pipe()
     pid = fork()
     if pid == 0:
-        for fd in (requests_in, replies_out, calls_in, results_out, *private):
+        for fd in (requests_in.detach(), replies_out, calls_in, results_out, *private):
             os.close(fd)
         confinement.enter_program(folder)
         channel = calls_out, results_in
-        zygote = Zygote(folder, user, files, requests_out, replies_in, confinement, channel)
+        zygote = Zygote(folder, user, forked, requests_out, replies_in, confinement, channel)
         return None, zygote.serve()
-    for fd in (requests_out, replies_in, calls_out, results_in):
+    for fd in (requests_out.detach(), replies_in, calls_out, results_in):
         os.close(fd)
-    channel = calls_in, results_out
-    return Supervisor(folder, user, files, requests_in, replies_out, pid, channel, group), None
+    ends = requests_in, replies_out, pid, shared, (calls_in, results_out), group
+    return Supervisor(folder, user, forked, *ends), None
 
 
 if __name__ == "__main__":

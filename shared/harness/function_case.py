@@ -43,7 +43,9 @@ class FunctionCase:
         supervisor = self.supervisor
         began = time.monotonic()
         supervisor.clock.start(began)
-        supervisor.send("run")
+        null = os.open(os.devnull, os.O_RDWR)
+        supervisor.start([null] * 3)
+        os.close(null)
         self.fork_tester()
         killed = self.wait(began)
         for pid in (supervisor.pid, self.tester):
@@ -110,8 +112,9 @@ class FunctionCase:
         os.setpgid(0, 0)
         cases.prctl(cases.PR_SET_PDEATHSIG, cases.SIGKILL)
         spec, channel = supervisor.spec, supervisor.channel
-        for fd in (supervisor.requests, supervisor.replies, supervisor.results.file):
-            os.close(fd)
+        for fd in (supervisor.requests.detach(), supervisor.replies, supervisor.results.file):
+            if fd >= 0:
+                os.close(fd)
         del supervisor.results, spec.key
         cases.Zygote.leave_streams()
         os.chdir(supervisor.folder + "/case")

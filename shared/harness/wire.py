@@ -8,6 +8,7 @@
 import base64
 import binascii
 import hmac
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -33,6 +34,10 @@ Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
+# Words of a case's record; the size of an output is another one if it is compressed.
+_WORDS = 10
+# Bytes of a call's records in addition to outputs: measurements and errors of the cases.
+_RECORDS_SLACK = 16 * 1024 * 1024
 # Limits of one call; of times in seconds.
 _MAX_SECONDS = 7 * 24 * 3600.0
 _MAX_INPUTS = 100_000
@@ -84,6 +89,8 @@ class CaseLimits:
         output: Bytes of standard output.
         processes: Processes and threads in addition to the first; 0 is no limit.
         timeouts: Number of time-outs after which no further case is started; 0 is no limit.
+        results: Bytes of all outputs of a call. The case that exceeds it has no result, unless it
+            is the first one.
     """
 
     cpu: Seconds
@@ -94,6 +101,7 @@ class CaseLimits:
     output: Count
     processes: Count = 64
     timeouts: Count = 0
+    results: Count = 16 * 1024 * 1024
 
     @property
     def call(self) -> float:
@@ -199,13 +207,21 @@ def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[
         key.hex(),
         language,
         *(f"{x:.3f}" for x in (limits.cpu, limits.wall, limits.compile, limits.budget)),
-        *map(str, (limits.memory, limits.output, limits.processes, limits.timeouts)),
+        *map(
+            str,
+            (limits.memory, limits.output, limits.processes, limits.timeouts, limits.results),
+        ),
         *(str(len(text.encode())) for text in inputs),
     ]
     return " ".join(words) + "\n" + "".join(inputs)
 
 
-def decode_results(data: bytes, key: bytes) -> CallResult:
+def longest_results(limits: CaseLimits) -> int:
+    """Return a limit of the bytes of all records of a call."""
+    return limits.results + limits.output + _RECORDS_SLACK
+
+
+def decode_results(data: bytes | bytearray, key: bytes) -> CallResult:
     """Decode the records up to the first one with a wrong MAC."""
     result = CallResult()
     mac, position = b"", 0
@@ -221,7 +237,9 @@ def decode_results(data: bytes, key: bytes) -> CallResult:
 _Record = tuple[list[str], bytes, bytes, bytes, int]
 
 
-def _next_record(data: bytes, start: int, key: bytes, previous: bytes) -> _Record | None:
+def _next_record(
+    data: bytes | bytearray, start: int, key: bytes, previous: bytes
+) -> _Record | None:
     line_end = data.find(b"\n", start)
     head, _, mac = data[start : max(start, line_end)].rpartition(b" ")
     try:
@@ -232,10 +250,13 @@ def _next_record(data: bytes, start: int, key: bytes, previous: bytes) -> _Recor
     middle = line_end + 1 + out_size
     end = middle + err_size
     digest = blake2b(previous + head + b"\n", key=key, digest_size=_MAC)
-    digest.update(data[line_end + 1 : end])
-    if not hmac.compare_digest(digest.hexdigest().encode(), mac):
+    with memoryview(data) as view:
+        out, err = bytes(view[line_end + 1 : middle]), bytes(view[middle:end])
+    digest.update(out)
+    digest.update(err)
+    if not hmac.compare_digest(digest.hexdigest().encode(), bytes(mac)):
         return None
-    return words, data[line_end + 1 : middle], data[middle:end], digest.digest(), end + 1
+    return words, out, err, digest.digest(), end + 1
 
 
 def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) -> None:
@@ -252,8 +273,20 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
             wall=wall / 1e6,
             memory=memory * 1024,
             limit=None if words[7] == "-" else cast(Limit, words[7]),
-            stdout=out,
+            stdout=_unpacked(out, int(words[8])) if len(words) > _WORDS else out,
             stderr=err.decode("utf-8", "replace"),
         )
     elif kind == "end":
         result.end = cast(End, words[1])
+
+
+def _unpacked(data: bytes, size: int) -> bytes:
+    """Return an output of ``size`` bytes.
+
+    Raises:
+        ValueError: It was not compressed.
+    """
+    try:
+        return zlib.decompressobj().decompress(data, size)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error

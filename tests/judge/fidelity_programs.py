@@ -301,6 +301,179 @@ PROGRAMS: dict[str, tuple[bytes, ...]] = {
         libc.printf(b'C %d\\n', 5)
         """),
     ),
+    # Pipes
+    "epoll": (
+        _code("""
+        import os, select
+        poll = select.epoll()
+        poll.register(0, select.EPOLLIN)
+        poll.register(1, select.EPOLLOUT | select.EPOLLONESHOT)
+        data = b""
+        while True:
+            events = dict(poll.poll())
+            if 1 in events:
+                os.write(1, b"writable\\n")
+            if 0 in events:
+                part = os.read(0, 4096)
+                data += part
+                if not part:
+                    break
+        print(len(data), data[:20])
+        """), LINES, b"", b"x" * 3_000_000,
+    ),
+    "selectors": (
+        _code("""
+        import selectors, sys
+        chosen = selectors.DefaultSelector()
+        chosen.register(sys.stdin, selectors.EVENT_READ)
+        lines = []
+        while chosen.select():
+            line = sys.stdin.buffer.raw.read(70000)
+            if not line:
+                break
+            lines.append(line)
+        print(sum(map(len, lines)))
+        """), LINES, b"a" * 200_000,
+    ),
+    "asyncio's pipes": (
+        _code("""
+        import asyncio, sys
+        async def main():
+            loop = asyncio.get_running_loop()
+            reader = asyncio.StreamReader()
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+            transport, protocol = await loop.connect_write_pipe(
+                asyncio.streams.FlowControlMixin, sys.stdout)
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            async for line in reader:
+                writer.write(line[::-1] + b"\\n")
+            await writer.drain()
+        asyncio.run(main())
+        """), LINES, b"", b"1 2 3\n" * 50_000,
+    ),
+    "asyncio writes to a pipe": (
+        _code("""
+        import asyncio, sys
+        async def main():
+            loop = asyncio.get_running_loop()
+            done = asyncio.Event()
+            class Protocol(asyncio.Protocol):
+                def connection_lost(self, error): done.set()
+            transport, protocol = await loop.connect_write_pipe(Protocol, sys.stdout)
+            transport.write(b"x" * 300_000)
+            transport.close()
+            await done.wait()
+        asyncio.run(main())
+        """),
+    ),
+    "add_reader": (
+        _code("""
+        import asyncio, os, sys
+        async def main():
+            loop, done, parts = asyncio.get_running_loop(), asyncio.Event(), []
+            def read():
+                parts.append(os.read(0, 1000))
+                if not parts[-1]:
+                    loop.remove_reader(0)
+                    done.set()
+            loop.add_reader(0, read)
+            await done.wait()
+            print(sum(map(len, parts)))
+        asyncio.run(main())
+        """), LINES, b"z" * 100_000,
+    ),
+    "select and poll": (
+        _code("""
+        import select, sys
+        print(select.select([0], [1, 2], [], 5))
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        print(poll.poll(5000), sys.stdin.read())
+        """), LINES,
+    ),
+    "/dev/stdin of a pipe": (
+        _code("""
+        # epoll
+        print(open('/dev/stdin').read())
+        print(open('/proc/self/fd/0').read(), open(0).read())
+        """), LINES, b"y" * 100_000,
+    ),
+    "input is a pipe that nobody reads": (_code("print('selectors')"), b"x" * 3_000_000),
+    "/dev/stdout anew": (
+        _code("""
+        import os, sys
+        print('a'); sys.stdout.flush()
+        for mode in ('w', 'a', 'wb', 'ab', 'w'):
+            with open('/dev/stdout', mode) as file:
+                file.write(mode if 'b' not in mode else mode.encode())
+            print('-', flush=True)
+        for path in ('/dev/fd/1', '/proc/self/fd/1', f'/proc/{os.getpid()}/fd/1'):
+            with open(path, 'w') as file:
+                print(path.count('/'), file=file)
+        os.write(os.open('/dev/stdout', os.O_WRONLY | os.O_TRUNC | os.O_APPEND), b'end')
+        """),
+    ),
+    "/dev/stderr anew": (
+        _code("""
+        import sys
+        print('a', file=sys.stderr)
+        print('b', file=open('/dev/stderr', 'w'))
+        print('c', file=sys.stderr)
+        """),
+    ),
+    "a shell opens /dev/stdout": (
+        _code("""
+        import os, subprocess
+        print('first', flush=True)
+        os.system('echo one; echo two > /dev/stdout; echo three >> /dev/stdout; echo four >&1')
+        os.system('cat /dev/stdin | tee /dev/stdout | wc -c; echo error > /dev/stderr')
+        subprocess.run(['sh', '-c', 'echo five > /proc/self/fd/1; : > /dev/stdout'])
+        subprocess.run(['dd', 'of=/dev/stdout', 'status=none'], input=b'six')
+        print('last')
+        """), LINES,
+    ),
+    "much through /dev/stdout": (
+        _code("""
+        with open('/dev/stdout', 'w') as file:
+            for i in range(200_000):
+                print(i, file=file)
+        print('end')
+        """),
+    ),
+    "output without blocking": (
+        _code("""
+        import os, select
+        os.set_blocking(1, False)
+        data = memoryview(b'0123456789' * 50_000)
+        while data:
+            try:
+                data = data[os.write(1, data):]
+            except BlockingIOError:
+                select.select([], [1], [])
+        """),
+    ),
+    "output of several processes": (
+        _code("""
+        import os
+        for i in range(5):
+            if os.fork() == 0:
+                os.write(1, b'%d' % i * 1000)
+                os._exit(0)
+            os.wait()
+        print(os.lseek(1, 0, 1) if os.isatty(1) else '')
+        """),
+    ),
+    "no seek": (
+        _code("""
+        import os, sys, stat
+        print(sys.stdout.seekable(), stat.S_ISFIFO(os.fstat(1).st_mode), os.fstat(1).st_size)
+        print(stat.S_ISFIFO(os.fstat(2).st_mode), os.lseek(0, 0, 2) >= 0)
+        os.lseek(1, 0, 0)
+        """), LINES,
+    ),
+    "output closed": (
+        _code("import os, sys\nprint(1, flush=True)\nos.close(1)\nsys.stdin.read()"), LINES,
+    ),
     # Ends
     "exit codes": (
         _code("import sys\nprint('a')\nsys.exit(eval(input()))"),

@@ -1,5 +1,6 @@
-"""The harness equals ``python solution.py < input > output``, program by program.
+"""The harness equals ``python solution.py < input | cat``, program by program.
 
+A program that needs a pipe for its input is compared with ``cat input | python solution.py | cat``.
 What cannot be the same is at the end of this file, each with its reason.
 """
 
@@ -20,6 +21,7 @@ import pytest
 
 from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
+from shared.harness.cases import wants_pipe
 from shared.harness.wire import CallResult, CaseLimits
 from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
 
@@ -75,19 +77,18 @@ def reference(
     case = Path(tempfile.mkdtemp(dir=folder)) / "case"
     case.mkdir()
     (case / "solution.py").write_bytes(program)
-    files = [case.parent / name for name in ("in", "out", "err")]
-    files[0].write_bytes(stdin)
-    with files[0].open("rb") as stdin_file, files[1].open("wb") as out, files[2].open("wb") as err:
+    source = case.parent / "in"
+    source.write_bytes(stdin)
+    with source.open("rb") as file:
         ended = subprocess.run(
             [python, str(case / "solution.py")],
             cwd=case,
             env=environment,
-            stdin=stdin_file,
-            stdout=out,
-            stderr=err,
+            capture_output=True,
             timeout=60,
+            **({"input": stdin} if wants_pipe(program) else {"stdin": file}),  # type: ignore[call-overload]
         )
-    return _end(case, files[1].read_bytes(), ended.returncode, files[2].read_bytes())
+    return _end(case, ended.stdout, ended.returncode, ended.stderr)
 
 
 def _end(case: Path, stdout: bytes, exit_code: int, stderr: bytes) -> End:
@@ -255,7 +256,10 @@ LEAVERS = {
     "pipe and socket": "os.mkfifo('p'); import socket; socket.socket(socket.AF_UNIX).bind('s')",
     "mode of streams": "os.fchmod(0, 0) if os.fstat(0).st_uid == os.getuid() else 0",
     "flags of streams": "os.set_blocking(0, False); import fcntl; fcntl.fcntl(1, 4, os.O_APPEND)",
-    "offsets": "os.lseek(1, 1000, 0); os.ftruncate(1, 500)",
+    "attributes of streams": "os.setxattr(0, 'user.x', b'') if os.fstat(0).st_uid == os.getuid() "
+    "else 0; os.utime(0, (5, 5)); os.utime(1, (5, 5))",
+    "size of pipes": "import fcntl; fcntl.fcntl(1, 1031, 4096); fcntl.fcntl(2, 1031, 1 << 18)",
+    "offsets": "os.lseek(0, 1000, 0)",
     "imported": "import json; json.dumps = None; import builtins; builtins.len = None",
     "environment": "os.environ['X'] = '1'; os.putenv('X', '2'); os.nice(5); os.umask(0o777)",
     "daemon": "os.fork() or (os.setsid(), os.fork(), __import__('time').sleep(60))",
@@ -266,7 +270,10 @@ SEES = """
 import os, sys, json
 print(sorted(os.listdir('.')), os.environ.get('X'), os.umask(0o22), os.nice(0), len('four'))
 print(oct(os.stat('.').st_mode), open('solution.py').read()[:20], json.dumps(1), os.getcwd())
-print(sys.stdin.read(), os.lseek(1, 0, 1), os.get_blocking(0), file=sys.stderr)
+import fcntl
+print(sys.stdin.read(), os.lseek(0, 0, 1), os.get_blocking(0), file=sys.stderr)
+print([fcntl.fcntl(fd, 1032) for fd in (1, 2)], os.listxattr(0), os.stat(0).st_mtime == 5)
+print(os.stat(1).st_mtime == 5, [oct(os.fstat(fd).st_mode) for fd in (0, 1, 2)])
 sys.stdin = None
 if open(0).read(): {act}
 """

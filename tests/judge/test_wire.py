@@ -3,6 +3,7 @@
 import mmap
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -231,9 +232,10 @@ def test_a_case_leaves_no_note_in_the_program() -> None:
 def test_a_case_that_was_reaped_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process is gone, and with it the time that it waited for a processor."""
     with tempfile.TemporaryDirectory() as folder:
-        files = cases.standard_files(folder)
+        forked = cases.memory_file(folder, "pid")
+        requests, _other = socket.socketpair()
         replies_out, replies_in = os.pipe()
-        supervisor = cases.Supervisor(folder, None, files, -1, replies_out, 0)
+        supervisor = cases.Supervisor(folder, None, forked, requests, replies_out, 0, [])
         supervisor.spec = cases.RunSpec(
             wire.encode_spec(KEY, "python", replace(LIMITS, cpu=0.01, wall=0.01), []).encode()
         )
@@ -244,5 +246,5 @@ def test_a_case_that_was_reaped_is_in_time(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(cases, "kill_group", killed.append)
         assert supervisor.wait(time.monotonic() - 1) is None
         assert killed == []
-        for fd in (*files, replies_out, replies_in):
+        for fd in (forked, replies_out, replies_in):
             os.close(fd)

@@ -23,8 +23,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from services.sandbox.slot import confinement
-from services.sandbox.slot.confinement import (
+from shared.harness import confinement
+from shared.harness.confinement import (
     COMMON,
     FIXED_ATTRIBUTES,
     LOCAL_SOCKETS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.judge import calls
-from services.judge.methods.base import Method, Task, compute
+from services.judge.methods.base import Method, Task
 from services.judge.programs import failure_detail, wrap_call
 from services.judge.special_judge import SpecialJudge
 from services.judge.verdict import (
@@ -17,6 +17,7 @@ from services.judge.verdict import (
     apply_budget,
     lateness,
     not_run,
+    shown,
     wall_clock_lateness,
     was_killed,
 )
@@ -49,13 +50,12 @@ class BatchMethod(Method):
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         inputs = [self._tests.inputs[place] for place in cases]
-        run = await calls.run_harness(task, self._program, inputs)
+        run = await calls.run_and_convert(
+            task, self._program, inputs, lambda i, case: self._outcome(task, cases[i], case)
+        )
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
-        outcomes = await compute(
-            lambda: {cases[i]: self._outcome(task, cases[i], run.cases[i]) for i in run.cases},
-            sum(len(case.stdout) for case in run.cases.values()),
-        )
+        outcomes = {cases[i]: outcome for i, outcome in run.cases.items()}
         allowed = task.settings.max_timeouts
         for i in run.lost:
             lost = self._case(cases[i], CaseCode.RUNTIME_ERROR, VerdictDetail.HARNESS_KILLED)
@@ -80,13 +80,19 @@ class BatchMethod(Method):
             detail=detail,
             input=self._tests.inputs[place],
             expected=self._tests.outputs[place],
-            actual=run.stdout.decode("utf-8", "backslashreplace"),
+            actual=self._kept(run.stdout, code),
             stderr=run.stderr,
             cpu_time=run.cpu,
             memory=run.memory,
             lateness=late,
             killed=was_killed(run, allowed),
         )
+
+    def _kept(self, output: bytes, code: CaseCode) -> str | None:
+        """Return what later steps need of an output: all of it only for a special judge."""
+        if code is CaseCode.PASSED:
+            return None if self._special is None else output.decode()
+        return shown(output.decode("utf-8", "backslashreplace"))
 
     def _code(
         self, place: int, run: CaseRun, late: Lateness
@@ -104,7 +110,7 @@ class BatchMethod(Method):
         return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None
 
     def _not_compiled(
-        self, run: calls.HarnessRun, cases: Sequence[int], *, alone: bool
+        self, run: calls.HarnessRun[CaseOutcome], cases: Sequence[int], *, alone: bool
     ) -> Outcomes:
         detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
         late = wall_clock_lateness(run.compile_timeout, alone=alone)

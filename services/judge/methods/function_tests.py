@@ -106,7 +106,7 @@ class FunctionMethod(Method):
         detail = exit_detail(codes, ended.exit_code if report.lost else 1, ended.stderr, late)
         return self._outcomes(replace(ended, stdout=""), codes, detail)
 
-    def _not_compiled(self, run: calls.HarnessRun, *, alone: bool) -> Outcomes:
+    def _not_compiled(self, run: calls.HarnessRun[CaseRun], *, alone: bool) -> Outcomes:
         detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
         ended = _ProgramEnd(
             exit_code=None,

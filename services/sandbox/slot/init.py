@@ -139,8 +139,13 @@ class Init:
         self.scratch: str = settings["scratch"]
         self.disk = Disk(settings["folder"], settings["disk_limit"], settings["disk_reserve"])
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
-        self.roots = [Root(path, settings["keep"]) for path in writable]
-        self.devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
+        self.roots = [
+            # Folders of the machine that are mounted below stay, as everything that is there now.
+            cases.SharedFolder(path, [*settings["keep"], *cases.inner_paths(path)], EPOCH)
+            for path in writable
+        ]
+        devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
+        self.devices = [cases.SharedDevice(path) for path in devices]
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
@@ -233,7 +238,8 @@ class Init:
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
             os.environ["PWD"] = folder + "/case"
-            return cases.run_in_slot(folder, *fds, self.group, self.confinement)
+            shared = [*self.roots, *self.devices]
+            return cases.run_in_slot(folder, *fds, self.group, self.confinement, shared)
         if self.group is not None:
             os.close(self.group)
         self.confinement.enter_program(order["cwd"])
@@ -274,9 +280,7 @@ class Init:
         The server reads the files in ``workspace`` and removes them.
         """
         try:
-            for path in self.devices:
-                os.utime(path)
-            for root in self.roots:
+            for root in (*self.devices, *self.roots):
                 if not root.restore(workspace):
                     return False
         except OSError:
@@ -365,37 +369,6 @@ def descendants(pid: int) -> Iterator[int]:
                     todo.update(map(int, file.read().split()))
             except OSError:
                 continue
-
-
-class Root:
-    """A folder that programs can write to and that outlives them."""
-
-    def __init__(self, path: str, keep: list[str]) -> None:
-        self.path = path
-        self.keep = frozenset(keep)
-        found = os.stat(path)
-        self.mode = stat.S_IMODE(found.st_mode)
-        self.size = found.st_size
-        self.attributes = frozenset(os.listxattr(path))
-        self.own = found.st_uid == os.geteuid()
-
-    def restore(self, workspace: str | None) -> bool:
-        """Remove what programs left: files, and attributes of the folder itself.
-
-        Returns whether that is all; some file systems never shrink a folder after many files.
-        """
-        if self.own and stat.S_IMODE(os.stat(self.path).st_mode) != self.mode:
-            os.chmod(self.path, self.mode)
-        for name in os.listdir(self.path) if self.path != workspace else ():
-            inner = self.path + "/" + name
-            if inner not in self.keep:
-                cases.remove(inner)
-        if self.own:
-            for name in frozenset(os.listxattr(self.path)) - self.attributes:
-                os.removexattr(self.path, name)
-        # A time stamp must not tell whether the last program changed the folder.
-        os.utime(self.path, (EPOCH, EPOCH) if self.own else None)
-        return self.path == workspace or os.stat(self.path).st_size == self.size
 
 
 def attributes() -> object:

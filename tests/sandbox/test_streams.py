@@ -1,0 +1,142 @@
+"""Standard streams behave as for a person who pipes, in every isolation and both endpoints.
+
+``tests/judge/test_harness_fidelity.py`` compares many more programs with the shell's pipes.
+"""
+
+import base64
+from dataclasses import dataclass
+
+import pytest
+
+from tests.sandbox.conftest import Sandbox, needs_cpp
+from tests.sandbox.test_channels import run_cases
+
+
+@dataclass(frozen=True)
+class Piped:
+    """A program, and what ``echo input | program | cat`` prints."""
+
+    code: str
+    printed: str
+    language: str = "python"
+    stdin: str = "input\n"
+
+
+SHELL = (
+    "echo one; echo two > /dev/stdout; echo three >> /dev/stdout; cat /dev/stdin | tee /dev/stdout"
+    " | wc -l; : > /dev/stdout; echo four > /proc/self/fd/1; echo five >&1"
+)
+SHELL_PRINTS = "one\ntwo\nthree\n2\nfour\nfive\n"
+CPP = """
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <sys/epoll.h>
+#include <unistd.h>
+int main() {
+    epoll_event event{EPOLLIN, {}};
+    int poll = epoll_create1(0);
+    if (epoll_ctl(poll, EPOLL_CTL_ADD, 0, &event)) return 1;
+    if (epoll_wait(poll, &event, 1, 5000) != 1) return 2;
+    std::string line;
+    std::getline(std::cin, line);
+    std::cout << "read " << line << std::endl;
+    std::ofstream("/dev/stdout") << "stream" << std::endl;
+    freopen("/dev/stdout", "a", stdout);
+    puts("reopened");
+    fflush(stdout);
+    if (ftruncate(1, 0) == 0) return 3;
+    return system("echo shell > /dev/stdout");
+}
+"""
+
+PROGRAMS = {
+    "selectors": Piped(
+        "import selectors, sys\ns = selectors.DefaultSelector()\ns.register(0, 1)\n"
+        "s.register(1, 2)\nprint(len(s.select()), sys.stdin.read())",
+        "2 input\n\n",
+    ),
+    "asyncio": Piped(
+        "import asyncio, sys\nasync def main():\n"
+        "  loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()\n"
+        "  await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)\n"
+        "  out, way = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)\n"
+        "  writer = asyncio.StreamWriter(out, way, reader, loop)\n"
+        "  out.set_write_buffer_limits(0)\n"
+        "  writer.write((await reader.read()) * 30_000)\n  await writer.drain()\n"
+        "asyncio.run(main())",
+        "input\n" * 30_000,
+    ),
+    "open": Piped(
+        "print('a', flush=True)\nfor mode in 'wawa':\n"
+        "  print(mode, file=open('/dev/stdout', mode))\n"
+        "print(open('/dev/stdin').read(), file=open('/proc/self/fd/1', 'w'))",
+        "a\nw\na\nw\na\ninput\n\n",
+    ),
+    "shell in Python": Piped(
+        f"import os\nprint('zero', flush=True)\nos.system({SHELL!r})\nprint('last')",
+        f"zero\n{SHELL_PRINTS}last\n",
+    ),
+    "C++": Piped(CPP, "read input\nstream\nreopened\nshell\n", "cpp"),
+    "bash": Piped(SHELL, SHELL_PRINTS, "bash"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, one in PROGRAMS.items() if one.language != "cpp"])
+async def test_run_code(every_isolation: Sandbox, name: str):
+    await check_run_code(every_isolation, PROGRAMS[name])
+
+
+@needs_cpp
+async def test_run_code_in_cpp(every_isolation: Sandbox):
+    await check_run_code(every_isolation, PROGRAMS["C++"])
+
+
+async def check_run_code(sandbox: Sandbox, program: Piped) -> None:
+    answer = await sandbox.run(program.code, program.language, stdin=program.stdin)
+    result = answer["run_result"]
+    assert (result["stdout"], result["stderr"], result["return_code"]) == (program.printed, "", 0)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in PROGRAMS.items() if one.language == "python"]
+)
+async def test_cases(every_isolation: Sandbox, name: str):
+    await check_cases(every_isolation, PROGRAMS[name])
+
+
+@needs_cpp
+async def test_cases_in_cpp(every_isolation: Sandbox):
+    await check_cases(every_isolation, PROGRAMS["C++"])
+
+
+async def check_cases(sandbox: Sandbox, program: Piped) -> None:
+    _, result = await run_cases(sandbox, program.code, [program.stdin] * 2, program.language)
+    for case in result["cases"].values():
+        printed = base64.b64decode(case["stdout"]).decode()
+        assert (printed, case["stderr"], case["exit_code"]) == (program.printed, "", 0)
+    assert len(result["cases"]) == 2
+
+
+async def test_output_limit(every_isolation: Sandbox):
+    """Up to the limit an output is complete, whoever prints it; one byte more is too much."""
+    code = (
+        "import os, sys\nhow, size = input().split()\nsize = int(size)\n"
+        "if how == 'print': print('x' * size, end='')\n"
+        "if how == 'child' and os.fork() == 0: os.write(1, b'x' * size); os._exit(0)\n"
+        "if how == 'shell': os.system(f'head -c {size} /dev/zero > /dev/stdout')\n"
+        "if how == 'error': print('x' * size, file=sys.stderr)\n"
+    )
+    limit = 300_000
+    inputs = [f"{how} {size}" for how in ("print", "child", "shell") for size in (limit, limit + 1)]
+    _, result = await run_cases(every_isolation, code, [*inputs, "error 9000000"], output=limit)
+    *loud, errors = result["cases"].values()
+    assert [case["limit"] for case in loud] == [None, "output"] * 3
+    assert [len(base64.b64decode(case["stdout"])) for case in loud] == [limit, 0] * 3
+    assert (errors["exit_code"], errors["limit"], len(errors["stderr"])) == (0, None, 4096)
+    endless = "import os\nwhile True: os.write(1, b'x' * 100000)"
+    _, result = await run_cases(every_isolation, endless, ["", ""], output=limit, cpu=20)
+    assert [case["limit"] for case in result["cases"].values()] == ["output"] * 2
+    assert all(case["wall"] < 10 for case in result["cases"].values())
