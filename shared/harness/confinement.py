@@ -358,6 +358,7 @@ LOCAL_SOCKETS: dict[str, Rule] = {"socket": _only(0, AF_UNIX)}
 # run under it: their linker makes its output executable.
 FIXED_ATTRIBUTES: dict[str, Rule] = {
     **_refuse(PRETENDED, "chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat"),
+    **_refuse(errno.EPERM, "chown lchown fchown fchownat"),
     **_refuse(
         errno.EOPNOTSUPP,
         "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr "

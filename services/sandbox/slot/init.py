@@ -88,6 +88,8 @@ class Confinement:
         Raises:
             ConfinementError: The kernel refuses a restriction that the isolation relies on.
         """
+        if not self.profiles:
+            return []
         if not self.required:
             return self.enter_if_possible()
         confinement.install_seccomp(*self.profiles)
@@ -116,7 +118,7 @@ class Confinement:
         """Restrict a program to its ``own`` folder and the shared ones."""
         if self.landlock:
             confinement.restrict_files(["/"], [*self.shared, own], self.devices)
-        else:
+        elif self.profiles:
             cases.scope_signals()
 
     def fix_attributes(self) -> None:
