@@ -159,7 +159,7 @@ DONE = ("end", "done")
 
 @pytest.mark.parametrize(
     ("again", "status", "flipped"),
-    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.2, FinalStatus.TIMEOUT, 0)],
+    [(0.5, FinalStatus.RUNTIME_ERROR, 1), (1.3, FinalStatus.TIMEOUT, 0)],
 )
 async def test_function_tests_just_beyond_their_limit_are_confirmed(
     again: float, status: FinalStatus, flipped: int

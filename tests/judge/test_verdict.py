@@ -78,9 +78,10 @@ def test_time_outs_are_confirmed_on_request() -> None:
         (0.9, 0.9, None, IN_TIME, IN_TIME),
         (1.0, 1.0, None, IN_TIME, IN_TIME),
         (1.1, 1.1, None, DOUBTFUL, DOUBTFUL),  # measured once more
-        (1.2, 1.2, None, DOUBTFUL, LATE),
+        (1.24, 1.24, None, DOUBTFUL, DOUBTFUL),
         (1.1, 0.9, None, DOUBTFUL, IN_TIME),  # the kernel took the rest
         (1.25, 1.25, "cpu", LATE, LATE),
+        (1.3, 1.26, None, LATE, LATE),
         (1.25, 1.0, "cpu", DOUBTFUL, LATE),
         (0.1, 0.1, "wall", DOUBTFUL, LATE),
         (0.5, 0.5, "output", IN_TIME, IN_TIME),
