@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from services.judge.harness.sources import harness_files, source
-from services.sandbox.slot.confinement import coverage, landlock_abi
 from shared.harness import wire
+from shared.harness.confinement import coverage, landlock_abi
 from shared.harness.wire import CallResult, CaseLimits
 from tests.k8s.cluster import Cluster
 

@@ -11,8 +11,8 @@ import pytest
 from services.judge.harness.call import run_with_harness
 from services.judge.requests import Attempts, RunCode
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
-from services.sandbox.slot.confinement import coverage, landlock_abi
 from shared.errors import ServiceError
+from shared.harness.confinement import coverage, landlock_abi
 from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
 from tests.sandbox.conftest import needs_cpp
