@@ -7,9 +7,11 @@ clean after a program, or whose init ends, is replaced.
 """
 
 import asyncio
+import errno
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -312,6 +314,8 @@ class Slot:
         group = self._group
         counter = []
         if group is not None:
+            if shutil.which(argv[0]) is None:  # the shell would report it in its own words
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
             argv, counter = group.joined_by(argv), [group.usage]
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:

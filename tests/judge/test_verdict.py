@@ -77,6 +77,7 @@ def test_time_outs_are_confirmed_on_request() -> None:
     [
         (0.9, 0.9, None, IN_TIME, IN_TIME),
         (1.0, 1.0, None, IN_TIME, IN_TIME),
+        (1.03, 1.03, None, DOUBTFUL, IN_TIME),  # within the error of a measurement
         (1.1, 1.1, None, DOUBTFUL, DOUBTFUL),  # measured once more
         (1.24, 1.24, None, DOUBTFUL, DOUBTFUL),
         (1.1, 0.9, None, DOUBTFUL, IN_TIME),  # the kernel took the rest
