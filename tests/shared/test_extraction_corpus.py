@@ -22,6 +22,7 @@ import io
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,14 @@ def read(path: Path) -> list[Case]:
 
 
 CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in read(path)]
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    """Answers may raise the limit, which would let other tests overflow the stack."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
 
 
 def output_of(code: str, given: str, monkeypatch: pytest.MonkeyPatch) -> str:
