@@ -541,6 +541,8 @@ def with_included(config: Config) -> Config:
         ConfigError: The file cannot be read.
     """
     path, digest = config.judge.checker_include, None
+    if path is None and config.judge.checker_include_sha256 is None:
+        return config  # as it was written: no key is set that was not
     if path is not None:
         path = str(Path(path).expanduser().resolve())
         digest = sha256(read_header(path))

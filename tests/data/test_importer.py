@@ -70,7 +70,7 @@ def test_a_truncated_gzip_is_named(tmp_path, kind):
 def test_an_unknown_kind_names_those_known(tmp_path):
     message = import_failure("apps", "x", tmp_path)
     assert "'apps' is not a layout" in message
-    assert "humaneval, mbpp, code_contests, jsonl" in message
+    assert "humaneval, mbpp, code_contests, code_contests_plus, jsonl" in message
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a b", "ä"])
