@@ -146,7 +146,7 @@ class _Scanner:
         for end in range(place, len(self.fences)):
             fence = self.fences[end]
             if fence.late:
-                if self.language.owns(fence.label) and not self._in_comment(fence):
+                if self.language.owns(fence.label) and not self._is_text(fence):
                     return end, False
                 continue
             if fence.may_close(opener):
@@ -158,8 +158,10 @@ class _Scanner:
                 return end, False
         return len(self.fences), False
 
-    def _in_comment(self, fence: _Fence) -> bool:
-        return self.lines[fence.line].lstrip().startswith(("#", "//"))
+    def _is_text(self, fence: _Fence) -> bool:
+        """Whether a fence behind other text is in a comment, or begins a string."""
+        before = self.lines[fence.line][: fence.indent]
+        return before.lstrip().startswith(("#", "//")) or before.endswith(('"""', "'''"))
 
     def _outside_strings(self, opener: _Fence, end: int, closed: bool) -> tuple[int, bool]:
         """Move the end to a later fence if the one found is part of a string."""

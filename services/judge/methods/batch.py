@@ -27,6 +27,9 @@ from shared.harness.wire import CaseRun
 from shared.schemas import StdioTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 
+# Bytes of an output that is kept even though it is right.
+_SHORT = 2000
+
 
 class BatchMethod(Method):
     name = JudgeMethod.BATCH
@@ -89,9 +92,9 @@ class BatchMethod(Method):
         )
 
     def _kept(self, output: bytes, code: CaseCode) -> str | None:
-        """Return what later steps need of an output: all of it only for a special judge."""
+        """Return what later steps need of an output: a long one only for a special judge."""
         if code is CaseCode.PASSED:
-            return None if self._special is None else output.decode()
+            return output.decode() if self._special or len(output) <= _SHORT else None
         return shown(output.decode("utf-8", "backslashreplace"))
 
     def _code(
