@@ -14,7 +14,7 @@
 - A C++ block is a candidate if it begins ``main``; if none does, if it includes a header.
 - A block in any other language is always a candidate.
 
-``first`` chooses the first candidate.
+``first`` chooses the first candidate, whether it reads input or not.
 
 ``substance`` chooses the last of the blocks with the most substance. Python blocks are ranked: they
 define the entry point; define anything or read input; have statements; have only values; do not
@@ -111,7 +111,7 @@ def choose(
     blocks = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
     group: _PythonBlocks | _OtherBlocks = _OtherBlocks(blocks, language, names)
     if language.is_python:
-        group = _PythonBlocks(blocks, names)
+        group = _PythonBlocks(blocks, names, prefers_input=policy != ExtractionPolicy.FIRST)
     candidates = group.candidates()
     if policy == ExtractionPolicy.SUBSTANCE and language.is_python:
         candidates = [
@@ -170,9 +170,10 @@ class _OtherBlocks:
 
 
 class _PythonBlocks:
-    def __init__(self, blocks: Sequence[Block], names: Set[str]) -> None:
+    def __init__(self, blocks: Sequence[Block], names: Set[str], *, prefers_input: bool) -> None:
         self._blocks = blocks
         self._names = names
+        self._prefers_input = prefers_input
         self._snippets = [_read(block) for block in blocks]
         self._providers = Providers.of(self._snippets, [block.closed for block in blocks])
 
@@ -222,6 +223,8 @@ class _PythonBlocks:
             for fit, s in zip(alone, self._snippets, strict=True)
         ]
         alone = solid if any(solid) else alone
+        if not self._prefers_input:
+            return alone
         programs = [
             fit and (s.is_program or s.is_attempt_with_input if s.tree is None else self._reads(i))
             for i, (fit, s) in enumerate(zip(alone, self._snippets, strict=True))

@@ -9,9 +9,10 @@ from services.aggregator.api.models import ExtractedCode
 from services.judge.judging import judge_answer
 from services.judge.requests import Attempts, RunCode, RunCodeResponse
 from shared.extraction import Extraction, extract, extract_verl
+from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import JudgedCode, Problem, Verdict, sha256
 from shared.statuses import ExtractionPolicy, ExtractionReason
-from tests.judge.stand_ins import HarnessOnly, Scripted
+from tests.judge.stand_ins import Scripted
 from tests.judge.tasks import as_verdict, make_task, stdio
 from tests.judge.test_submit import Scripted as ScriptedSubmit
 from tests.judge.test_submit import result
@@ -34,7 +35,7 @@ HUMANEVAL = problem(
 MBPP = problem(ground_truth=json.dumps({"test_list": ["assert g() is None"]}))
 
 
-class Failing(HarnessOnly):
+class Failing:
     """Gives every program an outcome, and none of the harness's records."""
 
     async def run_code(
@@ -43,6 +44,12 @@ class Failing(HarnessOnly):
         if request.usage_of:
             request.usage_of(RunCodeResponse(status="Failed"))
         return RunCodeResponse(status="Failed")
+
+    async def run_cases(
+        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
+        """Lose every harness but one without a program."""
+        return CallResult(end=None if request.code else "done")
 
 
 async def recorded(given: Problem, completion: str, *options: str) -> Verdict:
