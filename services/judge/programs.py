@@ -94,16 +94,19 @@ def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
     return _program(tests.test_setup_code, answer.code, tests.test_list)
 
 
-def wrap_call(answer: str, fn_name: str) -> str:
+def wrap_call(answer: str, fn_name: str, *, as_verl: bool = False) -> str:
     """Wrap an answer as verl 0.9.1 does for ``fn_name``: one JSON argument per line of input.
 
     The result is printed as JSON if it is a container, a bool or ``None``, otherwise as text. As
     with verl, an exception in the function prints no result and ends with exit code 0: the case is
-    a wrong answer, not a runtime error.
+    a wrong answer, not a runtime error. Unlike verl's, an answer may begin with ``__future__``
+    imports, unless ``as_verl``.
     """
     imports = [f"from {module} import *" for module in _STAR]
     imports += [f"import {module}" for module in _PLAIN]
-    futures, answer = future_imports(answer)  # they must come first
+    futures: Sequence[str] = ()
+    if not as_verl:
+        futures, answer = future_imports(answer)  # they must come first
     program = _PROGRAM.substitute(
         futures="\n".join(futures),
         imports="\n".join(imports),

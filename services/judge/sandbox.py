@@ -364,7 +364,7 @@ def _parse(
 ) -> Response:
     excerpt = body[:200].decode("utf-8", "replace")
     if status in _OUTAGES:
-        failure = InfraFailure(kind=f"http_{status}", text=excerpt)
+        failure = InfraFailure(kind=f"http_{status}", text=excerpt or None)
         raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=True, retry_after=retry_after)
     if status != 200:
         failure = InfraFailure(kind=f"http_{status}", text=excerpt)

@@ -96,7 +96,8 @@ ANSWERS = {
         "os.kill(os.getppid(), 19); print(n * 2)", LATE, ERROR, dangerous=True
     ),
     "parent ended": _answer("os.kill(os.getppid(), 15); print(n * 2)", ERROR, dangerous=True),
-    "all killed": _answer("os.kill(-1, 9); print(n * 2)", ERROR, dangerous=True),
+    # Where signals stay within the answer there is nobody to kill.
+    "all killed": _answer("os.kill(-1, 9); print(n * 2)", ERROR, SUCCESS, dangerous=True),
     "group killed": _answer("os.killpg(0, 9); print(n * 2)", ERROR),
     "others killed": _answer(
         """
@@ -191,7 +192,7 @@ ANSWERS = {
         """, LATE, ERROR,
     ),
     "errors": _answer(
-        "print(n * 2, flush=True)\nwhile True: os.write(2, b'x' * 65536)", ERROR
+        "print(n * 2, flush=True)\nwhile True: os.write(2, b'x' * 65536)", LATE
     ),
     "sparse output": _answer("os.ftruncate(1, 2**40)", ERROR),
     "files": _answer(

@@ -48,7 +48,9 @@ class ComputeScoreMethod(Method):
         self._tests = tests
         # verl puts two newlines between the program and an (absent) assert statement.
         program = self.extraction.code + "\n\n"
-        self._program = wrap_call(program, tests.fn_name) if tests.fn_name else program
+        if tests.fn_name:
+            program = wrap_call(program, tests.fn_name, as_verl=True)
+        self._program = program
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         tests = self._tests
