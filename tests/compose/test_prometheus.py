@@ -100,11 +100,13 @@ def test_no_judges_then_no_generator_then_a_broken_sandbox(
 def test_engines_that_do_not_start_and_an_index_that_is_behind(
     stack: Stack, prometheus: Prometheus, step: Step
 ) -> None:
-    names = ("PlumblineReplicaRestarting", "PlumblineIndexBehind")
+    names = ("PlumblineReplicaRestarting", "PlumblineIndexBehind", "PlumblineSandboxUntrusted")
     with ExitStack() as faults, prometheus.fires(*names):
         faults.enter_context(no_engines(stack))
         faults.enter_context(held_index(stack))
-    step.done("replica restarting, index behind")
+        # One more judge: its sandbox judges canaries wrongly.
+        faults.enter_context(stand_in(stack, "judge", "judge", network="monitoring"))
+    step.done("replica restarting, index behind, sandbox untrusted")
     over = {"PlumblineIndexBehind", "PlumblineTargetDown", "PlumblineNoJudges"}
     until("what is over is no alert", lambda: over.isdisjoint(prometheus.alerts()), 30)
     step.done("alerts that are over")
