@@ -54,6 +54,13 @@ TEXTS = {
     "lines": "\n" * 300 + "\r\n\t\v\f end",
     "unbroken": "x" * 400,
 }
+
+
+def completion_with(text: str) -> str:
+    """A completion with a text in all its parts."""
+    return f"{text}\n```python\n{text}\n```\n{text}"
+
+
 LARGE = {
     "one_line": "y" * 1_000_000,
     "markup": "<img src=x onerror=canary=1>" * 40_000,
@@ -86,7 +93,7 @@ def judge_all(ledger: Ledger) -> None:
 
 def _judge(ledger: Ledger, sample: SampleId, text: str, status: FinalStatus) -> None:
     made = {
-        "completion": f"{text}\n```python\n{text}\n```\n{text}",
+        "completion": completion_with(text),
         "replica": text[:1000],
         "finish_reason": text[:1000],
         "finished_at": 1_700_000_010.0,

@@ -137,7 +137,7 @@ def test_a_large_sample(name: str, address: str, run: Path, visit: Visit) -> Non
     open_at(page, f"{address}/{path(RUN, 'large', name, '0')}")
     assert box(page, "Prompt") == shown(LARGE[name])
     # Prompt, completion, four texts of the failed case, and the completion's code, if it has any.
-    code = extract(LARGE[name]).code
+    code = extract(hostile.completion_with(LARGE[name])).code
     assert page.get_by_text(f"The first {MOST} of").count() == 6 + (len(code) > MOST)
     assert page.evaluate("document.querySelectorAll('*').length") < 50_000
     assert_quiet(page, watch, f"{address}/")
