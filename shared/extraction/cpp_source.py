@@ -17,6 +17,12 @@ _BEGIN = re.compile(
 )
 _OWN_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"[^\"\n]*\"[^\n]*$", re.MULTILINE)
 _WORD = re.compile(r"\w+")
+_SHIFT = re.compile(r"<<|\s>>")
+_STATEMENT = re.compile(
+    r"^(?:(?:std::)?(?:cin|cout|scanf|printf|sort)\b|(?:for|while|if|return)\b"
+    r"|\w+(?:\[[^\]\n]*\])?[ \t]*[-+*/]?=)",
+    re.MULTILINE,
+)
 _HEAD = re.compile(r"[^;={(\[]*")
 _STATEMENT_WORDS = frozenset(
     ("using", "include", "pragma", "define", "return", "if", "for", "while", "else", "namespace")
@@ -45,7 +51,7 @@ def read_cpp(code: str) -> str:
 def combine_cpp(codes: Sequence[str], chosen: int) -> str | None:
     """The chosen program behind the other blocks whose names it uses; None if it uses none."""
     answer = codes[chosen]
-    used = set(_WORD.findall(answer))
+    used = set(_WORD.findall(answer)) - _declared(answer)
     defined = set(_names(answer))
     parts: list[str] = []
     for place, code in enumerate(codes):
@@ -59,7 +65,21 @@ def combine_cpp(codes: Sequence[str], chosen: int) -> str | None:
     return "\n\n".join(_OWN_HEADER.sub("", part).strip("\n") for part in (*parts, answer))
 
 
+def _declared(code: str) -> set[str]:
+    """Names that lines of any indentation declare, variables of functions included."""
+    heads = [head[0] for line in code.split("\n") if (head := _HEAD.match(line.strip()))]
+    words = [_WORD.findall(head) for head in heads if not _SHIFT.search(head)]
+    return {
+        name
+        for first, *names in filter(None, words)
+        if first not in _STATEMENT_WORDS
+        for name in names
+    }
+
+
 def _is_whole(code: str) -> bool:
+    if _STATEMENT.search(code):  # a step of a program, which cannot stand outside a function
+        return False
     return code.rstrip().endswith((";", "}")) and code.count("{") == code.count("}")
 
 
