@@ -1198,6 +1198,9 @@ class Confinement:
     def enter_program(self, own: str) -> None:
         """Restrict this process, which may write to the folder ``own``."""
 
+    def enter_user(self) -> None:
+        """Restrict a case that has just become another user, which the filter would refuse."""
+
     def fix_attributes(self) -> None:
         """Forbid to change attributes of files, once the compiler has run."""
 
@@ -1211,7 +1214,8 @@ class CallFilter(Confinement):
     That are keyrings, System V IPC and message queues; and what a slot refuses besides.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, user: int | None) -> None:
+        self.user = user
         try:
             with open(folder + "/filter-" + os.uname().machine, "rb") as file:
                 self.program = file.read()
@@ -1219,6 +1223,10 @@ class CallFilter(Confinement):
             self.program = b""
 
     def enter_program(self, own: str) -> None:
+        if self.program and self.user is None:
+            install_filter(self.program)
+
+    def enter_user(self) -> None:
         if self.program:
             install_filter(self.program)
 
@@ -1389,6 +1397,7 @@ class Zygote:
             limit(resource.RLIMIT_CORE, 0)
             if self.user is not None:
                 become(self.user)
+                self.confinement.enter_user()
             try:
                 os.execvp(command[0], command)
             except OSError as error:
@@ -1419,6 +1428,7 @@ class Zygote:
             resource.setrlimit(kind, value)
         if self.user is not None:
             become(self.user)
+            self.confinement.enter_user()
         scope_signals()
         prctl(PR_SET_PDEATHSIG, SIGKILL)
         prctl(PR_SET_DUMPABLE, 1)
@@ -1800,7 +1810,7 @@ def start() -> Program:
         os.chmod(folder, 0o711)
     public = sorted({os.path.realpath(path) for path in PUBLIC_FOLDERS if os.path.isdir(path)})
     shared = [PublicFolder(path, user) for path in public] if user is not None else []
-    supervisor, program = fork_zygote(folder, user, (), CallFilter(folder), shared)
+    supervisor, program = fork_zygote(folder, user, (), CallFilter(folder, user), shared)
     if program is not None:
         return program
     assert supervisor is not None
