@@ -1,4 +1,4 @@
-"""What a canary must lead to, and the comparison with what it led to; pure functions."""
+"""Expectations of canaries: the required verdict of each program, compared with the found one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
