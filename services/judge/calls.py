@@ -130,7 +130,7 @@ async def run_and_convert(
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
             return run
         # A sandbox that confuses calls may report cases that this one does not have.
-        known = {place: case for place, case in got.cases.items() if place < len(chunk)}
+        known = {place: case for place, case in got.cases.items() if 0 <= place < len(chunk)}
         run.cases |= await compute(
             lambda chunk=chunk, cases=known: {  # type: ignore[misc]
                 chunk[place]: convert(chunk[place], case) for place, case in cases.items()
