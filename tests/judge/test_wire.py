@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.harness import cases, wire
-from shared.harness.sources import harness_source
+from shared.harness.sources import FUNCTION_MODULES, harness_source
 from shared.harness.wire import CallResult, CaseLimits
 
 ECHO = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())\nprint('ä', file=sys.stderr)"
@@ -248,3 +248,8 @@ def test_a_case_that_was_reaped_is_in_time(monkeypatch: pytest.MonkeyPatch) -> N
         assert killed == []
         for fd in (forked, replies_out, replies_in):
             os.close(fd)
+
+
+def test_what_stands_on_both_sides_is_the_same() -> None:
+    """The case runner imports nothing of the project."""
+    assert (cases.STRETCH, cases.FUNCTION_MODULES) == (wire.STRETCH, FUNCTION_MODULES)
