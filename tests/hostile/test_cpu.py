@@ -19,6 +19,7 @@ from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
 from tests.hostile.cpu_programs import CPP, PYTHON, UNSEEN
 from tests.judge.pools import OpenPool
 from tests.judge.test_harness_fidelity import PYTHONS, USERS, harness
+from tests.sandbox.installations import public_python
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
 
@@ -70,6 +71,8 @@ async def test_no_work_escapes_in_a_slot(
     if measure == "processes":
         monkeypatch.setattr(CpuGroup, "create", lambda: None)
     settings = SandboxSettings(isolation=IsolationChoice(rung), concurrency=1)
+    if rung == "none" and (python := public_python()):
+        settings = settings.model_copy(update={"python": python})  # for the user that is not root
     server = TestServer(create_app(settings))
     try:
         await server.start_server()
