@@ -9,18 +9,22 @@ VERL_VENV := .venv-verl
 VERL_STAMP := $(VERL_VENV)/.installed
 K8S_VENV := .venv-k8s
 K8S_STAMP := $(K8S_VENV)/.installed
+CLIENT_VENV := .venv-client
+CLIENT_STAMP := $(CLIENT_VENV)/.installed
 TINY := outputs/tiny-model
 OSV_SCANNER := ghcr.io/google/osv-scanner:v2.5.1@sha256:8108ae94eadea5a02c9bec6e646909d5b790b44bd62d7f5b7f0b1d6d0ffc7734
 LOCKS := $(wildcard requirements*.lock packaging/images/*.lock)
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 # These commands must know the profiles of all running services.
-COMPOSE_ALL = $(COMPOSE) --profile gpu --profile cpu --profile runner --profile observability
+COMPOSE_ALL = $(COMPOSE) --profile gpu --profile cpu --profile reward --profile runner --profile observability
 PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
 
+PYTHON310 ?= python3.10
+
 .DEFAULT_GOAL := help
-.PHONY: help install install-verl demo demo-verl tiny-model test test-fast lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-start bench-judge bench-budget bench-borderline bench-generate bench-data bench-aggregator bench-canaries clean
+.PHONY: help install install-verl demo demo-verl tiny-model test client-dist test-client test-fast lint format types reference lock audit pin-images \
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-data bench-aggregator bench-canaries clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -30,7 +34,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian: apt-get install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
 	@touch $@
 
 $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
@@ -38,12 +42,12 @@ $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
 	$(PYTHON311) -m venv --clear $(VERL_VENV)
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile -r requirements-verl-cpu.lock
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./packaging/vllm-alias
-	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@# Compiled in advance, replicas start in half the time.
-	@$(VERL_VENV)/bin/python -m compileall -q -j 2 $(VERL_VENV)/lib >/dev/null || true
+	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
+	@# What each process of a replica imports; compiled by several of them at once, it would take them twice as long to start.
+	@for package in ray verl vllm; do $(VERL_VENV)/bin/python -m compileall -q -j 2 $(VERL_VENV)/lib/python3.11/site-packages/$$package; done >/dev/null || true
 	@touch $@
 
-install-verl: $(VERL_STAMP) ## install verl and vLLM for the CPU into .venv-verl (3 GB)
+install-verl: $(VERL_STAMP) ## install verl, vLLM and TRL for the CPU into .venv-verl (3 GB)
 
 install: $(STAMP) ## install Plumbline and its tools into .venv
 
@@ -69,6 +73,23 @@ test: $(STAMP) ## all tests
 
 test-compose: $(STAMP) ## test the stack in containers, with injected faults (as root on Debian it installs and starts Docker)
 	tests/compose/engine.sh $(BIN)/python -m pytest --capture=sys -m compose tests/compose
+
+$(CLIENT_STAMP): requirements-client.lock
+	@command -v $(PYTHON310) >/dev/null 2>&1 || { echo "the client is built and tested on Python 3.10 (set PYTHON310=/path/to/python3.10)" >&2; exit 2; }
+	$(PYTHON310) -m venv --clear $(CLIENT_VENV)
+	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-client.lock
+	@touch $@
+
+client-dist: $(CLIENT_STAMP) ## build plumbline-reward's wheel and source distribution into dist/
+	rm -rf dist
+	cd clients/reward && ../../$(CLIENT_VENV)/bin/python -c \
+		"from setuptools.build_meta import build_sdist, build_wheel; build_sdist('../../dist'); build_wheel('../../dist')"
+	rm -rf clients/reward/build
+
+test-client: client-dist ## test the built distribution plumbline-reward on Python 3.10, with nothing of Plumbline beside it
+	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
+	$(CLIENT_VENV)/bin/python -m pytest -c clients/reward/pyproject.toml --rootdir . --confcutdir tests/clients \
+		--timeout 120 --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
 
 test-fast: $(STAMP) ## tests that start no stack
 	$(BIN)/python -m pytest -m "not browser and not compose and not e2e and not fuzz and not real_data and not verl"
@@ -106,7 +127,7 @@ scale: ## set the number of judge workers (N=8)
 	@$(COMPOSE_ALL) up -d --no-recreate --no-deps --scale judge=$(N) judge
 
 images: ## build all images except the GPU generator's (docker compose --profile gpu build)
-	$(COMPOSE) --profile cpu --profile runner build judge aggregator runner generator-cpu
+	$(COMPOSE) --profile cpu --profile reward --profile runner build judge aggregator runner reward generator-cpu
 	docker build -t plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile .
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
@@ -125,8 +146,9 @@ format: $(STAMP) ## ruff: fix rules and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(STAMP) ## mypy --strict on shared/, services/ and tools/
+types: $(STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ and clients/reward
 	$(BIN)/mypy
+	cd clients/reward && ../../$(BIN)/mypy
 
 bench-generate: $(STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
@@ -142,10 +164,15 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 		pyproject.toml packaging/verl-cpu.in -o requirements-verl-cpu.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 		packaging/k8s.in -o requirements-k8s.lock
+	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+		packaging/client.in -o requirements-client.lock
 	packaging/images/lock.sh
 
 bench-pipeline: $(STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
 	$(BIN)/python -m tests.bench.pipeline $(ARGS)
+
+bench-reward: $(STAMP) ## a training step's burst through the reward service, against verl's own route (ARGS: see docs/benchmarks.md)
+	$(BIN)/python -m tests.bench.reward $(ARGS)
 
 bench-start: $(STAMP) ## seconds from the command to the first verdict, from the last one to the exit, and of the help
 	$(BIN)/python -m tests.bench.start $(ARGS)
@@ -165,8 +192,11 @@ bench-borderline: $(STAMP) ## verdicts of answers near their time limit, on an i
 bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)
 
+bench-reward-step: $(TINY) ## seconds that a reward adds to a step of GRPO, beside verl's own (one GPU; ARGS: --model DIR --out DIR)
+	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.reward_step $(ARGS)
+
 bench-aggregator: $(STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
 	$(BIN)/python -m tests.bench.aggregator
 
 clean: ## remove everything that the targets above created
-	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo
+	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Self
 
 import fsspec
 from pydantic import BaseModel
@@ -19,6 +19,7 @@ GENERATIONS = "generations.jsonl"
 VERDICTS = "verdicts.jsonl"
 PROBLEMS = "problems.jsonl"
 SLICES = "slices.json"
+CASES = "cases.jsonl.gz"
 REPORT = "report.html"
 FILES = (SUMMARY, RUN, GENERATIONS, VERDICTS, PROBLEMS, SLICES)
 QA_LOGS = "qa_logs"
@@ -49,6 +50,21 @@ class OutputFolder:
             self._fs, self._root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as error:
             raise OutputError(f"output {url!r}: {error}") from None
+
+    @classmethod
+    def of_file(cls, url: str, example: str) -> tuple[Self, str]:
+        """Split the URL of a file to write into its folder and its name.
+
+        Raises:
+            OutputError: It names a folder; the message proposes ``example`` in it. Or the folder
+                cannot be used.
+        """
+        parent, slash, name = url.rpartition("/")
+        if not name or Path(url).is_dir():
+            raise OutputError(
+                f"{url}: a folder; name the file to write, such as {url.rstrip('/')}/{example}"
+            )
+        return cls(parent or ("/" if slash else ".")), name
 
     @property
     def local(self) -> bool:
@@ -109,6 +125,19 @@ class OutputFolder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(str(path).rsplit("/", 1)[-1] for path in found)
+
+    def find(self, name: str) -> list[str]:
+        """List the folders in which there is such a file, at any depth, sorted.
+
+        Raises:
+            OutputError: The folder cannot be listed.
+        """
+        try:
+            found = self._fs.glob(self._join(f"**/{name}"))
+        except OSError as error:
+            raise OutputError(f"{self.shown} cannot be listed: {error}") from None
+        below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in found)
+        return sorted(f"{self.url.rstrip('/')}{folder}" for folder in below)
 
     @contextmanager
     def replacing(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:

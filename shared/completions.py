@@ -7,12 +7,14 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from shared.errors import data_error
 from shared.json_lines import read_json_lines
 from shared.schemas import describe
+from shared.statuses import TokenSource
 
 
 class RecordedCompletion(BaseModel):
     """A recorded completion; unknown fields are ignored.
 
     ``gen_time`` is in seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
+    ``output_tokens_from`` is as in :class:`~shared.schemas.Generation`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -22,6 +24,7 @@ class RecordedCompletion(BaseModel):
     dataset: str | None = None
     sample_index: int = Field(default=0, ge=0)
     output_tokens: int | None = Field(default=None, ge=0)
+    output_tokens_from: TokenSource | None = None
     prompt_tokens: int | None = Field(default=None, ge=0)
     gen_time: float | None = Field(default=None, ge=0)
     finish_reason: str | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from shared.checkers import get_checker
-from shared.config_files import load_document, validate_document
+from shared.config_files import load_document, overridden_keys, validate_document
 from shared.errors import ConfigError
 from shared.protocol import (
     InProtocol,
@@ -26,9 +26,11 @@ from shared.protocol import (
     redacted_document,
     values,
 )
+from shared.redaction import is_secret_variable
 from shared.result_config import QaLogsConfig, WandbConfig
-from shared.schemas import QualityFinding, sha256
+from shared.schemas import QualityFinding, RecordedCases, sha256
 from shared.statuses import ExtractionPolicy
+from shared.verl_keys import RANDOM_WEIGHTS, translate
 
 ENGINES = ("vllm", "sglang")
 # Load formats of vLLM and SGLang, except those that create random weights.
@@ -124,9 +126,7 @@ class RolloutConfig(Section):
     @classmethod
     def _real_weights(cls, load_format: str) -> str:
         if load_format.startswith("dummy"):  # verl has had several
-            raise ValueError(
-                f"{load_format} means random weights, whose results mean nothing; use auto"
-            )
+            raise ValueError(f"{load_format} means {RANDOM_WEIGHTS}")
         if load_format not in LOAD_FORMATS:
             raise ValueError(f"unknown load format; choose one of {', '.join(LOAD_FORMATS)}")
         return load_format
@@ -177,6 +177,14 @@ class DataConfig(Section):
     """Parquet files or folders with the problems."""
     prompt_key: InProtocol[str] = Field(default="prompt", min_length=1)
     """Column that holds the prompt."""
+    output_path: Recorded[str | None] = None
+    """Parquet file to write with the completions in verl's layout, which ``main_eval`` reads; null
+    for none."""
+    tokenizer: Operation[str | None] = None
+    """Tokenizer (a folder, or a name on the Hugging Face hub) that counts the tokens of recorded
+    completions that have no counts."""
+    completions: Operation[str] = ""
+    """Recorded completions that ``plumb judge`` judges, if it gets no ``--completions``."""
     templates: InProtocol[dict[str, str]] = Field(default_factory=dict)
     """User message by data set, with ``{prompt}`` as the placeholder."""
     system_prompt: InProtocol[str] = ""
@@ -187,6 +195,8 @@ class DataConfig(Section):
     """``manifest.lock.json`` that the data files must match; null for no check."""
     exclude_quality: InProtocol[list[QualityFinding]] = Field(default_factory=list)
     """Skip problems with one of these findings of the data audit."""
+    final_sets: Recorded[list[str]] = Field(default=["codecontests_test", "humaneval"])
+    """Data sets on which nothing is tuned: the runs on them are counted (see acceptance.md)."""
 
 
 class SandboxConfig(Section):
@@ -227,8 +237,23 @@ class VerlConfig(Section):
     """Seconds to wait until Ray has placed a replica."""
     chat_template: Operation[str] = ""
     """Jinja file that replaces the tokenizer's chat template."""
+    allow_random_weights: Operation[bool] = False
+    """Use a model although it looks randomly initialized, which ``run.json`` records."""
     python: Operation[str] = ""
     """With ``--embedded``: the interpreter that has verl; empty for the one that runs ``plumb``."""
+    env_vars: Numerics[dict[str, str]] = Field(default_factory=dict)
+    """Environment variables of the engines, such as ``NCCL_DEBUG``."""
+
+    @field_validator("env_vars")
+    @classmethod
+    def _no_secrets(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            if is_secret_variable(name, value):
+                raise ValueError(
+                    f"{name} is a secret, which would be recorded in run.json; set it in the "
+                    "environment of the service"
+                )
+        return given
 
 
 class GenerationConfig(Section):
@@ -325,6 +350,9 @@ class JudgeConfig(Section):
     """Wall-clock limit of a case as a multiple of ``sandbox.timeout``."""
     compile_timeout: InProtocol[float] = Field(default=30, gt=0)
     """Seconds for compiling."""
+    max_cases: InProtocol[int | None] = Field(default=None, ge=1)
+    """Judge only the first cases of a problem with standard input and output, so many at most; null
+    judges all. verl's own reward counts 10."""
     call_seconds: Operation[float] = Field(default=60, gt=0)
     """Seconds after which a sandbox call of ``batch`` starts no further case."""
     max_output_mb: InProtocol[int] = Field(default=16, ge=1, le=64)
@@ -385,6 +413,8 @@ class JudgeConfig(Section):
         own = _OWN_CHECKERS.get(self.method)
         if own and self.checker not in (None, own):
             raise ValueError(f"{self.method} has only the checker {own!r}, not {self.checker!r}")
+        if self.method == "submit" and self.max_cases is not None:
+            raise ValueError("submit judges all cases; with max_cases use batch or compute_score")
         if self.language not in LANGUAGES:
             near = difflib.get_close_matches(self.language.lower(), LANGUAGES, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -410,6 +440,9 @@ class RunConfig(Section):
     """Name of the run, a plain file name."""
     seed: Subject[int] = 0
     """Seed of the QA sample choice and, by default, of generation."""
+    verl_keys: Recorded[dict[str, JsonValue]] = Field(default_factory=dict)
+    """Keys of verl in the config file that have another name or no effect here (see below); filled
+    in when the file is read."""
 
 
 class OutputConfig(Section):
@@ -417,6 +450,9 @@ class OutputConfig(Section):
 
     dir: Recorded[str] = ""
     """Folder of the artifacts, any fsspec URL; empty for ``outputs/<run.name>``."""
+    cases: Recorded[RecordedCases] = "none"
+    """Cases in ``cases.jsonl.gz`` and on the page of a sample: ``all``, the ``failed`` ones, or the
+    ``first`` one of each sample that failed."""
 
 
 class Config(Section):
@@ -494,6 +530,14 @@ def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> C
     )
 
 
+def protocol_on(config: Config, dataset: str) -> dict[str, JsonValue]:
+    """The protocol as it takes effect for one data set, without the model and the seeds."""
+    outside = _protocol_outside_judge(config, [dataset])
+    others = {path: value for path, value in outside.items() if not path.startswith("judge.")}
+    judged = _effective_judge(config, dataset)
+    return {**others, **{f"judge.{path}": value for path, value in judged.items()}}
+
+
 def _is_subject(leaf: LeafRole) -> bool:
     return leaf.subject
 
@@ -538,11 +582,29 @@ def _by_setting(judged: Mapping[str, Sequence[LeafDifference]]) -> Iterator[Leaf
 def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (or none), apply ``key=value`` overrides, and validate.
 
+    Keys may be verl's (``shared/verl_keys.py``); those that differ from ours are recorded in
+    ``run.verl_keys``.
+
     Raises:
         ConfigError: The file cannot be read or parsed, an override is not ``key=value``, or a key
             or value is not valid; the message names the key and the nearest valid one.
     """
-    return with_included(validate_config(load_document(path, overrides)))
+    found = translate(load_document(path, overrides, missing=True), overridden_keys(overrides))
+    document = found.document
+    if missing := _missing(document):
+        raise ConfigError(
+            f"{path or 'overrides'}: mandatory and without a value (???): {', '.join(missing)}"
+        )
+    if found.given and isinstance(document, dict) and isinstance(document.get("run", {}), dict):
+        document["run"] = {**document.get("run", {}), "verl_keys": dict(found.given)}
+    return with_included(validate_document(Config, document, found.names))
+
+
+def _missing(value: object, key: str = "") -> list[str]:
+    """The keys of mandatory values that have none; those of verl that are not used may."""
+    if isinstance(value, Mapping) and key != ".run.verl_keys":
+        return [found for name, one in value.items() for found in _missing(one, f"{key}.{name}")]
+    return [key.removeprefix(".")] if value == "???" else []
 
 
 def with_included(config: Config) -> Config:

@@ -111,6 +111,41 @@ def parquet_files(path: str) -> list[str]:
     return files
 
 
+def row_group_names(path: str) -> list[list[tuple[str, str]]]:
+    """List data set and id of every problem of a file, by row group; reads no tests.
+
+    Raises:
+        DataError: The file cannot be read, or lacks a column.
+    """
+    with reading(path), fsspec.open(path, "rb") as file:
+        try:
+            parquet = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            raise data_error(path, f"not a parquet file ({error}); check the file") from None
+        _check_names(path, parquet.schema_arrow, _columns("prompt"))
+        _check_types("prompt", path, parquet.schema_arrow)
+        groups: list[list[tuple[str, str]]] = []
+        for group in range(parquet.num_row_groups):
+            rows = parquet.read_row_group(group, columns=["dataset", "problem_id"]).to_pylist()
+            groups.append([(row["dataset"], row["problem_id"]) for row in rows])
+    return groups
+
+
+def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:
+    """Yield the problems of one row group, and an error in place of a row that cannot be used.
+
+    Raises:
+        DataError: While iterating: the file cannot be read.
+    """
+    check = partial(_check_types, "prompt")
+    rows = parquet_rows(path, COLUMNS, OPTIONAL_COLUMNS, check, row_groups=[group])
+    for row, values in rows:
+        try:
+            yield _problem(f"{path}: row {row} of row group {group}", values, "prompt")
+        except DataError as error:
+            yield error
+
+
 def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
     problems = []
     columns = _columns(prompt_key)
@@ -134,6 +169,8 @@ def parquet_rows(
     columns: Sequence[str],
     optional: Sequence[str] = (),
     check_types: Callable[[str, pa.Schema], None] | None = None,
+    *,
+    row_groups: Sequence[int] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the selected columns of a parquet file's rows, counted from 1.
 
@@ -142,6 +179,7 @@ def parquet_rows(
         columns: Names of the required columns.
         optional: Names of columns to yield if the file has them.
         check_types: Called with path and schema before the first row; raises to reject the schema.
+        row_groups: The row groups to read, by number; None for all.
 
     Raises:
         DataError: While iterating: the file cannot be read or lacks a column.
@@ -157,7 +195,8 @@ def parquet_rows(
             check_types(path, schema)
         names = [*columns, *(name for name in optional if name in schema.names)]
         row = 0
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=names):
+        groups = None if row_groups is None else list(row_groups)
+        for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names):
             for index in range(batch.num_rows):
                 row += 1
                 with reading(f"{path}: row {row}"):

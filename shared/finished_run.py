@@ -12,7 +12,7 @@ from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.json_lines import TornLineError, read_json_lines
 from shared.run_record import RunRecord, read_record
-from shared.schemas import Generation, SampleId, Verdict, describe
+from shared.schemas import CaseRecord, Generation, SampleId, Verdict, describe
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
@@ -49,6 +49,14 @@ class FinishedRun:
         """Yield the verdicts in the order of the plan; errors are those of ``generations``."""
         return self._records(artifacts.VERDICTS, Verdict)
 
+    def cases(self) -> Iterator[CaseRecord]:
+        """Yield the recorded cases in the order of the plan, none if the run recorded none.
+
+        Errors are those of ``generations``.
+        """
+        if self.folder.exists(artifacts.CASES):
+            yield from self._records(artifacts.CASES, CaseRecord)
+
     def verdicts_by_sample(self) -> dict[SampleId, Verdict]:
         return {verdict.sample: verdict for verdict in self.verdicts()}
 
@@ -72,8 +80,12 @@ class FinishedRun:
             raise OutputError(str(error)) from None
 
 
-def open_run(url: str) -> FinishedRun:
+def open_run(url: str, *, unpublished: bool = False) -> FinishedRun:
     """Open a run's folder, a local path or any fsspec URL.
+
+    Args:
+        url: The folder.
+        unpublished: Also open a run that has no artifacts yet; its summary is empty.
 
     Raises:
         OutputError: The folder has no finished run, its ``run.json`` has an unknown version, or
@@ -85,9 +97,26 @@ def open_run(url: str) -> FinishedRun:
         raise OutputError(
             f"{url}: no run in this folder (no {artifacts.RUN}); name the folder of a finished run"
         )
+    if summary is None and unpublished:
+        summary = {}
     if not isinstance(summary, dict):
         raise OutputError(f"{url}: no {artifacts.SUMMARY}; finish the run, or publish it again")
     return FinishedRun(folder, read_record(run, f"{url.rstrip('/')}/{artifacts.RUN}"), summary)
+
+
+def open_runs(url: str) -> tuple[list[FinishedRun], list[str]]:
+    """Open the runs below a folder; returns them by path, and a message for each that is broken.
+
+    Raises:
+        OutputError: The folder's filesystem is not installed.
+    """
+    found, broken = [], []
+    for path in OutputFolder(url).find(artifacts.RUN):
+        try:
+            found.append(open_run(path))
+        except OutputError as error:
+            broken.append(str(error))
+    return found, broken
 
 
 def _record(kind: type[RecordT], place: str, fields: object) -> RecordT:

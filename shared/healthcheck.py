@@ -10,7 +10,12 @@ _TIMEOUT = 4.0
 _SHOWN = 500
 _WILDCARDS = ("", "0.0.0.0", "::")
 # A service that requires a token tells the reason why it is not ready only to who has it.
-_TOKENS = ("PLUMBLINE_AGGREGATOR_TOKEN", "PLUMBLINE_GENERATOR_API_KEY", "PLUMBLINE_SANDBOX_TOKEN")
+_TOKENS = (
+    "PLUMBLINE_AGGREGATOR_TOKEN",
+    "PLUMBLINE_GENERATOR_API_KEY",
+    "PLUMBLINE_REWARD_TOKEN",
+    "PLUMBLINE_SANDBOX_TOKEN",
+)
 
 
 def main() -> int:

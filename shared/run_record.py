@@ -18,8 +18,8 @@ from shared.errors import OutputError
 from shared.plan import PlannedDataset
 from shared.protocol import Protocol
 from shared.redaction import redact_values
-from shared.schemas import describe
-from shared.statuses import FinalStatus
+from shared.schemas import RecordedCases, describe
+from shared.statuses import FinalStatus, TokenSource
 
 VERSION = 2
 
@@ -88,6 +88,13 @@ class SandboxFacts(_Part):
     warning: str | None = None
 
 
+class TokenizerRecord(_Part):
+    """The tokenizer that counted tokens where nobody had; the hash is of its ``tokenizer.json``."""
+
+    name: str
+    sha256: str
+
+
 class ParentRun(_Part):
     """The run whose completions were judged again."""
 
@@ -126,6 +133,19 @@ class QaLogRecord(_Part):
     wanted: dict[FinalStatus, int] = Field(default_factory=dict)
     chosen: dict[FinalStatus, int] = Field(default_factory=dict)
     filled: dict[FinalStatus, int] = Field(default_factory=dict)
+
+
+class CasesRecord(_Part):
+    """The recorded cases: how many, and of which samples.
+
+    ``samples`` counts the samples with a record by the cases that it has, ``samples_without`` those
+    that were judged before ``output.cases`` asked for it.
+    """
+
+    file: str
+    cases: int = 0
+    samples: dict[RecordedCases, int] = Field(default_factory=dict)
+    samples_without: int = 0
 
 
 class WandbRecord(_Part):
@@ -176,6 +196,7 @@ class Provenance(_Part):
     completions: str | None = None
     completions_of_unknown_problems: int | None = None
     problems_without_completion: int | None = None
+    tokenizer: TokenizerRecord | None = None
     parent: ParentRun | None = None
     versions: dict[str, str] | None = None
     git_commit: str | None = None
@@ -233,7 +254,9 @@ class RunRecord(_Measured):
 
     ``unjudged`` lists the first samples that could not be judged. ``infra_failures`` counts failed
     requests to the sandbox by kind. ``timeouts_confirmed`` doubtful time-outs ran again;
-    ``timeouts_flipped`` of them then finished in time. ``canaries`` is None if none were sent.
+    ``timeouts_flipped`` of them then finished in time. ``canaries`` is None if none were sent,
+    ``cases`` if none are recorded. ``output_tokens_from`` counts the samples whose tokens were not
+    counted by an engine.
     """
 
     version: Literal[2] = 2
@@ -248,10 +271,12 @@ class RunRecord(_Measured):
     infra_failures: dict[str, int] = Field(default_factory=dict)
     timeouts_confirmed: int = 0
     timeouts_flipped: int = 0
+    output_tokens_from: dict[TokenSource, int] = Field(default_factory=dict)
     canaries: CanaryRecord | None = None
     datasets: list[DatasetRecord] = Field(default_factory=list)
     qa_logs: dict[str, QaLogRecord] = Field(default_factory=dict)
     wandb: WandbRecord | None = None
+    cases: CasesRecord | None = None
 
     @classmethod
     def of(cls, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset]) -> Self:

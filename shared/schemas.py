@@ -22,7 +22,13 @@ from pydantic import (
 
 from shared.checkers import CheckerStyle, get_checker
 from shared.redaction import redact
-from shared.statuses import ExtractionReason, FinalStatus, JudgeMethod, VerdictDetail
+from shared.statuses import (
+    ExtractionReason,
+    FinalStatus,
+    JudgeMethod,
+    TokenSource,
+    VerdictDetail,
+)
 from shared.text import shorten_end
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -347,13 +353,15 @@ class Generation(_SampleRecord):
     If generation failed, ``error`` is set and the completion is empty; the sample is ``api_error``
     and is not judged. ``gen_time`` is the duration in seconds of the request that succeeded,
     ``seed`` its sampling seed, ``requests`` the number of all requests. ``replica`` is the name of
-    the replica, or host and port of its server.
+    the replica, or host and port of its server. ``output_tokens_from`` says that it was not the
+    engine that counted ``output_tokens``.
     """
 
     completion: str
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    output_tokens_from: TokenSource | None = None
     gen_time: float | None = None
     replica: _HostAndPort | None = None
     seed: int | None = None
@@ -383,6 +391,55 @@ class FailedCase(_Record):
     expected: str | None = None
     actual: str | None = None
     stderr: str | None = None
+
+
+RecordedCases = Literal["none", "all", "failed", "first"]
+"""Cases that a run records beside its verdicts: ``output.cases``."""
+
+
+class _NamedSample(_Record):
+    dataset: str
+    problem_id: str
+    sample_index: int = Field(ge=0)
+
+
+class CaseResult(_Record):
+    """A case as the ledger keeps it: what its problem tells is missing.
+
+    Attributes:
+        case_index: Place of the case among the problem's tests, from 0.
+        status: Its status; ``not_run`` behind the last time-out that is allowed.
+        actual: Standard output.
+        stderr: Standard error.
+        exit_code: Exit code of the program, a signal's number as -n. None if it is not known: it
+            did not run, or its tests ended before it did.
+        duration: Wall-clock seconds of the program, without compiling.
+        cpu_time: CPU seconds.
+        memory_mb: Peak resident set in MiB.
+        compile_duration: Seconds of compiling.
+        compile_stderr: What the compiler said.
+    """
+
+    case_index: int = Field(ge=0)
+    status: FinalStatus | Literal["not_run"]
+    input: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+    stderr: str | None = None
+    exit_code: int | None = None
+    duration: float | None = None
+    cpu_time: float | None = None
+    memory_mb: float | None = None
+    compile_duration: float | None = None
+    compile_stderr: str | None = None
+
+
+class CaseRecord(CaseResult, _NamedSample):
+    """A case of a sample: a line of ``cases.jsonl.gz``.
+
+    Long texts are shortened in the middle; what is not known is None. Function tests share one run,
+    whose times the first case has.
+    """
 
 
 class InfraFailure(_Record):

@@ -1,4 +1,5 @@
-"""Enums of judging: statuses, case codes, methods, details, failure kinds, extraction reasons.
+"""Enums of judging: statuses, case codes, methods, details, failure kinds, extraction reasons; who
+counted tokens.
 
 The values are those in the artifacts and in the ledger.
 """
@@ -22,6 +23,17 @@ class FinalStatus(StrEnum):
     def executed(self) -> bool:
         """Whether the program ran to its end on the tests (counts for exec_success_rate)."""
         return self in (FinalStatus.SUCCESS, FinalStatus.WRONG_ANSWER)
+
+
+class TokenSource(StrEnum):
+    """Who counted the tokens of a completion, if not the engine that made it.
+
+    ``TOKENIZER``: we did, with ``data.tokenizer``. ``ESTIMATE``: the backend ``replay`` took four
+    characters for a token.
+    """
+
+    TOKENIZER = "tokenizer"
+    ESTIMATE = "estimate"
 
 
 class CaseCode(IntEnum):

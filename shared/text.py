@@ -1,5 +1,8 @@
 """Shortening of long texts, in the middle or at the end; lists of URLs; cases that were not run."""
 
+# Characters of a text of a case, and of the note on what is missing.
+_SHOWN_CHARS, _NOTE_CHARS = 2000, 64
+
 
 def shorten_middle(text: str, limit: int) -> str:
     """Keep ``limit`` characters of a longer text, its head and tail, and note how many are missing.
@@ -11,6 +14,13 @@ def shorten_middle(text: str, limit: int) -> str:
     note = f"\n… {len(text) - limit} characters left out …\n"
     head = (limit + 1) // 2
     return text[:head] + note + text[len(text) - (limit - head) :]
+
+
+def shown(text: str) -> str:
+    """Return the part of a case's text that a verdict has; the same if it was shortened before."""
+    if len(text) <= _SHOWN_CHARS + _NOTE_CHARS:
+        return text
+    return shorten_middle(text, _SHOWN_CHARS)
 
 
 def not_run_note(cases: int) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
+COMMIT = "PLUMBLINE_GIT_COMMIT"
+"""Variable with the commit that an image was built from."""
+
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
     """Versions of Python and of the given packages by name; missing packages are left out."""
@@ -25,7 +28,7 @@ def git_commit() -> str | None:
     In an image, ``PLUMBLINE_GIT_COMMIT`` is the commit that the image was built from. None if
     unknown.
     """
-    if given := os.environ.get("PLUMBLINE_GIT_COMMIT"):
+    if given := os.environ.get(COMMIT):
         return given
     try:
         done = subprocess.run(

@@ -16,11 +16,6 @@ from tests import verl_environment
 hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
-_TESTS = Path(__file__).parent
-# Times and load decide in these, so nothing else may run beside them; modules in which they do not
-# are marked with `together`.
-_ALONE = {"generator", "judge", "parity", "sandbox"}
-
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
@@ -104,11 +99,4 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cheap tests first: then pages, hostile programs, what starts a whole stack, and last verl."""
     dear = ("verl", "compose", "e2e", "hostile", "browser")
-    for item in items:
-        if _folder(item.path) in _ALONE and not item.get_closest_marker("together"):
-            item.add_marker(pytest.mark.alone)
     items.sort(key=lambda item: [bool(item.get_closest_marker(mark)) for mark in dear])
-
-
-def _folder(path: Path) -> str | None:
-    return path.relative_to(_TESTS).parts[0] if path.is_relative_to(_TESTS) else None

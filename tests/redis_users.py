@@ -23,6 +23,7 @@ PASSWORDS = {
     "judge": "a b\"'#>/@:%?$`\\",
     "runner": "ünïcode ~* &* +@all",
     "aggregator": "plain",
+    "reward": "%s\t;&|()",
     "keda": "#0",
 }
 

@@ -24,11 +24,13 @@ from pydantic_settings import BaseSettings
 from services.aggregator.settings import AggregatorSettings
 from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
+from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
 from shared import artifacts, errors
 from shared.config import Config
 from shared.protocol import Leaf, LeafRole, Section, leaves
 from shared.service.settings import RedisSettings
+from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate, Values
 from tools.field_docs import describe_fields, with_subclasses
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +40,7 @@ SETTINGS: Mapping[str, type[BaseSettings]] = {
     "generator": GeneratorSettings,
     "judge": JudgeSettings,
     "aggregator": AggregatorSettings,
+    "reward": RewardSettings,
     "`plumb`": RedisSettings,
 }
 describe_fields([*SETTINGS.values(), *with_subclasses(Section)])
@@ -52,6 +55,8 @@ ARTIFACTS: Mapping[str, str] = {
     "judging time",
     artifacts.PROBLEMS: "one line per problem: prompt, difficulty, tags, number of tests; "
     "no test content",
+    artifacts.CASES: "one line per case, if `output.cases` is set: status, input, outputs, exit "
+    "code, times, memory",
     artifacts.SLICES: "metrics by difficulty, tag, number of tests and prompt length",
     artifacts.REPORT: "the run as one HTML page that needs no server and no network",
     f"{artifacts.QA_LOGS}/": "completions with their verdicts, sampled by status, for reading",
@@ -118,6 +123,30 @@ def _section(keys: Sequence[Leaf]) -> str:
     )
 
 
+def verl_keys() -> str:
+    """verl's keys that are not ours under the same name, and the names of those that are."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for row in VERL_KEYS:
+        here = f"`{row.target}`" if row.fate is Fate.MAPPED else row.fate.value
+        key = f"`{row.key}`" + _shown_values("", row.only)
+        if row.fate is not Fate.MAPPED:
+            key += _shown_values("but for ", row.unless)
+        if row.beside:
+            key += f" (beside `{row.beside}`)"
+        grouped.setdefault((here, row.text), []).append(key)
+    table = _table(
+        ("verl's key", "here", "what happens"),
+        [(", ".join(keys), here, text) for (here, text), keys in grouped.items()],
+    )
+    same = ", ".join(f"`{name}`" for name in SAME_NAMES)
+    return f"{table}\n\nUnder the same name: {same}."
+
+
+def _shown_values(before: str, values: Values) -> str:
+    given = [json.dumps(value) for value in values if value not in (None, "", {})]
+    return f" ({before}{', '.join(f'`{one}`' for one in given)})" if given else ""
+
+
 def protocol_keys(header: tuple[str, str]) -> str:
     """Keys that must be equal in two runs for a comparison, one row per section."""
     sections = _by_section(leaf for leaf in leaves(Config) if role(leaf.declared) == "protocol")
@@ -151,6 +180,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "exit-codes": exit_codes,
     "artifacts": artifact_files,
     "config-keys": config_keys,
+    "verl-keys": verl_keys,
     "protocol-keys": lambda: protocol_keys(("section", "keys")),
     "protocol-keys-zh": lambda: protocol_keys(("节", "键")),
 }

@@ -24,7 +24,7 @@ credential() {
   find_password "$1"
   if [ -n "$password" ]; then
     printf '#%s' "$(printf %s "$password" | sha256sum | cut -d ' ' -f 1)"
-  elif [ "$1" = keda ]; then
+  elif [ "$1" = keda ] || [ "$1" = reward ]; then
     printf off
   else
     where="set $variable in .env, or on Kubernetes the key $key of the Secret plumbline-redis"

@@ -9,9 +9,9 @@ compile() { # LOCK, then arguments of `uv pip compile`
   uv pip compile "${quietly[@]}" --generate-hashes "$@" --output-file "packaging/images/$lock.lock"
 }
 ours=(--python-version 3.11 --python-platform linux --constraint requirements.lock)
-for service in sandbox judge; do compile "$service" "${ours[@]}" --extra "$service" pyproject.toml; done
+for service in sandbox judge reward; do compile "$service" "${ours[@]}" --extra "$service" pyproject.toml; done
 compile aggregator "${ours[@]}" --extra aggregator pyproject.toml
-compile runner "${ours[@]}" --extra runner pyproject.toml packaging/images/runner.in
+compile runner "${ours[@]}" --extra runner --extra data pyproject.toml packaging/images/runner.in
 compile replay "${ours[@]}" --extra generator pyproject.toml
 compile build "${ours[@]}" packaging/images/build.in
 

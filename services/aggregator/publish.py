@@ -1,5 +1,6 @@
 """Publishing: a judged run's artifacts, written in one pass over the ledger; idempotent."""
 
+import gzip
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,21 +17,35 @@ from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
 from shared.canaries.record import CanaryRecord
+from shared.case_records import SampleCases, readable_tests
 from shared.errors import OutputError
+from shared.final_sets import entries_of, ledger_places, record_run
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import PlannedDataset, RunPlan
 from shared.run_record import (
+    CasesRecord,
     PublishedResults,
     RunMeta,
     RunRecord,
     RunState,
     UnjudgedSample,
 )
-from shared.schemas import Generation, Problem, ProblemFacts, SampleId, Verdict, describe
-from shared.statuses import FinalStatus
+from shared.schemas import (
+    Generation,
+    GroundTruth,
+    Problem,
+    ProblemFacts,
+    RecordedCases,
+    SampleId,
+    Verdict,
+    describe,
+)
+from shared.service.logs import get_logger
+from shared.statuses import FinalStatus, TokenSource
 
+log = get_logger(__name__)
 _LISTED = 100
 _AT_ONCE = 200
 
@@ -58,7 +73,7 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
     if roots is not None:
         roots.check(meta.output)
     try:
-        return _publish(ledger, meta, plan)
+        return _publish(ledger, meta, plan, roots or OutputRoots())
     except ValidationError as error:
         raise OutputError(
             f"a record of run {ledger.run} in Redis cannot be read ({describe(error)}); another "
@@ -66,11 +81,12 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
         ) from None
 
 
-def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
+def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan, roots: OutputRoots) -> RunState:
     folder = OutputFolder(meta.output)
     samples = _write_samples(folder, ledger, plan)
     qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
     facts = _write_problems(folder, ledger, plan, qa_logs)
+    cases = _write_cases(folder, ledger, plan, meta.config.output.cases, samples.judged)
     metrics = {
         name: summarize(found, meta.active_seconds, _with_many_answers(facts.get(name, {})))
         for name, found in samples.results.items()
@@ -87,14 +103,31 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     canaries = CanaryLedger.of(ledger).record()
     record = samples.record(ledger.run, meta, plan.datasets, canaries).without_secrets()
     written = FinishedRun(folder, record, results.metrics)
-    record = record.model_copy(update={"qa_logs": qa_logs.write(written)})
+    record = record.model_copy(update={"qa_logs": qa_logs.write(written), "cases": cases})
     _write_record(folder, record)
+    _count_final_sets(record, meta.output, roots)
     write_report(open_run(folder.url), folder, artifacts.REPORT)
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record, metrics, meta.config.wandb)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
     ledger.publish(record.state, results, record.canaries)
     return record.state
+
+
+def _count_final_sets(record: RunRecord, output: str, roots: OutputRoots) -> None:
+    """Record the run in the ledger of final sets, in the first place that can be written."""
+    if not (entries := entries_of(record)):
+        return
+    reason = ""
+    for place in ledger_places(output):
+        try:
+            roots.check(place)
+            record_run(place, entries)
+        except OutputError as error:
+            reason = " ".join(str(error).split())
+        else:
+            return
+    log.warning("cannot count the run on final sets", run=record.run, reason=reason)
 
 
 def _write_record(folder: OutputFolder, record: RunRecord) -> None:
@@ -112,6 +145,7 @@ class PublishedSamples:
     requests: int = 0
     confirmed: int = 0
     flipped: int = 0
+    tokens_from: Counter[TokenSource] = field(default_factory=Counter)
 
     def add(self, sample: SampleId, generation: Generation | None, verdict: Verdict | None) -> None:
         result = SampleResult.of(
@@ -119,6 +153,8 @@ class PublishedSamples:
             generation or Generation.missing(sample),
         )
         self.results[sample.dataset].append(result)
+        if generation is not None and generation.output_tokens_from is not None:
+            self.tokens_from[generation.output_tokens_from] += 1
         if verdict is None:
             return
         self.statuses[verdict.final_status] += 1
@@ -129,6 +165,11 @@ class PublishedSamples:
         if not verdict.judged and len(self.unjudged) < _LISTED:
             unjudged = UnjudgedSample(sample=sample.key, reason=verdict.detail)
             self.unjudged.append(unjudged)
+
+    @property
+    def judged(self) -> int:
+        """How many were judged: they have a verdict on their completion."""
+        return self.statuses.total() - self.statuses[FinalStatus.API_ERROR]
 
     @property
     def by_status(self) -> dict[str, dict[SampleId, FinalStatus]]:
@@ -149,7 +190,7 @@ class PublishedSamples:
     ) -> RunRecord:
         """Build the content of ``run.json``: provenance, totals and completeness of the run."""
         samples = sum(map(len, self.results.values()))
-        missing = samples - self.statuses.total() + self.statuses[FinalStatus.API_ERROR]
+        missing = samples - self.judged
         state = RunState.INCOMPLETE if missing else RunState.COMPLETE
         return RunRecord.of(run, meta, datasets).model_copy(
             update={
@@ -163,6 +204,7 @@ class PublishedSamples:
                 "infra_failures": dict(self.failures.most_common()),
                 "timeouts_confirmed": self.confirmed - self.flipped,
                 "timeouts_flipped": self.flipped,
+                "output_tokens_from": dict(self.tokens_from),
                 "canaries": canaries if canaries.sandboxes or canaries.lost else None,
             }
         )
@@ -214,6 +256,53 @@ def _write_problems(
 
     folder.write_jsonl(artifacts.PROBLEMS, outlines())
     return facts
+
+
+def _write_cases(
+    folder: OutputFolder, ledger: Ledger, plan: RunPlan, recorded: RecordedCases, judged: int
+) -> CasesRecord | None:
+    """Write ``cases.jsonl.gz`` if the run records cases; otherwise remove an earlier session's.
+
+    One sample's cases and one problem are in memory at a time.
+    """
+    if recorded == "none":
+        folder.remove([artifacts.CASES])
+        return None
+    lines, samples = 0, Counter[RecordedCases]()
+    tests = _TestsOf(ledger)
+    with (
+        folder.replacing(artifacts.CASES, "wb") as file,
+        # The same cases make the same bytes.
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+    ):
+        for sample, stored in ledger.cases(plan.samples()):
+            found = SampleCases.unpacked(stored)
+            samples[found.recorded] += 1
+            for case in found.of(sample, tests.of(sample)):
+                packed.write(case.model_dump_json().encode() + b"\n")
+                lines += 1
+    return CasesRecord(
+        file=artifacts.CASES,
+        cases=lines,
+        samples=dict(samples),
+        samples_without=judged - samples.total(),
+    )
+
+
+class _TestsOf:
+    """Tests of samples' problems. The last ones are kept: a problem's samples follow each other."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._problem: tuple[str, str] | None = None
+        self._tests: GroundTruth | None = None
+
+    def of(self, sample: SampleId) -> GroundTruth | None:
+        """Return the tests; None if there are none that can be read."""
+        if self._problem != (sample.dataset, sample.problem_id):
+            self._problem = sample.dataset, sample.problem_id
+            self._tests = readable_tests(self._ledger.problem(*self._problem))
+        return self._tests
 
 
 def _with_many_answers(facts: Mapping[str, ProblemFacts]) -> set[str]:

@@ -3,7 +3,6 @@
 A failure is recorded in ``run.json``; it never fails the run.
 """
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ from shared.result_config import WandbConfig
 from shared.run_record import JsonObject, RunRecord, WandbRecord
 from shared.schemas import sha256
 from shared.service.logs import get_logger
+from shared.service.tokens import read_token
 
 Mode = Literal["online", "offline"]
 Summary = Mapping[str, Mapping[str, MetricValue]]
@@ -34,6 +34,7 @@ log = get_logger(__name__)
 _KEY = "WANDB_API_KEY"
 # Variables that may have secrets, and that the library needs.
 _WANDB_NEEDS = ("WANDB_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+_REMEDY = "; check WANDB_API_KEY, WANDB_BASE_URL and the network where the aggregator runs"
 _PROCESS = "services.aggregator.wandb_process"
 
 
@@ -56,6 +57,7 @@ class WandbJob(_Message):
         artifact: Name of the W&B artifact that holds the files.
         files: Local path of each file by its name in the artifact.
         qa_logs: Paths of the files that are QA logs.
+        timeout: Seconds after which the process is killed.
     """
 
     mode: Literal["online", "offline"]
@@ -69,6 +71,7 @@ class WandbJob(_Message):
     artifact: str
     files: dict[str, str]
     qa_logs: list[str]
+    timeout: float
 
 
 class WandbDone(_Message):
@@ -94,14 +97,18 @@ def log_results(
         The record for ``run.json``: the location of the results, or the errors with remedies.
     """
     errors: dict[str, str] = {}
-    for mode in _modes(config):
+    try:
+        modes = _modes(config)
+    except ServiceError as error:
+        return WandbRecord(mode="none", online_error=str(error))
+    for mode in modes:
         try:
             logged = _logged(folder, record, summary, config, mode)
             return logged.model_copy(update=errors)
         except (ServiceError, OutputError, OSError) as error:
             reason = " ".join(str(error).split())
             log.warning("cannot log results to W&B", run=record.run, mode=mode, reason=reason)
-            errors[f"{mode}_error"] = reason
+            errors[f"{mode}_error"] = f"{reason}{_REMEDY}" if mode == "online" else reason
     return WandbRecord(mode="none").model_copy(update=errors)
 
 
@@ -117,19 +124,32 @@ def metric_keys(summary: Summary) -> dict[str, float]:
 def _modes(config: WandbConfig) -> list[Mode]:
     """Modes to try in order: ``auto`` falls back to files that can be uploaded later."""
     if config.mode == "auto":
-        return ["online", "offline"] if os.environ.get(_KEY) else ["offline"]
+        return ["online", "offline"] if _key() else ["offline"]
     return [] if config.mode == "disabled" else [config.mode]
+
+
+def _key() -> str | None:
+    """Return the key from the environment, or from the file that ``WANDB_API_KEY_FILE`` names.
+
+    The file may be missing: a pod mounts an optional secret.
+
+    Raises:
+        ServiceError: It cannot be read, or is unusable.
+    """
+    file = os.environ.get(f"{_KEY}_FILE")
+    try:
+        return read_token(
+            os.environ.get(_KEY), file if file and Path(file).exists() else None, _KEY
+        )
+    except ValueError as error:
+        raise ServiceError(str(error)) from None
 
 
 def _logged(
     folder: OutputFolder, record: RunRecord, summary: Summary, config: WandbConfig, mode: Mode
 ) -> WandbRecord:
-    if importlib.util.find_spec("wandb") is None:
-        raise ServiceError("wandb is not installed; pip install wandb, and run the command again")
-    if mode == "online" and not os.environ.get(_KEY):
-        raise ServiceError(
-            f"{_KEY} is not set for the aggregator; set it, or use wandb.mode=offline"
-        )
+    if mode == "online" and not _key():
+        raise ServiceError(f"{_KEY} is not set for the aggregator; or use wandb.mode=offline")
     if mode == "offline" and not folder.local:
         raise ServiceError(
             f"offline files need a local output folder, not {folder.url}; set {_KEY}"
@@ -170,6 +190,7 @@ def _job(
         artifact=_artifact_name(record.run),
         files=files,
         qa_logs=[path for name, path in files.items() if name.startswith(artifacts.QA_LOGS)],
+        timeout=config.timeout,
     )
 
 
@@ -232,6 +253,15 @@ def _environment(job: WandbJob, scratch: Path) -> dict[str, str]:
     hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", "WANDB_DIR"}
     # Data waiting for upload stays with the run; caches are temporary.
     data = Path(job.folder) / "wandb" / "data"
-    own = {"WANDB_DATA_DIR": str(data), "WANDB_CACHE_DIR": str(scratch / "cache")}
+    own = {
+        "WANDB_DATA_DIR": str(data),
+        "WANDB_CACHE_DIR": str(scratch / "cache"),
+        "WANDB_CONFIG_DIR": str(scratch / "config"),
+        "WANDB_ERROR_REPORTING": "false",  # how the library is used and fails, sent to its maker
+    }
     given = without_secrets(os.environ, keep=_WANDB_NEEDS)
-    return {name: value for name, value in given.items() if name not in hidden} | own
+    if key := _key():
+        own[_KEY] = key
+    # Compose passes a variable that is not set as an empty one.
+    empty = {name for name, value in given.items() if name.startswith("WANDB_") and not value}
+    return {name: value for name, value in given.items() if name not in hidden | empty} | own

@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,10 @@ COMMANDS = {
         f"{_CLI}.rejudge:rejudge",
         "Judge the completions of a run again, with another method or other limits.",
     ),
+    "reward": LazyCommand(
+        f"{_CLI}.reward:reward",
+        "Serve rewards for training: completions judged as in a run, over HTTP.",
+    ),
     "runs": LazyCommand(
         f"{_CLI}.finished:runs", "List the finished runs below a folder, the latest first."
     ),
@@ -33,6 +37,10 @@ COMMANDS = {
         f"{_CLI}.gate:gate",
         "Check a run against rules; exit code 0: go, 1: no-go, 2: inconclusive.",
     ),
+    "accept": LazyCommand(
+        f"{_CLI}.accept:accept",
+        "Check a run as a baseline; exit code 0: accepted, 1: not accepted, 2: with warnings.",
+    ),
     "export": LazyCommand(
         f"{_CLI}.finished:export", "Write a run's results in another project's format."
     ),
@@ -43,9 +51,13 @@ COMMANDS = {
     ),
     "doctor": LazyCommand(
         f"{_CLI}.doctor:doctor",
-        "Check services, sandboxes, data and disk; exit code 0: all is well, 1: something is not.",
+        "Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.",
     ),
-    "data": LazyCommand(f"{_CLI}.data:app", "Prepare and check the data sets of a run."),
+    "train-check": LazyCommand(
+        f"{_CLI}.train_check:train_check",
+        "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",
+    ),
+    "data": LazyCommand(f"{_CLI}.data:app", "Prepare, check and export the data sets of a run."),
 }
 
 
@@ -72,12 +84,30 @@ app = typer.Typer(
     name="plumb",
     help="Measure what a code model can do: generate, judge in a sandbox, count.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        # Imported here because the help needs none of it.
+        from shared.versions import git_commit, versions_of
+
+        found = versions_of(["plumbline"])
+        commit = f", commit {commit[:12]}" if (commit := git_commit()) else ""
+        version = found.get("plumbline", "of a checkout that is not installed")
+        typer.echo(f"plumb {version} (Python {found['python']}{commit})")
+        raise typer.Exit
+
+
 @app.callback()
-def plumb() -> None:
+def plumb(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     # Without a callback typer refuses an app that has no commands of its own.
     pass

@@ -12,6 +12,7 @@ from shared.errors import ConfigError, OutputError
 from shared.files import write_text
 
 if TYPE_CHECKING:
+    from shared.analysis.acceptance import AcceptanceReport
     from shared.analysis.compare import ComparisonDocument
     from shared.analysis.gate import GateReport
 
@@ -29,7 +30,7 @@ def compare(
     json_file: JsonFile = None,
 ) -> None:
     """Compare runs with the first one: differences, confidence intervals, detectable effects."""
-    # Imported here because the runner's image has no numpy; other commands do not need it.
+    # Imported here because numpy takes long to import, and other commands do not need it.
     from services.cli import comparison_tables as tables
     from services.cli.display import stdout_console
     from shared.analysis.compare import compare_runs, comparison_document, require_same_protocol
@@ -56,11 +57,12 @@ def compare(
         tables.print_unpaired(console, one)
         if show_flips:
             tables.print_flips(console, one)
+    final_sets = tables.print_final_sets(console, [first, *others])
     if json_file:
-        write_json(json_file, comparison_document(comparisons))
+        write_json(json_file, comparison_document(comparisons, final_sets))
 
 
-def write_json(path: Path, document: "ComparisonDocument | GateReport") -> None:
+def write_json(path: Path, document: "ComparisonDocument | GateReport | AcceptanceReport") -> None:
     """Write the results as JSON.
 
     Raises:

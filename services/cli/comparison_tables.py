@@ -10,6 +10,7 @@ from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset
 from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
 from shared.analysis.runs import ComparedRun, SampleVerdict
+from shared.final_sets import FinalSetUse, advice, final_set_uses
 from shared.text import not_run_note
 
 _BAR = 50
@@ -32,6 +33,16 @@ def print_notes(console: Console, comparison: Comparison) -> None:
     """Print the settings that a comparison may vary: model, seed, engine."""
     for note in comparison.notes:
         _line(console, note)
+
+
+def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[FinalSetUse]:
+    """Print that a choice was made on a final set; returns how often the final sets were run."""
+    found, notes = final_set_uses([one.run for one in runs])
+    final = {name for one in runs for name in one.record.config.data.final_sets}
+    others = dict.fromkeys(name for one in runs for name in one.verdicts if name not in final)
+    for line in (*notes, *advice(found, others)):
+        _line(console, line, "yellow")
+    return found
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:

@@ -1,15 +1,17 @@
-"""`plumb data`: import, prepare and check data sets."""
+"""`plumb data`: import, prepare, check and export data sets."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from services.cli.options import Overrides
+from services.cli.options import AllowUnlocked, ConfigFile, Overrides
 from services.data.config import LayoutKind, parse_dates
 from services.data.importer import import_dataset
+from services.training.formats import Purpose, TestsForm, TrainerFormat
+from shared.data_roles import DataRole
 
-app = typer.Typer(help="Prepare and check the data sets of a run.", no_args_is_help=True)
+app = typer.Typer(help="Prepare, check and export the data sets of a run.", no_args_is_help=True)
 
 DataConfigFile = Annotated[
     str | None, typer.Option("--config", help="YAML config, such as configs/data.yaml.")
@@ -21,7 +23,7 @@ Allow = Annotated[
 
 @app.callback()
 def data() -> None:
-    """Prepare and check the data sets of a run."""
+    """Prepare, check and export the data sets of a run."""
 
 
 @app.command("import")
@@ -41,6 +43,9 @@ def import_(
     until: Annotated[
         str | None, typer.Option("--until", help="LiveCodeBench: last day, e.g. 2025-01-31.")
     ] = None,
+    role: Annotated[
+        DataRole, typer.Option("--role", help="train: models may be trained on it.")
+    ] = DataRole.EVAL,
 ) -> None:
     """Read a public file into DATASET.parquet."""
     result = import_dataset(
@@ -52,6 +57,7 @@ def import_(
         ids=ids,
         include_generated=include_generated,
         contest_dates=parse_dates(since, until),
+        role=role,
     )
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
     if result.dropped:
@@ -110,3 +116,48 @@ def contamination(
     from services.cli.data_commands import check_corpus
 
     check_corpus(data, against, size=size, min_share=min_share, processes=processes, output=output)
+
+
+@app.command("export")
+def export_(
+    overrides: Overrides = None,
+    kind: Annotated[
+        TrainerFormat, typer.Option("--format", help="The trainer's layout.")
+    ] = TrainerFormat.VERL,
+    config: ConfigFile = None,
+    train: Annotated[
+        list[str] | None, typer.Option("--train", help="Prepared file or folder; repeatable.")
+    ] = None,
+    validation: Annotated[
+        list[str] | None, typer.Option("--validation", help="The same for validation.")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", help="Folder for the files.")] = "",
+    tests: Annotated[
+        TestsForm, typer.Option("--tests", help="The service has the tests, or the file has them.")
+    ] = TestsForm.REFERENCE,
+    agent_name: Annotated[
+        str | None, typer.Option("--agent-name", help="verl's agent loop, such as tool_agent.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
+    allow_unlocked: AllowUnlocked = False,
+    allow_eval: Annotated[
+        bool, typer.Option("--allow-eval", help="Accept evaluation data as training data.")
+    ] = False,
+) -> None:
+    """Write prepared sets as a trainer's files, with the prompts of a run's config."""
+    from services.cli.training_data import ExportRequest, export_training_data
+
+    export_training_data(
+        ExportRequest(
+            config=config,
+            overrides=overrides or [],
+            kind=kind,
+            paths={Purpose.TRAIN: train or [], Purpose.VALIDATION: validation or []},
+            output=output,
+            tests=tests,
+            agent_name=agent_name,
+            force=force,
+            allow_unlocked=allow_unlocked,
+            allow_eval=allow_eval,
+        )
+    )

@@ -9,6 +9,7 @@ import math
 import os
 import shlex
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,16 +25,17 @@ from services.cli.verification import SolutionJudge
 from services.data.check import check
 from services.data.config import ChecksConfig, PrepareConfig, families_of
 from services.data.contamination.check import check_contamination
-from services.data.contamination.index import EvalProblem
+from services.data.contamination.index import EvalProblem, Part
 from services.data.contamination.report import ContaminationReport
 from services.data.manifests import replace_text
 from services.data.overlap.pairs import Overlap
+from services.data.parts import eval_problem
 from services.data.prepare.audit import describe_overlap
 from services.data.prepare.pipeline import OVERLAPS, Prepared, prepare
 from services.data.records import read_records
 from shared.config_files import load_document, validate_document
 from shared.datasets import parquet_files
-from shared.errors import ConfigError, FindingsError
+from shared.errors import ConfigError, FindingsError, data_error
 
 _SHOWN = 20
 
@@ -134,16 +136,7 @@ def check_corpus(
     _check_range("--ngram", size, low=2)
     _check_range("--min-share", min_share, low=0, high=1)
     _check_range("--processes", 1 if processes is None else processes, low=1)
-    problems = [
-        EvalProblem(
-            record.problem.dataset,
-            record.problem.problem_id,
-            record.problem.prompt,
-            tuple(solution.code for solution in record.solutions),
-        )
-        for file in _files(data)
-        for record in read_records(str(file))
-    ]
+    problems = [problem for file in _files(data) for problem in _eval_problems(file)]
     console = stdout_console()
     with DataProgress(console) as progress:
         report = check_contamination(
@@ -160,6 +153,13 @@ def check_corpus(
     found = sum(one.contaminated for one in report.problems)
     if found:
         raise FindingsError(f"{found} of {len(problems)} problems are in the training corpus")
+
+
+def _eval_problems(file: Path) -> list[EvalProblem]:
+    problems = [eval_problem(record) for record in read_records(str(file))]
+    if not problems:
+        raise data_error(str(file), "the data set has no problem; prepare or import it again")
+    return problems
 
 
 def _load(config: str | None, overrides: Sequence[str], allow: str | None) -> PrepareConfig:
@@ -289,38 +289,39 @@ def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | N
 
 
 def print_contamination(console: Console, report: ContaminationReport) -> None:
-    """Print a row per problem found in the corpus, the worst first, and the unchecked parts."""
+    """Print each problem found in the corpus, the worst first, with a row per part found."""
     found = [one for one in report.problems if one.documents]
     table = Table(box=None, pad_edge=False)
-    for heading in ("problem", "prompt", "solutions", "in one document", "documents", "where"):
+    for heading in ("problem", "part", "share", "best document", "documents"):
         table.add_column(heading, overflow="fold")
     for one in found[:_SHOWN]:
-        best = max(
-            (part.hit for part in (one.prompt, one.solutions) if part.hit),
-            key=lambda hit: hit.share,
-        )
-        table.add_row(
-            Text(
-                printable(f"{one.dataset}/{one.problem_id}"),
-                style="red" if one.contaminated else "",
-            ),
-            f"{one.prompt.share:.0%}",
-            f"{one.solutions.share:.0%}",
-            f"{one.share:.0%}",
-            f"{one.documents:,}",
-            Text(f"{best.path}:{best.row}"),
-        )
+        name, documents = printable(f"{one.dataset}/{one.problem_id}"), f"{one.documents:,}"
+        for part in one.parts:
+            if part.hit is None:
+                continue
+            style = "red" if part.contaminated else ""
+            where = printable(f"{part.hit.path}:{part.hit.row}")
+            cells = (name, part.part, f"{part.share:.0%}", where, documents)
+            table.add_row(*(Text(cell, style=style) for cell in cells))
+            name = documents = ""
     if found:
         console.print(table)
     if len(found) > _SHOWN:
         console.print(f"{len(found) - _SHOWN:,} more; --output FILE has them all")
     for path in report.skipped:
         console.print(Text(f"skipped, not a corpus format: {path}", style="yellow"))
+    reasons = Counter(reason for one in report.problems for reason in one.missing)
+    for reason, count in reasons.items():
+        console.print(Text(f"{count:,} problems: {reason}", style="yellow"))
     unchecked = sum(len(one.unchecked) for one in report.problems)
     if unchecked:
-        console.print(f"{unchecked:,} texts are too short to check")
+        console.print(f"{unchecked:,} texts are not specific enough to check")
     console.print(
         f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
         f"{sum(one.contaminated for one in report.problems):,} of {len(report.problems):,} "
-        f"problems contaminated, {len(found):,} found"
+        f"problems contaminated ({_counts(report)}), {len(found):,} found"
     )
+
+
+def _counts(report: ContaminationReport) -> str:
+    return ", ".join(f"{report.count(part):,} by {part}" for part in Part)

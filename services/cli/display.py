@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -16,9 +17,9 @@ from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
 from shared.redaction import redact
-from shared.run_record import RunRecord
+from shared.run_record import RunRecord, WandbRecord
 from shared.schemas import SampleId
-from shared.statuses import FinalStatus
+from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
 _ROWS = (
@@ -191,7 +192,37 @@ def print_summary(console: Console, run: FinishedRun) -> None:
         soft_wrap=True,
     )
 
+    for line in _token_counts(record):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     _print_canaries(console, record)
+    _print_wandb(console, record.wandb)
+
+
+def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:
+    """Print where Weights & Biases has the results, or why it has not."""
+    if wandb is None:
+        return
+    if where := wandb.url or wandb.sync:
+        kept = "" if wandb.url else "not uploaded; to upload: "
+        console.print(
+            f"Weights & Biases: {kept}{printable(where)}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    for error in filter(None, (wandb.online_error, wandb.offline_error)):
+        text = Text(f"Weights & Biases: {printable(error)}", style="yellow")
+        console.print(text, soft_wrap=True)
+
+
+def _token_counts(record: RunRecord) -> Iterator[str]:
+    """Say how many samples have token counts that are not an engine's."""
+    found = record.output_tokens_from
+    if counted := found.get(TokenSource.TOKENIZER):
+        name = printable(record.tokenizer.name) if record.tokenizer else "a tokenizer"
+        yield f"output tokens of {counted} samples counted by us, with {name}"
+    if estimated := found.get(TokenSource.ESTIMATE):
+        yield f"output tokens of {estimated} samples estimated from their length"
 
 
 def _print_canaries(console: Console, record: RunRecord) -> None:

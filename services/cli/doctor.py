@@ -6,16 +6,17 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import printable, stdout_console
 from services.cli.embedded.stack import open_stack
+from services.cli.machine import CheckLine, Mark, check_machine
 from services.cli.options import ConfigFile, Embedded, Overrides
 from services.judge.canaries import CanaryRound, judge_round
 from services.judge.permits import Permit
@@ -40,31 +41,18 @@ _LEAST_DISK = 1 << 30
 _ATTEMPTS, _RETRY_BUDGET = 3, 10.0
 
 
-class Mark(StrEnum):
-    """Outcome of a check."""
-
-    OK = "ok"
-    NOTE = "note"
-    FAILED = "FAILED"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLine:
-    """A line of the report; ``subject`` is what was checked."""
-
-    mark: Mark
-    subject: str
-    text: str
-
-
 def doctor(
     overrides: Overrides = None, config: ConfigFile = None, embedded: Embedded = False
 ) -> None:
-    """Check services, sandboxes, data and disk; exit code 0: all is well, 1: something is not."""
+    """Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.
+
+    Without a config, services that nobody named are noted and do not fail.
+    """
     console = stdout_console()
     resolved = load_config(config, overrides or [])
     failed = 0
-    for line in _checks(resolved, embedded=embedded):
+    named = config is not None or bool(overrides)
+    for line in _checks(resolved, embedded=embedded, named=named):
         _print(console, line)
         failed += line.mark is Mark.FAILED
     if failed:
@@ -73,18 +61,25 @@ def doctor(
 
 def _print(console: Console, line: CheckLine) -> None:
     style = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}[line.mark]
-    text = Text(f"{line.mark:<6} ", style=style)
-    text.append(printable(redact(f"{line.subject}: {line.text}")), style="default")
-    console.print(text, soft_wrap=True)
+    text = printable(redact(f"{line.subject}: {line.text}"))
+    if not console.is_terminal:
+        print(f"{line.mark:<6} {text}", file=console.file)  # one line, for scripts
+        return
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=6)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(line.mark, style=style), Text(text))
+    console.print(grid)
 
 
-def _checks(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
+def _checks(config: Config, *, embedded: bool, named: bool) -> Iterator[CheckLine]:
+    yield from check_machine(config, embedded=embedded)
     yield from _disk(config)
     yield from _data(config)
     yield from _generator(config)
     if not embedded:
-        yield from _redis()
-        yield from _sandboxes(config, _urls(config))
+        yield from _unless(named, "REDIS_URL", _redis())
+        yield from _unless(named, "SANDBOX_URLS", _sandboxes(config, _urls(config)))
         return
     try:
         with _stack(config) as urls:
@@ -92,6 +87,13 @@ def _checks(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
             yield from _sandboxes(config, urls)
     except PlumblineError as error:
         yield CheckLine(Mark.FAILED, "services", str(error))
+
+
+def _unless(named: bool, variable: str, lines: Iterator[CheckLine]) -> Iterator[CheckLine]:
+    """Turn failures into notes for a service at its default address, unless somebody named one."""
+    lenient = not (named or os.environ.get(variable))
+    for line in lines:
+        yield replace(line, mark=Mark.NOTE) if lenient and line.mark is Mark.FAILED else line
 
 
 def _urls(config: Config) -> list[str]:

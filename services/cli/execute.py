@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -14,11 +13,12 @@ from redis.exceptions import OutOfMemoryError, RedisError
 
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
+from services.cli.interrupts import sigterm_as_interrupt
 from services.runner.preflight import check_judges, check_languages, check_sandboxes, languages_of
-from services.runner.prompts import prompt_facts
 from services.runner.run import Run, Source, with_watch
-from services.runner.session import Session, claim_output, identify
+from services.runner.session import Session, claim_output, identify, looks_random
 from services.runner.sources import GeneratorSource, RecordedSource
+from services.runner.tokens import TokenCounter, open_counter
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import (
@@ -32,13 +32,15 @@ from shared.errors import (
 from shared.finished_run import open_run
 from shared.ledger import connect
 from shared.plan import RunPlan
-from shared.run_record import Provenance, RunRecord, SandboxFacts
+from shared.prompts import prompt_facts
+from shared.run_record import JsonObject, Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem
 from shared.service.tokens import token_from
 from shared.text import split_urls
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
+    from services.training.responses_file import ResponsesFile
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
@@ -80,18 +82,19 @@ def execute(request: RunRequest) -> None:
             but some samples have no verdict.
     """
     config = request.config
+    counter, responses = open_counter(config), _responses_file(request)
     folder = OutputFolder(config.output_dir)
     identity = identify(config, request.plan, folder, request.source)
     identity = claim_output(folder, identity, force=request.force)
     console = stdout_console()
-    with _sigterm_as_interrupt(), ProgressDisplay(console) as progress:
+    with sigterm_as_interrupt(), ProgressDisplay(console) as progress:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
         with _services(request, folder, progress) as (redis, stack):
             session = Session(redis, identity)
             try:
-                asyncio.run(_run_session(request, folder, session, stack, progress))
+                asyncio.run(_run_session(request, folder, session, stack, progress, counter))
             except OutOfMemoryError as error:
                 raise ServiceError(
                     f"Redis is out of memory ({error}); raise its maxmemory and repeat the command "
@@ -106,12 +109,34 @@ def execute(request: RunRequest) -> None:
             finally:
                 with suppress(RedisError):
                     session.leave()
+    # Imported here because a run prints them when its work is done.
+    from services.cli.accept import print_warnings
+
     finished = open_run(folder.url)
     print_summary(console, finished)
+    print_warnings(console, finished)
+    if responses is not None:
+        note = responses.write(finished, request.problems)
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
     if finished.record.distrust:
         raise UntrustedRunError(_distrust(finished.record))
     if not finished.record.complete:
         raise IncompleteRunError(_missing_verdicts(finished.record))
+
+
+def _responses_file(request: RunRequest) -> "ResponsesFile | None":
+    """The file of ``data.output_path``.
+
+    Raises:
+        OutputError: It could not be written, or is a file that the run reads.
+    """
+    if request.config.data.output_path is None:
+        return None
+    # Imported here because pandas takes half a second.
+    from services.training.responses_file import ResponsesFile
+
+    facts = request.provenance
+    return ResponsesFile(request.config, [*(facts.data_files or []), facts.completions or ""])
 
 
 def _distrust(run: RunRecord) -> str:
@@ -127,16 +152,6 @@ def _missing_verdicts(run: RunRecord) -> str:
         f"incomplete: {run.samples_unjudged} of {run.samples} samples have no verdict "
         f"({shown}); repeat the command to retry them"
     )
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt as Ctrl-C does, so that both shut down gracefully."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # Services
@@ -268,9 +283,13 @@ async def _run_session(
     session: Session,
     stack: EmbeddedStack | None,
     progress: ProgressDisplay,
+    counter: TokenCounter | None,
 ) -> None:
     """Enter the session and run the loop until the artifacts are published."""
-    async with _open_source(request, session.ledger.run, stack) as (source, provenance):
+    async with _open_source(request, session.ledger.run, stack, progress) as (source, provenance):
+        if counter is not None:
+            source = counter.counting(source)
+            provenance = provenance.model_copy(update={"tokenizer": counter.record})
         await asyncio.to_thread(
             session.enter,
             # The judges of an embedded stack get their sandboxes from the environment.
@@ -289,7 +308,7 @@ async def _run_session(
 
 @asynccontextmanager
 async def _open_source(
-    request: RunRequest, run: str, stack: EmbeddedStack | None
+    request: RunRequest, run: str, stack: EmbeddedStack | None, progress: ProgressDisplay
 ) -> AsyncIterator[tuple[Source, Provenance]]:
     """Open the source of the completions; yields it with the session's provenance."""
     config = request.config
@@ -303,14 +322,32 @@ async def _open_source(
     urls = [own] if own else config.generation.base_urls
     async with _client(config, urls, None if own else _api_key(config)) as client:
         prompts = prompt_facts(request.problems, config)
+        model, info = await client.check(), await client.info()
+        _check_weights(config, info, progress)
         generator = {
-            "model": await client.check(),
-            "generator": await client.info(),
+            "model": model,
+            "generator": info,
             "prompts": prompts.prompts,
             "system_prompt": prompts.system_prompt,
         }
         source = GeneratorSource(client, config, request.problems, run)
         yield source, provenance.model_copy(update=generator)
+
+
+def _check_weights(config: Config, generator: JsonObject | None, progress: ProgressDisplay) -> None:
+    """Refuse a generator that says that its weights look random.
+
+    Raises:
+        ConfigError: It does, and the configuration does not allow it.
+    """
+    if not looks_random(generator):
+        return
+    if not config.generation.verl.allow_random_weights:
+        raise ConfigError(
+            "the generator reports that its model looks randomly initialized (self_check in its "
+            "/info); check its weights, or set generation.verl.allow_random_weights=true"
+        )
+    progress.note("warning: the model looks randomly initialized; its results mean nothing")
 
 
 def _import_client() -> "type[GeneratorClient]":

@@ -3,7 +3,6 @@
 import datetime
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ from services.exports import ExportFormat, export_samples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
-from shared.finished_run import FinishedRun, open_run
+from shared.finished_run import FinishedRun, open_run, open_runs
 from shared.redaction import redact
 from shared.run_record import RunRecord
 
@@ -29,7 +28,7 @@ def runs(
 ) -> None:
     """List the finished runs below a folder, the latest first."""
     console = stdout_console()
-    found, broken = _runs_in(Path(folder))
+    found, broken = open_runs(folder)
     if not found and not broken:
         raise OutputError(f"no finished run in {folder}; name the folder in which runs are written")
     table = Table(box=None, pad_edge=False)
@@ -74,7 +73,9 @@ def report(
     from services.aggregator.report.page import write_report
 
     finished = open_run(run)
-    folder, name = (finished.folder, artifacts.REPORT) if out is None else _split_path(out)
+    folder, name = finished.folder, artifacts.REPORT
+    if out is not None:
+        folder, name = OutputFolder.of_file(out, artifacts.REPORT)
     _print_files(folder, [name], notes=write_report(finished, folder, name))
 
 
@@ -99,28 +100,6 @@ def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str
         print(f"note: {redact(note)}", file=sys.stderr)
     for name in names:
         print(f"{folder.shown.rstrip('/')}/{name}")
-
-
-def _split_path(out: str) -> tuple[OutputFolder, str]:
-    parent, slash, name = out.rpartition("/")
-    if not name or Path(out).is_dir():
-        raise OutputError(
-            f"{out}: a folder; name the file to write, such as {out.rstrip('/')}/report.html"
-        )
-    return OutputFolder(parent or ("/" if slash else ".")), name
-
-
-def _runs_in(folder: Path) -> tuple[list[FinishedRun], list[str]]:
-    """Find the runs below a folder; returns them and a message for each that cannot be read."""
-    found, broken = [], []
-    for path in sorted(folder.glob(f"**/{artifacts.RUN}")):
-        try:
-            run = open_run(str(path.parent))
-            _ = run.record
-            found.append(run)
-        except OutputError as error:
-            broken.append(str(error))
-    return found, broken
 
 
 def _finished_at(run: FinishedRun) -> float:

@@ -17,7 +17,12 @@ def gate(
 ) -> None:
     """Check a run against rules; exit code 0: go, 1: no-go, 2: inconclusive."""
     # Imported here because the runner's image has no numpy; other commands do not need it.
-    from services.cli.comparison_tables import print_findings, print_notes, print_runs
+    from services.cli.comparison_tables import (
+        print_final_sets,
+        print_findings,
+        print_notes,
+        print_runs,
+    )
     from services.cli.display import stdout_console
     from shared.analysis.compare import compare_runs
     from shared.analysis.gate import Outcome, evaluate
@@ -31,6 +36,7 @@ def gate(
     console = stdout_console()
     print_runs(console, runs)
     print_notes(console, comparison)
+    print_final_sets(console, runs)
     print_findings(console, report.findings)
     if json_file:
         write_json(json_file, report)

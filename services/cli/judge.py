@@ -16,9 +16,12 @@ from services.cli.options import (
     Force,
     MethodName,
     Output,
+    OutputDir,
     Overrides,
+    SandboxUrl,
     UseComputeScore,
     UseSubmit,
+    flags_as_overrides,
     judged_by,
     method_named,
     with_method,
@@ -43,6 +46,7 @@ from shared.errors import ConfigError
 from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.text import not_run_note
+from shared.verl_keys import notices
 
 _COMPARISON = "comparison.json"
 _MAX_NAMES = 5
@@ -56,7 +60,8 @@ def judge(
         list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
     ] = None,
     completions: Annotated[
-        str, typer.Option("--completions", help="JSONL with problem_id and completion.")
+        str,
+        typer.Option("--completions", help="JSONL with problem_id, completion; or verl's parquet."),
     ] = "",
     config: ConfigFile = None,
     output: Output = None,
@@ -70,21 +75,32 @@ def judge(
         typer.Option("--compare-with", help="Judge by this method too and list disagreements."),
     ] = None,
     allow_unlocked: AllowUnlocked = False,
+    sandbox_url: SandboxUrl = None,
+    output_dir: OutputDir = None,
 ) -> None:
     """Judge recorded completions; the artifacts are those of a run."""
-    flags = ["run.name=judge"] if config is None else []
-    resolved = load_config(config, [*flags, *(overrides or [])])
-    resolved = with_method(resolved, method, use_submit_api, use_compute_score)
-    if output:
-        resolved = _with_output(resolved, output)
+    given = overrides or []
+    name = ["run.name=judge"] if config is None else []
+    flags = flags_as_overrides(
+        {
+            "--sandbox-url": ("sandbox.url", sandbox_url),
+            "--output": ("output.dir", output),
+            "--output-dir": ("output.dir", output_dir),
+        },
+        given,
+    )
+    resolved = load_config(config, [*name, *flags, *given])
+    resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
+    completions = completions or resolved.data.completions
     other = _compared_config(resolved, compare_with) if compare_with else None
     paths = data or resolved.data.eval_files
     if not paths:
-        raise ConfigError("no data sets: give --data PATH")
+        of = f" of the problems that {completions} answers" if completions else ""
+        raise ConfigError(f"no data sets: give --data PATH{of}")
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
     loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
-    matched = match_completions(completions, loaded.problems)
+    matched = match_completions(completions, loaded.problems, resolved)
     for one in (resolved, other) if other else (resolved,):
         execute(_request(one, loaded, matched, completions, embedded, force))
     if other:
@@ -117,7 +133,7 @@ def _request(
                 "problems_without_completion": len(matched.missing),
             }
         ),
-        notes=[*loaded.notes, *_notes(matched)],
+        notes=[*notices(config.run.verl_keys), *loaded.notes, *_notes(matched)],
     )
 
 
@@ -126,7 +142,10 @@ def _compared_config(config: Config, name: str) -> Config:
     method = method_named(name)
     if method == config.judge.method:
         raise ConfigError(f"--compare-with {name}: the run already uses it; name another method")
-    return _with_output(judged_by(config, method), f"{config.output_dir}/{method}")
+    compared = _with_output(judged_by(config, method), f"{config.output_dir}/{method}")
+    # The completions are the same, and one of the runs writes them.
+    data = compared.data.model_copy(update={"output_path": None})
+    return compared.model_copy(update={"data": data})
 
 
 def _with_output(config: Config, folder: str) -> Config:

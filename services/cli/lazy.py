@@ -11,6 +11,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 
+def _with_hyphens(name: str) -> str:
+    """Scripts of verl's users write ``--output_dir``."""
+    return name.replace("_", "-")
+
+
 class LazyCommand(NamedTuple):
     """Place of a command, and the line that describes it in the list of commands.
 
@@ -42,7 +47,7 @@ class LazyGroup(TyperGroup):
             group.name = name
             return group
         single = typer.Typer(add_completion=False)
-        single.command(name)(found)
+        single.command(name, context_settings={"token_normalize_func": _with_hyphens})(found)
         return typer.main.get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:  # noqa: ANN401

@@ -1,13 +1,18 @@
 """Command-line options shared by several commands."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, cast, get_args
 
 import typer
 from pydantic import ValidationError
 
 from shared.config import Config, Method
+from shared.config_files import overridden_keys
 from shared.errors import ConfigError
+from shared.protocol import leaves
+from shared.redaction import remember_address
 from shared.schemas import describe
+from shared.verl_keys import canonical
 
 Embedded = Annotated[
     bool,
@@ -18,17 +23,61 @@ Force = Annotated[
 ]
 Output = Annotated[str | None, typer.Option("--output", help="Folder of the run's artifacts.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]
+
+
+def _complete_keys(incomplete: str) -> list[str]:
+    """Config keys for the shell's completion."""
+    keys = (f"{leaf.path}=" for leaf in leaves(Config) if "*" not in leaf.path)
+    return [key for key in keys if key.startswith(incomplete)]
+
+
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys of the config to change.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Keys of the config to change.",
+        autocompletion=_complete_keys,
+    ),
 ]
 MethodName = Annotated[
-    str | None, typer.Option("--method", help="batch (default), submit or compute_score.")
+    str | None,
+    typer.Option(
+        "--method",
+        help="batch (default), submit or compute_score.",
+        autocompletion=lambda: list(get_args(Method)),
+    ),
 ]
 UseSubmit = Annotated[
     bool, typer.Option("--use-submit-api", help="Judge by SandboxFusion's /submit.")
 ]
 UseComputeScore = Annotated[
-    bool, typer.Option("--use-compute-score", help="Judge by verl's rules: the GRPO reward.")
+    bool, typer.Option("--use-compute-score", help="Judge by verl's rules.")
+]
+_SCRIPTS = "Flags as in verl's scripts (with - or _)"
+Engine = Annotated[
+    str | None,
+    typer.Option("--rollout", rich_help_panel=_SCRIPTS, help="Engine: vllm or sglang."),
+]
+TensorParallelSize = Annotated[
+    int | None,
+    typer.Option("--tensor-parallel-size", rich_help_panel=_SCRIPTS, help="GPUs per replica."),
+]
+GpusPerNode = Annotated[
+    int | None, typer.Option("--n-gpus", rich_help_panel=_SCRIPTS, help="GPUs per node.")
+]
+SandboxUrl = Annotated[
+    str | None, typer.Option("--sandbox-url", rich_help_panel=_SCRIPTS, help="The sandbox.")
+]
+OutputDir = Annotated[
+    str | None, typer.Option("--output-dir", rich_help_panel=_SCRIPTS, help="As --output.")
+]
+MaxConcurrentRequests = Annotated[
+    int | None,
+    typer.Option(
+        "--max-concurrent-requests",
+        rich_help_panel=_SCRIPTS,
+        help="Requests to the generator in flight.",
+    ),
 ]
 AllowUnlocked = Annotated[
     bool,
@@ -36,7 +85,13 @@ AllowUnlocked = Annotated[
 ]
 
 
-def with_method(config: Config, name: str | None, submit: bool, compute_score: bool) -> Config:
+def with_method(
+    config: Config,
+    name: str | None,
+    submit: bool,
+    compute_score: bool,
+    overrides: Sequence[str] = (),
+) -> Config:
     """Apply the flags that choose a method.
 
     Raises:
@@ -48,7 +103,9 @@ def with_method(config: Config, name: str | None, submit: bool, compute_score: b
         raise ConfigError(f"give one method, not {' and '.join(sorted(chosen))}")
     if not chosen:
         return config
-    return judged_by(config, method_named(chosen.pop()))
+    method = method_named(chosen.pop())
+    flags_as_overrides({"method": ("judge.method", method)}, overrides)
+    return judged_by(config, method)
 
 
 def judged_by(config: Config, method: Method) -> Config:
@@ -74,6 +131,57 @@ def method_named(name: str) -> Method:
     if name not in methods:
         raise ConfigError(f"unknown method {name!r}; choose one of {', '.join(methods)}")
     return cast(Method, name)
+
+
+def flags_as_overrides(
+    flags: Mapping[str, tuple[str, str | int | None]], overrides: Sequence[str]
+) -> list[str]:
+    """Convert flags to ``key=value`` overrides.
+
+    Args:
+        flags: Key and value by flag; None for a flag that was not given.
+        overrides: Those of the command line.
+
+    Raises:
+        ConfigError: A flag and an override, or two flags, say different things about a key.
+    """
+    said: dict[str, tuple[str, str]] = {}
+    for override in overrides:
+        key, _, text = override.lstrip("+").partition("=")
+        said[canonical(key)] = (override, text.strip("\"'"))
+    added = []
+    for flag, (key, value) in flags.items():
+        if value is None:
+            continue
+        other, already = said.setdefault(key, (f"{flag} {value}", str(value)))
+        if already != str(value):
+            raise ConfigError(f"{flag} {value} and {other} contradict each other; keep one of them")
+        added.append(f"{key}={yaml_string(value) if isinstance(value, str) else value}")
+    return added
+
+
+def with_model(config: Config, name: str | None, overrides: Sequence[str]) -> Config:
+    """Apply ``--model``: what verl's replicas load, or what another generator is asked for.
+
+    Raises:
+        ConfigError: An override names another model.
+    """
+    if name is None:
+        return config
+    remember_address(name)
+    if config.generation.backend != "verl":
+        flags_as_overrides({"--model": ("generation.model", name)}, overrides)
+        generation = config.generation.model_copy(update={"model": name})
+        return config.model_copy(update={"generation": generation})
+    flags_as_overrides({"--model": ("actor_rollout_ref.model.path", name)}, overrides)
+    weights = config.actor_rollout_ref.model.model_copy(update={"path": name})
+    engines = config.actor_rollout_ref.model_copy(update={"model": weights})
+    config = config.model_copy(update={"actor_rollout_ref": engines})
+    if "generation.model" in overridden_keys(overrides):
+        return config
+    # The name of the config's own model would be wrong.
+    generation = config.generation.model_copy(update={"model": ""})
+    return config.model_copy(update={"generation": generation})
 
 
 def yaml_string(value: str) -> str:

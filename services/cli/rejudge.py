@@ -52,7 +52,7 @@ def rejudge(
     """Judge the completions of a run again, with another method or other limits."""
     parent = open_run(run)
     config = _config(parent, overrides or [], output or f"{run.rstrip('/')}_rejudged")
-    config = with_method(config, method, use_submit_api, use_compute_score)
+    config = with_method(config, method, use_submit_api, use_compute_score, overrides or [])
     paths = data or parent.record.data_files or config.data.eval_files
     loaded = load_problems(config.data, paths, allow_unlocked=allow_unlocked)
     execute(_request(parent, config, loaded, embedded=embedded, force=force))
@@ -61,7 +61,9 @@ def rejudge(
 def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
     """The parent's config with the overrides."""
     name = f"run.name={parent.name}_rejudged"
-    own = {**parent.record.config.model_dump(mode="json"), "output": {"dir": output}}
+    own = parent.record.config.model_dump(mode="json")
+    own["output"] |= {"dir": output}
+    own["data"]["output_path"] = None  # the file there is the parent's
     return with_included(validate_config(override_document(own, [name, *overrides])))
 
 

@@ -12,23 +12,32 @@ from services.cli.options import (
     AllowUnlocked,
     ConfigFile,
     Embedded,
+    Engine,
     Force,
+    GpusPerNode,
+    MaxConcurrentRequests,
     MethodName,
     Output,
+    OutputDir,
     Overrides,
+    SandboxUrl,
+    TensorParallelSize,
     UseComputeScore,
     UseSubmit,
+    flags_as_overrides,
     with_method,
+    with_model,
     yaml_string,
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import load_problems
-from services.runner.prompts import check_templates
 from shared.config import Config, load_config
 from shared.errors import ConfigError, DataError
 from shared.plan import make_plan
+from shared.prompts import check_templates
 from shared.schemas import Problem
 from shared.text import split_urls
+from shared.verl_keys import notices
 
 
 def run(
@@ -38,7 +47,9 @@ def run(
         list[str] | None,
         typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="Model to ask for.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Model to ask for, or for verl to load.")
+    ] = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
     ] = None,
@@ -49,13 +60,40 @@ def run(
     use_submit_api: UseSubmit = False,
     use_compute_score: UseComputeScore = False,
     allow_unlocked: AllowUnlocked = False,
+    rollout: Engine = None,
+    tensor_parallel_size: TensorParallelSize = None,
+    n_gpus: GpusPerNode = None,
+    sandbox_url: SandboxUrl = None,
+    output_dir: OutputDir = None,
+    max_concurrent_requests: MaxConcurrentRequests = None,
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
         base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
-    options = _as_overrides(base_url, model, data, output)
-    resolved = load_config(config, [*options, *(overrides or [])])
-    resolved = with_method(resolved, method, use_submit_api, use_compute_score)
+    given = overrides or []
+    flags = flags_as_overrides(
+        {
+            "--rollout": ("actor_rollout_ref.rollout.name", rollout),
+            "--tensor-parallel-size": (
+                "actor_rollout_ref.rollout.tensor_model_parallel_size",
+                tensor_parallel_size,
+            ),
+            "--n-gpus": ("trainer.n_gpus_per_node", n_gpus),
+            "--sandbox-url": ("sandbox.url", sandbox_url),
+            "--output": ("output.dir", output),
+            "--output-dir": ("output.dir", output_dir),
+            "--max-concurrent-requests": ("generation.concurrency", max_concurrent_requests),
+        },
+        given,
+    )
+    options = _as_overrides(base_url, data)
+    resolved = with_model(load_config(config, [*options, *flags, *given]), model, given)
+    resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
+    if resolved.data.completions:
+        raise ConfigError(
+            f"data.completions names completions to judge ({resolved.data.completions}), and plumb "
+            "run generates its own; give the config to plumb judge"
+        )
     if not resolved.data.eval_files:
         raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
     _check_generation(resolved, embedded=embedded)
@@ -72,7 +110,7 @@ def run(
         force=force,
         source=_recordings_hash(resolved),
         provenance=loaded.provenance,
-        notes=loaded.notes,
+        notes=[*notices(resolved.run.verl_keys), *loaded.notes],
     )
     execute(request)
 
@@ -87,22 +125,19 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
             )
         return  # recorded samples may differ at any temperature
     if not generation.base_urls and (generation.backend == "openai" or not embedded):
+        start = ", or generation.backend=verl to start the config's engine" if embedded else ""
         raise ConfigError(
-            "no generator: give --base-url URL, or generation.base_urls in the config"
+            f"no generator: give --base-url URL, or generation.base_urls in the config{start}"
         )
     config.actor_rollout_ref.rollout.check_sampling()
 
 
-def _as_overrides(
-    base_url: list[str] | None, model: str | None, data: list[str] | None, output: str | None
-) -> list[str]:
+def _as_overrides(base_url: list[str] | None, data: list[str] | None) -> list[str]:
     """Convert command-line options to ``key=value`` overrides."""
     given = {
         "generation.base_urls": base_url and _yaml_list(base_url),
         "generation.backend": base_url and "openai",
-        "generation.model": model and yaml_string(model),
         "data.eval_files": data and _yaml_list(data),
-        "output.dir": output and yaml_string(output),
     }
     return [f"{key}={value}" for key, value in given.items() if value]
 

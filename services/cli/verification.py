@@ -54,6 +54,7 @@ class SolutionJudge:
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
         own = ["run.name=solutions", f"judge.language={language}", f"output.dir={place}"]
+        own.append("data.final_sets=[]")  # no model is measured
         config = load_config(None, [*self._overrides, *own])
         with _suppress_broken_checkers(folder):
             execute(_request(config, solutions))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from shared.data_roles import DataRole
 from shared.errors import DataError
 from shared.schemas import describe
 
@@ -175,7 +176,7 @@ class DatasetConfig(_Section):
     layout: LayoutKind
     source: AnySource
     split: str | None = None
-    role: Literal["train", "eval"] = "eval"
+    role: DataRole = DataRole.EVAL
     ids: str | None = None
     contest_dates: DateRange | None = None
     family: str = ""

@@ -1,16 +1,23 @@
-"""Importer of one public data set: reads a layout and writes a parquet file."""
+"""Importer of one public data set: reads a layout and writes a parquet file.
+
+A training set gets a manifest too, because its role is read from there.
+"""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.data.config import DateRange, check_name, parse_ids
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
-from services.data.manifests import write_list
-from services.data.records import write_dataset
+from services.data.manifests import manifest_line, write_list, write_manifest
+from services.data.records import writing_dataset
 from services.data.rows import local
+from shared.data_roles import IMPORTED, DataRole
 from shared.errors import DataError, data_error
+from shared.redaction import redact_address
+from shared.schemas import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ def import_dataset(
     ids: str | None = None,
     include_generated: bool = False,
     contest_dates: DateRange | None = None,
+    role: DataRole = DataRole.EVAL,
+    solutions: int = 3,
 ) -> ImportResult:
     """Read a data set in one of the public layouts and write it as parquet.
 
@@ -48,6 +57,8 @@ def import_dataset(
         ids: Numbers to select, such as ``11-210`` (MBPP).
         include_generated: Add the generated tests (CodeContests).
         contest_dates: Days of the contests to keep (LiveCodeBench).
+        solutions: Number of reference solutions kept per problem, for the check of contamination.
+        role: ``TRAIN`` if models may be trained on it; said by a manifest beside the file.
 
     Raises:
         DataError: Source, options or output cannot be used; one line with place and cause.
@@ -59,6 +70,7 @@ def import_dataset(
         ids=numbers,
         contest_dates=contest_dates,
         include_generated=include_generated,
+        solutions=solutions,
         source=source,
     )
     layout = get_layout(kind)
@@ -71,7 +83,13 @@ def import_dataset(
     except ValueError as error:
         raise data_error(source, str(error)) from None
     path = _output_file(output, dataset)
-    write_dataset(str(path), problems)
+    # Between the two writes, the file is at worst an evaluation set.
+    _delete(manifest := path.with_suffix(IMPORTED))
+    with writing_dataset(str(path), solutions=True) as writer:
+        for row in imported:
+            writer.add(row.problem, row.solutions, row.statement)
+    if role is DataRole.TRAIN:
+        _write_manifest(manifest, source, problems)
     dropped_path = _write_dropped(path.with_suffix(".dropped.jsonl"), dropped)
     return ImportResult(path, dataset, len(problems), dropped, dropped_path)
 
@@ -120,8 +138,29 @@ def _write_dropped(path: Path, dropped: tuple[Dropped, ...]) -> Path | None:
     if dropped:
         write_list(path, dropped)
         return path
+    _delete(path)
+    return None
+
+
+def _write_manifest(path: Path, source: str, problems: Iterable[Problem]) -> None:
+    revision, url = local.revision(source), redact_address(source)
+    lines = (
+        manifest_line(
+            problem,
+            version=revision,
+            source_url=url,
+            revision=revision,
+            licence="",
+            role=DataRole.TRAIN,
+        )
+        for problem in problems
+    )
+    write_manifest(path, lines)
+
+
+def _delete(path: Path) -> None:
     try:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
     except OSError as error:
         raise data_error(str(path), f"cannot be deleted ({error}); check the folder") from None
-    return None

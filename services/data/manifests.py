@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from services.data.layouts.base import Dropped
 from shared.data_lock import LOCK_NAME, DataLock, hash_file
+from shared.data_roles import DataRole
 from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
 from shared.files import write_text
@@ -23,7 +24,8 @@ class ManifestLine(BaseModel):
     """A published problem. ``prompt_length`` is in characters.
 
     ``revision`` identifies the state of the source: a commit, or the hash of a local file.
-    ``contest_date`` is in the line if the problem has one.
+    ``contest_date`` is in the line if the problem has one, ``role`` if the data set is for
+    training.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,10 +42,11 @@ class ManifestLine(BaseModel):
     licence: str
     quality: str
     contest_date: str | None = None
+    role: DataRole = DataRole.EVAL
 
 
 def manifest_line(
-    problem: Problem, *, version: str, source_url: str, revision: str, licence: str
+    problem: Problem, *, version: str, source_url: str, revision: str, licence: str, role: DataRole
 ) -> ManifestLine:
     return ManifestLine(
         dataset=problem.dataset,
@@ -58,6 +61,7 @@ def manifest_line(
         licence=licence,
         quality=problem.quality,
         contest_date=problem.info.contest_date,
+        role=role,
     )
 
 
@@ -67,7 +71,9 @@ def write_manifest(path: Path, lines: Iterable[ManifestLine]) -> None:
     Raises:
         DataError: The file cannot be written.
     """
-    replace_text(path, "".join(f"{line.model_dump_json(exclude_none=True)}\n" for line in lines))
+    replace_text(
+        path, "".join(f"{line.model_dump_json(exclude_defaults=True)}\n" for line in lines)
+    )
 
 
 def read_manifest(path: Path) -> Iterator[ManifestLine]:

@@ -17,7 +17,7 @@ from shared.files import atomic_write
 from shared.schemas import FailedCase, Problem, QualityFinding
 from shared.statuses import FinalStatus
 
-_SOLUTIONS = "solutions"
+_SOLUTIONS, _STATEMENT = "solutions", "statement"
 # Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64
 _CHARACTERS = 16 << 20
@@ -28,10 +28,14 @@ _CHARACTERS = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A prepared problem and its reference solutions."""
+    """A prepared problem and its reference solutions.
+
+    ``statement`` is empty if it is the prompt, or if an earlier version prepared the file.
+    """
 
     problem: Problem
     solutions: tuple[Solution, ...]
+    statement: str = ""
 
 
 def read_records(path: str) -> Iterator[Record]:
@@ -40,13 +44,13 @@ def read_records(path: str) -> Iterator[Record]:
     Raises:
         DataError: While iterating: the file cannot be read or is not a prepared file.
     """
-    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, _SOLUTIONS)):
-        solutions = values.pop(_SOLUTIONS, None)
+    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, _SOLUTIONS, _STATEMENT)):
+        solutions, statement = values.pop(_SOLUTIONS, None), values.pop(_STATEMENT, None)
         try:
             problem = Problem(
                 **{name: value for name, value in values.items() if value is not None}
             )
-            yield Record(problem, _parse_solutions(solutions))
+            yield Record(problem, _parse_solutions(solutions), statement or "")
         except (ValueError, TypeError) as error:
             cause = " ".join(str(error).split())[:200]
             raise data_error(f"{path}: row {row}", f"not a prepared problem: {cause}") from None
@@ -87,15 +91,18 @@ class DatasetWriter:
         self._rows: list[dict[str, str]] = []
         self._characters = 0
 
-    def add(self, problem: Problem, solutions: Sequence[Solution] = ()) -> None:
+    def add(
+        self, problem: Problem, solutions: Sequence[Solution] = (), statement: str = ""
+    ) -> None:
         """Add a problem, which is not validated again.
 
-        Solutions are stored only in a file that was opened with them.
+        Solutions and statement are stored only in a file that was opened with them.
         """
         row = {name: getattr(problem, name) for name in SCHEMA.names}
         if _SOLUTIONS in self._schema.names:
             entries = [asdict(solution) for solution in solutions]
             row[_SOLUTIONS] = json.dumps(entries, ensure_ascii=False)
+            row[_STATEMENT] = statement
         self._rows.append(row)
         self._characters += sum(map(len, row.values()))
         self.count += 1
@@ -114,12 +121,14 @@ def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWr
 
     Args:
         path: A local path or any fsspec URL; missing folders are created.
-        solutions: Add a column with the reference solutions.
+        solutions: Add columns with the reference solutions and the statement, which no run reads.
 
     Raises:
         DataError: The file cannot be written, or no problem was added.
     """
-    schema = SCHEMA.append(pa.field(_SOLUTIONS, pa.string())) if solutions else SCHEMA
+    schema = SCHEMA
+    for name in (_SOLUTIONS, _STATEMENT) if solutions else ():
+        schema = schema.append(pa.field(name, pa.string()))
     try:
         fs, target = fsspec.core.url_to_fs(path)
         if fs.isdir(target):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from shared.datasets import read_datasets
@@ -82,7 +82,6 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
         OutputError: The run's files cannot be read.
     """
     record = run.record
-    generations = {generation.sample: generation for generation in run.generations()}
     verdicts = run.verdicts_by_sample()
     notes: list[str] = []
     paths = data or record.data_files or record.config.data.eval_files
@@ -93,6 +92,23 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
             raise
         questions = {}
         notes.append(f"no prompts: {error} (or name the data with --data)")
+    samples = join_samples(run, verdicts, questions)
+    if not samples.datasets:
+        raise DataError(f"{run.folder.url}: the run has no verdicts; there is nothing to export")
+    return replace(samples, notes=[*notes, *run.skipped])
+
+
+def join_samples(
+    run: FinishedRun,
+    verdicts: Mapping[SampleId, Verdict],
+    questions: Mapping[tuple[str, str], Question],
+) -> RunSamples:
+    """Join a run's verdicts with its answers, and with questions by data set and problem.
+
+    Raises:
+        OutputError: The run's answers cannot be read.
+    """
+    generations = {generation.sample: generation for generation in run.generations()}
     datasets: dict[str, list[Sample]] = {}
     for sample, verdict in verdicts.items():
         question = questions.get((sample.dataset, sample.problem_id))
@@ -100,9 +116,7 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
             verdict.sample, verdict.detail or "not generated"
         )
         datasets.setdefault(sample.dataset, []).append(Sample(generation, verdict, question))
-    if not datasets:
-        raise DataError(f"{run.folder.url}: the run has no verdicts; there is nothing to export")
-    return RunSamples(run, datasets, [*notes, *run.skipped])
+    return RunSamples(run, datasets)
 
 
 def _questions(

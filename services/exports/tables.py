@@ -57,6 +57,7 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("finish_reason", pa.string()),
     ("prompt_tokens", pa.int64()),
     ("output_tokens", pa.int64()),
+    ("output_tokens_from", pa.string()),
     ("gen_time", pa.float64()),
     ("total_judge_time", pa.float64()),
     ("generation_error", pa.string()),
@@ -82,6 +83,11 @@ def _row(samples: RunSamples, sample: Sample) -> dict[str, Any]:
         "error_breakdown": {NOT_RUN: 0, **verdict.error_breakdown},
         "generation_error": generation.error,
     }
+
+
+def sample_table(samples: RunSamples) -> pa.Table:
+    """A row per sample, as in the files."""
+    return pa.Table.from_batches(_batches(samples), schema=_SCHEMA)
 
 
 def write_parquet(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from shared.foreign_json import JsonError, decode_json
 from shared.schemas import describe
 from shared.service.bodies import BodiesFullError, BodyTooLargeError
+from shared.statuses import TokenSource
 from shared.text import shorten_end
 
 # The metrics are counters of requests and of the engines, without anything of a request.
@@ -185,9 +186,12 @@ def unknown_model(name: str) -> RequestError:
 
 
 class UsageBody(TypedDict):
+    """OpenAI's object; ``completion_tokens_from`` is ours, where no engine counted."""
+
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    completion_tokens_from: NotRequired[TokenSource]
 
 
 class MessageBody(TypedDict, total=False):
@@ -221,12 +225,16 @@ class AnswerBody(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the ``n`` answers to a request; ``gen_time`` is seconds."""
+    """One of the ``n`` answers to a request; ``gen_time`` is seconds.
+
+    ``tokens_from`` says that it was not an engine that counted the tokens.
+    """
 
     text: str
     finish_reason: str
     tokens: int
     gen_time: float = 0.0
+    tokens_from: TokenSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +302,11 @@ class Answer:
         )
 
     def _usage(self) -> UsageBody:
-        return UsageBody(
+        usage = UsageBody(
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
             total_tokens=self.prompt_tokens + self.completion_tokens,
         )
+        if source := next((one.tokens_from for one in self.choices if one.tokens_from), None):
+            usage["completion_tokens_from"] = source
+        return usage

@@ -4,13 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
-from services.judge.requests import RunCode, RunCodeResponse
+from services.judge.requests import RunCode
 from services.judge.sandbox import SandboxUnavailableError
-from services.judge.verdict import CaseOutcome, wall_clock_lateness
+from services.judge.verdict import CaseOutcome, Compiling, wall_clock_lateness
 from shared.checkers import Checker
 from shared.harness.wire import (
     MAX_INPUTS,
@@ -23,6 +23,9 @@ from shared.harness.wire import (
 )
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
+
+if TYPE_CHECKING:
+    from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 Result = TypeVar("Result")
 
@@ -42,6 +45,7 @@ class HarnessRun(Generic[Result]):
     Attributes:
         compile_error: The compiler's message if it rejected the program.
         lost: Indices of the cases for which the harness, killed meanwhile, reported no result.
+        compiling: What is known of the compiler, by case, if cases are recorded.
 
     Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
@@ -50,6 +54,7 @@ class HarnessRun(Generic[Result]):
     compile_error: str | None = None
     compile_timeout: bool = False
     lost: list[int] = field(default_factory=list)
+    compiling: dict[int, Compiling] = field(default_factory=dict)
 
 
 def case_limits(task: Task) -> CaseLimits:
@@ -121,7 +126,11 @@ async def run_and_convert(
     while todo:
         chunk = _chunk(todo, inputs, most)
         request = RunCasesRequest(
-            code=program, language=language, inputs=[inputs[i] for i in chunk], limits=limits
+            code=program,
+            language=language,
+            inputs=[inputs[i] for i in chunk],
+            limits=limits,
+            timed=task.recorded != "none",
         )
         try:
             got = await _call(task, request)
@@ -134,6 +143,9 @@ async def run_and_convert(
                 raise
             limits = replace(limits, results=_FEW_RESULTS)
             continue
+        if request.timed:
+            compiling = Compiling(got.compile_seconds, got.compile_output or None)
+            run.compiling |= dict.fromkeys(chunk, compiling)
         if got.compiled not in ("ok", None):
             run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
             return run
@@ -202,7 +214,7 @@ async def _call(task: Task, request: RunCasesRequest) -> CallResult:
     return result
 
 
-async def run_single(task: Task, program: str, stdin: str) -> RunCodeResponse:
+async def run_single(task: Task, program: str, stdin: str) -> "RunCodeResponse":
     """Run a program once with ``/run_code``, without the harness: limits are wall-clock seconds.
 
     Raises:
@@ -227,7 +239,7 @@ async def run_singles(
     places: Iterable[int],
     *,
     timeouts: int | None = None,
-) -> dict[int, RunCodeResponse]:
+) -> dict[int, "RunCodeResponse"]:
     """Run a program on some of the inputs in order, ``judge.case_concurrency`` calls at once.
 
     Args:
@@ -243,7 +255,7 @@ async def run_singles(
     slots = asyncio.Semaphore(1 if task.alone else task.settings.case_concurrency)
     late = 0
 
-    async def run(place: int) -> RunCodeResponse | None:
+    async def run(place: int) -> "RunCodeResponse | None":
         nonlocal late
         async with slots:
             if timeouts is not None and late >= timeouts:
@@ -260,8 +272,15 @@ async def run_singles(
     return {place: got for place, work in tasks.items() if (got := work.result()) is not None}
 
 
+def compiling_of(compiled: "CommandRunResult | None", *, within: bool) -> Compiling | None:
+    """Convert a call's result of compiling; ``within`` if the case's duration includes it."""
+    if compiled is None:
+        return None
+    return Compiling(compiled.execution_time, compiled.stderr, within=within)
+
+
 def single_outcome(
-    response: RunCodeResponse,
+    response: "RunCodeResponse",
     stdin: str,
     expected: str,
     passes: Checker,
@@ -282,11 +301,13 @@ def single_outcome(
         actual=shown.stdout if shown else None,
         stderr=shown.stderr if shown else None,
         lateness=wall_clock_lateness(code is CaseCode.TIMEOUT, alone=alone),
+        exit_code=run.return_code if run else None,
+        compiling=compiling_of(compiled, within=True),
     )
 
 
 def _code(
-    response: RunCodeResponse, expected: str, passes: Checker
+    response: "RunCodeResponse", expected: str, passes: Checker
 ) -> tuple[CaseCode, VerdictDetail | str | None]:
     compiled, run = response.compile_result, response.run_result
     if response.status == "Failed":

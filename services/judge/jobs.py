@@ -1,6 +1,7 @@
 """Judging of jobs, with the sandboxes, configs and problems that a process keeps between them."""
 
 import json
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
@@ -8,14 +9,17 @@ from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.canaries import CanaryRound, CanarySender, judge_round, verdict_on
 from services.judge.judging import Judge
+from services.judge.methods.base import compute
 from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
 from services.judge.special_judge import CheckerFailedError
-from services.judge.verdict import to_verdict
+from services.judge.tool_programs import run_program
+from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.address import Address
 from shared.canaries.profile import CanaryProfile
+from shared.case_records import SampleCases
 from shared.config import Config, validate_config
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
@@ -23,7 +27,8 @@ from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, parse_problem
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.pipelined import PipelinedRedis
-from shared.schemas import Generation, InfraFailure, Problem, Verdict
+from shared.programs import ProgramAnswer, ProgramRequest
+from shared.schemas import Generation, InfraFailure, Problem, RecordedCases, Verdict
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
 
@@ -39,6 +44,14 @@ def judge_sample(run: str, sample: str, completion_sha256: str) -> NoReturn:
         RuntimeError: Always.
     """
     raise RuntimeError("jobs of the judging queue run in `python -m services.judge` only")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSample:
+    """A verdict, and the packed cases if the run records them."""
+
+    verdict: Verdict
+    cases: bytes | None = None
 
 
 class SampleJudge:
@@ -75,7 +88,7 @@ class SampleJudge:
             return True
         return (call.run, call.sample.dataset, call.sample.problem_id) in self._problems
 
-    async def judge(self, found: JobInput, generation: Generation) -> Verdict:
+    async def judge(self, found: JobInput, generation: Generation) -> JudgedSample:
         """Judge a completion; failures of the infrastructure are in the verdict.
 
         Raises:
@@ -84,19 +97,33 @@ class SampleJudge:
         """
         config = self._config(found)
         if keys.is_canary_run(found.run):
-            return await self._judge_canaries(found, generation, config)
+            return JudgedSample(await self._judge_canaries(found, generation, config))
         problem = self._problem(found)
         attempts = Attempts()
+        # A trainer's samples are forgotten with their answers.
+        recorded = "none" if keys.is_reward_run(found.run) else config.output.cases
         try:
-            judge = Judge(config, self._sandbox(config))
+            judge = Judge(config, self._sandbox(config), recorded)
             judgement = await judge.judge(problem, generation.completion, attempts)
         except (SandboxUnavailableError, ConfigError) as error:
-            return _unjudged(found.run, generation, error, attempts)
+            return JudgedSample(_unjudged(found.run, generation, error, attempts))
         finally:
             # Not before the first samples, which would wait for them, and not after a verdict is
             # stored: after the last one the run waits for the canaries that were sent.
             await self._send_canaries(found, config, problem)
-        return to_verdict(generation, judgement, attempts.requests, attempts.failures, self.name)
+        requests, failures = attempts.requests, attempts.failures
+        verdict = to_verdict(generation, judgement, requests, failures, self.name)
+        return JudgedSample(verdict, await _packed_cases(verdict, judgement, recorded))
+
+    async def run(self, request: ProgramRequest) -> ProgramAnswer:
+        """Run a program of a tool; failures of the infrastructure are in the answer."""
+        config = _parsed_config(request.config)
+        try:
+            return await run_program(request.program, config.sandbox, self._sandbox(config))
+        except ConfigError as error:
+            return ProgramAnswer(
+                failure=str(InfraFailure(kind=FailureKind.CONFIG, text=str(error)))
+            )
 
     async def _send_canaries(self, found: JobInput, config: Config, problem: Problem) -> None:
         """Send the canaries that are due, for the profile of a sample."""
@@ -174,6 +201,21 @@ class SampleJudge:
             )
             self._sandboxes[key] = client, pool
         return self._sandboxes[key][0]
+
+
+async def _packed_cases(
+    verdict: Verdict, judgement: Judgement, recorded: RecordedCases
+) -> bytes | None:
+    """Pack the cases that are recorded; None if none are, or the sample will be judged again."""
+    if recorded == "none" or not verdict.judged:
+        return None
+
+    def pack() -> bytes:
+        cases = case_results(judgement, recorded)
+        return SampleCases(recorded=recorded, cases=cases).packed()
+
+    texts = (text for case in judgement.cases for text in (case.actual, case.stderr) if text)
+    return await compute(pack, sum(map(len, texts)))
 
 
 def _unjudged(

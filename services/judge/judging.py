@@ -16,7 +16,14 @@ from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement, Outcomes
 from shared.config import Config, JudgeConfig, SandboxConfig
-from shared.schemas import JudgedCode, Problem, ProgramTests, StdioTests, is_encodable
+from shared.schemas import (
+    JudgedCode,
+    Problem,
+    ProgramTests,
+    RecordedCases,
+    StdioTests,
+    is_encodable,
+)
 from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
 # Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
@@ -30,10 +37,14 @@ LIBRARIES_MIB = 64
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges answers with one pool of sandboxes under one run's config."""
+    """Judges answers with one pool of sandboxes under one run's config.
+
+    ``recorded`` are the cases that are recorded beside the verdict.
+    """
 
     config: Config
     sandbox: SandboxClient
+    recorded: RecordedCases = "none"
 
     async def judge(self, problem: Problem, completion: str, attempts: Attempts) -> Judgement:
         """Judge one completion.
@@ -43,11 +54,11 @@ class Judge:
             ConfigError: The method needs something that is not installed.
         """
         settings = self.config.judge.for_dataset(problem.dataset)
-        if rejected := _guard(settings, completion, problem.tests.cases):
+        if rejected := _guard(settings, completion, cases_of(problem, settings)):
             return rejected
         limits = limits_of(problem, settings, self.config.sandbox)
         task = Task(problem, completion, settings, limits, self.sandbox, attempts)
-        return await judge_answer(task)
+        return await judge_answer(replace(task, recorded=self.recorded))
 
 
 def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) -> SandboxConfig:
@@ -63,6 +74,14 @@ def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) ->
     return limits.model_copy(update=own)
 
 
+def cases_of(problem: Problem, settings: JudgeConfig) -> int:
+    """Return the number of cases to judge: all, or with ``judge.max_cases`` the first ones."""
+    total = problem.tests.cases
+    if settings.max_cases is None or not isinstance(problem.tests, StdioTests):
+        return total
+    return min(total, settings.max_cases)
+
+
 async def judge_answer(task: Task) -> Judgement:
     """Judge an answer by its method; doubtful outcomes are confirmed.
 
@@ -72,7 +91,7 @@ async def judge_answer(task: Task) -> Judgement:
     """
     # Finding the code of an answer takes much longer per character than comparing outputs.
     method = await compute(lambda: choose_method(task), 10 * len(task.completion))
-    found, total = method.extraction, task.problem.tests.cases
+    found, total = method.extraction, cases_of(task.problem, task.settings)
     code = None if found is None else JudgedCode.of(found.code, found.reason, found.start)
     if found is not None and not found.found:
         status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(found.reason)

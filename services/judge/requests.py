@@ -1,59 +1,32 @@
-"""Requests to SandboxFusion and its responses, as far as the judge uses them."""
+"""Calls of SandboxFusion with their limits; ``fusion`` makes requests of them."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Self
 
 from shared.harness.wire import CallResult
 from shared.schemas import InfraFailure
+
+if TYPE_CHECKING:  # loading it takes long, and most calls do not need it
+    from sandbox_fusion import RunCodeResponse
 
 # Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
 _SUBMIT_CONCURRENCY = 3
 
 
-class CommandResult(BaseModel):
-    """Result of one command: compile or run."""
-
-    status: Literal["Finished", "Error", "TimeLimitExceeded"]
-    execution_time: float | None = None
-    return_code: int | None = None
-    stdout: str | None = None
-    stderr: str | None = None
+def executed(response: "RunCodeResponse") -> float:
+    """Return the execution time of compiling and running together, in seconds."""
+    commands = (response.compile_result, response.run_result)
+    return sum(command.execution_time or 0.0 for command in commands if command)
 
 
-class RunCodeResponse(BaseModel):
-    status: Literal["Success", "Failed", "SandboxError"]
-    message: str = ""
-    compile_result: CommandResult | None = None
-    run_result: CommandResult | None = None
-    files: dict[str, str] = {}
-
-    @property
-    def executed(self) -> float:
-        """Execution time of compiling and running together, in seconds."""
-        commands = (self.compile_result, self.run_result)
-        return sum(c.execution_time or 0.0 for c in commands if c)
-
-    def file(self, name: str) -> bytes:
-        """Return a fetched file; empty if it is missing."""
-        try:
-            return base64.b64decode(self.files.get(name, ""))
-        except ValueError:
-            return b""
-
-
-class SubmittedTest(BaseModel):
-    passed: bool
-    exec_info: RunCodeResponse
-
-
-class SubmitResponse(BaseModel):
-    accepted: bool
-    extracted_code: str | None = None
-    tests: list[SubmittedTest] = []
+def fetched(response: "RunCodeResponse", name: str) -> bytes:
+    """Return a fetched file; empty if it is missing."""
+    try:
+        return base64.b64decode(response.files.get(name, ""))
+    except ValueError:
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +44,7 @@ class SandboxUsage:
 
 @dataclass(frozen=True, slots=True)
 class RunCode:
-    """Request to run a program; memory in MiB.
+    """Call that runs a program; memory in MiB.
 
     ``usage_of`` extracts the resource usage of the programs from the response.
     """
@@ -84,19 +57,7 @@ class RunCode:
     memory_limit_mb: int
     files: Mapping[str, str] = field(default_factory=dict)
     fetch_files: Sequence[str] = ()
-    usage_of: Callable[[RunCodeResponse], SandboxUsage] | None = None
-
-    def body(self) -> Mapping[str, object]:
-        return {
-            "code": self.code,
-            "language": self.language,
-            "stdin": self.stdin,
-            "compile_timeout": self.compile_timeout,
-            "run_timeout": self.run_timeout,
-            "memory_limit_MB": self.memory_limit_mb,
-            "files": self.files,
-            "fetch_files": self.fetch_files,
-        }
+    usage_of: Callable[["RunCodeResponse"], SandboxUsage] | None = None
 
     @property
     def longest(self) -> float:
@@ -106,21 +67,13 @@ class RunCode:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Request to the data-set API; ``timeout`` applies to compiling and to running each case."""
+    """Call of the data-set API; ``timeout`` applies to compiling and to running each case."""
 
     dataset: str
     completion: str
     config: Mapping[str, Any]
     cases: int
     timeout: float
-
-    def body(self) -> Mapping[str, object]:
-        return {
-            "dataset": self.dataset,
-            "id": 0,
-            "completion": self.completion,
-            "config": self.config,
-        }
 
     @property
     def longest(self) -> float:

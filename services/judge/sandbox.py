@@ -5,7 +5,6 @@ Times are seconds.
 
 import asyncio
 import copy
-import json
 import math
 import random
 import time
@@ -14,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
@@ -24,10 +23,9 @@ from services.judge.permits import CallOutcome, Permit
 from services.judge.requests import (
     Attempts,
     RunCode,
-    RunCodeResponse,
     SandboxUsage,
     Submit,
-    SubmitResponse,
+    executed,
 )
 from shared.address import Address
 from shared.foreign_json import JsonError, has_many_values
@@ -37,6 +35,9 @@ from shared.schemas import InfraFailure
 from shared.service.answers import Answers, AnswerTooLargeError
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
+
+if TYPE_CHECKING:
+    from sandbox_fusion import EvalResult, RunCodeResponse
 
 log = get_logger(__name__)
 
@@ -225,7 +226,7 @@ class SandboxClient:
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
-    ) -> RunCodeResponse:
+    ) -> "RunCodeResponse":
         """Run a program; failed attempts are retried with jittered backoff.
 
         Args:
@@ -237,12 +238,14 @@ class SandboxClient:
             SandboxUnavailableError: No usable response within the budget, or the sandbox rejects
                 the request.
         """
-        parse = RunCodeResponse.model_validate_json
-        call = _Call("/run_code", _json(request.body()), request.longest, parse, alone)
+        from services.judge import fusion  # takes long to load, and few runs need it
 
-        def outcome(response: RunCodeResponse, seconds: float) -> CallOutcome:
+        body = fusion.run_code_body(request)
+        call = _Call("/run_code", body, request.longest, fusion.read_run_code, alone)
+
+        def outcome(response: "RunCodeResponse", seconds: float) -> CallOutcome:
             usage = request.usage_of(response) if request.usage_of else None
-            return _health(response.executed, seconds, usage)
+            return _health(executed(response), seconds, usage)
 
         return await self._call_with_retries(call, attempts, outcome)
 
@@ -294,14 +297,16 @@ class SandboxClient:
 
     async def submit(
         self, request: Submit, attempts: Attempts, *, alone: bool = False
-    ) -> SubmitResponse:
+    ) -> "EvalResult":
         """Judge a completion by the data-set API.
 
         Raises:
             SandboxUnavailableError: As ``run_code``.
         """
-        parse = SubmitResponse.model_validate_json
-        call = _Call("/submit", _json(request.body()), request.longest, parse, alone)
+        from services.judge import fusion
+
+        body = fusion.submit_body(request)
+        call = _Call("/submit", body, request.longest, fusion.read_result, alone)
         return await self._call_with_retries(call, attempts, lambda *_: CallOutcome.OK)
 
     async def _call_with_retries(
@@ -379,10 +384,6 @@ class _Call(Generic[Response]):
 _JSON = {"Content-Type": "application/json"}
 
 
-def _json(body: Mapping[str, object]) -> bytes:
-    return json.dumps(body).encode()
-
-
 def _health(executed: float, seconds: float, usage: SandboxUsage | None) -> CallOutcome:
     if seconds - executed > _WAITED + _WAITED_SHARE * executed:
         return CallOutcome.CONGESTED
@@ -412,10 +413,9 @@ def _parse(
     except (ValidationError, JsonError):
         failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=excerpt)
         raise _AttemptFailedError(failure, None) from None
-    if isinstance(answer, RunCodeResponse) and answer.status == "SandboxError":
-        failure = InfraFailure(
-            kind=FailureKind.SANDBOX_ERROR, text=redact(answer.message[-1000:])[-200:]
-        )
+    if getattr(answer, "status", None) == "SandboxError":
+        said = getattr(answer, "message", "")
+        failure = InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=redact(said[-1000:])[-200:])
         raise _AttemptFailedError(failure, None)
     return answer
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from shared.harness.wire import CaseRun
-from shared.schemas import FailedCase, Generation, InfraFailure, JudgedCode, Verdict
+from shared.schemas import (
+    CaseResult,
+    FailedCase,
+    Generation,
+    InfraFailure,
+    JudgedCode,
+    RecordedCases,
+    Verdict,
+)
 from shared.statuses import (
     CASE_STATUS,
     NOT_RUN,
@@ -21,10 +29,8 @@ from shared.statuses import (
     VerdictDetail,
     aggregate_cases,
 )
-from shared.text import shorten_middle
+from shared.text import shown
 
-_SHOWN_CHARS = 2000
-_NOTE_CHARS = 64
 # If the kernel used more than this share of a case's CPU time, the time-out may be due to the
 # machine's load: a page fault costs several times as much under memory pressure.
 _KERNEL_SHARE = 0.1
@@ -35,6 +41,8 @@ _BORDERLINE = 1.25
 # A busy machine makes even the shortest of several runs this much longer, so that much beyond the
 # limit is in time where a case ran alone.
 _TOLERANCE = 1.03
+# Codes of cases that do not count against an answer.
+_UNFAILED = (CaseCode.PASSED, CaseCode.NOT_RUN)
 # verl's rule: a compile error in one case applies to all later ones.
 _COMPILE_ERROR_SPREADS = frozenset({JudgeMethod.COMPUTE_SCORE})
 # Methods whose cases keep verl's codes, in which a Python syntax error is a runtime error.
@@ -50,6 +58,21 @@ class Lateness(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Compiling:
+    """Compiling of the program of a case.
+
+    Attributes:
+        seconds: How long it took; None if the sandbox does not tell.
+        stderr: What the compiler said.
+        within: Whether the duration of the case includes it.
+    """
+
+    seconds: float | None = None
+    stderr: str | None = None
+    within: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CaseOutcome:
     """Outcome of one test case.
 
@@ -60,6 +83,8 @@ class CaseOutcome:
         lateness: Lateness of the run; function tests share one run and report it on the first case.
         killed: Whether the case or its harness was killed, but not at one of our limits: perhaps by
             the kernel, because somebody else used up the memory.
+        exit_code: Exit code of the program, a signal's number as -n; None if it is not known.
+        compiling: What is known of the compiler; None if nothing is, or nobody records it.
     """
 
     code: CaseCode
@@ -73,6 +98,8 @@ class CaseOutcome:
     memory: int | None = None
     lateness: Lateness = Lateness.IN_TIME
     killed: bool = False
+    exit_code: int | None = None
+    compiling: Compiling | None = None
 
     @property
     def doubtful(self) -> bool:
@@ -310,8 +337,7 @@ def to_verdict(
     codes = [case.code for case in judgement.cases]
     status = judgement.status or aggregate_cases(codes)
     passed = sum(code is CaseCode.PASSED for code in codes)
-    unfailed = (CaseCode.PASSED, CaseCode.NOT_RUN)
-    failed = next((i for i, code in enumerate(codes) if code not in unfailed), None)
+    failed = next((i for i, code in enumerate(codes) if code not in _UNFAILED), None)
     return Verdict(
         dataset=generation.dataset,
         problem_id=generation.problem_id,
@@ -341,6 +367,48 @@ def to_verdict(
         code=judgement.code,
         shared_process=judgement.shared_process,
     )
+
+
+def case_results(judgement: Judgement, recorded: RecordedCases) -> tuple[CaseResult, ...]:
+    """Return the cases of an answer that are recorded, without what the problem tells of them."""
+    if recorded == "none":
+        return ()
+    chosen = [
+        (place, case)
+        for place, case in enumerate(judgement.cases)
+        if recorded == "all" or case.code not in _UNFAILED
+    ]
+    return tuple(_case_result(*one) for one in (chosen[:1] if recorded == "first" else chosen))
+
+
+def _case_result(place: int, case: CaseOutcome) -> CaseResult:
+    compiling = case.compiling or Compiling()
+    if case.code is CaseCode.NOT_RUN:
+        return CaseResult(case_index=place, status=NOT_RUN)
+    compiled = CaseResult(
+        case_index=place,
+        status=CASE_STATUS[case.code],
+        compile_duration=_rounded(compiling.seconds),
+        compile_stderr=_shortened(compiling.stderr) or None,
+    )
+    if case.code is CaseCode.COMPILE_ERROR:
+        said = compiled.compile_stderr or _shortened(case.stderr) or None
+        return compiled.model_copy(update={"compile_stderr": said})
+    before = compiling.seconds if compiling.within else None
+    return compiled.model_copy(
+        update={
+            "actual": _shortened(case.actual),
+            "stderr": _shortened(case.stderr),
+            "exit_code": case.exit_code,
+            "duration": _rounded(max(0.0, case.duration - (before or 0.0))),
+            "cpu_time": _rounded(case.cpu_time),
+            "memory_mb": None if case.memory is None else round(case.memory / 2**20, 3),
+        }
+    )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -374,13 +442,6 @@ def _failed_case(index: int, case: CaseOutcome) -> FailedCase:
         actual=_shortened(case.actual),
         stderr=_shortened(case.stderr),
     )
-
-
-def shown(text: str) -> str:
-    """Return the part of a text that a verdict has; the same if it was shortened before."""
-    if len(text) <= _SHOWN_CHARS + _NOTE_CHARS:
-        return text
-    return shorten_middle(text, _SHOWN_CHARS)
 
 
 def _shortened(text: str | None) -> str | None:

@@ -6,6 +6,7 @@ no job.
 """
 
 import asyncio
+import math
 import threading
 import time
 import traceback
@@ -13,26 +14,29 @@ from collections.abc import Callable
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.client import Pipeline
 from redis.exceptions import RedisError, ResponseError
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 from rq.suspension import is_suspended
 from rq.utils import now
+from rq.worker_registration import register
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import SampleJudge
+from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from shared.ledger import JudgeQueue, connect_async
 from shared.ledger.calls import JobCall, RefusedJobError
 from shared.ledger.jobs import HeldJobs, JobInput, RefusedJob, TakenJob, WorkerJobs
 from shared.ledger.keys import is_canary_run
 from shared.ledger.pipelined import PipelinedRedis
-from shared.schemas import Verdict
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
 Fail = Callable[[TakenJob, Exception], None]
+# Leases that must end unrenewed before a worker counts as gone: 30 s, and 12 heartbeats.
+_LEASES_UNTIL_GONE = 3
 
 
 class JudgeWorker(SimpleWorker):
@@ -67,9 +71,21 @@ class JudgeWorker(SimpleWorker):
         RQ would listen for them in a thread, for whose end it waits up to a second at shutdown.
         """
 
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
+        """Register for some leases' time, so that a killed worker is soon not counted any more.
+
+        RQ registers a worker once, and for eight minutes from each heartbeat. Here a worker that
+        was silent for longer, for example while its machine was suspended, may have been removed by
+        another judge, and returns.
+        """
+        seconds = max(1, math.ceil(_LEASES_UNTIL_GONE * self._settings.lease_ttl))
+        super().heartbeat(seconds, pipeline)
+        register(self, pipeline)
+
     def serve(self) -> None:
         """Work until a signal."""
         self.bootstrap("WARNING")
+        self.heartbeat()
         self._install_signal_handlers()  # type: ignore[no-untyped-call]
         try:
             with asyncio.Runner() as runner:
@@ -111,6 +127,7 @@ class JudgeWorker(SimpleWorker):
             await work.run()
         finally:
             keeper.stop()
+            await asyncio.to_thread(keeper.join, 5.0)  # or it might register the worker again
             await judge.close()
             await redis.aclose()
 
@@ -259,14 +276,19 @@ class JobLoop:
 
     async def _judge_and_finish(self, job: TakenJob) -> None:
         call = JobCall.parse(job.id, job.values)
+        if call.is_program:
+            await self._run_and_answer(job, call)
+            return
         found = await self._jobs.read(call, problem=not self._judge.knows_problem(call))
         if found.problem is None and not self._judge.knows_problem(call):
             found = await self._jobs.read(call, problem=True)  # forgotten during the read
         began = time.monotonic()
-        verdict = await self._verdict(found)
+        judged = await self._judgement(found)
         seconds = time.monotonic() - began
         self._judged(job)  # the next job can be taken in the pipeline that stores the verdict
-        if await self._jobs.finish(job, call, verdict, seconds) and verdict is not None:
+        verdict, cases = (judged.verdict, judged.cases) if judged else (None, None)
+        written = await self._jobs.finish(job, call, verdict, seconds, cases)
+        if written and verdict is not None:
             log.debug(
                 "judged",
                 run=call.run,
@@ -274,7 +296,19 @@ class JobLoop:
                 status=verdict.final_status.value,
             )
 
-    async def _verdict(self, found: JobInput) -> Verdict | None:
+    async def _run_and_answer(self, job: TakenJob, call: JobCall) -> None:
+        """Run the program of a tool, if somebody still waits for it."""
+        request = await self._jobs.read_program(call)
+        answer, began = None, time.monotonic()
+        if request is not None:
+            with self._metrics.judging():
+                answer = await self._judge.run(request)
+            self._metrics.count_program(answer)
+        seconds = time.monotonic() - began
+        self._judged(job)
+        await self._jobs.answer(job, call, answer, seconds)
+
+    async def _judgement(self, found: JobInput) -> JudgedSample | None:
         """Judge a sample that has a completion and no verdict."""
         if found.completion is None:
             log.warning(
@@ -285,13 +319,13 @@ class JobLoop:
         if found.completion is None or found.judged:
             return None
         if is_canary_run(found.run):
-            verdict = await self._judge.judge(found, found.completion)
-            self._metrics.count_canaries(verdict)
-            return verdict
+            judged = await self._judge.judge(found, found.completion)
+            self._metrics.count_canaries(judged.verdict)
+            return judged
         with self._metrics.judging():
-            verdict = await self._judge.judge(found, found.completion)
-        self._metrics.count(verdict)
-        return verdict
+            judged = await self._judge.judge(found, found.completion)
+        self._metrics.count(judged.verdict)
+        return judged
 
     def _judged(self, job: TakenJob) -> None:
         self._unjudged.discard(job.execution)

@@ -15,7 +15,6 @@ from tenacity.wait import wait_random_exponential
 
 from services.runner.concurrency import AdmissionGate, ConcurrencyLimit
 from services.runner.endpoints import Endpoint, Endpoints, allow_connections, open_session
-from services.runner.prompts import SamplingParams
 from services.runner.responses import (
     Completion,
     NoResponseError,
@@ -29,6 +28,7 @@ from services.runner.responses import (
     served_models,
     server_info,
 )
+from services.runner.sampling import SamplingParams
 from shared.redaction import redact, remember_secrets
 from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
@@ -308,6 +308,7 @@ def _generation(pending: _PendingSample, answer: _Answer) -> Generation:
         finish_reason=completion.finish_reason,
         prompt_tokens=completion.prompt_tokens,
         output_tokens=completion.output_tokens,
+        output_tokens_from=completion.output_tokens_from,
         gen_time=answer.gen_time,
         replica=answer.replica,
         seed=pending.seed,

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Annotated
 
 import aiohttp
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from shared.errors import ServiceError, UnavailableError
 from shared.foreign_json import decode_json
@@ -17,6 +18,7 @@ from shared.redaction import redact
 from shared.run_record import JsonObject
 from shared.schemas import describe, without_surrogates
 from shared.service.answers import Answers, AnswerTooLargeError
+from shared.statuses import TokenSource
 from shared.text import shorten_end
 
 # OpenAI's API has no error code for a prompt that is too long, so error messages are matched.
@@ -81,9 +83,16 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
+def _known_source(value: object) -> TokenSource | None:
+    return next((one for one in TokenSource if one == value), None)
+
+
 class _Usage(BaseModel):
+    """OpenAI's object; ``completion_tokens_from`` is the replay backend's."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    completion_tokens_from: Annotated[TokenSource | None, BeforeValidator(_known_source)] = None
 
 
 class _Body(BaseModel):
@@ -99,6 +108,7 @@ class Completion:
     finish_reason: str | None
     prompt_tokens: int | None
     output_tokens: int | None
+    output_tokens_from: TokenSource | None = None
 
 
 def read_completion(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
@@ -126,6 +136,7 @@ def read_completion(status: int, headers: Mapping[str, str], body: bytes) -> Com
         choice.finish_reason,
         usage.prompt_tokens,
         usage.completion_tokens,
+        usage.completion_tokens_from,
     )
 
 

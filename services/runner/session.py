@@ -34,7 +34,7 @@ from shared.run_record import (
 from shared.schemas import Problem
 from shared.versions import git_commit, versions_of
 
-ARTIFACTS = (*artifacts.FILES, artifacts.REPORT)
+ARTIFACTS = (*artifacts.FILES, artifacts.CASES, artifacts.REPORT)
 _PACKAGES = ("plumbline", "rq", "redis", "aiohttp", "pydantic", "pyarrow")
 _SERVER_FACTS = {"model": "model", "chat_template_sha256": "chat template"}
 _ADVICE = "choose another --output, or --force to replace them"
@@ -280,11 +280,22 @@ def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
             yield f"to another prompt template of {dataset}"
 
 
+def looks_random(generator: JsonObject | None) -> bool:
+    """Whether a generator's self-check has found random weights."""
+    checks = (info.get("self_check") for info in _infos(generator))
+    return any(isinstance(check, dict) and check.get("looks_random") is True for check in checks)
+
+
 def _reported(generator: JsonObject | None, key: str) -> set[str]:
-    """The values of ``key`` as text, from the info of one server, or of several servers by URL."""
+    """The values of ``key`` as text."""
+    return {_text(value) for info in _infos(generator) if (value := info.get(key))}
+
+
+def _infos(generator: JsonObject | None) -> list[JsonObject]:
+    """The info of one server, or of several servers by URL."""
     reported = generator or {}
     by_url = [info for name, info in reported.items() if "://" in name and isinstance(info, dict)]
-    return {_text(value) for info in by_url or [reported] if (value := info.get(key))}
+    return by_url or [reported]
 
 
 def _text(value: JsonValue) -> str:

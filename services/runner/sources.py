@@ -1,14 +1,16 @@
 """Sources of a run's completions: a generator, or a file of recorded completions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from services.runner.prompts import chat_messages, sampling_params
+from services.runner.sampling import sampling_params
+from services.runner.verl_responses import read_responses
 from shared.completions import RecordedCompletion, read_completions
 from shared.config import Config
 from shared.errors import DataError
+from shared.prompts import chat_messages
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
 # Completions that are yielded together at most, so that they are stored in one transaction.
@@ -86,6 +88,7 @@ class RecordedSource:
             finish_reason=recorded.finish_reason,
             prompt_tokens=recorded.prompt_tokens,
             output_tokens=recorded.output_tokens,
+            output_tokens_from=recorded.output_tokens_from,
             gen_time=recorded.gen_time,
             replica="recorded",
             requests=0,
@@ -108,8 +111,12 @@ class MatchedCompletions:
     missing: list[str]
 
 
-def match_completions(path: str, problems: Sequence[Problem]) -> MatchedCompletions:
-    """Read a completions file and find the problem of each completion.
+def match_completions(
+    path: str, problems: Sequence[Problem], config: Config | None = None
+) -> MatchedCompletions:
+    """Read a completions file, JSON lines or verl's parquet, and find each completion's problem.
+
+    ``config`` has the templates by which verl's table may have made prompts of the problems.
 
     Raises:
         DataError: The file cannot be used, has two completions of one sample, does not name the
@@ -120,7 +127,7 @@ def match_completions(path: str, problems: Sequence[Problem]) -> MatchedCompleti
         datasets.setdefault(problem.problem_id, []).append(problem.dataset)
     by_sample: dict[SampleId, RecordedCompletion] = {}
     unknown: list[str] = []
-    for recorded in read_completions(path):
+    for recorded in _recorded(path, problems, config):
         dataset = _dataset_of(recorded, datasets.get(recorded.problem_id, []), path)
         if dataset is None:
             unknown.append(recorded.problem_id)
@@ -139,6 +146,14 @@ def match_completions(path: str, problems: Sequence[Problem]) -> MatchedCompleti
     answered = {(sample.dataset, sample.problem_id) for sample in by_sample}
     missing = [p.problem_id for p in problems if (p.dataset, p.problem_id) not in answered]
     return MatchedCompletions(by_sample, unknown, missing)
+
+
+def _recorded(
+    path: str, problems: Sequence[Problem], config: Config | None
+) -> Iterator[RecordedCompletion]:
+    if path.endswith(".parquet"):
+        return read_responses(path, problems, config)
+    return read_completions(path)
 
 
 def sample_indices(samples: Iterable[SampleId]) -> dict[tuple[str, str], list[int]]:

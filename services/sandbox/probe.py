@@ -1,22 +1,27 @@
 """Start-up probe: choose the isolation by running a test program under each candidate."""
 
+import asyncio
 import hashlib
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.sandbox.isolation import FileSystemView, Identity, Isolation
+from services.sandbox.languages import installed
 from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError
-from shared.errors import ServiceError
-from shared.service.logs import get_logger
+from shared.errors import PlumblineError, ServiceError
+from shared.service.logs import configure_logging, get_logger
+from shared.service.settings import load_settings
 
 PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
 # With a file next to it the program gets a new interpreter, which its user must be able to execute.
@@ -120,6 +125,31 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
     raise IsolationError(message)
 
 
+async def _report() -> str:
+    settings = load_settings(SandboxSettings)
+    chosen = await choose_isolation(settings, Reaper())
+    await chosen.runner.close()
+    found = {
+        "kind": chosen.isolation.kind.value,
+        "identity": chosen.isolation.identity.value,
+        "missing": chosen.missing(),
+        "python": str(settings.python),
+        "languages": installed(settings.python, os.environ.get("PATH", os.defpath)),
+    }
+    return json.dumps(found)
+
+
+def main() -> int:
+    """Print the isolation and the languages that work here as JSON, for `plumb doctor`."""
+    configure_logging("sandbox", "CRITICAL")
+    try:
+        print(asyncio.run(_report()))
+    except PlumblineError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
 def _identities(kind: IsolationChoice) -> list[Identity]:
     root = os.geteuid() == 0
     if kind is IsolationChoice.NONE and root:
@@ -201,3 +231,7 @@ def _interpreter_folders(python: Path) -> tuple[Path, ...]:
             raise IsolationError(f"the interpreter {python} does not run: {error}") from error
     prefix, base_prefix = answer.stdout.splitlines()[-2:]
     return tuple(Path(path) for path in dict.fromkeys((prefix, base_prefix)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

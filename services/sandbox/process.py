@@ -94,7 +94,9 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     """
     key, name = secrets.token_bytes(32), secrets.token_hex(8)
     answer = request.code.encode()
-    spec = wire.encode_spec(key, request.language, request.limits, request.inputs).encode()
+    spec = wire.encode_spec(
+        key, request.language, request.limits, request.inputs, timed=request.timed
+    ).encode()
     order = Order(
         kind="cases", seconds=request.limits.call, name=name, compiles=request.language == "cpp"
     )

@@ -5,7 +5,7 @@ All lists and maps are bounded, and of a list the first wrong member alone is re
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, RootModel
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from shared.foreign_json import JsonError, decode_json, few
 from shared.harness.wire import MAX_SECONDS
 from shared.harness.wire import Text as Text
+from shared.programs import Language as Language
 
 MAX_FILES = 1000
 """Files that a request may write, and files that it may fetch."""
@@ -52,12 +53,6 @@ Record = dict[str, Any]
 
 Columns = Annotated[Record, Field(max_length=MAX_COLUMNS)]
 """A record, or a part of one, as a request brings it."""
-
-Language = Literal[
-    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
-    "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
-    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
-]  # fmt: skip
 
 COMPILED: frozenset[Language] = frozenset({"cpp"})
 """The compiled languages among those that this server runs."""

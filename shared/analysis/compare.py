@@ -8,6 +8,7 @@ from shared.analysis.paired import PairedDifference, paired_difference
 from shared.analysis.runs import ComparedRun, SampleVerdict, common_datasets
 from shared.analysis.statistics import mean, ratio, wilson_interval
 from shared.errors import DataError
+from shared.final_sets import FinalSetUse
 from shared.schemas import SampleId
 from shared.statuses import JudgeMethod
 
@@ -310,9 +311,12 @@ class ComparisonDocument:
 
     runs: list[RunDocument]
     comparisons: list[PairDocument]
+    final_sets: list[FinalSetUse]
 
 
-def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
+def comparison_document(
+    comparisons: Sequence[Comparison], final_sets: Sequence[FinalSetUse] = ()
+) -> ComparisonDocument:
     runs = [comparisons[0].first, *(one.second for one in comparisons)]
     return ComparisonDocument(
         runs=[_run_document(run) for run in runs],
@@ -327,6 +331,7 @@ def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument
             )
             for one in comparisons
         ],
+        final_sets=list(final_sets),
     )
 
 

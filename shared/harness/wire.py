@@ -36,6 +36,8 @@ End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
 # Words of a case's record; the size of an output is another one if it is compressed.
 _WORDS = 10
+# Words of the compiler's record; the microseconds that it took are another one.
+_COMPILE_WORDS = 4
 # Bytes of a call's records in addition to outputs: measurements and errors of the cases.
 _RECORDS_SLACK = 16 * 1024 * 1024
 # Limits of one call; of times in seconds.
@@ -70,6 +72,11 @@ def _encodable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_encodable)]
 """A string without lone surrogates, which cannot be encoded as UTF-8."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
 
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
@@ -130,6 +137,7 @@ class CaseRun:
 class CallResult:
     """Results of one call; ``seconds`` is its wall-clock time in this project's sandbox.
 
+    ``compile_seconds`` is the time until the program could run, if the request asks for it.
     ``cases`` is keyed by index of the input. ``end`` is None if the records are incomplete: the
     harness was killed, or another process changed its file.
     """
@@ -139,6 +147,7 @@ class CallResult:
     cases: dict[int, CaseRun] = field(default_factory=dict)
     end: End | None = None
     seconds: float = 0.0
+    compile_seconds: Annotated[float | None, Field(exclude_if=_is_none)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,22 +199,26 @@ class RunCasesRequest(BaseModel):
     """Request to run a program on many inputs, each in a process of its own.
 
     The only input of the language ``functions``, which is Python, is a ``FunctionTests.payload``.
+    ``timed`` asks for the time of compiling.
     """
 
     code: Text
     language: Language = "python"
     inputs: Annotated[list[Text], Field(max_length=MAX_INPUTS, fail_fast=True)]
     limits: CaseLimits
+    timed: bool = Field(default=False, exclude_if=lambda timed: not timed)
 
 
 CALL_RESULT = TypeAdapter(CallResult)
 
 
-def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:
+def encode_spec(
+    key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str], *, timed: bool = False
+) -> str:
     """Encode the specification of a run, the standard input of the harness."""
     words = [
         key.hex(),
-        language,
+        f"{language}:timed" if timed else language,
         *(f"{x:.3f}" for x in (limits.cpu, limits.wall, limits.compile, limits.budget)),
         *map(
             str,
@@ -264,6 +277,8 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
     if kind == "compile":
         result.compiled = cast(Compiled, words[1])
         result.compile_output = err.decode("utf-8", "replace")
+        if len(words) > _COMPILE_WORDS:
+            result.compile_seconds = int(words[2]) / 1e6
     elif kind == "case":
         index, exit_code, cpu, user, wall, memory = map(int, words[1:7])
         result.cases[index] = CaseRun(

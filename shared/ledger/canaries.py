@@ -86,6 +86,19 @@ class CanaryLedger:
         """Deliver lost jobs again, as :meth:`Ledger.requeue_lost`."""
         return self._rounds.requeue_lost(suspects, max_deliveries)
 
+    def forget(self, *, keep: int) -> None:
+        """Delete all judged rounds but the latest ``keep``, for a session without an end."""
+        judged = sorted(self._rounds.judged(), key=lambda sample: sample.sample_index)
+        names = [sample.key for sample in judged[: max(0, len(judged) - keep)]]
+        if not names:
+            return
+        pipe = self._redis.pipeline(transaction=True)
+        of_rounds = (self._keys.completions, self._keys.hashes, self._keys.verdicts)
+        for key in (*of_rounds, self._keys.deliveries, self._keys.reports):
+            pipe.hdel(key, *names)
+        pipe.xtrim(self._keys.events, maxlen=keep)
+        pipe.execute()
+
     def record(self) -> CanaryRecord:
         """Sum up the reports; a report of another version is skipped."""
         found = []

@@ -5,7 +5,7 @@
 --
 -- KEYS  queue, woken, started (RQ's registry of a queue), executions (RQ's set of the worker's executions),
 --       worker (RQ's hash), failed (RQ's registry of a queue), refused, and for `finish` hashes, verdicts, events and
---       meta of the run
+--       meta of the run, and cases if there are any, for `answer` request and results of the program
 -- ARGV  command, worker's name, seconds of a lease, seconds of RQ's registries, time (Unix),
 --       time (as RQ writes it), then the command's arguments
 --
@@ -203,15 +203,31 @@ function commands.renew(...)
   return lost
 end
 
--- finish JOB EXECUTION SECONDS [SAMPLE HASH VERDICT STATUS ACCEPTED] -> 1 if the verdict was written.
-function commands.finish(job, execution, seconds, sample, ...)
-  local written = 0
-  if sample then written = write_verdict(KEYS[8], KEYS[9], KEYS[10], KEYS[11], sample, ...) end
+local function complete(job, execution, seconds)
   finish(job, execution)
   drop(job)
   redis.pcall('HINCRBY', WORKER, 'successful_job_count', 1)
   redis.pcall('HINCRBYFLOAT', WORKER, 'total_working_time', seconds)
   release(job)
+end
+
+-- finish JOB EXECUTION SECONDS [SAMPLE HASH VERDICT STATUS ACCEPTED [CASES]] -> 1 if the verdict was written.
+function commands.finish(job, execution, seconds, sample, ...)
+  local written = 0
+  if sample then written = write_verdict(KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], sample, ...) end
+  complete(job, execution, seconds)
+  return written
+end
+
+-- answer JOB EXECUTION SECONDS PROGRAM ANSWER TTL -> 1 if the answer was written. Exactly once: the request is gone
+-- with the first one, or when nobody waits any longer.
+function commands.answer(job, execution, seconds, program, answer, ttl)
+  local written = redis.call('DEL', KEYS[8])
+  if written == 1 then
+    redis.call('XADD', KEYS[9], '*', 'program', program, 'answer', answer)
+    redis.call('EXPIRE', KEYS[9], ttl)
+  end
+  complete(job, execution, seconds)
   return written
 end
 

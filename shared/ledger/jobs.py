@@ -28,10 +28,12 @@ from rq.worker import BaseWorker
 from shared.ledger import keys
 from shared.ledger.calls import FIELDS, Flaw, JobCall
 from shared.ledger.ledger import WRITE_VERDICT, problem_key, verdict_arguments
-from shared.ledger.packing import unpack
+from shared.ledger.packing import inflate, pack, unpack
 from shared.ledger.pipelined import Command, PipelinedRedis, Script
+from shared.ledger.programs import ANSWERS_KEPT, MAX_REQUEST
 from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, text
-from shared.schemas import Generation, Problem, SampleId, Verdict
+from shared.programs import ProgramAnswer, ProgramRequest
+from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
 _MAX_REASON_CHARS = 20_000
 _SCRIPT = Script(
@@ -191,16 +193,63 @@ class WorkerJobs(_WorkerScript):
         )
 
     async def finish(
-        self, job: TakenJob, call: JobCall, verdict: Verdict | None, seconds: float
+        self,
+        job: TakenJob,
+        call: JobCall,
+        verdict: Verdict | None,
+        seconds: float,
+        cases: bytes | None = None,
     ) -> bool:
         """Write the verdict exactly once, if there is one, and delete the job and its lease.
+
+        Packed ``cases`` are written with the verdict, or not at all.
 
         Returns:
             Whether the verdict was written, as :meth:`Ledger.record_verdict`.
         """
-        arguments = [] if verdict is None else verdict_arguments(verdict)
+        names: Sequence[str] = call.keys.of_verdicts
+        arguments: Sequence[EncodableT] = ()
+        if verdict is not None:
+            names, arguments = verdict_arguments(call.keys, verdict, cases)
         args = self._args("finish", job.id, job.execution, seconds, *arguments)
-        keys_ = [*self._keys, *call.keys.of_verdicts]
+        keys_ = [*self._keys, *names]
+        return bool(await self._commands.run(_SCRIPT, keys_, args) == 1)
+
+    async def read_program(self, call: JobCall) -> ProgramRequest | None:
+        """Read the program of a job; None if nobody waits for it any longer.
+
+        Raises:
+            ValueError: What is stored is no program.
+        """
+        [packed] = await self._commands.send([("GET", call.program_keys.request(call.program))])
+        if packed is None:
+            return None
+        document = inflate(packed, MAX_REQUEST)
+        if sha256(document.decode()) != call.sha256:
+            return None
+        return ProgramRequest.model_validate_json(document)
+
+    async def answer(
+        self, job: TakenJob, call: JobCall, answer: ProgramAnswer | None, seconds: float
+    ) -> bool:
+        """Answer a program exactly once, if there is an answer, and delete the job and its lease.
+
+        Returns:
+            Whether the answer was written: somebody still waited, and there was none.
+        """
+        if answer is None:
+            args = self._args("finish", job.id, job.execution, seconds)
+            await self._commands.run(_SCRIPT, self._keys, args)
+            return False
+        packed = pack(answer.model_dump_json(exclude_defaults=True))
+        args = self._args(
+            "answer", job.id, job.execution, seconds, call.program, packed, ANSWERS_KEPT
+        )
+        keys_ = [
+            *self._keys,
+            call.program_keys.request(call.program),
+            call.program_keys.results,
+        ]
         return bool(await self._commands.run(_SCRIPT, keys_, args) == 1)
 
     async def _run(self, command: str, *args: EncodableT) -> Any:  # noqa: ANN401 - per command

@@ -9,6 +9,10 @@ JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
 # No run's id has a slash.
 CANARIES = "canaries/"
+# Before the 16 hex digits of a reward session.
+REWARDS = "reward/"
+# Before the 16 hex digits of a service instance that has programs run for tools.
+PROGRAMS = "programs/"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
 # List of the latest jobs that judges refused, as JSON.
 REFUSED = f"{PREFIX}:refused"
@@ -18,10 +22,10 @@ REFUSED = f"{PREFIX}:refused"
 class RunKeys:
     """The keys of one run.
 
-    ``meta`` is a hash; ``problems``, ``completions``, ``hashes`` and ``verdicts`` are hashes by
-    problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts redeliveries
-    by sample key; ``lock`` names the runner at work. The canaries of a run have keys of the same
-    kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``.
+    ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
+    hashes by problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts
+    redeliveries by sample key; ``lock`` names the runner at work. The canaries of a run have keys
+    of the same kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``.
     """
 
     run: str
@@ -30,6 +34,8 @@ class RunKeys:
     def _base(self) -> str:
         if is_canary_run(self.run):
             return f"{PREFIX}:canaries:{self.run.removeprefix(CANARIES)}"
+        if is_reward_run(self.run):
+            return f"{PREFIX}:reward:{self.run.removeprefix(REWARDS)}"
         return f"{PREFIX}:run:{self.run}"
 
     @property
@@ -57,6 +63,10 @@ class RunKeys:
         return f"{self._base}:events"
 
     @property
+    def cases(self) -> str:
+        return f"{self._base}:cases"
+
+    @property
     def deliveries(self) -> str:
         return f"{self._base}:deliveries"
 
@@ -74,14 +84,15 @@ class RunKeys:
 
     @property
     def of_verdicts(self) -> tuple[str, ...]:
-        """The keys that a verdict is written to."""
+        """The keys that a verdict is written to, without its cases."""
         return self.hashes, self.verdicts, self.events, self.meta
 
     @property
     def all(self) -> tuple[str, ...]:
         """The keys that are deleted with the run, that is, all but the lock."""
-        own = self._own
-        return own if is_canary_run(self.run) else (*own, *RunKeys(canary_run(self.run)).all)
+        if is_canary_run(self.run):
+            return self._own
+        return (*self._own, self.cases, *RunKeys(canary_run(self.run)).all)
 
     @property
     def _own(self) -> tuple[str, ...]:
@@ -98,6 +109,54 @@ class RunKeys:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RewardKeys(RunKeys):
+    """The keys of a reward session: those of a run, and further ones.
+
+    ``uses`` is a hash, samples in flight by problem key; ``idle`` a sorted set of the problems
+    without any, by the time since when; an ``answer`` is a string that expires.
+    """
+
+    @property
+    def uses(self) -> str:
+        return f"{self._base}:uses"
+
+    @property
+    def idle(self) -> str:
+        return f"{self._base}:idle"
+
+    def answer(self, sample: str) -> str:
+        """Key of the remembered answer on a sample, by the sample's key."""
+        return f"{self._base}:answer:{sample}"
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The keys that expire with the session, unless it is in use."""
+        return (*self._own, self.uses, self.idle, *RunKeys(canary_run(self.run))._own)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramKeys:
+    """The keys of one instance that has programs run; all of them expire.
+
+    ``run`` is the instance's id; ``results`` is the stream of its answers.
+    """
+
+    run: str
+
+    @property
+    def _base(self) -> str:
+        return f"{PREFIX}:programs:{self.run.removeprefix(PROGRAMS)}"
+
+    @property
+    def results(self) -> str:
+        return f"{self._base}:results"
+
+    def request(self, program: str) -> str:
+        """Key of a program that waits for its answer: a string, by the program's id."""
+        return f"{self._base}:request:{program}"
+
+
 def canary_run(run: str) -> str:
     """The id under which the canaries of a run are judged."""
     return f"{CANARIES}{run}"
@@ -106,6 +165,16 @@ def canary_run(run: str) -> str:
 def is_canary_run(run: str) -> bool:
     """Whether an id is that of canaries."""
     return run.startswith(CANARIES)
+
+
+def is_reward_run(run: str) -> bool:
+    """Whether an id is that of a reward session."""
+    return run.startswith(REWARDS)
+
+
+def is_program_run(run: str) -> bool:
+    """Whether an id is that of an instance that has programs run."""
+    return run.startswith(PROGRAMS)
 
 
 def lease(job: str) -> str:

@@ -25,9 +25,11 @@ from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict,
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
-# since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion.
+# since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion. The
+# cases go with it, if the run records them.
 WRITE_VERDICT = """
-local function write_verdict(hashes, verdicts, events, meta, sample, sha, verdict, status, accepted)
+local function write_verdict(
+  hashes, verdicts, events, meta, cases, sample, sha, verdict, status, accepted, packed)
   if redis.call('HGET', hashes, sample) ~= sha then return -1 end
   if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
     if redis.call('HGET', verdicts, sample) ~= verdict then
@@ -37,10 +39,13 @@ local function write_verdict(hashes, verdicts, events, meta, sample, sha, verdic
   end
   redis.call('XADD', events, '*', 'sample', sample, 'status', status, 'accepted', accepted)
   redis.call('HINCRBY', meta, 'verdicts_written', 1)
+  if packed then redis.call('HSET', cases, sample, packed) end
   return 1
 end
 """
-_CALL_WRITE_VERDICT = "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], unpack(ARGV))"
+_CALL_WRITE_VERDICT = (
+    "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
+)
 
 # A run's id is a plain file name and a hash.
 _RUN = re.compile(rb"[^/\x00-\x1f\x7f]{1,1000}")
@@ -288,6 +293,8 @@ class Ledger:
         pipe = self._transaction()
         for (generation, unjudged), sha in zip(generations, stored, strict=True):
             if sha is None or self._replaces(generation, text(sha)):
+                if sha is not None:
+                    pipe.hdel(self._keys.cases, generation.sample.key)
                 self._write_completion(pipe, generation, unjudged)
         pipe.execute()
 
@@ -337,13 +344,13 @@ class Ledger:
 
     # Verdicts
 
-    def record_verdict(self, verdict: Verdict) -> bool:
-        """Write a verdict exactly once; return whether it was written.
+    def record_verdict(self, verdict: Verdict, cases: bytes | None = None) -> bool:
+        """Write a verdict, with its packed cases, exactly once; return whether it was written.
 
         It is not written if the sample has a verdict, or if its completion has been replaced.
         """
-        written = self._write_verdict(keys=self._keys.of_verdicts, args=verdict_arguments(verdict))
-        return bool(written == 1)
+        names, args = verdict_arguments(self._keys, verdict, cases)
+        return bool(self._write_verdict(keys=names, args=args) == 1)
 
     def verdict(self, sample: SampleId) -> Verdict | None:
         stored = self._redis.hget(self._keys.verdicts, sample.key)
@@ -355,6 +362,13 @@ class Ledger:
             for stored in self._hmget(self._keys.verdicts, chunk):
                 if stored is not None:
                     yield Verdict.model_validate_json(stored)
+
+    def cases(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
+        """Yield samples whose cases were recorded, with what ``shared.case_records`` packed."""
+        for chunk in _chunks(samples):
+            for sample, packed in zip(chunk, self._hmget(self._keys.cases, chunk), strict=True):
+                if packed is not None:
+                    yield sample, packed
 
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
@@ -420,6 +434,7 @@ class Ledger:
         """Delete the verdict of a sample and enqueue its completion again."""
         pipe = self._transaction()
         pipe.hdel(self._keys.verdicts, sample.key)
+        pipe.hdel(self._keys.cases, sample.key)
         pipe.hdel(self._keys.deliveries, sample.key)
         self.queue.put(pipe, self.run, sample, completion_sha256)
         pipe.execute()
@@ -487,15 +502,20 @@ def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> V
     )
 
 
-def verdict_arguments(verdict: Verdict) -> list[str | int]:
-    """The arguments of the script that writes a verdict; its keys are ``RunKeys.of_verdicts``."""
-    return [
+def verdict_arguments(
+    names: keys.RunKeys, verdict: Verdict, cases: bytes | None
+) -> tuple[list[str], list[str | int | bytes]]:
+    """Keys and arguments of the script that writes a verdict; without cases none is about them."""
+    arguments: list[str | int | bytes] = [
         verdict.sample.key,
         verdict.completion_sha256,
         verdict.model_dump_json(),
         verdict.final_status.value,
         int(verdict.accepted),
     ]
+    if cases is None:
+        return [*names.of_verdicts], arguments
+    return [*names.of_verdicts, names.cases], [*arguments, cases]
 
 
 def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:

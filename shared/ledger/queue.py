@@ -4,7 +4,9 @@ RQ's code writes the jobs, but never reads them: it would unpickle, import and c
 """
 
 import hashlib
+import json
 import re
+import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import cast
@@ -34,8 +36,19 @@ _MAX_DATE = 64
 
 def job_id(run: str, sample: SampleId, completion_sha256: str) -> str:
     """The id of the job that judges a completion; the same on every delivery (idempotent)."""
-    text = f"{run}\n{sample.key}\n{completion_sha256}"
+    return job_id_of(run, sample.key, completion_sha256)
+
+
+def job_id_of(run: str, sample: str, completion_sha256: str) -> str:
+    """As :func:`job_id`, by the sample's key."""
+    text = f"{run}\n{sample}\n{completion_sha256}"
     return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+def job_call(run: str, sample: str, completion_sha256: str) -> bytes:
+    """The field ``data`` of a job, as RQ writes it: function, instance, arguments, keywords."""
+    call: list[object] = [keys.JUDGE_FUNCTION, None, [run, sample, completion_sha256], {}]
+    return zlib.compress(json.dumps(call).encode())
 
 
 class JudgeQueue:
@@ -147,6 +160,19 @@ class JudgeQueue:
             return []
         return [one.decode() for one in cast(list[bytes], found) if _EXECUTION_ID.fullmatch(one)]
 
+
+# Queue a job as :meth:`JudgeQueue.put` does, for scripts that write it together with its input.
+# ``meta`` is empty, or counts the deliveries that were lost.
+ENQUEUE = f"""
+local function enqueue(queue, job, key, sample, call, date, meta)
+  redis.call('HSET', key, 'data', call, 'description', sample, 'status', 'queued',
+    'origin', '{keys.JUDGE_QUEUE}', 'created_at', date, 'enqueued_at', date, 'timeout', -1,
+    'result_ttl', 0, 'failure_ttl', {FAILURE_TTL}, 'retries_left', {JOB_RETRIES},
+    'retry_intervals', '[0]')
+  if meta ~= '' then redis.call('HSET', key, 'meta', meta) end
+  redis.call('RPUSH', queue, job)
+end
+"""
 
 # Only the holder may renew or release a lease: it may have expired, and another worker may hold it.
 TAKE_LOCK = """

@@ -7,6 +7,7 @@ from aiohttp.test_utils import TestClient
 from redis import Redis
 
 from services.aggregator.metrics import IngestMetrics
+from shared.case_records import SampleCases
 from shared.extraction import extract
 from shared.ledger import Ledger
 from shared.plan import make_plan
@@ -28,14 +29,16 @@ def judge(
     sample: SampleId,
     status: FinalStatus = FinalStatus.SUCCESS,
     made: Mapping[str, Any] | None = None,
+    cases: SampleCases | None = None,
     **fields: Any,
 ) -> None:
-    """Give a sample a completion (``made``) and a verdict (``fields``, with its code)."""
+    """Give a sample a completion (``made``) and a verdict (``fields``, with code and cases)."""
     completion = generation(sample, **(made or {}))
     ledger.record(completion)
     found = extract(completion.completion)
     fields = {"code": JudgedCode.of(found.code, found.reason, found.start), **fields}
-    assert ledger.record_verdict(verdict(completion, status, **fields))
+    packed = cases and cases.packed()
+    assert ledger.record_verdict(verdict(completion, status, **fields), packed)
 
 
 async def ask(client: TestClient, path: str, status: int = 200) -> Any:

@@ -12,6 +12,7 @@ from redis import Redis
 from yarl import URL
 
 from services.aggregator.api.models import (
+    CasePage,
     RunDetail,
     RunList,
     SampleDetail,
@@ -21,9 +22,10 @@ from services.aggregator.api.models import (
 from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
 from shared.analysis.metrics import SampleResult, summarize
+from shared.case_records import SampleCases
 from shared.ledger import Ledger
 from shared.run_record import RunState
-from shared.schemas import SampleId
+from shared.schemas import CaseResult, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge
 from tests.shared.ledgers import generation, problem, put_meta
@@ -105,6 +107,37 @@ async def test_the_runs(client: TestClient) -> None:
     }
     assert run.rate == pytest.approx(2 / (time.time() - NOW + 20), rel=0.1)
     assert run.seconds_left == pytest.approx(2 / run.rate)
+
+
+CASES = SampleCases(
+    recorded="all",
+    cases=tuple(
+        CaseResult(case_index=n, status=FinalStatus.TIMEOUT if n in (3, 5) else status, actual="x")
+        for n, status in enumerate([FinalStatus.SUCCESS] * 6 + ["not_run"])
+    ),
+)
+
+
+async def test_the_cases_of_a_sample(client: TestClient, ledger: Ledger) -> None:
+    judge(ledger, SampleId("d1", "p5"), FinalStatus.TIMEOUT, cases=CASES)
+    there = "/api/runs/run-1/samples/d1/p5/0/cases"
+    first = CasePage.model_validate(await ask(client, f"{there}?limit=4"))
+    assert (first.recorded, first.total, first.next) == ("all", 7, 4)
+    assert [one.case_index for one in first.cases] == [3, 5, 6, 0]
+    rest = CasePage.model_validate(await ask(client, f"{there}?limit=4&offset=4"))
+    assert [one.case_index for one in rest.cases] == [1, 2, 4]
+    assert rest.next is None
+    # The problem has one test; of the other cases it tells nothing.
+    assert [one.input for one in first.cases] == [None, None, None, "1\n"]
+    assert first.cases[0].problem_id == "p5"
+    beyond = await ask(client, f"{there}?offset=100")
+    assert (beyond["cases"], beyond["next"], beyond["total"]) == ([], None, 7)
+    unrecorded = await ask(client, "/api/runs/run-1/samples/d1/p0/0/cases")
+    assert unrecorded == {"recorded": None, "total": 0, "cases": [], "next": None}
+    for query in ("limit=0", "limit=201", "offset=-1", "x=1", "limit=1&limit=1"):
+        await ask(client, f"{there}?{query}", 400)
+    await ask(client, "/api/runs/run-1/samples/d1/none/0/cases", 404)
+    await ask(client, "/api/runs/none/samples/d1/p5/0/cases", 404)
 
 
 async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis) -> None:

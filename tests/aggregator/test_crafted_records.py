@@ -16,7 +16,7 @@ from shared.ledger import Ledger, list_runs, packing, runs_progress
 from shared.ledger.packing import OversizedRecordError, inflate, unpack
 from shared.run_record import RunState
 from tests.aggregator.reports import finished
-from tests.shared.ledgers import generation, verdict
+from tests.shared.ledgers import generation, put_meta, verdict
 
 META = "plumbline:run:bad:meta"
 HASHES = "plumbline:run:bad:hashes"
@@ -71,6 +71,32 @@ def test_the_others_are_indexed_and_published(
     registry = CollectorRegistry()
     registry.register(RedisCollector(redis, ingester.database))
     assert b"plumbline_judge_queue_jobs" in generate_latest(registry)
+
+
+CASES = "plumbline:run:bad:cases"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("RPUSH", CASES, "x"),
+        ("HSET", CASES, "d1/p1/0", b"\xff"),
+        ("HSET", CASES, "d1/p1/0", packing.pack("[" * 200_000)),
+        ("HSET", CASES, "d1/p1/0", packing.pack('{"recorded": "all", "cases": [{}]}')),
+        ("HSET", CASES, "d1/p1/0", zlib.compress(b" " * 50)[:-3]),
+    ],
+    ids=["another type", "no zlib", "deep JSON", "another shape", "cut off"],
+)
+def test_cases_that_cannot_be_read_fail_their_run(
+    redis: Redis, tmp_path: Path, command: tuple[object, ...]
+) -> None:
+    bad = finished(redis, str(tmp_path), run="bad")
+    put_meta(bad, config={"output": {"cases": "all"}})
+    damage(redis, command)
+    publish_due(Ingester(redis))
+    assert bad.state() is RunState.FAILED
+    assert "in Redis cannot be read" in str(bad.meta_document()["publish_error"])
+    assert not (tmp_path / "cases.jsonl.gz").exists()
 
 
 @pytest.mark.parametrize(

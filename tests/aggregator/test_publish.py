@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,15 +10,18 @@ from redis import Redis
 
 from services.aggregator.__main__ import publish_due
 from services.aggregator.ingest import Ingester
+from services.aggregator.output_roots import OutputRoots
 from services.aggregator.publish import publish
 from shared import artifacts
+from shared.config import Config
 from shared.errors import OutputError
+from shared.final_sets import FOLDER, read_ledger
 from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import make_plan
 from shared.run_record import RunState
 from shared.schemas import Generation, Problem, SampleId, Verdict
-from shared.statuses import FinalStatus
+from shared.statuses import FinalStatus, TokenSource
 from tests.aggregator.reports import finished
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
@@ -82,6 +86,16 @@ def test_the_artifacts_of_a_complete_run(ledger: Ledger, tmp_path: Path) -> None
     verdicts = [Verdict.model_validate_json(line) for line in lines]
     assert {v.sample: v.final_status for v in verdicts} == STATUSES
     assert [v.sample for v in verdicts] == PLAN.samples()
+
+
+def test_tokens_that_no_engine_counted_are_counted_in_the_record(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    for sample, source in zip(PLAN.samples()[:2], ("tokenizer", "estimate"), strict=True):
+        ledger.record(made(sample).model_copy(update={"output_tokens_from": TokenSource(source)}))
+    judge_all(ledger)
+    publish(ledger)
+    assert read(tmp_path, artifacts.RUN)["output_tokens_from"] == {"tokenizer": 1, "estimate": 1}
 
 
 def test_the_summary(ledger: Ledger, tmp_path: Path) -> None:
@@ -310,3 +324,51 @@ def test_records_of_another_version_fail_their_run_alone(
     assert ledger.state() is RunState.FAILED
     assert "another version of Plumbline wrote it" in ledger.meta().publish_error
     assert other.state() is RunState.COMPLETE
+
+
+FINAL = Config.model_validate({"data": {"final_sets": ["d2"]}})
+
+
+def on_final_set(redis: Redis, folder: Path) -> Ledger:
+    ledger = entered(redis, folder, PROBLEMS)
+    put_meta(ledger, config=FINAL.model_dump(mode="json"))
+    judge_all(ledger)
+    return ledger
+
+
+def counted(folder: Path) -> list[str]:
+    entries, notes = read_ledger(str(folder))
+    assert notes == []
+    return [one.dataset for one in entries]
+
+
+def test_a_run_on_a_final_set_is_counted_once(redis: Redis, tmp_path: Path) -> None:
+    ledger = on_final_set(redis, tmp_path / "run")
+    publish(ledger)
+    publish(ledger)
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    assert counted(tmp_path / "run") == ["d2"]
+
+
+def test_a_final_set_is_counted_in_the_run_where_the_folder_above_is_closed(
+    redis: Redis, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    ledger = on_final_set(redis, run)
+    publish(ledger, OutputRoots([str(run)]))
+    assert not (tmp_path / FOLDER).exists()
+    assert counted(run) == ["d2"]
+    shutil.rmtree(run / FOLDER)
+    (tmp_path / FOLDER).write_text("a file in its place")
+    publish(ledger)
+    assert (run / FOLDER).is_dir()
+
+
+def test_a_run_is_published_where_final_sets_cannot_be_counted(
+    redis: Redis, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for folder in (tmp_path, run):
+        (folder / FOLDER).write_text("a file in its place")
+    assert publish(on_final_set(redis, run)) is RunState.COMPLETE

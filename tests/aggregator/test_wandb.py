@@ -1,11 +1,17 @@
-"""W&B logging with the library absent, broken, hanging (stand-ins), and with the real one."""
+"""W&B logging with stand-ins of the library (broken, hanging), and with the real one."""
 
+import base64
+import importlib.metadata
 import json
+import os
 import re
 import struct
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +22,21 @@ from redis import Redis
 from services.aggregator import wandb_log
 from services.aggregator.publish import publish
 from services.aggregator.wandb_log import metric_keys
+from services.aggregator.wandb_process import library_failure
 from shared import artifacts
 from shared.config import load_config
 from shared.errors import ConfigError
 from shared.run_record import RunState
 from tests.aggregator.test_qa_logs import open_run, problems
+from tests.aggregator.wandb_server import Fault, WandbServer, wandb_server
+
+KEY = "k" * 40
 
 # Keeps what it is given in the folder of the run.
 RECORDING = """
-import json, pathlib
+import json, pathlib, sys, types
+errors = sys.modules["wandb.errors"] = types.ModuleType("wandb.errors")
+errors.Error = type("Error", (Exception,), {})
 __version__ = "0"
 class Run:
     url = "https://wandb.example/run"
@@ -123,16 +135,37 @@ def test_a_key_makes_it_an_upload(
     redis: Redis, tmp_path: Path, stand_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(RECORDING)
-    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
     note = published(redis, tmp_path / "out")
     assert (note["mode"], note["url"]) == ("online", "https://wandb.example/run")
+
+
+def test_a_key_in_a_file(
+    redis: Redis, tmp_path: Path, stand_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(
+        RECORDING.replace('    del given["settings"]', "    given['settings'] = KEY").replace(
+            "import json,", "import os; KEY = os.environ.get('WANDB_API_KEY')\nimport json,"
+        )
+    )
+    file = tmp_path / "key"
+    monkeypatch.setenv("WANDB_API_KEY_FILE", str(file))
+    assert published(redis, tmp_path / "without")["mode"] == "offline"  # an optional secret
+    file.write_text(f"{KEY}\n")
+    assert published(redis, tmp_path / "out")["mode"] == "online"
+    (folder,) = (tmp_path / "out" / "wandb").glob("*run-*")
+    assert given(str(folder))[0]["settings"] == KEY
+    file.write_text("a key")
+    note = published(redis, tmp_path / "bad")
+    assert note["mode"] == "none"
+    assert "WANDB_API_KEY_FILE: a token has only visible" in note["online_error"]
 
 
 def test_what_cannot_be_uploaded_is_kept(
     redis: Redis, tmp_path: Path, stand_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(ONLINE_FAILS)
-    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
     note = published(redis, tmp_path / "out")
     assert note["mode"] == "offline"
     assert "no route to host" in note["online_error"]
@@ -157,7 +190,7 @@ def test_publishing_again_replaces_the_offline_files(
     [
         (HANGS, {"timeout": 0.5}, r"not finished after 0.5 s \(wandb.timeout\)"),
         (BREAKS, {}, "wandb exited with code 1: full"),
-        ("", {}, "wandb exited with code 1: AttributeError.*init"),
+        ("class errors: pass", {}, "wandb exited with code 1: ModuleNotFoundError.*wandb"),
         (RECORDING, {"mode": "online"}, "WANDB_API_KEY is not set"),
     ],
 )
@@ -195,12 +228,6 @@ def test_no_child_of_the_library_is_left(redis: Redis, tmp_path: Path, stand_in)
         assert psutil.Process(logged["child"]).status() == psutil.STATUS_ZOMBIE
 
 
-def test_without_the_library(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wandb_log.importlib.util, "find_spec", lambda _name: None)
-    note = published(redis, tmp_path / "out", mode="offline")
-    assert "pip install wandb" in note["offline_error"]
-
-
 def test_a_folder_elsewhere_has_no_offline_files(redis: Redis, stand_in) -> None:
     stand_in(RECORDING)
     ledger, _ = open_run(redis, "memory://wandb-elsewhere", problems(), wandb={"enabled": True})
@@ -214,7 +241,7 @@ def test_a_folder_elsewhere_is_uploaded(
     redis: Redis, stand_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(RECORDING)
-    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
     ledger, _ = open_run(redis, "memory://wandb-upload", problems(), wandb={"enabled": True})
     publish(ledger)
     run = artifacts.OutputFolder("memory://wandb-upload").read_json(artifacts.RUN)
@@ -250,24 +277,169 @@ def test_an_unknown_mode() -> None:
 # The library itself.
 
 
-def test_the_librarys_own_file(
-    redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("wandb")
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    note = published(redis, tmp_path / "out")
-    (file,) = Path(note["path"]).glob("*.wandb")
-    found = dict(read_wandb_file(file))
+@pytest.fixture
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL"):  # as Compose passes what is not set
+        monkeypatch.setenv(name, "")
+
+
+@pytest.fixture
+def online(no_key: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[WandbServer], None]:
+    """Gives the aggregator a key, and the address of a server."""
+
+    def connect(server: WandbServer) -> None:
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+
+    return connect
+
+
+@pytest.fixture
+def offline_run(redis: Redis, tmp_path: Path, no_key: None) -> dict[str, Any]:
+    return published(redis, tmp_path / "out")
+
+
+def test_the_librarys_own_file(offline_run: dict[str, Any], tmp_path: Path) -> None:
+    place = Path(offline_run["path"])
+    (file,) = place.glob("*.wandb")
+    records = list(read_wandb_file(file))
+    found = dict(records)
     config = {u.key: json.loads(u.value_json) for u in found["run"].config.update}
     assert config["actor_rollout_ref"]["rollout"]["response_length"] == 99
-    assert found["run"].project == "rlvr_coding_model"
+    assert (found["run"].project, found["run"].display_name) == ("rlvr_coding_model", "n")
     history = {"/".join(i.nested_key): json.loads(i.value_json) for i in found["history"].item}
+    summary = json.loads((tmp_path / "out" / artifacts.SUMMARY).read_text())
+    assert metric_keys(summary).items() <= history.items()
     assert history["eval/d1/accepted_at_1"] == 0.5
     assert history["eval/d1/accepted_at_1_ci95_low"] < 0.5
-    contents = {entry.path for entry in found["artifact"].manifest.contents}
-    assert {artifacts.SUMMARY, artifacts.RUN, "qa_logs/d1_4.jsonl"} <= contents
-    (table,) = Path(note["path"]).glob("files/media/table/*.table.json")
-    assert len(json.loads(table.read_text())["data"]) == 4
+    results = next(a for kind, a in records if kind == "artifact" and a.type == "results")
+    contents = {entry.path: entry.local_path for entry in results.manifest.contents}
+    assert set(contents) == {*artifacts.FILES, "qa_logs/d1_4.jsonl"}
+    for name, copy in contents.items():  # what `wandb sync` uploads; run.json changed since
+        if name != artifacts.RUN:
+            assert Path(copy).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    (table,) = place.glob("files/media/table/*.table.json")
+    assert_table(json.loads(table.read_text()), tmp_path / "out")
+    assert not (place / "files" / "wandb-metadata.json").exists()  # host, user and command line
+
+
+def test_offline_files_can_be_uploaded_later(
+    offline_run: dict[str, Any], tmp_path: Path, online: Callable[[WandbServer], None]
+) -> None:
+    with wandb_server() as server:
+        online(server)
+        env = {**os.environ, "WANDB_ERROR_REPORTING": "false", "HOME": str(tmp_path)}
+        command = [sys.executable, "-m", *offline_run["sync"].split()]
+        done = subprocess.run(
+            command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert_uploaded(server, offline_run, tmp_path / "out")
+
+
+def test_upload(redis: Redis, tmp_path: Path, online: Callable[[WandbServer], None]) -> None:
+    with wandb_server() as server:
+        online(server)
+        note = published(redis, tmp_path / "out")
+        assert note == {
+            "mode": "online",
+            "run_id": note["run_id"],
+            "wandb": wandb_version(),
+            "url": f"{server.url}/team/rlvr_coding_model/runs/{note['run_id']}",
+        }
+        assert_uploaded(server, note, tmp_path / "out")
+        assert server.keys == {"Basic " + base64.b64encode(f"api:{KEY}".encode()).decode()}
+        assert not [path for path in server.paths if "otel" in path]
+        assert KEY not in (tmp_path / "out" / artifacts.RUN).read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault("/graphql", HTTPStatus.UNAUTHORIZED, "user is not logged in"), "not logged in"),
+        (Fault("/graphql", HTTPStatus.INTERNAL_SERVER_ERROR, "broken"), "HTTP 500: broken"),
+        (Fault("/graphql"), r"Client\.Timeout|not finished after 12 s \(wandb\.timeout\)"),
+        (Fault("/files", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "quota"), "413 .*quota"),
+        (Fault("/storage", HTTPStatus.INSUFFICIENT_STORAGE), "507 Insufficient Storage"),
+    ],
+    ids=["wrong key", "broken", "hangs", "full of metrics", "full of files"],
+)
+def test_an_upload_that_fails(
+    redis: Redis,
+    tmp_path: Path,
+    online: Callable[[WandbServer], None],
+    fault: Fault,
+    reason: str,
+) -> None:
+    with wandb_server(fault) as server:
+        online(server)
+        # The shorter the limit, the sooner the library gives up; the offline files need seconds.
+        note = published(redis, tmp_path / "out", timeout=12 if fault.status is None else 40)
+    assert re.search(reason, note["online_error"])
+    assert "check WANDB_API_KEY, WANDB_BASE_URL" in note["online_error"]
+    assert "\n" not in note["online_error"]
+    assert (note["mode"], note["sync"]) == ("offline", f"wandb sync {note['path']}")
+    (kept,) = (tmp_path / "out" / "wandb").glob("*run-*")  # nothing is left of the upload
+    assert kept == Path(note["path"])
+
+
+def test_the_baseline_takes_part(no_key: None) -> None:
+    config = load_config("configs/phase0_eval.yaml").wandb
+    assert (config.enabled, config.mode) == (True, "auto")
+    assert (config.project, config.name) == ("rlvr_coding_model", "phase0_baseline")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (None, None),
+        ("", None),
+        ('no JSON\n[]\n{"level": 3}\n{"level": "INFO", "msg": "sent"}\n\udcff', None),
+        ('{"level": "ERROR", "msg": "api: HTTP error", "status": 500}', "api: HTTP error"),
+        (
+            '{"level": "ERROR", "msg": "api: HTTP error"}\n'
+            '{"level": "ERROR+4", "msg": "lost\\nall", "error": "full"}\n{"level": "ERROR',
+            "lost all: full",
+        ),
+    ],
+)
+def test_the_first_error_in_the_librarys_log(
+    tmp_path: Path, text: str | None, wanted: str | None
+) -> None:
+    (tmp_path / "logs").mkdir()
+    if text is not None:
+        log = tmp_path / "logs" / "debug-internal.log"
+        log.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert library_failure(tmp_path) == wanted
+
+
+def assert_uploaded(server: WandbServer, note: dict[str, Any], out: Path) -> None:
+    """The server has metrics, config, table and files of a run."""
+    first = server.runs[0]
+    assert (first["project"], first["name"]) == ("rlvr_coding_model", note["run_id"])
+    config = json.loads(first["config"])["actor_rollout_ref"]["value"]
+    assert config["rollout"]["response_length"] == 99
+    history = {key: value for line in server.history for key, value in line.items()}
+    summary = json.loads((out / artifacts.SUMMARY).read_text())
+    assert metric_keys(summary).items() <= history.items()
+    names = {given["artifactTypeName"]: name for name, given in server.artifacts.items()}
+    assert server.committed == set(names.values())
+    stored = server.storage
+    assert json.loads(stored[f"{names['results']}/{artifacts.RUN}"])["run"] == "run-1"
+    assert_table(json.loads(stored[f"{names['run_table']}/qa_logs.table.json"]), out)
+
+
+def assert_table(table: dict[str, Any], out: Path) -> None:
+    lines = (out / "qa_logs" / "d1_4.jsonl").read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    names = ("problem_id", "final_status", "response", "pass_ratio")
+    assert [[row[n] for n in names] for row in rows] == [[r[n] for n in names] for r in records]
+
+
+def wandb_version() -> str:
+    return importlib.metadata.version("wandb")
 
 
 def read_wandb_file(path: Path) -> Iterator[tuple[str, Any]]:

@@ -12,11 +12,9 @@ included.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,16 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from aiohttp import web
 
 from services.data.records import write_dataset
-from services.sandbox.app import RUN_CASES_VERSION
-from shared.harness.wire import CALL_RESULT, CallResult, CaseRun
 from shared.schemas import Problem, sha256
+from tests.bench.instant_sandbox import instant_sandbox
 from tests.e2e import plumb
-
-_CASE = CaseRun(0, 0.001, 0.001, 0.001, 1_000_000, None, b"3\n", "")
-_ANSWER = CALL_RESULT.dump_json(CallResult("ok", cases={0: _CASE}, end="done", seconds=0.001))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +55,7 @@ def main() -> None:
     parser.add_argument("--answer-after", type=float, default=0.0, help="seconds, of the stand-in")
     parser.add_argument("--judges", nargs="+", default=["1x1", "4x1", "1x16"])
     parser.add_argument("--skip-demo", action="store_true")
-    parser.add_argument("--stand-in", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.stand_in:
-        asyncio.run(_stand_in(arguments.answer_after))
-        return
     with tempfile.TemporaryDirectory() as folder:
         data, completions = _inputs(Path(folder), arguments.samples)
         print(f"{arguments.samples} samples of one case each, {os.cpu_count()} cores")
@@ -105,33 +94,21 @@ def _inputs(folder: Path, samples: int) -> tuple[Path, Path]:
 def _pipeline(
     output: Path, data: Path, completions: Path, judges: Judges, answer_after: float
 ) -> None:
-    stand_in = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tests.bench.pipeline",
-            "--stand-in",
-            f"--answer-after={answer_after}",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert stand_in.stdout is not None
-    environment = os.environ | {
-        "SANDBOX_URLS": stand_in.stdout.readline().strip(),
-        "PLUMBLINE_JUDGE_CONCURRENCY": str(judges.concurrency),
-    }
     arguments = ["judge", "--data", str(data), "--completions", str(completions), "--embedded"]
     settings = [f"judge.workers={judges.processes}", "sandbox.max_concurrency=64"]
-    process = subprocess.Popen(
-        plumb.command(*arguments, "--output", str(output), *settings),
-        stdout=subprocess.DEVNULL,
-        env=environment,
-    )
-    usage = _watch(process, output / "run.json")
+    settings.append("judge.canaries.enabled=false")  # the stand-in judges them wrongly
+    with instant_sandbox(answer_after) as url:
+        environment = os.environ | {
+            "SANDBOX_URLS": url,
+            "PLUMBLINE_JUDGE_CONCURRENCY": str(judges.concurrency),
+        }
+        process = subprocess.Popen(
+            plumb.command(*arguments, "--output", str(output), *settings),
+            stdout=subprocess.DEVNULL,
+            env=environment,
+        )
+        usage = _watch(process, output / "run.json")
     assert process.returncode == 0
-    stand_in.terminate()
-    stand_in.wait()
     run = json.loads((output / "run.json").read_text())
     assert run["complete"]
     samples, seconds = run["samples"], run["active_seconds"]
@@ -159,7 +136,7 @@ def _watch(process: subprocess.Popen[bytes], began: Path) -> dict[str, Usage]:
                 command = member.cmdline()
                 if not command:  # it is ending
                     continue
-                name = names[member] = _part(command)
+                name = names[member] = service_of(command)
                 memory[name] = max(memory.get(name, 0.0), member.memory_info().rss / 1e6)
                 times = member.cpu_times()
             except (psutil.NoSuchProcess, psutil.AccessDenied):
@@ -174,7 +151,8 @@ def _watch(process: subprocess.Popen[bytes], began: Path) -> dict[str, Usage]:
     return usage
 
 
-def _part(command: list[str]) -> str:
+def service_of(command: list[str]) -> str:
+    """The service that a process is, by its command line."""
     text = " ".join(command)
     if "redis-server" in text:
         return "redis"
@@ -210,30 +188,6 @@ def _demo(output: Path) -> None:
         f"demo: {run['samples']} samples in {run['active_seconds']:.1f} s; its {places} places "
         f"ran programs {busy[-1]:.1f} s, {share:.0%} of the wall time"
     )
-
-
-async def _stand_in(answer_after: float) -> None:
-    async def offer(_request: web.Request) -> web.Response:
-        return web.Response(headers={"Plumbline-Run-Cases": RUN_CASES_VERSION})
-
-    async def run_cases(request: web.Request) -> web.Response:
-        await request.read()
-        if answer_after:
-            await asyncio.sleep(answer_after)
-        return web.json_response(body=_ANSWER)
-
-    async def ping(_request: web.Request) -> web.Response:
-        return web.json_response("pong")
-
-    app = web.Application()
-    app.router.add_head("/run_cases", offer)
-    app.router.add_post("/run_cases", run_cases)
-    app.router.add_get("/v1/ping", ping)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

@@ -310,6 +310,27 @@ def test_an_embedded_stack_with_a_sandbox_that_is_away(desk: Desk) -> None:
     refused(desk.judge_all("--embedded", SANDBOX_URLS=url), desk, url)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("data.tokenizer=absent/folder/of/it", "no such folder"),
+        ("data.tokenizer=.", "no such file"),
+        ("data.tokenizer=broken", "tokenizer.json cannot be used"),
+        ("data.output_path=answers.json", "ends in .parquet"),
+        ("data.output_path=broken", "a folder; name the file to write"),
+        ("data.output_path=./data.parquet", "the run reads data.parquet"),
+    ],
+)
+def test_a_tokenizer_or_an_output_that_cannot_be_used(desk: Desk, override: str, said: str) -> None:
+    (desk.folder / "broken").mkdir()
+    (desk.folder / "broken" / "tokenizer.json").write_text("{")
+    before = desk.data.read_bytes()
+    key = override.partition("=")[0]
+    refused(desk.judge_all("--embedded", override), desk, key, said)
+    assert desk.data.read_bytes() == before
+    assert not (desk.folder / "out").exists()
+
+
 def test_no_judge_where_judges_are_asked_for(desk: Desk, redis_server: RedisServer) -> None:
     given = {"PLUMBLINE_SANDBOX_CHECK": "judges", "REDIS_URL": redis_server.url}
     outcome = desk.judge_all(SANDBOX_URLS=refused_url(), **given)

@@ -1,5 +1,7 @@
 """Commands that are imported when they run: the list in the help, and what the help imports."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +55,44 @@ def test_the_help_of_a_command_and_of_a_group() -> None:
     listed = plumb("data").stdout + plumb("data").stderr
     assert "Usage: python -m services.cli data" in listed
     assert "prepare" in listed
+
+
+def test_the_version() -> None:
+    done = plumb("--version")
+    assert re.fullmatch(r"plumb \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+(, commit \S+)?\)\n", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("plumb ru", {"run", "runs"}),
+        ("plumb data ch", {"check"}),
+        ("plumb export run --format h", {"hf-parquet"}),
+        ("plumb run judge.max_d", {"judge.max_deliveries="}),
+        ("plumb judge --method s", {"submit"}),
+    ],
+)
+def test_completion(typed: str, wanted: set[str]) -> None:
+    assert set(completed("bash", typed).split()) == wanted
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_in_other_shells(shell: str) -> None:
+    assert "doctor" in completed(shell, "plumb doc")
+
+
+def completed(shell: str, typed: str) -> str:
+    """What a shell is given for a command line; its last word is being typed."""
+    words = typed.split()
+    line = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    line |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    # Typer names the variable after the program.
+    program = "import sys; sys.argv = ['plumb']; from services.cli.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, **line, "_PLUMB_COMPLETE": f"complete_{shell}"},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout

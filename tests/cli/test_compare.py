@@ -2,9 +2,12 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
+from shared.final_sets import FOLDER, entries_of, record_run
+from shared.finished_run import open_run
 from tests.cli.commands import plumb
 from tests.shared.finished_runs import write_run
 
@@ -219,3 +222,24 @@ def test_what_cannot_be_compared_is_one_line(pair, runs, said):
     assert done.code == 2
     assert done.line.startswith("plumb: ")
     assert said in done.line
+
+
+def test_a_choice_on_a_final_set_is_said(tmp_path):
+    answers = {"humaneval": "+-", "codecontests_valid": "+-"}
+    write_run(tmp_path / "a", answers)
+    write_run(tmp_path / "b", answers)
+    assert "final" not in compare(tmp_path, "a", "b").stdout  # two models are one comparison
+    # A run elsewhere on the same problems tried another protocol, and was counted.
+    other = write_run(tmp_path / "c", answers, change={"config.sandbox.timeout": 3.0})
+    record_run(str(tmp_path), entries_of(open_run(other).record))
+    shutil.rmtree(other)
+    done = compare(tmp_path, "a", "b", "--json", "found.json")
+    assert done.code == 0
+    assert done.stdout.splitlines()[-1] == (
+        "humaneval is marked final, but 3 runs tried 2 protocols (sandbox.timeout 3.0, 10.0) with "
+        "3 models on it: choose on codecontests_valid"
+    )
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert document["final_sets"][0]["runs"] == 3
+    (tmp_path / FOLDER / "torn.json").write_text("{")
+    assert "torn.json is not an entry of the ledger" in compare(tmp_path, "a", "b").stdout

@@ -130,3 +130,12 @@ def test_no_policy_file(tmp_path):
     done = plumb("gate", "a", "b", "--policy", "none.yaml", folder=tmp_path)
     assert done.code == INCONCLUSIVE
     assert done.line == "plumb: cannot read the config none.yaml: No such file or directory"
+
+
+def test_a_choice_on_a_final_set_is_said(tmp_path):
+    write_run(tmp_path / "a", {"humaneval": HALF})
+    write_run(tmp_path / "b", {"humaneval": HALF}, change={"config.sandbox.timeout": 3.0})
+    done = gate(tmp_path, accepted(-0.1))
+    assert done.code == INCONCLUSIVE
+    assert "humaneval is marked final, but 2 runs tried 2 protocols" in done.stdout
+    assert "choose on a set that is not final" in done.stdout

@@ -5,14 +5,15 @@ import pytest
 from rich.console import Console
 
 from services.cli.display import ProgressDisplay, print_summary
-from services.cli.options import with_method
+from services.cli.options import flags_as_overrides, with_method, with_model
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
-from shared.run_record import RunRecord
+from shared.run_record import RunRecord, WandbRecord
 from shared.text import split_urls
+from tests.cli.commands import plumb
 from tests.shared.ledgers import problem
 
 
@@ -43,6 +44,99 @@ def test_names_are_printed_as_they_are(name: str, tmp_path: Path) -> None:
     assert "\x1b" not in out.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("wandb", "shown"),
+    [
+        (None, []),
+        (WandbRecord(mode="online", url="https://w/run"), ["Weights & Biases: https://w/run"]),
+        (
+            WandbRecord(mode="offline", sync="wandb sync /o", online_error="HTTP 500"),
+            [
+                "Weights & Biases: not uploaded; to upload: wandb sync /o",
+                "Weights & Biases: HTTP 500",
+            ],
+        ),
+        (WandbRecord(mode="none", offline_error="disk full"), ["Weights & Biases: disk full"]),
+    ],
+)
+def test_the_summary_says_where_weights_and_biases_has_the_run(
+    wandb: WandbRecord | None, shown: list[str], tmp_path: Path
+) -> None:
+    out = io.StringIO()
+    record = RunRecord(run="r", name="n", output="o", wandb=wandb)
+    print_summary(
+        Console(file=out, width=40), FinishedRun(OutputFolder(str(tmp_path)), record, {"d": {}})
+    )
+    assert [line for line in out.getvalue().splitlines() if "Biases" in line] == shown
+
+
 def test_urls_are_split_without_empty_ones() -> None:
     assert split_urls(" http://a , ,http://b,") == ["http://a", "http://b"]
     assert split_urls("") == []
+
+
+# Flags for keys
+
+SIZE = ("actor_rollout_ref.rollout.tensor_model_parallel_size", 4)
+
+
+def test_flags_become_overrides_that_are_read_as_given() -> None:
+    flags = {"--n-gpus": ("trainer.n_gpus_per_node", 8), "--sandbox-url": ("sandbox.url", "a: [b")}
+    config = load_config(None, flags_as_overrides(flags, ["judge.workers=1"]))
+    assert (config.trainer.n_gpus_per_node, config.sandbox.url) == (8, "a: [b")
+    assert flags_as_overrides({"--n-gpus": ("trainer.n_gpus_per_node", None)}, []) == []
+
+
+@pytest.mark.parametrize("key", [SIZE[0], "rollout.tensor_model_parallel_size", f"+{SIZE[0]}"])
+def test_a_flag_and_an_override_of_the_same_key(key: str) -> None:
+    """Whatever the name under which verl's users know the key."""
+    flags = {"--tensor-parallel-size": SIZE}
+    with pytest.raises(ConfigError) as caught:
+        flags_as_overrides(flags, [f"{key}=2"])
+    assert str(caught.value) == (
+        f"--tensor-parallel-size 4 and {key}=2 contradict each other; keep one of them"
+    )
+    assert flags_as_overrides(flags, [f"{key}=4"])
+
+
+def test_a_method_and_an_override_of_it() -> None:
+    given = ["judge.method=batch"]
+    with pytest.raises(ConfigError, match=r"method submit and judge\.method=batch contradict"):
+        with_method(load_config(None, given), None, True, False, given)
+
+
+def test_the_model_is_what_replicas_load_or_what_others_are_asked_for() -> None:
+    asked = with_model(load_config(None), "org/m", [])
+    assert (asked.generation.model, asked.actor_rollout_ref.model.path) == ("org/m", "")
+    given = ["generation.backend=verl", "actor_rollout_ref.model.path=old"]
+    started = load_config(None, [*given, "generation.model=old"])
+    loaded = with_model(started, "/models/new", given[:1])
+    assert loaded.actor_rollout_ref.model.path == "/models/new"
+    assert loaded.generation.model == ""  # the name follows from the path
+    named = with_model(started, "/models/new", ["generation.model=old"])
+    assert named.generation.model == "old"
+    with pytest.raises(ConfigError, match="--model /models/new and actor_rollout_ref"):
+        with_model(started, "/models/new", given)
+
+
+def test_flags_of_scripts_are_taken_with_either_spelling(tmp_path: Path) -> None:
+    script = ["--rollout", "sglang", "--tensor_parallel_size", "2", "--n_gpus", "8"]
+    script += ["--sandbox_url", "http://s:1", "--max_concurrent_requests", "64"]
+    script += ["--use_submit_api", "--model", "org/m"]
+    done = plumb("run", *script, "--output_dir", "a", "--output-dir", "b", folder=tmp_path)
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "no data sets" in done.line
+    wrong = plumb("judge", "--output_dir", "a", "--output", "b", folder=tmp_path)
+    assert (
+        wrong.line == "plumb: --output-dir a and --output b contradict each other; keep one of them"
+    )
+
+
+def test_a_configuration_of_main_eval_is_for_plumb_judge(tmp_path: Path) -> None:
+    config = tmp_path / "evaluation.yaml"
+    config.write_text("data: {path: out.parquet, response_key: responses}")
+    done = plumb("run", "--config", str(config), folder=tmp_path)
+    assert "data.completions names completions to judge (out.parquet)" in done.line
+    assert "plumb judge" in done.line
+    judged = plumb("judge", "--config", str(config), folder=tmp_path)
+    assert judged.line.endswith("give --data PATH of the problems that out.parquet answers")

@@ -13,8 +13,8 @@ from shared.service.processes import free_port
 from tests.compose.stack import ROOT, Stack, compose_command, docker, health, until
 from tests.verl_environment import at_work
 
-IMAGES = ("judge", "aggregator", "runner", "generator-cpu")
-REDIS_USERS = ("JUDGE", "RUNNER", "AGGREGATOR")
+IMAGES = ("judge", "aggregator", "runner", "reward", "generator-cpu")
+REDIS_USERS = ("JUDGE", "RUNNER", "AGGREGATOR", "REWARD")
 PASSWORD = 'a"b\\c%d@e:f/'  # nothing that a URL, a shell or a configuration file would leave alone
 
 
@@ -38,10 +38,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "REDIS_PASSWORD": PASSWORD,
         **{f"REDIS_{user}_PASSWORD": f"{user}{PASSWORD}" for user in REDIS_USERS},
         "AGGREGATOR_TOKEN": "page/&?=#token",
+        "REWARD_TOKEN": "reward/&?token",
         "SANDBOX_TOKEN": "sandbox'token\\",
         "OPENAI_API_KEY": "key-of-the-generator",
         "REDIS_MAXMEMORY": "256mb",
         "AGGREGATOR_PORT": str(free_port()),
+        "REWARD_PORT": str(free_port()),
+        "REWARD_ALLOW_EVAL": "true",
+        "REWARD_CONFIG": "configs/demo.yaml",
         "REPLAY_LATENCY": "0.5",
         "PLUMBLINE_DATA": str(empty),
         "PLUMBLINE_MANIFESTS": str(empty),
@@ -110,7 +114,7 @@ def images(
     step.done("base images and sandbox")
     builder = Stack(folder, settings)
     for image in IMAGES:
-        builder.do("--profile", "runner", "build", image)
+        builder.do("--profile", "runner", "--profile", "reward", "build", image)
         step.done(f"image {image}")
 
 

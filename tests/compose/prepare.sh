@@ -9,6 +9,6 @@ trap 'rm -rf "$work"' EXIT
 tests/compose/offline/bases.sh "$work"
 .venv/bin/python -m tests.compose.offline.stand_ins "$work/stand-ins.yml"
 export REDIS_PASSWORD=none REDIS_JUDGE_PASSWORD=none REDIS_RUNNER_PASSWORD=none REDIS_AGGREGATOR_PASSWORD=none
-for image in judge aggregator runner generator-cpu; do
-  compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile cpu --profile runner build "$image"
+for image in judge aggregator runner reward generator-cpu; do
+  compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile cpu --profile reward --profile runner build "$image"
 done

@@ -65,7 +65,27 @@ class Stack:
 
     def do(self, *arguments: str, profile: str = "cpu", expect: int | None = 0) -> str:
         """What a command printed, stderr included."""
-        process = self.start(*arguments, profile=profile)
+        return self._ended(self.start(*arguments, profile=profile), arguments, expect)
+
+    def do_in_mid_run(self, *arguments: str) -> None:
+        """A command that begins while answers come, and finds the run unfinished when it ends.
+
+        A busy machine may take longer for the command than the rest of the run would, so the
+        generator stands still after the command's first second.
+        """
+        process = self.start(*arguments)
+        time.sleep(1)
+        (generator,) = self.containers("generator-cpu")
+        docker("pause", generator)
+        try:
+            self._ended(process, arguments, 0)
+        finally:
+            docker("unpause", generator)
+
+    @staticmethod
+    def _ended(
+        process: "subprocess.Popen[str]", arguments: Sequence[str], expect: int | None
+    ) -> str:
         printed, _ = process.communicate(timeout=600)
         if expect is not None:
             assert process.returncode == expect, f"{arguments}: {printed}"

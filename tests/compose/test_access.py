@@ -12,6 +12,7 @@ import yaml
 from services.aggregator.settings import AggregatorSettings
 from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
+from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
 from shared.service.settings import ServiceSettings
 from tests.compose.stack import ROOT
@@ -21,6 +22,7 @@ KINDS: dict[str, type[ServiceSettings]] = {
     "sandbox": SandboxSettings,
     "judge": JudgeSettings,
     "aggregator": AggregatorSettings,
+    "reward": RewardSettings,
     "generator": GeneratorSettings,
     "generator-cpu": GeneratorSettings,
 }
@@ -63,6 +65,7 @@ def test_no_token_by_default(service: str, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("sandbox", "SANDBOX_TOKEN"),
         ("aggregator", "AGGREGATOR_TOKEN"),
+        ("reward", "REWARD_TOKEN"),
         ("generator", "OPENAI_API_KEY"),
         ("generator-cpu", "OPENAI_API_KEY"),
     ],
@@ -82,25 +85,29 @@ def test_judges_send_the_sandboxs_token(monkeypatch: pytest.MonkeyPatch) -> None
     assert judge.sandbox_headers == {"Authorization": "Bearer s3cret"}
 
 
-@pytest.mark.parametrize("token", ["", "s3cret/&\\"])
-def test_prometheus_sends_the_aggregators(token: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tokens",
+    [{}, {"aggregator": "s3cret/&\\"}, {"reward": "r/&$1"}, {"aggregator": "a", "reward": "b"}],
+    ids=str,
+)
+def test_prometheus_sends_the_tokens(tokens: dict[str, str], tmp_path: Path) -> None:
     """The script of its container, with other folders and without Prometheus."""
     (script,) = SERVICES["prometheus"]["command"]
     folders = {"/etc/prometheus": str(ROOT / "configs/prometheus"), "/tmp/": f"{tmp_path}/"}
     script = re.sub("/etc/prometheus|/tmp/", lambda found: folders[found[0]], script)
     script = script.replace("$$", "$").replace("exec prometheus", "echo")
+    variables = {f"{job.upper()}_TOKEN": token for job, token in tokens.items()}
     done = subprocess.run(
         ["sh", "-ec", script],
-        env={"PATH": os.environ["PATH"], "AGGREGATOR_TOKEN": token},
+        env={"PATH": os.environ["PATH"], "AGGREGATOR_TOKEN": "", "REWARD_TOKEN": "", **variables},
         capture_output=True,
         text=True,
         check=True,
     )
     used = re.findall(r"--config\.file=(\S+)", done.stdout)[0]
     jobs = yaml.safe_load(Path(used).read_text())["scrape_configs"]
-    sent = {job["job_name"]: job.get("authorization") for job in jobs}
-    files = {"credentials_file": f"{tmp_path}/token"} if token else None
-    assert sent == {"aggregator": files, "generator": None, "judge": None}
-    if token:
-        assert (tmp_path / "token").read_text() == token
-        assert (tmp_path / "token").stat().st_mode & 0o077 == 0
+    sent = {job["job_name"]: job["authorization"] for job in jobs if "authorization" in job}
+    assert sent == {job: {"credentials_file": f"{tmp_path}/{job}.token"} for job in tokens}
+    for job, token in tokens.items():
+        assert (tmp_path / f"{job}.token").read_text() == token
+        assert (tmp_path / f"{job}.token").stat().st_mode & 0o077 == 0

@@ -61,9 +61,10 @@ def test_a_wrong_redis_password(stack: Stack) -> None:
     with (
         started(stack, "judge", REDIS_PASSWORD="wrong") as judge,
         started(stack, "aggregator", REDIS_PASSWORD="wrong") as aggregator,
+        started(stack, "reward", REDIS_PASSWORD="wrong") as reward,
     ):
-        red(judge, "refuses the password")
-        red(aggregator, "refuses the password")
+        for container in (judge, aggregator, reward):
+            red(container, "refuses the password")
     said = stack.do(
         "run", "--rm", "-T", "-e", "REDIS_PASSWORD=wrong", "runner", "run", "--config",
         "configs/demo.yaml", expect=2,

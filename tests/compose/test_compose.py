@@ -14,8 +14,8 @@ from tests.compose.stack import Stack, docker, health, judged, until
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 DEMO = ("run", "--config", "configs/demo.yaml")
-# Half a second for each pair of answers: a run of 15 seconds, and judging keeps up with it.
-SLOWLY = (*DEMO, "generation.concurrency=2")
+# Half a second for each answer: a run of half a minute, and judging keeps up with it.
+SLOWLY = (*DEMO, "generation.concurrency=1")
 
 
 def same(stack: Stack, output: str, expected: Path, tmp_path: Path) -> dict[str, object]:
@@ -52,9 +52,9 @@ def test_faults_in_mid_run_change_nothing(
     victim = stack.containers("judge")[0]
     os.kill(int(docker("inspect", "-f", "{{.State.Pid}}", victim)), signal.SIGKILL)
     until("20 verdicts", lambda: stack.verdicts() >= before + 20)
-    stack.do("restart", "redis")
+    stack.do_in_mid_run("restart", "redis")
     until("30 verdicts", lambda: stack.verdicts() >= before + 30)
-    stack.do("stop", "sandbox")
+    stack.do_in_mid_run("stop", "sandbox")
     time.sleep(20)
     assert stack.verdicts() < before + 58
     stack.do("start", "sandbox")
@@ -71,7 +71,8 @@ def test_fewer_judges_in_mid_run_lose_nothing(
     before = stack.verdicts()
     run = stack.plumb(*SLOWLY, "output.dir=outputs/scaled")
     until("15 verdicts", lambda: stack.verdicts() >= before + 15)
-    stack.do("up", "-d", "--no-deps", "--no-recreate", "--scale", "judge=1", "judge")
+    scale = ("up", "-d", "--no-deps", "--no-recreate", "--scale", "judge=1", "judge")
+    stack.do_in_mid_run(*scale)
     assert len(stack.containers("judge")) == 1
     assert stack.verdicts() < before + 58
     printed, _ = run.communicate(timeout=300)
@@ -139,7 +140,7 @@ def test_the_services_users_have_the_rights_that_they_need(stack: Stack) -> None
     refused = [line for line in stack.redis("acl log").splitlines() if line.strip('"') != "auth"]
     assert not {"command", "key", "channel"} & {line.strip(' "') for line in refused}
     users = stack.redis("acl users").split()
-    assert sorted(users) == ["aggregator", "default", "judge", "keda", "runner"]
+    assert sorted(users) == ["aggregator", "default", "judge", "keda", "reward", "runner"]
     listed = stack.redis("acl list")
     assert "nopass" not in listed
     assert "user keda off" in listed

@@ -44,12 +44,14 @@ def prometheus(
     settings = {"PROMETHEUS_CONFIG": str(configs), "PROMETHEUS_PORT": port}
     observed = Stack(configs, stack.settings | settings)
     stack.do("up", "-d", "--no-deps", "--no-recreate", "--scale", "judge=3", "judge")
+    stack.do("up", "-d", "--no-deps", "--no-recreate", "reward", profile="reward")
     observed.do("up", "-d", "--no-deps", "prometheus", profile="observability")
     server = Prometheus(port)
     until("Prometheus answers", server.answers)
     step.done("Prometheus up")
     yield server
     observed.do("rm", "--stop", "--force", "-v", "prometheus", profile="observability")
+    stack.do("rm", "--stop", "--force", "-v", "reward", profile="reward")
     step.done("alerts")
 
 
@@ -62,8 +64,9 @@ def test_the_configuration_as_it_is_committed(stack: Stack) -> None:
 
 
 def test_every_target_is_up(prometheus: Prometheus) -> None:
-    expected = [("aggregator", "up"), ("generator", "up"), *[("judge", "up")] * 3]
-    until("five targets up", lambda: prometheus.targets() == expected, 30)
+    judges = [("judge", "up")] * 3
+    expected = [("aggregator", "up"), ("generator", "up"), *judges, ("reward", "up")]
+    until("six targets up", lambda: prometheus.targets() == expected, 60)
     jobs = yaml.safe_load((CONFIGS / "prometheus.yml").read_text())["scrape_configs"]
     assert {job["job_name"] for job in jobs} == {job for job, _ in expected}
 
@@ -115,6 +118,15 @@ def test_engines_that_do_not_start_and_an_index_that_is_behind(
     step.done("alerts that are over")
 
 
+def test_rewards_that_are_late_refused_or_not_judged(
+    stack: Stack, prometheus: Prometheus, step: Step
+) -> None:
+    names = ("PlumblineRewardUnjudged", "PlumblineRewardWaiting", "PlumblineRewardRefused")
+    with ExitStack() as faults, prometheus.fires(*names):
+        faults.enter_context(failing_rewards(stack))
+    step.done("rewards late, refused and not judged")
+
+
 def test_every_alert_has_fired(prometheus: Prometheus) -> None:
     assert prometheus.fired == rule_names("alert")
 
@@ -137,6 +149,17 @@ def broken_sandbox(stack: Stack) -> Iterator[None]:
 
 
 @contextmanager
+def failing_rewards(stack: Stack) -> Iterator[None]:
+    """In the reward service's place, under its alias, one that answers late or not at all."""
+    stack.do("stop", "reward", profile="reward")
+    try:
+        with stand_in(stack, "reward", "reward", network="monitoring"):
+            yield
+    finally:
+        stack.do("start", "reward", profile="reward")
+
+
+@contextmanager
 def no_engines(stack: Stack) -> Iterator[None]:
     """In the generator's place, under its alias, our router before engines that do not come up."""
     stack.do("stop", "generator-cpu")
@@ -152,7 +175,8 @@ def stand_in(stack: Stack, image_of: str, alias: str, *, network: str) -> Iterat
     """A container of a service's image that runs ``alerts_<alias>.py``."""
     name = f"{stack.project}-no-{alias}"
     program = Path(__file__).with_name(f"alerts_{alias}.py")
-    image = yaml.safe_load(stack.do("config"))["services"][image_of]["image"]
+    profile = "reward" if image_of == "reward" else "cpu"
+    image = yaml.safe_load(stack.do("config", profile=profile))["services"][image_of]["image"]
     docker(
         "run", "-d", "--name", name, "-v", f"{program}:/{program.name}:ro",
         "--network", f"{stack.project}_{network}", "--network-alias", alias,

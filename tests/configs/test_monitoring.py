@@ -17,6 +17,7 @@ from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.generator.router.metrics import RouterMetrics
 from services.judge.health import JudgeMetrics
+from services.reward.metrics import RewardMetrics
 from services.sandbox.admission import Admission
 from services.sandbox.metrics import SandboxMetrics
 from shared.statuses import FinalStatus
@@ -46,7 +47,12 @@ def exposed(redis, tmp_path):
     aggregator = CollectorRegistry()
     aggregator.register(IndexCollector(database, ingester.metrics))
     aggregator.register(RedisCollector(redis, database))
-    own = (JudgeMetrics(16), SandboxMetrics(Admission(1, 1)), RouterMetrics(NoGauges()))
+    own = (
+        JudgeMetrics(16),
+        RewardMetrics(),
+        SandboxMetrics(Admission(1, 1)),
+        RouterMetrics(NoGauges()),
+    )
     registries = [aggregator, *(metrics.registry for metrics in own)]
     names = {
         f"{family.name}{suffix}"
@@ -66,7 +72,7 @@ def rules():
 
 def expressions():
     panels = json.loads(DASHBOARD.read_text())["panels"]
-    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    asked = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     return [rule["expr"] for rule in rules()] + asked
 
 

@@ -28,7 +28,12 @@ def demo_run(output: Path, *overrides: str) -> list[str]:
 
 def plumb(arguments: list[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout, env=_clean()
+        arguments,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment(),
     )
 
 
@@ -37,7 +42,12 @@ def running(arguments: list[str], output: Path) -> Iterator[subprocess.Popen[str
     """A command that runs in the background; what is left of it is killed at the end."""
     log = output.with_suffix(".log").open("w+")
     process = subprocess.Popen(
-        arguments, cwd=REPOSITORY, stdout=log, stderr=subprocess.STDOUT, text=True, env=_clean()
+        arguments,
+        cwd=REPOSITORY,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
     )
     try:
         yield process
@@ -118,6 +128,7 @@ def _timed(metric: str) -> bool:
     return "time" in metric.removesuffix("timeout_rate") or metric == "throughput"
 
 
-def _clean() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """The environment without what tests and their runner set for services."""
     ours = ("REDIS_URL", "SANDBOX_URLS", "COVERAGE")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}

@@ -1,12 +1,18 @@
 """The demo end to end, as in `make demo`."""
 
 import json
+import re
+import shlex
 import shutil
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.e2e import plumb
+from tests.runner.tokenizer import tokens, write_tokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -55,6 +61,14 @@ def test_the_artifacts_are_whole_and_agree(demo: Path) -> None:
         assert metrics["total_problems"] == len(accepted)
         assert metrics["avg_total_gen_tokens"] > 0
     assert not [path for path in demo.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_acceptance_says_what_the_demo_lacks(demo: Path) -> None:
+    done = plumb.plumb(plumb.command("accept", str(demo)))
+    assert done.returncode == 1
+    assert done.stderr == "plumb: not accepted: sets, qa-logs, wandb (of 18 checks)\n"
+    assert "codecontests_valid: 14 of 117 problems" in done.stdout
+    assert sorted(path.suffix for path in (demo.parent / "final_sets").iterdir()) == [".json"] * 2
 
 
 def test_the_same_command_again_does_no_work_twice(demo: Path) -> None:
@@ -107,3 +121,92 @@ def test_every_reference_solution_is_accepted(tmp_path: Path) -> None:
     verdicts = plumb.read_jsonl(tmp_path / "out" / "verdicts.jsonl")
     assert len(verdicts) == len(lines)
     assert [v["problem_id"] for v in verdicts if v["final_status"] != "success"] == []
+
+
+# docs/notebook.md, over the demo and a second run
+
+_BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def notebook() -> list[tuple[str, str]]:
+    """The blocks of the page with their language."""
+    page = plumb.REPOSITORY / "docs" / "notebook.md"
+    return [(found[1], found[2]) for found in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture(scope="module")
+def outputs(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder ``outputs`` that the page's commands make, and verl's table of the second run."""
+    folder = tmp_path_factory.mktemp("notebook") / "outputs"
+    folder.mkdir()
+    shutil.copytree(demo, folder / "demo", ignore=shutil.ignore_patterns(".*"))
+    commands = next(text for kind, text in notebook() if kind == "sh").splitlines()
+    assert commands[0] == "make demo"
+    given = shlex.split(commands[1])
+    place = given.index("--output") + 1
+    given[place] = str(folder.parent / given[place])
+    table = f"data.output_path={folder.parent}/verl/responses.parquet"
+    done = plumb.plumb([*plumb.command(*given[1:]), table])
+    assert done.returncode == 0, done.stderr
+    assert "58 completions of 58 problems in" in done.stdout
+    return folder
+
+
+def test_the_notebook_prints_what_the_page_says(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(outputs.parent)
+    names: dict[str, object] = {}
+    printed: list[str] = []
+    said = [text for kind, text in notebook() if kind == "text"]
+    with pd.option_context("display.width", 120, "display.max_columns", 20):
+        for text in (text for kind, text in notebook() if kind == "python"):
+            with redirect_stdout(StringIO()) as output:
+                exec(compile(text, "docs/notebook.md", "exec"), names)
+            printed.append(output.getvalue())
+    assert [_stripped(text) for text in printed] == said
+
+
+def _stripped(text: str) -> str:
+    """Without the blanks at the ends of lines, which no editor keeps."""
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
+
+
+def test_a_table_for_main_eval_is_judged_as_the_run_was(outputs: Path, tmp_path: Path) -> None:
+    table, output = outputs.parent / "verl" / "responses.parquet", tmp_path / "out"
+    tokenizer = write_tokenizer(tmp_path / "tokenizer")
+    given = (
+        "--data",
+        str(plumb.DEMO / "data"),
+        "--completions",
+        str(table),
+        "--output",
+        str(output),
+    )
+    config = ("--config", str(plumb.REPOSITORY / "configs/demo.yaml"))
+    counted = f"data.tokenizer={tokenizer}"
+    done = plumb.plumb(plumb.command("judge", *config, "--embedded", *given, counted))
+    assert done.returncode == 0, done.stderr
+    names = (
+        "dataset",
+        "problem_id",
+        "sample_index",
+        "completion_sha256",
+        "final_status",
+        "accepted",
+    )
+    before, after = (
+        [{name: one[name] for name in names} for one in plumb.read_jsonl(folder / "verdicts.jsonl")]
+        for folder in (outputs / "demo_short", output)
+    )
+    assert after == before
+    # verl's table has no counts.
+    for one in plumb.read_jsonl(output / "generations.jsonl"):
+        assert one["output_tokens"] == tokens(tokenizer, one["completion"])
+        assert one["output_tokens_from"] == "tokenizer"
+    run = json.loads((output / "run.json").read_text())
+    assert run["output_tokens_from"] == {"tokenizer": 58}
+    assert run["tokenizer"]["name"] == str(tokenizer)
+    assert f"output tokens of 58 samples counted by us, with {tokenizer}" in done.stdout
+    summary = json.loads((output / "phase0_summary.json").read_text())
+    assert all(metrics["total_spend_per_solved_tokens"] > 0 for metrics in summary.values())

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ import pytest
 from services.aggregator.api.openapi import ROUTES
 from services.cli.embedded.services import OWN_SECRETS, base_environment
 from services.data.records import write_dataset
+from tests.aggregator.wandb_server import Fault, wandb_server
 from tests.cli.commands import ROOT
 from tests.conftest import RedisServer
 from tests.e2e import plumb
@@ -34,7 +36,7 @@ DATA_TOKEN = "dAta-tOken-4Q"
 REDIS = Login("default", 'rEd/s p@ss#w"rd-5')
 KEYS = {
     "OPENAI_API_KEY": "sk-oPenai-6QQQQQQQQ",
-    "WANDB_API_KEY": "wAndb7" + "a1b2c3d4" * 4,
+    "WANDB_API_KEY": "wAndb7" + "a1b2c3d4" * 5,
     "HF_TOKEN": "hf_hUgging8QQQQQQQ",
     "AWS_SECRET_ACCESS_KEY": "aWs/sEcret+9QQQQ",
     "PLUMBLINE_TOKEN": "pLumb-tOken-10Q",
@@ -95,7 +97,9 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
     write_dataset(str(tmp_path / "data.parquet"), [problem("p1"), problem("p2")])
     models, boxes, files = Gate(GENERATOR, echo=1), Gate(SANDBOX, echo=1), Gate(DATA)
     (tmp_path / "sandbox").mkdir()
+    refusal = Fault("/graphql", HTTPStatus.UNAUTHORIZED, f"wrong key {KEYS['WANDB_API_KEY']}")
     with (
+        wandb_server(refusal) as wandb,
         own_sandbox(tmp_path / "sandbox") as sandbox,
         boxes.serving(Proxy(sandbox)) as boxed,
         models.serving(Model(models.release)) as generator,
@@ -111,11 +115,12 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
         arguments = ["run", "--embedded", "--output", "out", "--config", "../config.yaml"]
         with ThreadPoolExecutor() as threads:
             watch = threads.submit(_watch, desk, models.release)
-            done = desk.plumb(*arguments, SANDBOX_URLS=SANDBOX.at(boxed))
+            services = {"SANDBOX_URLS": SANDBOX.at(boxed), "WANDB_BASE_URL": wandb.url}
+            done = desk.plumb(*arguments, **services)
             watch.result()
         assert done.returncode == 0, done.stderr
         # Another password of the same server, typed in another way: the same run.
-        again = desk.plumb(*arguments, SANDBOX_URLS=SANDBOX.at(boxed))
+        again = desk.plumb(*arguments, **services)
         assert again.returncode == 0, again.stderr
     assert models.refused == boxes.refused == 0
     out = desk.folder / "out"
@@ -123,6 +128,7 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
     assert {one["replica"] for one in generations} == {generator.removeprefix("http://")}
     run = json.loads((out / "run.json").read_text())
     assert run["sessions"] == 2
+    assert "wrong key ***" in run["wandb"]["online_error"]
     assert run["config"]["generation"]["base_urls"] == [generator.replace("://", "://***@")]
     assert [one["sandbox"] for one in run["canaries"]["sandboxes"]] == [boxed]
     for command in (["show", "out"], ["report", "out"], ["compare", "out", "out"], ["runs", "."]):
@@ -214,6 +220,7 @@ def test_a_service_has_only_its_own_secrets(monkeypatch: pytest.MonkeyPatch) -> 
         "judge": {"PLUMBLINE_SANDBOX_TOKEN"},
         "aggregator": {"PLUMBLINE_AGGREGATOR_TOKEN", "WANDB_API_KEY"},
         "generator": {"PLUMBLINE_GENERATOR_API_KEY"},
+        "reward": {"PLUMBLINE_REWARD_TOKEN_FILE"},
     }
 
 

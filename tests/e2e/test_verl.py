@@ -14,6 +14,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from services.runner.tokens import open_counter
+from shared.config import load_config
+from shared.schemas import Generation
 from tests.e2e import plumb
 from tests.e2e.verl import CONFIG, SMALL, Generator, Mark, complete, generator, wait_for
 
@@ -98,8 +101,9 @@ def test_the_engines_metrics_are_told_apart(service: Generator) -> None:
     assert "plumbline_generator_request_duration_seconds_bucket" in metrics
 
 
-def test_a_whole_run_over_the_demo(service: Generator, tmp_path: Path) -> None:
+def test_a_whole_run_over_the_demo(service: Generator, tiny_model: Path, tmp_path: Path) -> None:
     samples = run_demo(service, tmp_path / "out")
+    assert_our_count_is_the_engines(samples, tiny_model)
     assert all(sample["finish_reason"] in ("stop", "length") for sample in samples)
     assert all(sample["output_tokens"] > 0 and sample["prompt_tokens"] > 0 for sample in samples)
     assert {sample["replica"] for sample in samples} == {"vllm-0", "vllm-1"}
@@ -112,6 +116,16 @@ def test_a_whole_run_over_the_demo(service: Generator, tmp_path: Path) -> None:
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["complete"]
     assert run["generator"]["chat_template_sha256"] == service.get("/info")["chat_template_sha256"]
+
+
+def assert_our_count_is_the_engines(samples: list[dict[str, Any]], tokenizer: Path) -> None:
+    counter = open_counter(load_config(CONFIG, [f"data.tokenizer={tokenizer}"]))
+    assert counter is not None
+    made = [Generation.model_validate(sample) for sample in samples]
+    found = counter.count([one.model_copy(update={"output_tokens": None}) for one in made])
+    equal = [a.output_tokens == b.output_tokens for a, b in zip(made, found, strict=True)]
+    # A model may split a text otherwise than its tokenizer does; the end token is in every answer.
+    assert sum(equal) > len(equal) / 2
 
 
 def test_greedy_answers_are_the_same_again(service: Generator) -> None:

@@ -19,9 +19,13 @@ pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
 ON_LOOPBACK = {"RAY_AUTH_MODE": "disabled", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
-def check_refusal(verl_python: Path, said: str, *overrides: str, **settings: str) -> None:
+def check_refusal(
+    verl_python: Path, said: str, *overrides: str, seconds: float = 120, **settings: str
+) -> None:
     mark = Mark()
-    done = refused(verl_python, CONFIG, *SMALL, *overrides, **mark.variable, **settings)
+    done = refused(
+        verl_python, CONFIG, *SMALL, *overrides, seconds=seconds, **mark.variable, **settings
+    )
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("generator: ")
@@ -78,6 +82,21 @@ def test_an_architecture_that_the_engine_does_not_know(
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NoSuchModel"]}))
     said = "does not support NoSuchModel"
     check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
+
+
+def test_random_weights(verl_python: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """Of the tiny model's shape; the engine has to start to tell."""
+    folder = tmp_path / "model"
+    program = (
+        "import sys, transformers\n"
+        "config = transformers.AutoConfig.from_pretrained(sys.argv[1])\n"
+        "transformers.AutoModelForCausalLM.from_config(config).save_pretrained(sys.argv[2])\n"
+    )
+    shutil.copytree(tiny_model, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    command = [verl_python, "-c", program, tiny_model, folder]
+    subprocess.run(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=True)
+    said = f"{folder} looks randomly initialized"
+    check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}", seconds=500)
 
 
 def test_gpus_that_are_not_there(verl_python: Path, tiny_model: Path) -> None:

@@ -121,7 +121,7 @@ class Generator:
         except (OSError, ValueError):
             return []
 
-    def wait_healthy(self, *again: int) -> None:
+    def wait_healthy(self, *again: int, count: int = 2) -> None:
         """Wait until all replicas serve, and those of the given ranks were started again."""
 
         def healthy() -> bool:
@@ -129,7 +129,7 @@ class Generator:
             found = self.replicas()
             new = {one["replica"] for one in found if one["generation"]}
             return (
-                len(found) > 1
+                len(found) == count
                 and {one["state"] for one in found} == {"healthy"}
                 and new >= {*again}
             )

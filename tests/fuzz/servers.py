@@ -23,6 +23,7 @@ MODULES = {
     "router": "tests.fuzz.router",
     "aggregator": "services.aggregator",
     "judge": "services.judge",
+    "reward": "services.reward",
 }
 # With these in its log a server has met a request that nobody thought of.
 _TRACES = ("Traceback (most recent call last)", "Unhandled exception", "Error handling request")
@@ -109,4 +110,7 @@ def environment(name: str, redis_url: str, completions: Path, index: Path) -> Ma
         "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": str(completions),
     }
     stores = {"REDIS_URL": redis_url, "PLUMBLINE_INDEX_DIR": str(index), "SANDBOX_URLS": ""}
-    return {"replay": replay, "aggregator": stores, "judge": stores}.get(name, {})
+    # There is no judge, so what is right waits until its deadline.
+    reward = {**stores, "PLUMBLINE_REWARD_MAX_DEADLINE": "0.1"}
+    of_servers = {"replay": replay, "aggregator": stores, "judge": stores, "reward": reward}
+    return of_servers.get(name, {})

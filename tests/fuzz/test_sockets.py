@@ -24,6 +24,7 @@ _PATHS = {
     "router": b"/v1/chat/completions",
     "aggregator": b"/api/runs",
     "judge": b"/healthz",
+    "reward": b"/v1/score",
 }
 _HELLO = b"\x16\x03\x01\x00\xf1\x01\x00\x00\xed\x03\x03" + bytes(32) + b"\x20" + bytes(64)
 # Each is sent at once, and the sending half is left open.

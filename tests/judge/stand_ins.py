@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sandbox_fusion.models import CommandRunResult, RunCodeResponse
+
 from services.judge.harness.call import RunsCode, run_with_harness
-from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse, SandboxUsage
+from services.judge.requests import Attempts, RunCode, SandboxUsage, fetched
 from services.judge.sandbox import SandboxClient
 from shared.harness import wire
 from shared.harness.cases.records import ResultsFile, RunSpec
@@ -68,7 +70,7 @@ class Damaged(HarnessOnly):
             return await self.real.run_code(request, attempts, alone=alone)
 
         def damaged(response: RunCodeResponse) -> SandboxUsage:
-            results = self.damage(response.file(wire.RESULTS))
+            results = self.damage(fetched(response, wire.RESULTS))
             response.files[wire.RESULTS] = base64.b64encode(results).decode()
             assert request.usage_of is not None
             return request.usage_of(response)
@@ -93,8 +95,9 @@ class Scripted(HarnessOnly):
         self.alone.append(alone)
         script = self.records.pop(0) if len(self.records) > 1 else self.records[0]
         response = RunCodeResponse(
+            message="",
             status="Success",
-            run_result=CommandResult(status="Finished", return_code=0, execution_time=1.0),
+            run_result=CommandRunResult(status="Finished", return_code=0, execution_time=1.0),
             files={wire.RESULTS: base64.b64encode(_results(request, script)).decode()},
         )
         assert request.usage_of is not None
@@ -177,11 +180,11 @@ class Simulated(HarnessOnly):
     @staticmethod
     def _single(kind: str, alone: bool) -> RunCodeResponse:
         if kind in ("loops", "slow") or (kind == "waits" and not alone):
-            late = CommandResult(status="TimeLimitExceeded", execution_time=1.0)
-            return RunCodeResponse(status="Failed", run_result=late)
+            late = CommandRunResult(status="TimeLimitExceeded", execution_time=1.0)
+            return RunCodeResponse(message="", status="Failed", run_result=late)
         code, out = int(kind == "crashes"), "no" if kind == "fails" else "yes"
-        run = CommandResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
-        return RunCodeResponse(status="Failed" if code else "Success", run_result=run)
+        run = CommandRunResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
+        return RunCodeResponse(message="", status="Failed" if code else "Success", run_result=run)
 
 
 # Of 1 CPU second. ``loops`` is killed; ``slow`` ends between its limit and the end of the grace;

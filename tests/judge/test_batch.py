@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aiohttp.test_utils import TestServer
 
-from services.judge import calls
+from services.judge import calls, fusion
 from services.judge.judging import judge_answer
 from services.judge.requests import Attempts, SandboxUsage
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
@@ -53,6 +53,14 @@ async def judged(
 
 def codes(judgement: Judgement) -> list[int]:
     return [int(outcome.code) for outcome in judgement.cases]
+
+
+async def test_only_the_first_cases_count(judge: JudgeAnswer) -> None:
+    verdict = await judge(
+        ECHO, ("1\n", "1\n"), ("2\n", "2\n"), ("3", "4"), overrides=["judge.max_cases=2"]
+    )
+    assert verdict.case_codes == [1, 1]
+    assert (verdict.accepted, verdict.pass_ratio, verdict.cases_total) == (True, 1.0, 2)
 
 
 async def test_all_cases_pass(judge: JudgeAnswer) -> None:
@@ -150,7 +158,7 @@ async def test_expected_outputs_stay_here() -> None:
     (asked,) = sandbox.asked
     assert asked.stdin is not None
     assert asked.stdin.endswith("in-0")
-    assert "out-0" not in repr(asked.body())
+    assert "out-0" not in repr(fusion.run_code_body(asked))
 
 
 # Programs that do not run

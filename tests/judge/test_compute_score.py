@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 from services.judge.calls import single_outcome
 from services.judge.judging import judge_answer
 from services.judge.programs import failure_detail
-from services.judge.requests import CommandResult, RunCode, RunCodeResponse
+from services.judge.requests import RunCode
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.checkers import exact
 from shared.schemas import InfraFailure, Verdict
@@ -356,19 +357,17 @@ async def test_a_sandbox_that_breaks_in_the_middle_gives_no_verdict() -> None:
 # The rules by themselves
 
 
-def ran(status: str = "Finished", return_code: int | None = 0, **fields: Any) -> CommandResult:
+def ran(status: str = "Finished", return_code: int | None = 0, **fields: Any) -> CommandRunResult:
     values = {"status": status, "return_code": return_code, "execution_time": 0.25, **fields}
-    return CommandResult.model_validate(values)
+    return CommandRunResult.parse_obj(values)
 
 
 def response(
     status: str = "Success",
-    run: CommandResult | None = None,
-    compiled: CommandResult | None = None,
+    run: CommandRunResult | None = None,
+    compiled: CommandRunResult | None = None,
 ) -> RunCodeResponse:
-    return RunCodeResponse.model_validate(
-        {"status": status, "run_result": run, "compile_result": compiled}
-    )
+    return RunCodeResponse(status=status, message="", run_result=run, compile_result=compiled)
 
 
 @pytest.mark.parametrize(

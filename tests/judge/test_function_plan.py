@@ -5,8 +5,6 @@ import pytest
 from services.judge.function_plan import plan_of
 from shared.schemas import HumanEvalTests, MbppTests
 
-pytestmark = pytest.mark.together
-
 
 def mbpp(*tests: str, setup: str = "") -> MbppTests:
     return MbppTests(test_list=list(tests), test_setup_code=setup)

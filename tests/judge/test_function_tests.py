@@ -176,3 +176,12 @@ async def test_what_does_not_end(sandbox: SandboxClient, code: str) -> None:
     limits = ("sandbox.timeout=0.5", "judge.wall_factor=2", "sandbox.memory_limit_mb=4096")
     verdict = await judged(sandbox, code, "assert sum(f(1)) == 2", "assert f", limits=limits)
     assert verdict.final_status is FinalStatus.TIMEOUT
+
+
+async def test_an_answer_that_is_killed_has_not_failed_its_test(sandbox: SandboxClient) -> None:
+    """Its tests wait for its next value then, on another processor."""
+    limits = ("sandbox.timeout=0.2", "judge.wall_factor=2", "sandbox.memory_limit_mb=4096")
+    code = "def f(x):\n    while True: yield x"
+    for _ in range(8):
+        verdict = await judged(sandbox, code, "assert sum(f(1)) == 2", "assert f", limits=limits)
+        assert verdict.final_status is FinalStatus.TIMEOUT, verdict.case_codes

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from shared.harness import function_values as values
 
-pytestmark = pytest.mark.together
-
 keys = st.one_of(
     st.none(),
     st.booleans(),

@@ -25,8 +25,6 @@ from shared.harness.cases.streams import wants_pipe
 from shared.harness.wire import CallResult, CaseLimits
 from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
 
-pytestmark = pytest.mark.together
-
 LIMITS = CaseLimits(
     cpu=20, wall=60, compile=30, budget=100, memory=4 << 30, output=16 << 20, processes=100
 )

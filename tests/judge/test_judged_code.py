@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from sandbox_fusion import RunCodeResponse
 
 from services.aggregator.api.answers import extracted
 from services.aggregator.api.models import ExtractedCode
 from services.judge.judging import judge_answer
-from services.judge.requests import Attempts, RunCode, RunCodeResponse
+from services.judge.requests import Attempts, RunCode
 from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import JudgedCode, Problem, Verdict, sha256
@@ -17,8 +18,6 @@ from tests.judge.tasks import as_verdict, make_task, stdio
 from tests.judge.test_submit import Scripted as ScriptedSubmit
 from tests.judge.test_submit import result
 from tests.shared.ledgers import generation, problem, verdict
-
-pytestmark = pytest.mark.together
 
 COMPLETION = (
     "First:\n```python\ndef g(): ...\n```\nor\n```python\nprint(1)\n```\n```cpp\nint main;\n```\n"
@@ -44,8 +43,8 @@ class Failing:
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         if request.usage_of:
-            request.usage_of(RunCodeResponse(status="Failed"))
-        return RunCodeResponse(status="Failed")
+            request.usage_of(RunCodeResponse(message="", status="Failed"))
+        return RunCodeResponse(message="", status="Failed")
 
     async def run_cases(
         self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False

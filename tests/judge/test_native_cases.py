@@ -13,7 +13,13 @@ from services.judge.requests import Attempts
 from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
 from services.sandbox.app import create_app
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
+from shared.harness.wire import (
+    CALL_RESULT,
+    CallResult,
+    CaseLimits,
+    RunCasesRequest,
+    encode_spec,
+)
 from tests.judge.pools import OpenPool
 
 LIMITS = CaseLimits(cpu=5, wall=10, compile=30, budget=60, memory=1 << 30, output=1 << 20)
@@ -74,6 +80,27 @@ async def client_of(stack: AsyncExitStack, *urls: str) -> SandboxClient:
 def printed(result: CallResult) -> list[bytes]:
     assert result.end == "done"
     return [case.stdout for case in result.cases.values()]
+
+
+def test_the_time_of_compiling_is_on_the_wire_only_where_it_is_wanted() -> None:
+    assert b"timed" not in REQUEST.model_dump_json().encode()
+    assert b"compile_seconds" not in CALL_RESULT.dump_json(CallResult())
+    spec = encode_spec(b"k", "python", LIMITS, ["a"])
+    assert ":" not in spec
+    assert encode_spec(b"k", "python", LIMITS, ["a"], timed=True) == spec.replace(
+        "python", "python:timed"
+    )
+
+
+@pytest.mark.parametrize("timed", [True, False])
+async def test_the_time_of_compiling(stack: AsyncExitStack, sandbox: Recorded, timed: bool):
+    client = await client_of(stack, sandbox.url)
+    request = REQUEST.model_copy(update={"timed": timed})
+    for offers in ("2", None):  # in a slot, and where the harness travels along
+        sandbox.offers = offers
+        result = await client.run_cases(request, Attempts())
+        assert printed(result) == PRINTED
+        assert (result.compile_seconds is not None and 0 < result.compile_seconds < 30) == timed
 
 
 async def test_a_sandbox_that_offers_cases_gets_them(stack: AsyncExitStack, sandbox: Recorded):

@@ -149,7 +149,7 @@ async def taken(pool: SandboxPool) -> float:
 async def test_the_limit_holds_over_processes(processes: Processes) -> None:
     settings = PoolSettings(max_concurrency=3, initial=3)
     some = [
-        await processes.start(ONE, TWO, settings=settings, permits=40, seconds=0.01, go=False)
+        await processes.start(ONE, TWO, settings=settings, permits=20, seconds=0.01, go=False)
         for _ in range(8)
     ]
     for each in some:
@@ -161,7 +161,7 @@ async def test_the_limit_holds_over_processes(processes: Processes) -> None:
     for word, _, url in events:
         inside[url] += 1 if word == "in" else -1
         highest[url] = max(highest[url], inside[url])
-    assert len(events) == 8 * 40 * 2
+    assert len(events) == 8 * 20 * 2
     assert highest == {ONE: 3, TWO: 3}
 
 

@@ -17,8 +17,6 @@ from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason
 from tests.judge.local import run_program
 
-pytestmark = pytest.mark.together
-
 PROMPT = '''from typing import List
 
 

@@ -1,6 +1,9 @@
 import asyncio
 import contextlib
+import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -9,12 +12,22 @@ from typing import Any
 
 import aiohttp
 import pytest
+import sandbox_fusion as sdk
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from pydantic import ValidationError
+from sandbox_fusion import EvalResult, RunCodeResponse
 
-from services.judge import sandbox
+from services.judge import fusion, sandbox
 from services.judge.permits import CallOutcome
-from services.judge.requests import Attempts, RunCode, RunCodeResponse, SandboxUsage, Submit
+from services.judge.requests import (
+    Attempts,
+    RunCode,
+    SandboxUsage,
+    Submit,
+    executed,
+    fetched,
+)
 from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
 from shared.schemas import InfraFailure
 from tests.judge.pools import OpenPool
@@ -502,7 +515,7 @@ async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
         return web.json_response(ran_for(4))
 
     def usage_of(response: RunCodeResponse) -> SandboxUsage:
-        assert response.executed == 4
+        assert executed(response) == 4
         return SandboxUsage(cpu, wall)
 
     server = await start(answer)
@@ -602,7 +615,7 @@ async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenP
     answer = await (await client(server.url)).submit(SUBMIT, attempts, alone=True)
     assert (answer.accepted, answer.extracted_code) == (True, "x")
     assert answer.tests[0].passed
-    assert answer.tests[0].exec_info == RunCodeResponse.model_validate(GOOD)
+    assert answer.tests[0].exec_info == RunCodeResponse.parse_obj(GOOD)
     assert server.paths == ["/submit"] * 2
     assert server.asked[1] == {
         "dataset": "d",
@@ -622,6 +635,77 @@ async def test_what_is_no_answer_to_a_submit(start: Start, client: Client, body:
         await (await client(server.url, max_attempts=1)).submit(SUBMIT, Attempts())
 
 
+# Answers in the SDK's models
+
+
+READ = {RunCodeResponse: fusion.read_run_code, EvalResult: fusion.read_result}
+RESULT = {
+    "id": "a",
+    "accepted": False,
+    "extracted_code": "x",
+    "extracted_type": "fenced",
+    "tests": [
+        {"passed": True, "exec_info": GOOD, "test_info": {"input": {"stdin": "1"}}},
+        {"passed": False, "exec_info": {**GOOD, "status": "Failed", "run_result": None}},
+    ],
+    "unknown": [1],
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "answer"),
+    [
+        (RunCodeResponse, GOOD),
+        (RunCodeResponse, {"status": "Success", "message": ""}),
+        (EvalResult, RESULT),
+    ],
+)
+def test_what_is_read_is_what_the_sdk_makes_of_it(model: Any, answer: dict[str, Any]) -> None:
+    found = READ[model](json.dumps(answer).encode())
+    assert type(found) is model
+    assert found == model.parse_obj(answer)
+    assert found.dict() == model.parse_obj(answer).dict()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": "Done"},
+        {"message": None},
+        {"run_result": []},
+        {"run_result": {"status": "Finished", "return_code": "x"}},
+        {"run_result": {"status": "Finished", "stdout": 5}},
+        {"run_result": {"status": "Finished", "execution_time": []}},
+        {"run_result": {"return_code": 0}},
+        {"compile_result": {"status": None}},
+        {"files": {"f": 1}},
+        {"files": []},
+    ],
+)
+def test_what_the_sdk_would_not_take(wrong: dict[str, Any]) -> None:
+    info = {**GOOD, **wrong}
+    with pytest.raises(ValidationError):
+        fusion.read_run_code(json.dumps(info).encode())
+    body = {**RESULT, "tests": [{"passed": True, "exec_info": info}]}
+    with pytest.raises(ValidationError):
+        fusion.read_result(json.dumps(body).encode())
+
+
+def test_a_request_is_as_the_sdk_describes_it() -> None:
+    """But for the limit of memory, which only the server knows."""
+    body = json.loads(fusion.run_code_body(REQUEST))
+    assert body.pop("memory_limit_MB") == REQUEST.memory_limit_mb
+    assert body == json.loads(sdk.RunCodeRequest(**body).json())
+    sent = json.loads(fusion.submit_body(SUBMIT))
+    assert sent == json.loads(sdk.SubmitRequest(**sent).json(exclude_unset=True))
+
+
+def test_the_sdk_is_loaded_by_the_call_that_needs_it() -> None:
+    """Loading it takes a tenth of a second, and most runs call ``/run_cases`` alone."""
+    code = "import sys, services.judge.worker; sys.exit('sandbox_fusion' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_a_submit_has_time_for_all_its_cases() -> None:
     """Three at a time, each compiled and run: a hundred rounds of four seconds."""
     assert replace(SUBMIT, cases=300).longest == 400
@@ -635,4 +719,4 @@ def test_a_submit_has_time_for_all_its_cases() -> None:
     [({"f": "eA=="}, b"x"), ({}, b""), ({"f": "A"}, b""), ({"f": "\u00e4"}, b"")],
 )
 def test_a_fetched_file(files: dict[str, str], content: bytes) -> None:
-    assert RunCodeResponse.model_validate({**GOOD, "files": files}).file("f") == content
+    assert fetched(RunCodeResponse.parse_obj({**GOOD, "files": files}), "f") == content

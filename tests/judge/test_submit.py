@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from sandbox_fusion import EvalResult, RunCodeResponse
+from sandbox_fusion.models import EvalTestCase
 
-from services.judge.requests import Attempts, RunCodeResponse, Submit, SubmitResponse, SubmittedTest
+from services.judge import fusion
+from services.judge.requests import Attempts, Submit
 from services.judge.sandbox import SandboxClient
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
@@ -160,15 +163,15 @@ async def test_function_tests_are_python_whatever_other_answers_are(sandbox: San
 def ran(status: str = "Finished", code: int | None = 0, stderr: str = "") -> RunCodeResponse:
     run = {"status": status, "return_code": code, "execution_time": 0.25, "stderr": stderr}
     good = (status, code) == ("Finished", 0)
-    return RunCodeResponse.model_validate(
-        {"status": "Success" if good else "Failed", "run_result": {**run, "stdout": ""}}
-    )
+    status = "Success" if good else "Failed"
+    return RunCodeResponse(status=status, message="", run_result={**run, "stdout": ""})
 
 
-def result(passed: bool = True, info: RunCodeResponse | None = None) -> SubmittedTest:
-    return SubmittedTest(passed=passed, exec_info=info or ran())
+def result(passed: bool = True, info: RunCodeResponse | None = None) -> EvalTestCase:
+    return EvalTestCase(passed=passed, exec_info=info or ran())
 
 
+BROKEN = RunCodeResponse(status="SandboxError", message="")
 LATE = result(False, ran("TimeLimitExceeded", None))
 
 
@@ -176,18 +179,20 @@ LATE = result(False, ran("TimeLimitExceeded", None))
 class Scripted:
     """Gives each submit the next list of tests, the last one for ever."""
 
-    answers: list[list[SubmittedTest]]
+    answers: list[list[EvalTestCase]]
     asked: list[Submit] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
 
     async def submit(
         self, request: Submit, attempts: Attempts, *, alone: bool = False
-    ) -> SubmitResponse:
+    ) -> EvalResult:
         attempts.requests += 1
         self.asked.append(request)
         self.alone.append(alone)
         tests = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return SubmitResponse(accepted=all(test.passed for test in tests), tests=tests)
+        return EvalResult(
+            id=0, extracted_code="", accepted=all(test.passed for test in tests), tests=tests
+        )
 
 
 async def judged(sandbox: Scripted, given: Problem, *overrides: str) -> Verdict:
@@ -201,7 +206,7 @@ TWO = stdio(("1", "a"), ("2", "b"))
 async def body_of(given: Problem, *overrides: str) -> Any:
     sandbox = Scripted([[result()] * 2])
     await judged(sandbox, given, "sandbox.timeout=7", *overrides)
-    return sandbox.asked[0].body()
+    return json.loads(fusion.submit_body(sandbox.asked[0]))
 
 
 async def test_what_is_asked() -> None:
@@ -249,11 +254,15 @@ async def test_a_time_out_that_does_not_happen_again() -> None:
         ([result()], FinalStatus.API_ERROR, [1]),
         ([result(False)], FinalStatus.WRONG_ANSWER, [0]),
         ([result()] * 3, FinalStatus.SUCCESS, [1, 1]),
-        ([result(), result(False, RunCodeResponse(status="SandboxError"))], None, [1, -1]),
+        (
+            [result(), result(False, RunCodeResponse(status="SandboxError", message=""))],
+            None,
+            [1, -1],
+        ),
     ],
 )
 async def test_results_that_are_too_few_or_too_many(
-    tests: list[SubmittedTest], status: FinalStatus | None, codes: list[int]
+    tests: list[EvalTestCase], status: FinalStatus | None, codes: list[int]
 ) -> None:
     """What nothing was said of has not passed, and is no fault of the answer."""
     verdict = await judged(Scripted([tests]), TWO)

@@ -23,8 +23,6 @@ from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FinalStatus, JudgeMethod, VerdictDetail
 from tests.judge.tasks import as_verdict
 
-pytestmark = pytest.mark.together
-
 IN_TIME, DOUBTFUL, LATE = Lateness
 PASSED = CaseOutcome(CaseCode.PASSED)
 WRONG = CaseOutcome(CaseCode.WRONG_ANSWER)

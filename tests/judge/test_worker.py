@@ -15,6 +15,7 @@ from rq.registry import FailedJobRegistry, StartedJobRegistry
 from rq.serializers import JSONSerializer
 from rq.worker import SimpleWorker, WorkerStatus
 
+from services.judge.jobs import JudgedSample
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker, LeaseKeeper
 from shared.ledger import JudgeQueue, Ledger, connect_async, job_id
@@ -130,9 +131,9 @@ async def test_a_problem_that_is_forgotten_during_the_read_is_read_again(
     known = iter([True, False])
     found: list[JobInput] = []
 
-    async def judge(_self: StandInJudge, given: JobInput, completion: Generation) -> Verdict:
+    async def judge(_self: StandInJudge, given: JobInput, completion: Generation) -> JudgedSample:
         found.append(given)
-        return verdict(completion)
+        return JudgedSample(verdict(completion))
 
     monkeypatch.setattr(StandInJudge, "knows_problem", lambda _self, _call: next(known))
     monkeypatch.setattr(StandInJudge, "judge", judge)
@@ -357,6 +358,34 @@ def test_a_killed_worker_loses_nothing(
     assert ledger.meta().verdicts_written == 16
     redis.delete("rq:worker:w:executions")  # the dead worker's own, which expires
     nothing_in_hand(redis)
+
+
+def test_a_killed_worker_is_soon_not_counted(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
+) -> None:
+    record(ledger, *NAMES, completion="wait")
+    with judging(redis_server.url, lease_ttl=1.0) as process:
+        until(lambda: counted(redis, WAITING) == 16)
+        time.sleep(4)  # longer than its registration lasts: a busy worker renews it
+        assert ledger.queue.workers() == 1
+        process.kill()
+        process.wait()
+        until(lambda: ledger.queue.workers() == 0, seconds=10)
+
+
+def test_a_worker_that_was_forgotten_registers_again(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
+) -> None:
+    with judging(redis_server.url) as process:
+        until(lambda: ledger.queue.workers() == 1)
+        assert 0 < redis.ttl("rq:worker:w") <= 30
+        process.send_signal(signal.SIGSTOP)
+        redis.delete("rq:worker:w", "rq:workers", "rq:workers:judge")
+        process.send_signal(signal.SIGCONT)
+        until(lambda: ledger.queue.workers() == 1, seconds=10)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert ledger.queue.workers() == 0
 
 
 def test_a_completion_that_kills_its_worker_does_not_take_its_neighbours_with_it(

@@ -12,11 +12,11 @@ import sys
 
 from redis import Redis
 
-from services.judge.jobs import SampleJudge
+from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
 from shared.ledger.jobs import JobInput
-from shared.schemas import Generation, Verdict
+from shared.schemas import Generation
 from tests.shared.ledgers import verdict
 
 TOGETHER, WAITING, GO = "tests:together", "tests:waiting", "tests:go"
@@ -27,13 +27,13 @@ def main() -> None:
     redis = Redis.from_url(url)
     in_hand: list[str] = []
 
-    async def judge(_self: SampleJudge, _found: JobInput, generation: Generation) -> Verdict:
+    async def judge(_self: SampleJudge, _found: JobInput, generation: Generation) -> JudgedSample:
         in_hand.append(generation.problem_id)
         try:
             await obey(generation.completion)
         finally:
             in_hand.remove(generation.problem_id)
-        return verdict(generation)
+        return JudgedSample(verdict(generation))
 
     async def obey(completion: str) -> None:
         if completion == "kill":

@@ -8,7 +8,7 @@ from typing import Self
 from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import SampleJudge
+from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JobLoop
 from shared.ledger import connect_async
@@ -27,8 +27,8 @@ class StandInJudge:
     def knows_problem(self, _call: JobCall) -> bool:
         return True
 
-    async def judge(self, _found: JobInput, generation: Generation) -> Verdict:
-        return await self._judge(generation)
+    async def judge(self, _found: JobInput, generation: Generation) -> JudgedSample:
+        return JudgedSample(await self._judge(generation))
 
 
 class Worker:

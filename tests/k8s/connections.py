@@ -37,7 +37,8 @@ def _monitored(cluster: Cluster) -> Iterator[str]:
         chosen = monitor["spec"]["selector"]
         found = [s for s in cluster.of("Service") if selects(chosen, s["metadata"]["labels"])]
         named = {port["name"] for service in found for port in service["spec"]["ports"]}
-        if any(endpoint["port"] not in named for endpoint in monitor["spec"]["endpoints"]):
+        asked = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
+        if found and not asked <= named:
             yield f"ServiceMonitor/{monitor['metadata']['name']}: no such port"
     for monitor in cluster.of("PodMonitor"):
         named = {n for p in cluster.pods if p.matches(monitor["spec"]["selector"]) for n in p.ports}

@@ -9,7 +9,12 @@ from tools.k8s_validate.render import K8S
 
 
 def secrets() -> dict[str, Document]:
-    return {entry["name"]: entry for entry in yaml.safe_load((K8S / "secrets.yaml").read_text())}
+    """By name; keys that only a component needs are in an entry of their own."""
+    found: dict[str, Document] = {}
+    for entry in yaml.safe_load((K8S / "secrets.yaml").read_text()):
+        known = found.setdefault(entry["name"], entry | {"keys": []})
+        known["keys"] += entry["keys"]
+    return found
 
 
 def volumes(cluster: Cluster) -> Iterator[str]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from tests.k8s.cluster import COMPONENT, Cluster, Document, selects
 
-# Of network policies for components that need not be there.
-OPTIONAL = {"data", "page", "ray"}
+# Of network policies and monitors for components that need not be there.
+OPTIONAL = {"data", "page", "ray", "reward"}
 
 
 def selectors(cluster: Cluster) -> Iterator[str]:
@@ -27,7 +27,9 @@ def selectors(cluster: Cluster) -> Iterator[str]:
             yield f"{name} selects pods of several: {sorted(owners)}"
     for monitor in cluster.of("ServiceMonitor"):
         chosen = monitor["spec"]["selector"]
-        if not any(selects(chosen, s["metadata"]["labels"]) for s in cluster.of("Service")):
+        optional = chosen["matchLabels"][COMPONENT] in OPTIONAL
+        services = [s for s in cluster.of("Service") if selects(chosen, s["metadata"]["labels"])]
+        if not optional and not services:
             yield f"ServiceMonitor/{monitor['metadata']['name']} selects no Service"
 
 

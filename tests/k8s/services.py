@@ -17,8 +17,14 @@ from services.generator.backends.replay.app import build_app as build_replay
 from services.generator.router.app import build_app as build_router
 from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
+from services.reward.app import make_app as make_reward_app
+from services.reward.service import RewardService
+from services.reward.session import RewardSession
+from services.reward.settings import RewardSettings
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
+from shared.config import Config
+from shared.service.access import Access
 from shared.service.health import HealthServer, Readiness
 from shared.service.settings import RedisSettings, ServiceSettings
 from tools.k8s_validate.render import ROOT
@@ -39,6 +45,8 @@ def paths(image: str) -> set[str]:
             )
         case "plumbline/aggregator":
             return _routes(make_app(redis, Ingester(redis)))
+        case "plumbline/reward":
+            return _routes(_reward(redis))
         case "plumbline/sandbox":
             return _routes(create_app(SandboxSettings()))
         case "plumbline/generator-cpu":
@@ -54,6 +62,14 @@ def paths(image: str) -> set[str]:
     return set()
 
 
+def _reward(redis: Redis) -> web.Application:
+    """The reward service's application, over parts that no request reaches."""
+    parts = dict.fromkeys(("problems", "ledger", "commands", "janitor", "sample_log", "programs"))
+    settings, session = RewardSettings(), RewardSession(Config())
+    service = RewardService(settings, session, **parts)  # type: ignore[arg-type]
+    return make_reward_app(service, redis, access=Access(settings.hosts))
+
+
 def _routes(app: web.Application) -> set[str]:
     return {r.resource.canonical for r in app.router.routes() if r.method == "GET" and r.resource}
 
@@ -61,6 +77,7 @@ def _routes(app: web.Application) -> set[str]:
 SETTINGS: dict[str, tuple[type[ServiceSettings] | type[RedisSettings], ...]] = {
     "plumbline/judge": (JudgeSettings,),
     "plumbline/aggregator": (AggregatorSettings,),
+    "plumbline/reward": (RewardSettings,),
     "plumbline/sandbox": (SandboxSettings,),
     "plumbline/generator": (GeneratorSettings,),
     "plumbline/generator-cpu": (GeneratorSettings,),
@@ -70,6 +87,7 @@ SETTINGS: dict[str, tuple[type[ServiceSettings] | type[RedisSettings], ...]] = {
 # Read by what the images bring along: the hub's client, vLLM, Ray.
 _LIBRARIES = {"HF_HOME", "HF_TOKEN_PATH", "HOME", "VLLM_CACHE_ROOT"}
 FOREIGN = {
+    "plumbline/aggregator": {"WANDB_API_KEY_FILE", "WANDB_BASE_URL"},  # for Weights & Biases
     "plumbline/generator": {*_LIBRARIES, "PATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"},
     "redis": {"PASSWORDS"},
     # The key's variable is the one that the config names in generation.api_key_env.

@@ -16,7 +16,9 @@ from services.judge.calls import case_limits
 from services.judge.methods.base import Task
 from shared.config import Config, load_config
 from shared.harness.wire import CaseLimits
-from shared.ledger import JudgeQueue
+from shared.ledger import JudgeQueue, connect_async
+from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.rewards import RewardLedger, RewardProblem, RewardSample
 from tests.k8s.cluster import Cluster, env_of
 from tools.k8s_validate.render import ROOT
 
@@ -125,6 +127,29 @@ def test_a_job_in_hand_is_in_the_second_key_and_not_in_the_first(redis: Redis, r
     worker.work(burst=True, logging_level="ERROR")
     assert json.loads(redis.get(SEEN)) == {"waiting": 0, "in_hand": 1}
     assert redis.zcard(StartedJobRegistry(queue=queue).key) == 0
+
+
+async def test_jobs_of_trainers_are_in_the_first_key(
+    everything: Cluster, redis: Redis, redis_server
+):
+    connection = await connect_async(redis_server.url)
+    rewards = RewardLedger(connection, PipelinedRedis(connection), "reward/" + "0" * 16, remember=9)
+    await rewards.open("{}")
+    name = RewardProblem.of("d", "p", "0" * 16)
+    await rewards.bring({name.key: b"x"})
+    await rewards.submit([RewardSample.of(name, "print(1)")])
+    await connection.aclose()
+    assert redis.llen(_queue_keys(everything)[0]) == 1
+
+
+def test_the_reward_service_scales_by_the_core_that_it_requests(everything: Cluster):
+    scaler = everything.one("HorizontalPodAutoscaler", "reward")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == "reward"
+    [metric] = scaler["metrics"]
+    assert metric["resource"]["name"] == "cpu"
+    container = everything.pod("reward").spec["containers"][0]
+    assert container["resources"]["requests"]["cpu"] == "1"
+    assert scaler["minReplicas"] > 1
 
 
 def other_queue(c: Cluster) -> None:

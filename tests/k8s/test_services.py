@@ -6,6 +6,7 @@ import pytest
 
 from tests.k8s import services
 from tests.k8s.cluster import Cluster, env_of
+from tests.k8s.selection import OPTIONAL
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
@@ -28,6 +29,8 @@ def unscraped(cluster: Cluster) -> Iterator[str]:
         spec = monitor["spec"]
         for endpoint in spec.get("endpoints", spec.get("podMetricsEndpoints")):
             component = spec["selector"]["matchLabels"]["app.kubernetes.io/component"]
+            if component in OPTIONAL - {pod.component for pod in cluster.pods}:
+                continue
             container = cluster.pod(component).spec["containers"][0]
             if endpoint["path"] not in services.paths(image_of(container)):
                 yield f"{monitor['kind']}: {component} has no {endpoint['path']}"

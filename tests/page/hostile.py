@@ -4,9 +4,10 @@ import json
 
 from redis import Redis
 
+from shared.case_records import SampleCases
 from shared.ledger import Ledger
 from shared.plan import make_plan
-from shared.schemas import FailedCase, Problem, SampleId
+from shared.schemas import CaseResult, FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
 from tests.shared.ledgers import enter, problem
@@ -101,11 +102,15 @@ def _judge(ledger: Ledger, sample: SampleId, text: str, status: FinalStatus) -> 
     case = FailedCase(
         case_index=0, status=status, input=text, expected=text, actual=text + "!", stderr=text
     )
+    result = CaseResult(
+        case_index=0, status=status, actual=text + "!", stderr=text, compile_stderr=text
+    )
     judge(
         ledger,
         sample,
         status,
         made,
+        SampleCases(recorded="failed", cases=(result,)),
         detail=text[:1000],
         first_failed_case=case,
         infra_failures=[text[:1000]],
@@ -116,7 +121,8 @@ def _judge(ledger: Ledger, sample: SampleId, text: str, status: FinalStatus) -> 
 
 def _problem(text: str) -> Problem:
     extra = json.dumps({"tags": [text, "dp"]})
-    return problem(text, text, prompt=text, difficulty=text, extra_info=extra)
+    tests = json.dumps({"inputs": [text], "outputs": [text]})
+    return problem(text, text, prompt=text, difficulty=text, extra_info=extra, ground_truth=tests)
 
 
 def _large_problem(name: str, text: str) -> Problem:

@@ -4,9 +4,11 @@ import json
 
 from redis import Redis
 
+from shared.case_records import SampleCases
+from shared.config import load_config
 from shared.ledger import Ledger
 from shared.plan import make_plan
-from shared.schemas import FailedCase, Problem, SampleId
+from shared.schemas import CaseResult, FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
 from tests.shared.ledgers import enter, problem
@@ -24,6 +26,7 @@ def solve(words: list[str]) -> int:
     return pairs
 print(solve(input().split()), "pairs", 3.5)
 """
+_TESTS = json.dumps({"inputs": ["4\nnoon noon noon noon\n"] * 60, "outputs": ["6\nsame\n"] * 60})
 _STATUSES = list(FinalStatus)
 
 
@@ -36,8 +39,9 @@ def begin(books: Redis, run: str, output: str) -> Ledger:
     problems = [_problem(sample) for sample in samples()]
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(books, run)
+    config = load_config(None, ["output.cases=all"])
     facts = {"name": run, "model": "org/model", "started_at": BEGUN, "output": output}
-    enter(ledger, problems, plan, **facts)
+    enter(ledger, problems, plan, config=config, **facts)
     return ledger
 
 
@@ -51,7 +55,7 @@ def judge_some(ledger: Ledger, first: int, last: int) -> None:
             "gen_time": 1.5,
             "finished_at": BEGUN + number,
         }
-        judge(ledger, samples()[number], status, made, **_found(status, number))
+        judge(ledger, samples()[number], status, made, _cases(status), **_found(status, number))
 
 
 def _found(status: FinalStatus, number: int) -> dict[str, object]:
@@ -75,11 +79,34 @@ def _found(status: FinalStatus, number: int) -> dict[str, object]:
     }
 
 
+def _cases(status: FinalStatus) -> SampleCases:
+    """Sixty cases: two that failed in the middle, one with a compiler's warning, one not run."""
+    passed = CaseResult(
+        case_index=0,
+        status=FinalStatus.SUCCESS,
+        actual="6\nsame\n",
+        stderr="",
+        exit_code=0,
+        duration=0.0123456,
+        cpu_time=0.011,
+        memory_mb=9.5,
+    )
+    cases = [passed.model_copy(update={"case_index": place}) for place in range(60)]
+    wrong = {"status": status, "actual": "3\nsame\n", "stderr": "KeyError: 7\n", "exit_code": -11}
+    for place in (20, 40):
+        cases[place] = cases[place].model_copy(update=wrong)
+    said = {"compile_duration": 0.7, "compile_stderr": "solution.cpp:3: warning: unused\n"}
+    cases[50] = cases[50].model_copy(update=said)
+    cases[59] = CaseResult(case_index=59, status="not_run")
+    return SampleCases(recorded="all", cases=tuple(cases))
+
+
 def _problem(sample: SampleId) -> Problem:
     return problem(
         sample.problem_id,
         sample.dataset,
         prompt="Mirror signs\n\nAlong a canal stand n signs, each with one word. " * 8,
+        ground_truth=_TESTS,
         difficulty="hard",
         extra_info=json.dumps({"tags": ["strings", "dp"]}),
         quality="many_answers" if sample.dataset == "codecontests_valid" else "ok",

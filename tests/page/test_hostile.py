@@ -130,6 +130,19 @@ def test_a_sample(name: str, place: Place, reader: tuple[Page, Watch]) -> None:
     assert_quiet(page, watch, place.home)
 
 
+def test_recorded_cases(address: str, run: Path, visit: Visit) -> None:
+    page, watch = visit()
+    for name, text in TEXTS.items():
+        page.goto(f"{address}/{sample_path(name)}")
+        expect(page.locator("h1 bdi")).to_have_text(shown(text))
+        table = page.locator("div.cases")
+        table.locator("summary").click()
+        for label in ("Input", "Standard error", "Compiler"):
+            assert table.get_by_label(label, exact=True).text_content() == shown(text)
+        assert table.get_by_label("Actual", exact=True).text_content() == shown(text + "!")
+    assert_quiet(page, watch, f"{address}/")
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_sample(name: str, address: str, run: Path, visit: Visit) -> None:
     """Of a text there is a part, so that no text makes the page slow, whatever it consists of."""

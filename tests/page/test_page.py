@@ -97,6 +97,26 @@ def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) ->
     assert watch.errors == []
 
 
+def test_the_cases_of_a_sample(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/{SAMPLE}")
+    table = page.get_by_role("group", name="Cases")
+    places = table.locator("tbody th")
+    assert places.all_text_contents()[:5] == ["21", "41", "60", "1", "2"]
+    first = table.locator("tbody tr").first
+    assert first.locator("td").all_text_contents()[1:] == ["-11", "0.012", "0.011", "9.5", "–"]
+    expect(page.locator("div.cases h2")).to_contain_text("60 recorded, of 2")
+    table.locator("summary").first.click()
+    expect(table.get_by_label("Input", exact=True)).to_have_text("4\nnoon noon noon noon\n")
+    expect(table.get_by_label("Actual", exact=True)).to_have_text("3\nsame\n")
+    expect(table.get_by_label("Standard error", exact=True)).to_contain_text("KeyError: 7")
+    expect(places).to_have_count(50)
+    page.get_by_role("button", name="More cases").click()
+    expect(places).to_have_count(60)
+    expect(page.get_by_role("button", name="More cases")).to_be_hidden()
+    assert watch.errors == []
+
+
 @pytest.mark.parametrize("view", ["run", "report"])
 def test_problems_with_many_right_answers_are_named(url: str, visit: Visit) -> None:
     page, watch = visit()

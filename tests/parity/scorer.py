@@ -72,6 +72,22 @@ class Scorer:
         )
         return _found(self._last.codes, metadata, score)
 
+    def reward(self, url: str, answer: Answer) -> float:
+        """The score by verl's default route, which counts the first ten cases.
+
+        It is what ``default_compute_score`` calls for the data source ``codecontests``.
+        """
+        slots = threading.Semaphore(_CONCURRENCY)
+        score, _ = self.package.compute_score(
+            f"{url}/run_code",
+            slots,
+            MEMORY_MB,
+            answer.completion,
+            answer.tests.model_dump_json(exclude_none=True),
+            continuous=True,
+        )
+        return float(score)
+
     def check(self, url: str, code: str, tests: StdioTests, language: str) -> Found:
         """Have ``check_correctness`` judge a program in any language."""
         slots = threading.Semaphore(_CONCURRENCY)

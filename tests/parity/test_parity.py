@@ -10,7 +10,7 @@ import importlib.util
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sandbox_fusion import RunCodeResponse
 
 from services.judge.calls import single_outcome
-from services.judge.requests import RunCodeResponse
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.checkers import exact
 from shared.errors import ConfigError
@@ -31,8 +31,6 @@ from tests.bench.judges import client
 from tests.parity.cases import ECHO, Answer, answers, compiled, fenced, found_before, scripts, stdio
 from tests.parity.scorer import Found, Scorer, judge
 from tests.parity.stand_in import ANSWERS, FAILURES, stand_in
-
-pytestmark = pytest.mark.together
 
 ALL = {answer.name: answer for answer in answers()}
 # They use up their limit, and others beside them would use it up for them.
@@ -154,6 +152,33 @@ async def test_the_same_verdict_on_cpp(scorer: Scorer, sandbox_url: str, number:
     _assert_agreed(Pair(found, ours))
 
 
+# Cases that pass, by place; verl's default reward counts the first ten.
+_PASSING = [
+    range(15),
+    range(7),
+    range(8, 15),
+    (0, 2, 4, 9, 10, 14),
+    (10, 11, 12),
+    (),
+]
+
+
+@pytest.mark.parametrize("cases", [3, 10, 15])
+@pytest.mark.parametrize("passing", _PASSING, ids=str)
+@pytest.mark.parametrize("code", [ECHO, "print(1 // (int(input()) % 4))", "print(input()", "x"])
+async def test_the_same_default_reward(
+    scorer: Scorer, sandbox_url: str, code: str, passing: Sequence[int], cases: int
+) -> None:
+    tests = stdio(*((f"{i}\n", f"{i}\n" if i in passing else "x") for i in range(cases)))
+    completion = code if code == "x" else fenced(code)
+    answer = Answer("reward", completion, tests)
+    theirs = await asyncio.to_thread(scorer.reward, sandbox_url, answer)
+    async with client(sandbox_url) as sandbox:
+        ours = await judge(sandbox, answer, "judge.max_cases=10")
+    assert ours.pass_ratio == theirs
+    assert ours.cases_total == min(cases, 10)
+
+
 def _agree(pair: Pair) -> bool:
     return (
         pair.ours.case_codes == list(pair.verl.codes)
@@ -220,7 +245,7 @@ def _responses() -> list[dict[str, Any]]:
         for status, code, text in endings
     ]
     return [
-        {"status": status, "compile_result": compiled, "run_result": run}
+        {"status": status, "message": "", "compile_result": compiled, "run_result": run}
         for status, compiled, run in product(["Success", "Failed"], commands, commands)
     ]
 
@@ -241,9 +266,7 @@ def test_the_same_code_for_every_answer(scorer: Scorer, monkeypatch: pytest.Monk
 def _codes(scorer: Scorer, patch: pytest.MonkeyPatch, answer: dict[str, Any]) -> tuple[int, int]:
     patch.setattr(scorer.utils, "call_sandbox_api", lambda **_: (answer, None))
     found, _ = scorer.utils._process_single_case(0, "in", "x", "url", "code", 1, 1, "python")
-    return int(found), int(
-        single_outcome(RunCodeResponse.model_validate(answer), "in", "x", exact).code
-    )
+    return int(found), int(single_outcome(RunCodeResponse.parse_obj(answer), "in", "x", exact).code)
 
 
 _PIECES = ["```", "```python", "python", "c++", "ö", "x", " ", "\n", "\r\n", "`", "~~~", "1"]

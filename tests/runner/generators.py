@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from services.generator.backends.replay.app import build_app
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
-from services.runner.prompts import SamplingParams
+from services.runner.sampling import SamplingParams
 from shared.schemas import Generation, SampleId
 
 SAMPLE = SampleId("d/1", "p 1", 2)
@@ -28,7 +28,12 @@ class Servers:
 
     def __init__(self, stack: AsyncExitStack, folder: Path) -> None:
         self._stack = stack
-        self._completions = folder / "completions.jsonl"
+        self._folder = folder
+        self._completions = self.recording()
+
+    def recording(self, **fields: object) -> str:
+        """Write a recorded completion of the sample, with 7 tokens unless told otherwise."""
+        path = self._folder / f"completions-{len(list(self._folder.iterdir()))}.jsonl"
         line = {
             "dataset": SAMPLE.dataset,
             "problem_id": SAMPLE.problem_id,
@@ -36,11 +41,12 @@ class Servers:
             "completion": "print(1 + 1)",
             "output_tokens": 7,
         }
-        self._completions.write_text(json.dumps(line) + "\n")
+        path.write_text(json.dumps(line | fields) + "\n")
+        return str(path)
 
     async def replay(self, *failures: str, **settings: object) -> str:
         values = {
-            "replay_completions": str(self._completions),
+            "replay_completions": self._completions,
             "replay_failures": failures,
             **settings,
         }

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from services.runner.prompts import SamplingParams
+from services.runner.responses import read_completion
+from services.runner.sampling import SamplingParams
 from shared.schemas import sha256
+from shared.statuses import TokenSource
 from tests.runner.generators import MESSAGES, SAMPLE, Servers, answer, ask
 
 
@@ -68,6 +70,19 @@ async def test_odd_but_usable_answers(servers: Servers) -> None:
     generation = await ask(await servers.client(await servers.stand_in(chat)))
     assert (generation.completion, generation.error) == ("", None)
     assert (generation.output_tokens, generation.replica) == (None, "replica-3")
+
+
+async def test_who_counted_the_tokens(servers: Servers) -> None:
+    """The replay backend marks its estimate; another server's field of this name is ignored."""
+    recorded = await servers.replay(replay_completions=servers.recording(output_tokens=None))
+    generation = await ask(await servers.client(recorded))
+    assert (generation.output_tokens, generation.output_tokens_from) == (3, TokenSource.ESTIMATE)
+    for named in ("somebody", 1, ["tokenizer"], None):
+        usage = {"completion_tokens": 9, "completion_tokens_from": named}
+        response = answer(usage=usage).body
+        assert isinstance(response, bytes)
+        completion = read_completion(200, {}, response)
+        assert (completion.output_tokens, completion.output_tokens_from) == (9, None)
 
 
 async def test_lone_surrogates_are_replaced(servers: Servers) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.runner.session import provenance_conflict
+from services.runner.session import looks_random, provenance_conflict
 from shared.run_record import Provenance
 
 INFO = {"model": "m", "chat_template_sha256": "aa", "backend": "verl", "engine": {"model": "x"}}
@@ -79,3 +79,23 @@ def test_a_model_that_is_told_in_parts_is_compared_by_all_of_them() -> None:
         'of the model {"config_sha256": "1", "path": "/m"}, '
         'the generator has {"config_sha256": "2", "path": "/m"}'
     )
+
+
+RANDOM = {"self_check": {"looks_random": True}}
+
+
+@pytest.mark.parametrize(
+    ("generator", "random"),
+    [
+        (RANDOM, True),
+        ({"http://a/v1": INFO, "http://b/v1": RANDOM}, True),
+        ({"self_check": {"looks_random": False}}, False),
+        ({"self_check": {"looks_random": "True"}}, False),
+        ({"self_check": None}, False),
+        ({"self_check": []}, False),
+        (INFO, False),
+        (None, False),
+    ],
+)
+def test_a_generator_that_found_random_weights(generator: Any, random: bool) -> None:
+    assert looks_random(generator) is random

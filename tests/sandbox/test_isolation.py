@@ -122,7 +122,7 @@ async def test_landlock_programs_have_a_folder_for_temporary_files(start_sandbox
         "import os, tempfile\n"
         "with tempfile.NamedTemporaryFile() as file:\n"
         "    print(os.path.dirname(file.name) == os.getcwd() == os.environ['HOME'])\n"
-        "for path in ('/tmp/x', '/dev/shm/x', '../../x'):\n"
+        "for path in ('/tmp/of-nobody', '/dev/shm/of-nobody', '../../of-nobody'):\n"
         "    try: open(path, 'w')\n"
         "    except PermissionError: print('refused')"
     )

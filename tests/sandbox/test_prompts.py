@@ -15,8 +15,6 @@ from services.sandbox.settings import SandboxSettings
 from shared.errors import ConfigError
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
-pytestmark = pytest.mark.together
-
 ROOT = Path(__file__).parents[2]
 
 MBPP = [

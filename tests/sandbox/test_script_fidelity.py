@@ -12,8 +12,6 @@ import pytest
 from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
-pytestmark = pytest.mark.together
-
 # With a file next to it a program gets a new interpreter.
 OTHER = "other-file"
 

@@ -11,8 +11,6 @@ from services.sandbox.datasets.extraction import first_block, in_language, witho
 from services.sandbox.datasets.humaneval import function_body
 from services.sandbox.datasets.mbpp import answer
 
-pytestmark = pytest.mark.together
-
 FENCED = re.compile(r"`{3}(.*)\n([\s\S]*?)\n\s*`{3}")
 TEXTS = st.lists(
     st.sampled_from(["```", "```python", "````", "``", "\n", "\n", "\n", " ", "\r", "\x85", "x"]),

@@ -32,6 +32,7 @@ def test_reads_all_fields_and_ignores_others(tmp_path):
         "dataset": "demo",
         "sample_index": 3,
         "output_tokens": 7,
+        "output_tokens_from": "tokenizer",
         "prompt_tokens": 5,
         "gen_time": 0.5,
         "finish_reason": "stop",

@@ -78,7 +78,6 @@ def test_an_override_can_take_a_value_away(written: Any) -> None:
         ("judge.worker", "judge.worker", "judge.workers"),
         ("sandbox.time_out", "sandbox.time_out", "sandbox.timeout"),
         ("jugde.workers", "jugde", "judge"),
-        ("rollout.temperature", "rollout", "actor_rollout_ref.rollout"),
         ("temperature", "temperature", "actor_rollout_ref.rollout.temperature"),
         ("data.max_attempts", "data.max_attempts", "judge.max_attempts"),
         ("dta", "dta", "data"),
@@ -236,6 +235,7 @@ def test_the_data_sets_own_method_and_checker(method: str) -> None:
             ["judge.method=submit", "judge.checker=tokens"],
             "submit has only the checker 'lines', not 'tokens'",
         ),
+        (["judge.method=submit", "judge.max_cases=10"], "submit judges all cases"),
         (
             ["judge.method=compute_score", "judge.checker=lines"],
             "compute_score has only the checker 'exact', not 'lines'",

@@ -41,8 +41,10 @@ def value_of(leaf: Leaf) -> st.SearchStrategy[Any]:
     """Any value of the leaf's type; its limits do not matter here."""
     if leaf.path == "qa_logs.quotas":
         return st.just({})
+    option = st.none() | st.booleans() | st.integers() | st.text()
+    if leaf.path == "run.verl_keys":
+        return st.dictionaries(st.text(), option)
     if leaf.path.endswith("engine_kwargs"):
-        option = st.none() | st.booleans() | st.integers() | st.text()
         return st.dictionaries(st.text(), st.dictionaries(st.text(), option))
     return st.from_type(leaf.info.annotation).filter(lambda value: value == value)
 

@@ -19,6 +19,8 @@ from shared.ledger import CanaryLedger, EventGroup, JudgeQueue, Ledger, connect_
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.programs import ProgramLedger, SentProgram
+from shared.programs import Program, ProgramAnswer, ProgramRequest
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.redis_users import CONFIGS, PASSWORDS, RedisWithUsers, redis_with_users, refused
@@ -118,7 +120,7 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     call = JobCall.parse(first.id, first.values)
     found = await jobs.read(call, problem=True)
     assert found.completion is not None and found.problem
-    assert await jobs.finish(first, call, verdict(found.completion), 0.1)
+    assert await jobs.finish(first, call, verdict(found.completion), 0.1, b"cases")
     await jobs.refuse(crafted, next(iter(taken.refused)).flaw)
     for _ in range(4):
         worker.fail(failing, ZeroDivisionError())
@@ -139,11 +141,28 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     canaries = CanaryLedger(client(server, "judge"), RUN)
     assert canaries.send("http://s", "batch python programs", "{}", every=60)
     assert not canaries.send("http://s", "batch python programs", "{}", every=60)
+    await _answer_program(server, jobs)
     await jobs.stop_waiting()
     worker._held.give_back()
     worker.teardown()  # type: ignore[no-untyped-call]
     await redis.aclose()
     assert server.refusals() == []
+
+
+async def _answer_program(server: RedisWithUsers, jobs: WorkerJobs) -> None:
+    """Answer the program of a tool that is next in the queue."""
+    redis = await connect_async(server.url_of("default"))
+    await redis.delete("rq:queue:judge")
+    programs = ProgramLedger(redis, PipelinedRedis(redis))
+    request = ProgramRequest(program=Program(code=""), config="{}")
+    sent = SentProgram.of(programs.run, request)
+    await programs.send(sent, 60)
+    [job] = (await jobs.take(1, idle=True)).jobs
+    call = JobCall.parse(job.id, job.values)
+    assert await jobs.read_program(call) == request
+    assert await jobs.answer(job, call, ProgramAnswer(failure="x"), 0.1)
+    assert list((await programs.answers("0", 1)).found) == [sent.id]
+    await redis.aclose()
 
 
 async def _permit(pool: SandboxPool) -> None:
@@ -155,7 +174,7 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers) -> None:
     writer = Ledger(client(server, "runner"), RUN)
     enter(writer, [problem("p1")], state="judged")
     writer.record(generation(P1))
-    writer.record_verdict(verdict(generation(P1)))
+    writer.record_verdict(verdict(generation(P1)), b"cases")
     redis = client(server, "aggregator")
     ingester, ledger = Ingester(redis), Ledger(redis, RUN)
     assert ingester.catch_up()
@@ -170,7 +189,7 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers) -> None:
     assert ledger.meta() is not None and ledger.plan() is None
     assert CanaryLedger.of(ledger).record() is not None
     assert list(ledger.verdicts([P1])) and list(ledger.completions([P1]))
-    assert ledger.problem("d1", "p1")
+    assert ledger.problem("d1", "p1") and list(ledger.cases([P1]))
     ledger.fail("no")
     put_meta(writer, state="published")
     assert ledger.state() is not None
@@ -215,11 +234,11 @@ FORBIDDEN = [
 ]
 # Those that write jobs by their trade.
 MAY = {
-    ("HSET", "rq:job:x", "data", "x"): {"judge", "runner"},
+    ("HSET", "rq:job:x", "data", "x"): {"judge", "runner", "reward"},
 }
 
 
-@pytest.mark.parametrize("user", ["judge", "runner", "aggregator", "keda"])
+@pytest.mark.parametrize("user", ["judge", "runner", "aggregator", "reward", "keda"])
 def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> None:
     with client(server, user) as redis:
         allowed = [one for one in FORBIDDEN if not refused(redis, *one)]
@@ -245,6 +264,16 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("aggregator", ("SREM", "plumbline:runs", RUN)),
         ("aggregator", ("EVAL", "return 1", "0")),
         ("aggregator", ("PUBLISH", keys.JUDGED, "x")),
+        ("reward", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),
+        ("reward", ("HGET", META, "config")),
+        ("reward", ("HGETALL", f"plumbline:canaries:{RUN}:completions")),
+        ("reward", ("SADD", "plumbline:runs", "x")),
+        ("reward", ("HSET", "plumbline:permits:x", "limit", "0")),
+        ("reward", ("SET", "plumbline:lease:x", "me")),
+        ("reward", ("HSET", "rq:worker:x", "state", "busy")),
+        ("reward", ("EVAL", "return 1", "0")),
+        ("judge", ("HSET", "plumbline:reward:0123456789abcdef:problems", "p", "x")),
+        ("judge", ("SET", "plumbline:reward:0123456789abcdef:answer:x", "x")),
         ("keda", ("LRANGE", "rq:queue:judge", "0", "-1")),
         ("keda", ("HLEN", META)),
         ("keda", ("EVAL", "return redis.call('HGETALL', KEYS[1])", "1", META)),
@@ -257,7 +286,7 @@ def test_what_a_service_has_no_use_for(
         assert refused(redis, *command)
 
 
-@pytest.mark.parametrize("user", ["judge", "runner"])
+@pytest.mark.parametrize("user", ["judge", "runner", "reward"])
 def test_a_script_may_no_more_than_its_user(server: RedisWithUsers, user: str) -> None:
     with client(server, user) as redis:
         for call in ("'FLUSHALL'", "'GET', 'other'", "'HSET', 'other', 'a', 'b'"):
@@ -314,10 +343,16 @@ def test_a_missing_password_is_named(tmp_path: Path, user: str, value: str | Non
     assert f"the user {user} has an empty password; set {name} in .env" in done.stderr
 
 
-def test_the_autoscalers_user_is_optional(tmp_path: Path) -> None:
-    assert start(tmp_path, **variables(REDIS_KEDA_PASSWORD="")).returncode == 0
-    line = (tmp_path / "users.acl").read_text().splitlines()[-1]
-    assert line.startswith("user keda reset on off ")
+@pytest.mark.parametrize("user", ["keda", "reward"])
+@pytest.mark.parametrize("value", [None, "", "\n"])
+def test_users_of_what_is_optional_are_off(tmp_path: Path, user: str, value: str | None) -> None:
+    given = variables()
+    name = f"REDIS_{user.upper()}_PASSWORD"
+    del given[name]
+    assert start(tmp_path, **given, **({} if value is None else {name: value})).returncode == 0
+    lines = (tmp_path / "users.acl").read_text().splitlines()
+    off = [line.split()[1] for line in lines if " reset on off " in line]
+    assert off == [user]
 
 
 def test_the_script_is_plain_sh() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.runner.prompts import chat_messages
 from shared.config import Config
 from shared.datasets import read_datasets
 from shared.errors import DataError, OutputError
+from shared.prompts import chat_messages
 from tools.tiny_model.demo import FOLDER, read_demo, texts
 from tools.tiny_model.examples import (
     Role,

@@ -8,7 +8,7 @@ SOURCE = ROOT / "configs" / "prometheus" / "rules.yml"
 COPY = K8S / "components" / "monitoring" / "rules.yaml"
 _HEAD = "# Made of configs/prometheus/rules.yml by `python -m tools.k8s_validate --write-rules`.\n"
 # A cluster's Prometheus also scrapes targets of other applications.
-_PLUMBLINE_DOWN = 'up{job=~"aggregator|generator|judge|sandbox"} == 0'
+_PLUMBLINE_DOWN = 'up{job=~"aggregator|generator|judge|reward|sandbox"} == 0'
 
 
 def prometheus_rule() -> Document:

@@ -52,7 +52,7 @@ def targets() -> list[Target]:
     base = K8S / "base"
     components = sorted(f for f in (K8S / "components").iterdir() if f.is_dir())
     alone = [Target(f"base+{component.name}", base, (component,)) for component in components]
-    together = [K8S / "components" / name for name in ("gvisor", "ingress", "monitoring")]
+    together = [K8S / "components" / name for name in ("gvisor", "ingress", "monitoring", "reward")]
     everything = Target("everything", K8S / "overlays" / "gpu-multi-node", tuple(together))
     return [*overlays(), Target("base", base), *alone, everything]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from services.runner.prompts import chat_messages
 from shared.config import Config
+from shared.prompts import chat_messages
 from shared.schemas import Problem, sha256
 from tools.tiny_model.demo import DemoProblem
 

@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from services.aggregator.api.models import (
+    CasePage,
+    CasesQuery,
     DatasetDetail,
     ExtractedCode,
     PassRatioCounts,
@@ -25,6 +27,7 @@ from services.aggregator.index.overview import (
 )
 from services.aggregator.outlines import ProblemOutline
 from shared.analysis.statistics import ratio
+from shared.case_records import SampleCases, failing_first, readable_tests
 from shared.ledger import Ledger
 from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
@@ -91,6 +94,25 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
         generation=generation,
         code=extracted(generation, verdict),
         verdict=verdict,
+    )
+
+
+def case_page(ledger: Ledger, sample: SampleId, query: CasesQuery) -> CasePage | None:
+    """Read recorded cases of a sample from the ledger; None if the sample does not exist."""
+    stored = next((packed for _, packed in ledger.cases([sample])), None)
+    if stored is None:
+        if ledger.completion(sample) is None and ledger.verdict(sample) is None:
+            return None
+        return CasePage(recorded=None, total=0, cases=[], next=None)
+    found = SampleCases.unpacked(stored)
+    end = query.offset + query.limit
+    shown = tuple(failing_first(found.cases)[query.offset : end])
+    tests = readable_tests(ledger.problem(sample.dataset, sample.problem_id))
+    return CasePage(
+        recorded=found.recorded,
+        total=len(found.cases),
+        cases=list(found.model_copy(update={"cases": shown}).of(sample, tests)),
+        next=end if end < len(found.cases) else None,
     )
 
 

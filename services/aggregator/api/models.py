@@ -8,7 +8,7 @@ from services.aggregator.index.pages import Sort, SortOrder
 from services.aggregator.index.rows import SampleRow
 from shared.analysis.statistics import MetricValue
 from shared.run_record import JsonObject, RunState
-from shared.schemas import Generation, Verdict
+from shared.schemas import CaseRecord, Generation, RecordedCases, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 
 # A count is not negative; a share is between 0 and 1.
@@ -146,6 +146,28 @@ class SampleDetail(_Answer):
     generation: Generation | None
     code: ExtractedCode | None
     verdict: Verdict | None
+
+
+class CasePage(_Answer):
+    """Recorded cases of a sample, those that failed first, then by place.
+
+    ``recorded`` says which cases were recorded: None if none were when the sample was judged.
+    ``total`` of them are recorded, ``next`` is the offset of the following page, None on the last.
+    """
+
+    recorded: RecordedCases | None
+    total: Count
+    cases: list[CaseRecord]
+    next: Count | None
+
+
+class CasesQuery(BaseModel):
+    """Position in the cases of a sample."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offset: int = Field(default=0, ge=0, lt=2**31)
+    limit: int = Field(default=50, ge=1, le=200)
 
 
 class TimelineAnswer(_Answer):

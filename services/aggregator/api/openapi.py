@@ -1,6 +1,8 @@
 """OpenAPI 3.1 document of the API, generated from its routes and models."""
 
 from services.aggregator.api.models import (
+    CasePage,
+    CasesQuery,
     Failure,
     RunDetail,
     RunList,
@@ -39,6 +41,15 @@ ROUTES: tuple[Route, ...] = (
         "A sample with prompt, completion, code and verdict",
         SampleDetail,
         failures=((404, "No such run or sample."), _NO_INDEX),
+        integers=("sample_index",),
+    ),
+    Route(
+        f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}/cases",
+        "list_cases",
+        "Recorded cases of a sample, page by page, those that failed first",
+        CasePage,
+        query=CasesQuery,
+        failures=((400, "A parameter is invalid."), (404, "No such run or sample."), _NO_INDEX),
         integers=("sample_index",),
     ),
     Route(

@@ -15,7 +15,13 @@ from redis.exceptions import RedisError
 
 from services.aggregator.api import answers
 from services.aggregator.api.events import ProgressEvents, TooManyStreamsError
-from services.aggregator.api.models import RunList, RunSummary, SamplePage, SamplesQuery
+from services.aggregator.api.models import (
+    CasesQuery,
+    RunList,
+    RunSummary,
+    SamplePage,
+    SamplesQuery,
+)
 from services.aggregator.api.openapi import ROUTES, document
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import (
@@ -44,6 +50,7 @@ _HEADERS = {
 }
 
 T = TypeVar("T")
+Query = TypeVar("Query", bound=BaseModel)
 RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
 
 
@@ -110,6 +117,17 @@ class _Api:
             raise _not_found(f"run {run!r} has no sample {sample.key}")
         return _answer(found)
 
+    async def list_cases(self, request: web.Request) -> web.Response:
+        run, sample = request.match_info["run"], _sample(request)
+        query = _query(request, CasesQuery)
+        await self._read(request, lambda _db, _run: None)  # 404 for an unknown run
+        found = await self._in_thread(
+            lambda: answers.case_page(Ledger(self._redis, run), sample, query)
+        )
+        if found is None:
+            raise _not_found(f"run {run!r} has no sample {sample.key}")
+        return _answer(found)
+
     async def show_timeline(self, request: web.Request) -> web.Response:
         return _answer(
             await self._read(request, lambda db, run: answers.timeline_answer(timeline(db, run.id)))
@@ -153,14 +171,18 @@ def _answer(model: BaseModel) -> web.Response:
     return web.Response(body=model.model_dump_json().encode(), content_type="application/json")
 
 
-def _samples_query(request: web.Request) -> SampleQuery:
+def _query(request: web.Request, model: type[Query]) -> Query:
     fields = dict(request.query)
     if twice := sorted({name for name in request.query if len(request.query.getall(name)) > 1}):
         raise _bad_request(f"{twice[0]}: given more than once")
     try:
-        query = SamplesQuery.model_validate(fields)
+        return model.model_validate(fields)
     except ValidationError as error:
         raise _bad_request(describe(error)) from None
+
+
+def _samples_query(request: web.Request) -> SampleQuery:
+    query = _query(request, SamplesQuery)
     texts = (query.dataset, query.q, query.tag, query.difficulty, query.cursor)
     if not all(is_encodable(text) for text in texts if text is not None):
         raise _bad_request("a parameter is not UTF-8")

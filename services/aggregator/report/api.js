@@ -32,6 +32,7 @@ function wanted({ status, dataset, q }) {
 export const only = () => id;
 export const notes = () => data.notes;
 export const runs = async () => ({ [id]: data.run.summary });
+export const cases = async () => ({ recorded: null, total: 0, cases: [], next: null });
 export const follow = () => () => {};
 
 export async function run(name) {

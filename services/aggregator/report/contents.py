@@ -152,6 +152,8 @@ def _notes(run: FinishedRun, shown: SampleSelection, problems: Problems) -> list
         notes.append(
             "The run's folder has no problems.jsonl, so prompts, difficulty and tags are missing."
         )
+    if run.record.cases:
+        notes.append(f"{run.record.cases.file} has the recorded cases of the samples.")
     return [*notes, *(f"Left out: {line}" for line in dict.fromkeys(run.skipped))]
 
 

@@ -5,7 +5,7 @@ import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,7 @@ OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
     "judge": ("PLUMBLINE_SANDBOX_",),
     "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_"),
     "generator": (_GENERATOR_PREFIX,),
+    "reward": ("PLUMBLINE_REWARD_",),
 }
 # The tokens in this process's environment belong to services elsewhere. Those of the stack listen
 # on the loopback address, and their clients send none.
@@ -63,6 +64,7 @@ class ServiceLaunch:
         death_signal: Signal that the service receives when the command dies.
         ready_timeout: Seconds until the service must be ready.
         grace: Seconds between SIGTERM and SIGKILL.
+        port: Its port, 0 for a free one.
     """
 
     module: str
@@ -71,6 +73,7 @@ class ServiceLaunch:
     death_signal: signal.Signals = signal.SIGKILL
     ready_timeout: float = 60.0
     grace: float = GRACE_SECONDS
+    port: int = 0
 
 
 def base_environment(*own: str) -> dict[str, str]:
@@ -138,6 +141,23 @@ def aggregator_launch(redis_url: str, index: Path) -> ServiceLaunch:
         "PLUMBLINE_INDEX_DIR": str(index),
     }
     return ServiceLaunch("aggregator", settings)
+
+
+def reward_launch(config: Config, folder: Path, data: Sequence[str], port: int) -> ServiceLaunch:
+    """Launch settings of the reward service; ``folder`` is for a copy of the config.
+
+    Args:
+        config: The config that says how completions are judged.
+        folder: Existing folder.
+        data: Parquet files and folders.
+        port: Its port, 0 for a free one.
+    """
+    document = folder / "reward.json"
+    write_text(document, config.without_secrets().model_dump_json(indent=1))
+    settings = {"PLUMBLINE_REWARD_CONFIG": str(document)}
+    if data:
+        settings["PLUMBLINE_REWARD_DATA"] = ",".join(data)
+    return ServiceLaunch("reward", settings, port=port)
 
 
 # Redis

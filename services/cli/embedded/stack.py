@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class EmbeddedStack:
         redis_url: URL of Redis.
         sandbox_urls: Base URLs of the sandboxes; external ones where SANDBOX_URLS is set.
         generator_url: Base URL of the generator, if there is one.
+        reward_url: Base URL of the reward service, if there is one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
     """
@@ -57,6 +58,7 @@ class EmbeddedStack:
     redis_url: str = ""
     sandbox_urls: list[str] = field(default_factory=list)
     generator_url: str | None = None
+    reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
 
@@ -77,6 +79,7 @@ def open_stack(
     force: bool,
     generator: bool,
     meanwhile: Callable[[], object] = lambda: None,
+    reward: Callable[[Path], ServiceLaunch] | None = None,
 ) -> Iterator[EmbeddedStack]:
     """Start the services of a run, and shut them down when the block ends.
 
@@ -86,6 +89,8 @@ def open_stack(
         force: Delete Redis' data and the logs of earlier runs first.
         generator: Whether to start the config's generator backend.
         meanwhile: Work of the command that is done while the services start.
+        reward: Makes the launch settings of a reward service, given the stack's folder. It is
+            started in place of the aggregator, because there is no run to publish.
 
     Raises:
         ServiceError: A service does not start, or another command uses this folder.
@@ -99,7 +104,7 @@ def open_stack(
         stack = EmbeddedStack(folder)
         try:
             with closing(take_prefork()) as prefork:
-                _start(stack, config, lock, prefork, meanwhile, generator=generator)
+                _start(stack, config, lock, prefork, meanwhile, generator=generator, reward=reward)
             yield stack
         finally:
             stack.supervisor.stop()
@@ -113,6 +118,7 @@ def _start(
     meanwhile: Callable[[], object],
     *,
     generator: bool,
+    reward: Callable[[Path], ServiceLaunch] | None,
 ) -> None:
     """Start Redis, sandbox and generator side by side, then the judges and the aggregator.
 
@@ -132,7 +138,10 @@ def _start(
     wait_for_answer(redis, stack.redis_url)
     _await_sandbox(stack, started.get("sandbox"))
     _start_judges(stack, config, prefork)
-    _start_service(stack, aggregator_launch(stack.redis_url, stack.folder / "index"), prefork)
+    if reward is None:
+        _start_service(stack, aggregator_launch(stack.redis_url, stack.folder / "index"), prefork)
+    else:
+        _start_reward(stack, reward(stack.folder), prefork)
     if generator:
         timeout = launches[-1].ready_timeout
         stack.generator_url = _url(started["generator"])
@@ -166,6 +175,13 @@ def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> Non
         _start_service(stack, ServiceLaunch("judge", settings), prefork, f"judge-{number}")
 
 
+def _start_reward(stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork) -> None:
+    settings = launch.settings | {"REDIS_URL": stack.redis_url}
+    child = _start_service(stack, replace(launch, settings=settings), prefork)
+    stack.reward_url = _url(child)
+    _ready(child, stack.reward_url, launch.ready_timeout)
+
+
 def _start_service(
     stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork, name: str | None = None
 ) -> ChildProcess:
@@ -175,7 +191,11 @@ def _start_service(
     port_file = stack.folder / f"{name}.port"
     port_file.unlink(missing_ok=True)
     environment = base_environment(*OWN_SECRETS[launch.module]) | launch.settings
-    environment |= {"HOST": "127.0.0.1", "PORT": "0", "PLUMBLINE_PORT_FILE": str(port_file)}
+    environment |= {
+        "HOST": "127.0.0.1",
+        "PORT": str(launch.port),
+        "PLUMBLINE_PORT_FILE": str(port_file),
+    }
     child = ChildProcess(
         name,
         [launch.python, "-m", f"services.{launch.module}"],

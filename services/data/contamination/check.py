@@ -39,7 +39,7 @@ def check_contamination(
     *,
     size: int = 13,
     min_share: float = 0.3,
-    min_solution_share: float = 0.8,
+    min_solution_share: float = 0.6,
     max_problems: int = 10,
     processes: int = 1,
     progress: ProgressCallback | None = None,
@@ -52,9 +52,11 @@ def check_contamination(
     Args:
         problems: Problems that must not be in the corpus.
         corpora: Files, folders and globs, local or any fsspec URL: JSONL, parquet or plain text.
-        size: Words per n-gram. A text with fewer, but at least 8, is one n-gram as a whole.
-        min_share: A problem is contaminated if one document has this share of its prompt's n-grams,
-        min_solution_share: or this share of a solution's n-grams.
+        size: Words per n-gram. A text with fewer is one n-gram as a whole, if it is specific.
+        min_share: A problem is contaminated if one document has this share of its statement's
+            n-grams,
+        min_solution_share: or this share of a solution's or the tests' n-grams. Of a short text,
+            nearly all n-grams are necessary, see `ReportLimits`.
         max_problems: N-grams in more problems than this are common phrases and do not count.
         processes: Number of worker processes; each takes about 150 MB.
         progress: Called after each part with the bytes read so far and the total.

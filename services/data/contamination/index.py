@@ -1,58 +1,123 @@
 """N-gram index of evaluation problems, for the search in a corpus."""
 
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from services.data.ngrams import Hashes, ngram_hashes, words
+from services.data.contamination.code import (
+    LONGEST,
+    PATTERN,
+    SHORTEST,
+    CodeTokens,
+    Keys,
+    information,
+    pattern_hashes,
+    pattern_keys,
+    plain_code,
+    tokenize_code,
+    unescape,
+)
+from services.data.contamination.tokens import Positions, tokenize
+from services.data.contamination.words import fold_text, word_information
+from services.data.ngrams import Hashes, ngram_hashes
+from services.data.overlap.views import BUILTINS, bound_names, own_names
 
-# Shorter texts match by chance.
-MIN_WORDS = 8
+# A text that is shorter than an n-gram is one n-gram as a whole if it has so many words and bits.
+# The bits are measured: in 130 MB of other people's programs and documentation is no such text
+# but the idioms below.
+MIN_WORDS = 7
+MIN_BITS = 28.0
+MIN_CODE_BITS = 16.0
+# Bits of the bodies of a program's functions, below which the program counts as a whole.
+_MIN_BODY_BITS = 40.0
+# Phrases of four words are common, so a statement needs many of them, and a copy nearly all.
+_PHRASE = 4
+_MIN_PHRASES = 4
+_MIN_PHRASES_BITS = 40.0
+# A pattern of twelve tokens with less is nearly a row of names.
+_MIN_PATTERN_BITS = 14.0
+# An n-gram of tests with less information, such as thirteen small numbers, is in any corpus.
+_MIN_TEST_BITS = 32.0
+# Words of a problem's tests that are searched; a ground truth may have megabytes.
+_MAX_TEST_WORDS = 4000
+
+
+STATEMENT = "statement"
+PROSE = "statement's prose"
+"""Name of the sentences of a statement that is a function's docstring."""
+
+
+class Part(StrEnum):
+    """The parts of a problem, which are judged separately."""
+
+    STATEMENT = "statement"
+    SOLUTIONS = "solutions"
+    TESTS = "tests"
+
+
+class View(StrEnum):
+    """Form of a text that is compared."""
+
+    WORDS = "words"
+    PHRASES = "phrases"
+    """Sequences of four words without the names that the statement's code defines."""
+    PATTERNS = "patterns"
+    """Sequences of tokens of a program without its names."""
+    PROGRAM = "program"
+    """All tokens of a short program without its names."""
+
+
+CODE_VIEWS = (View.PATTERNS, View.PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)
 class EvalProblem:
-    """An evaluation problem and its known solutions."""
+    """An evaluation problem, without the frame around it in a prompt.
+
+    ``tests`` has a text per test. ``missing`` names the parts that the data do not have, with the
+    remedy.
+    """
 
     dataset: str
     problem_id: str
-    prompt: str
+    statement: str
     solutions: tuple[str, ...] = ()
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """The texts by their names in reports, the prompt first."""
-        solutions = {f"solution {at}": text for at, text in enumerate(self.solutions, start=1)}
-        return {"prompt": self.prompt, **solutions}
+    tests: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EvalText:
-    """One text of a problem, split into words.
+    """A text of a problem in one view, split into words or tokens.
 
-    ``problem`` counts from 0. ``length`` is the number of words per n-gram: a text shorter than the
-    n-gram size is one n-gram of all its words, and 0 means too short to check.
+    ``problem`` counts from 0; ``name`` is that in reports. ``length`` is the number of words per
+    n-gram; 0 means that the text is not specific enough to check. ``starts`` are the words at which
+    n-grams begin. ``code`` is the plain code of a program. ``span`` is the number of bytes of a
+    document within which n-grams count together, or None for all. ``named`` if a match must have
+    the names of the program, too.
     """
 
     problem: int
-    part: str
+    part: Part
+    name: str
+    view: View
     words: tuple[bytes, ...]
     length: int
+    starts: Positions
+    code: bytes = b""
+    span: int | None = None
+    named: bool = False
 
 
 def eval_texts(problems: Sequence[EvalProblem], size: int) -> list[EvalText]:
-    texts = []
-    interned: dict[bytes, bytes] = {}
-    for number, problem in enumerate(problems):
-        for part, text in problem.texts.items():
-            found = tuple(interned.setdefault(word, word) for word in words(text))
-            length = min(size, len(found)) if len(found) >= min_words(size) else 0
-            texts.append(EvalText(number, part, found, length))
-    return texts
+    return [
+        text for number, problem in enumerate(problems) for text in _texts_of(number, problem, size)
+    ]
 
 
 def min_words(size: int) -> int:
@@ -60,56 +125,235 @@ def min_words(size: int) -> int:
     return min(MIN_WORDS, size)
 
 
-Positions = npt.NDArray[np.intp]
-_BLANK = 0x20
-_FIRST, _LAST, _LENGTH, _LONG = (
-    np.uint64(odd)
-    for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+def _texts_of(number: int, problem: EvalProblem, size: int) -> Iterator[EvalText]:
+    statement = problem.statement
+    yield _words_text(number, Part.STATEMENT, STATEMENT, statement, size)
+    for prose in _prose(statement):
+        yield _words_text(number, Part.STATEMENT, PROSE, prose, size)
+    if names := own_names(statement):
+        yield _phrases_text(number, statement, names)
+    shown = _shown_patterns(statement)
+    for at, code in enumerate(problem.solutions, start=1):
+        name = f"solution {at}"
+        for variant in (code, *_without_shadows(code)):
+            yield (text := _code_text(number, name, variant, shown))
+        if not text.length:
+            yield from _named_program(text)
+    if problem.tests:
+        yield _tests_text(number, problem.tests, size)
+
+
+# Words
+
+_DOCSTRING = re.compile(r"\"\"\"([\s\S]*?)\"\"\"|'''([\s\S]*?)'''")
+_EXAMPLES = re.compile(
+    r"^\W*(?:>>>|(?:for )?examples?\b.{0,20}$|e\.g\.)", re.MULTILINE | re.IGNORECASE
 )
-_LOWEST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Start, end and hash of each word of a folded text.
+def _prose(statement: str) -> Iterator[str]:
+    """Yield the sentences of a statement that is a function's docstring, without its examples."""
+    docstrings = [one or other for one, other in _DOCSTRING.findall(statement)]
+    if docstrings:
+        text = docstrings[-1]
+        examples = _EXAMPLES.search(text)
+        yield text[: examples.start()] if examples else text
 
-    Arrays, because a Python object per word would dominate the cost.
+
+def _words_text(number: int, part: Part, name: str, text: str, size: int) -> EvalText:
+    words = tuple(fold_text(unescape(text)).split())
+    length = min(size, len(words))
+    too_few = len(words) < min_words(size)
+    if too_few or (len(words) < size and word_information(words) < MIN_BITS):
+        length = 0
+    starts = np.arange(len(words) - length + 1 if length else 0)
+    return EvalText(number, part, name, View.WORDS, words, length, starts)
+
+
+def _phrases_text(number: int, statement: str, names: frozenset[str]) -> EvalText:
+    """Select the phrases of a statement that do not change when its code is renamed."""
+    text = unescape(statement)
+    named = {word for name in names for word in fold_text(name).split()}
+    words = tuple(fold_text(text).split())
+    kept = np.array([word not in named for word in words], np.bool_)
+    starts = _windows_without(~kept, _PHRASE)
+    covered = [word for word, is_kept in zip(words, kept, strict=True) if is_kept]
+    length = _PHRASE
+    if len(starts) < _MIN_PHRASES or word_information(covered) < _MIN_PHRASES_BITS:
+        length, starts = 0, starts[:0]
+    return EvalText(
+        number,
+        Part.STATEMENT,
+        STATEMENT,
+        View.PHRASES,
+        words,
+        length,
+        starts,
+        span=_span(len(text.encode("utf-8", "surrogatepass"))),
+    )
+
+
+def _tests_text(number: int, tests: Sequence[str], size: int) -> EvalText:
+    words: list[bytes] = []
+    starts: list[int] = []
+    for test in tests:
+        first = len(words)
+        words += fold_text(unescape(test)).split()
+        last = min(len(words), _MAX_TEST_WORDS) - size
+        starts += [
+            at
+            for at in range(first, last + 1)
+            if word_information(words[at : at + size]) >= _MIN_TEST_BITS
+        ]
+        if len(words) >= _MAX_TEST_WORDS:
+            break
+    kept = tuple(words[:_MAX_TEST_WORDS])
+    length = size if starts else 0
+    positions = np.array(starts, np.intp)
+    return EvalText(number, Part.TESTS, "tests", View.WORDS, kept, length, positions)
+
+
+# Code
+
+
+def _shown_patterns(statement: str) -> frozenset[int]:
+    """Hash the patterns of code that the statement shows, which are no sign of its solution."""
+    tokens = _code_tokens(statement)
+    at = np.arange(max(0, len(tokens.hashes) - PATTERN + 1))
+    return frozenset(pattern_hashes(tokens, at, PATTERN).tolist())
+
+
+def _code_text(number: int, name: str, code: str, shown: frozenset[int]) -> EvalText:
+    """Select the patterns of a program.
+
+    Headers of functions and imports are left out, because they depend on whom a program is written
+    for. A program whose remaining patterns say little is one pattern, with its header.
     """
+    text = _plain(code)
+    tokens = tokenize_code(text)
+    words = tuple(
+        text[start:end]
+        for start, end in zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True)
+    )
+    frame, imports = _frames(text, tokens, words)
+    starts = _new_windows(tokens, words, frame, shown)
+    view, length = View.PATTERNS, PATTERN
+    if _bits(tokens, words, starts, PATTERN) < _MIN_BODY_BITS or (
+        3 * len(starts) < np.count_nonzero(~frame) - PATTERN
+    ):
+        first = int(np.argmin(imports)) if len(imports) else 0
+        if len(words) - first <= LONGEST:
+            view, length, starts = View.PROGRAM, len(words) - first, np.array([first], np.intp)
+        else:
+            starts = _new_windows(tokens, words, imports, shown)
+        if (
+            length < SHORTEST
+            or _bits(tokens, words, starts, length) < MIN_CODE_BITS
+            or _IDIOMS & set(pattern_hashes(tokens, starts, length).tolist())
+        ):
+            length, starts = 0, starts[:0]
+    return EvalText(
+        number, Part.SOLUTIONS, name, view, words, length, starts, text, _span(len(text))
+    )
 
-    starts: Positions
-    ends: Positions
-    hashes: Hashes
+
+def _idioms() -> frozenset[int]:
+    """Hash programs that are specific by their bits, but in any large code base."""
+    programs = (
+        "def gcd(a, b):\n while b:\n  a, b = b, a % b\n return a",
+        "def unique(xs):\n ys = []\n for x in xs:\n  if x not in ys:\n   ys.append(x)\n return ys",
+        "def product(xs):\n p = 1\n for x in xs:\n  p *= x\n return p",
+    )
+    return frozenset(
+        int(pattern_hashes(tokens, np.zeros(1, np.intp), len(tokens.hashes))[0])
+        for tokens in map(tokenize_code, map(_plain, programs))
+    )
 
 
-def tokenize(folded: bytes) -> Tokens:
-    """Find and hash the words of a text that ``fold`` normalized.
+def _named_program(text: EvalText) -> Iterator[EvalText]:
+    """Yield a program that only its names make specific."""
+    words = fold_text(text.code.decode("utf-8", "replace")).split()
+    length = len(text.words)
+    if SHORTEST <= length <= LONGEST and word_information(words) >= MIN_BITS:
+        starts = np.zeros(1, np.intp)
+        yield replace(text, view=View.PROGRAM, length=length, starts=starts, named=True)
 
-    The hash covers a word's length, its first and last 8 bytes and, above 16 bytes, a checksum of
-    the whole word. Different words may collide, so a match must be confirmed by the words.
+
+def _new_windows(
+    tokens: CodeTokens, words: Sequence[bytes], without: "_Marks", shown: frozenset[int]
+) -> Positions:
+    """Find the patterns that the statement does not show, and that are more than a row of names."""
+    starts = _windows_without(without, PATTERN)
+    hashes = pattern_hashes(tokens, starts, PATTERN).tolist()
+    names = tokens.names.tolist()
+    kept = [
+        value not in shown
+        and information(words[at : at + PATTERN], names[at : at + PATTERN]) >= _MIN_PATTERN_BITS
+        for at, value in zip(starts.tolist(), hashes, strict=True)
+    ]
+    return starts[np.array(kept, np.bool_)]
+
+
+def _without_shadows(code: str) -> Iterator[str]:
+    """Yield the program with other names for variables that are called as builtins are.
+
+    Whoever renames such a variable makes it a name like others.
     """
-    # A leading blank, and enough trailing ones to read 8 bytes at each word's start.
-    padded = b" " + folded + b" " * 8
-    in_word = np.frombuffer(padded, np.uint8) != _BLANK
-    edges = np.flatnonzero(in_word[1:] != in_word[:-1])
-    starts, ends = edges[0::2], edges[1::2]
-    return Tokens(starts, ends, _numbers(padded, starts + 1, ends + 1))
+    shadows = bound_names(code) & BUILTINS
+    if shadows:
+        names = re.compile(rf"(?<![\w.])(?:{'|'.join(sorted(shadows))})(?!\w)")
+        yield names.sub(lambda found: f"{found[0]}_0", code)
 
 
-def _numbers(text: bytes, starts: Positions, ends: Positions) -> Hashes:
-    eight: Hashes = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
-    lengths = ends - starts
-    numbers: Hashes = eight[starts] & _LOWEST_BYTES[np.minimum(lengths, 8)]
-    numbers *= _FIRST
-    numbers += lengths.astype(np.uint64) * _LENGTH
-    longer = np.flatnonzero(lengths > 8)
-    numbers[longer] += eight[ends[longer] - 8] * _LAST
-    longest = np.flatnonzero(lengths > 16)
-    spans = zip(starts[longest].tolist(), ends[longest].tolist(), strict=True)
-    sums = [zlib.crc32(text[start:end]) for start, end in spans]
-    numbers[longest] += np.array(sums, dtype=np.uint64) * _LONG
-    # Multiplication carries upwards only; this mixes high bits into low ones.
-    numbers ^= numbers >> np.uint64(32)
-    return numbers
+def _span(size: int) -> int:
+    """Choose the bytes that a copy may take: its names may be longer, and it may be indented."""
+    return 4 * size + 200
+
+
+def _plain(code: str) -> bytes:
+    return plain_code(unescape(code)).encode("utf-8", "surrogatepass")
+
+
+def _code_tokens(text: str) -> CodeTokens:
+    return tokenize_code(_plain(text))
+
+
+def _bits(tokens: CodeTokens, words: Sequence[bytes], starts: Positions, length: int) -> float:
+    """Compute the information of the tokens that windows cover."""
+    covered = np.zeros(len(words), np.bool_)
+    for start in starts.tolist():
+        covered[start : start + length] = True
+    at = np.flatnonzero(covered).tolist()
+    return information([words[one] for one in at], tokens.names[covered].tolist())
+
+
+_IDIOMS = _idioms()
+_Marks = npt.NDArray[np.bool_]
+
+
+def _frames(text: bytes, tokens: CodeTokens, words: Sequence[bytes]) -> tuple[_Marks, _Marks]:
+    """Mark the tokens of headers and imports, and those of imports alone."""
+    headers = np.zeros(len(words), np.bool_)
+    imports = np.zeros(len(words), np.bool_)
+    inside = line = False
+    end = 0
+    for at, word in enumerate(words):
+        start = int(tokens.starts[at])
+        if at == 0 or b"\n" in text[end:start]:
+            line = word in (b"import", b"from")
+        inside = inside or word in (b"def", b"class")
+        headers[at], imports[at] = inside, line
+        inside = inside and word != b":"
+        end = int(tokens.ends[at])
+    return headers | imports, imports
+
+
+def _windows_without(frame: _Marks, length: int) -> Positions:
+    """Find the windows without a marked token."""
+    if len(frame) < length:
+        return np.empty(0, np.intp)
+    sums = np.concatenate([[0], np.cumsum(frame)])
+    return np.flatnonzero(sums[length:] == sums[:-length])
 
 
 Numbers = npt.NDArray[np.int64]
@@ -119,8 +363,9 @@ _MIN_SLOT_BITS, _MAX_SLOT_BITS = 16, 26
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Sorted hashes of the n-grams of ``length`` words, numbered from ``first`` on."""
+    """Sorted hashes of the n-grams of ``length`` words or tokens, numbered from ``first`` on."""
 
+    view: View
     length: int
     first: int
     hashes: Hashes
@@ -149,17 +394,27 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """Prefilter: reports whether any n-gram can begin with a hash of ``length`` words.
+    """Prefilter: reports whether any n-gram can begin with a hash of ``length`` words or tokens.
 
     One lookup in this table, which fits into a cache, rejects most words of a corpus.
     """
 
     length: int
-    shift: np.uint64
+    shift: int
     slots: npt.NDArray[np.bool_]
+    beginnings: Hashes
 
-    def candidates(self, hashes: Hashes) -> Numbers:
-        return np.flatnonzero(self.slots[(hashes >> self.shift).view(np.int64)])
+    def candidates(self, hashes: Hashes | Keys) -> Numbers:
+        chosen = np.flatnonzero(
+            self.slots[(hashes >> hashes.dtype.type(self.shift)).astype(np.intp)]
+        )
+        if not len(self.beginnings):
+            return chosen[:0]
+        wanted = hashes[chosen].astype(np.uint64)
+        places = np.searchsorted(self.beginnings, wanted)
+        places[places == len(self.beginnings)] = 0
+        known: Numbers = chosen[self.beginnings[places] == wanted]
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +425,10 @@ class Index:
     ngram_counts: Numbers
     lookups: tuple[Lookup, ...]
     postings: Postings
-    sieve: Sieve
+    sieves: Mapping[View, Sieve]
+
+    def lookups_in(self, view: View) -> tuple[Lookup, ...]:
+        return tuple(lookup for lookup in self.lookups if lookup.view is view)
 
     def words(self, ngram: int) -> list[bytes]:
         text = self.texts[self.postings.texts_of(ngram)[0]]
@@ -178,14 +436,18 @@ class Index:
         return list(text.words[start : start + text.length])
 
 
+_VIEWS = tuple(View)
+_KINDS = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """N-grams of all texts, one per row; ``beginnings`` are hashes of their first words.
 
-    Sorted by length, hash, text and position.
+    Sorted by kind, hash, text and position. A kind is the number of a view and a length.
     """
 
-    lengths: Numbers
+    kinds: Numbers
     hashes: Hashes
     texts: Numbers
     positions: Numbers
@@ -193,7 +455,7 @@ class _Rows:
 
     def take(self, rows: Numbers) -> "_Rows":
         return _Rows(
-            self.lengths[rows],
+            self.kinds[rows],
             self.hashes[rows],
             self.texts[rows],
             self.positions[rows],
@@ -202,7 +464,7 @@ class _Rows:
 
     def ids(self) -> Numbers:
         """Number the distinct n-grams from 0."""
-        return np.cumsum(_changes(self.lengths) | _changes(self.hashes)) - 1
+        return np.cumsum(_changes(self.kinds) | _changes(self.hashes)) - 1
 
 
 def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -> Index:
@@ -217,26 +479,38 @@ def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -
         ngram_counts=np.bincount(rows.texts, minlength=len(texts)),
         lookups=tuple(_lookups(rows.take(offsets[:-1]))),
         postings=Postings(offsets, rows.texts, rows.positions),
-        sieve=_sieve(shortest, rows.beginnings),
+        sieves={
+            view: _sieve(view, shortest, rows.beginnings[rows.kinds // _KINDS == number])
+            for number, view in enumerate(_VIEWS)
+        },
     )
 
 
 def _all_rows(texts: Sequence[EvalText], shortest: int) -> _Rows:
     hashes, beginnings = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for text in texts:
-        words = tokenize(b" ".join(text.words)).hashes
-        found = ngram_hashes(words, text.length) if text.length else words[:0]
+        if text.view in CODE_VIEWS:
+            tokens = tokenize_code(text.code)
+            found = pattern_hashes(tokens, text.starts, text.length)
+            keys = pattern_keys(tokens)[text.view is View.PATTERNS]
+            first = keys[text.starts].astype(np.uint64)
+        else:
+            words = tokenize(b" ".join(text.words)).hashes
+            found = (ngram_hashes(words, text.length) if text.length else words[:0])[text.starts]
+            begin = min(shortest, text.length)
+            first = ngram_hashes(words, begin)[text.starts] if text.length else found
         hashes.append(found)
-        beginnings.append(ngram_hashes(words, shortest)[: len(found)])
+        beginnings.append(first)
     counts = [len(found) for found in hashes[1:]]
+    kinds = [_VIEWS.index(text.view) * _KINDS + text.length for text in texts]
     rows = _Rows(
-        lengths=np.repeat([text.length for text in texts], counts),
+        kinds=np.repeat(np.array(kinds, np.int64), counts),
         hashes=np.concatenate(hashes),
         texts=np.repeat(np.arange(len(texts)), counts),
-        positions=np.concatenate([np.arange(count) for count in counts]),
+        positions=np.concatenate([np.empty(0, np.intp), *(text.starts for text in texts)]),
         beginnings=np.concatenate(beginnings),
     )
-    return rows.take(np.lexsort((rows.positions, rows.texts, rows.hashes, rows.lengths)))
+    return rows.take(np.lexsort((rows.positions, rows.texts, rows.hashes, rows.kinds)))
 
 
 def _select_rows(rows: _Rows, texts: Sequence[EvalText], max_problems: int) -> _Rows:
@@ -249,19 +523,22 @@ def _select_rows(rows: _Rows, texts: Sequence[EvalText], max_problems: int) -> _
 
 
 def _lookups(distinct: _Rows) -> Iterator[Lookup]:
-    lengths, firsts = np.unique(distinct.lengths, return_index=True)
-    bounds = pairwise([*firsts.tolist(), len(distinct.lengths)])
-    for length, (first, end) in zip(lengths.tolist(), bounds, strict=True):
-        yield Lookup(length, first, distinct.hashes[first:end])
+    kinds, firsts = np.unique(distinct.kinds, return_index=True)
+    bounds = pairwise([*firsts.tolist(), len(distinct.kinds)])
+    for kind, (first, end) in zip(kinds.tolist(), bounds, strict=True):
+        view = _VIEWS[kind // _KINDS]
+        yield Lookup(view, kind % _KINDS, first, distinct.hashes[first:end])
 
 
-def _sieve(length: int, beginnings: Hashes) -> Sieve:
+def _sieve(view: View, shortest: int, beginnings: Hashes) -> Sieve:
+    """Build the table, for hashes of words with 64 bits and keys of patterns with 32."""
     bits = (len(beginnings) * _SLOTS_PER_NGRAM).bit_length()
     bits = min(max(bits, _MIN_SLOT_BITS), _MAX_SLOT_BITS)
-    shift = np.uint64(64 - bits)
+    lengths = {View.WORDS: shortest, View.PHRASES: _PHRASE, View.PATTERNS: PATTERN}
+    shift = (32 if view in CODE_VIEWS else 64) - bits
     slots = np.zeros(1 << bits, dtype=np.bool_)
-    slots[(beginnings >> shift).view(np.int64)] = True
-    return Sieve(length, shift, slots)
+    slots[(beginnings >> np.uint64(shift)).astype(np.intp)] = True
+    return Sieve(lengths.get(view, SHORTEST), shift, slots, np.unique(beginnings))
 
 
 def _changes(column: Numbers | Hashes) -> npt.NDArray[np.bool_]:

@@ -1,17 +1,31 @@
 """Document search for indexed n-grams, with sums per problem."""
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
+from services.data.contamination.code import (
+    LONGEST,
+    CodeTokens,
+    may_have_code,
+    pattern_hashes,
+    pattern_keys,
+    plain_code,
+    tokenize_code,
+    unescape,
+)
+from services.data.contamination.code import SEPARATOR as CODE_SEPARATOR
 from services.data.contamination.documents import Document
 from services.data.contamination.files import DEFAULT_SIZES, BufferSizes
-from services.data.contamination.index import Index, Lookup, Numbers, Tokens, tokenize
-from services.data.ngrams import Hashes, extend_ngrams, fold, ngram_hashes
+from services.data.contamination.index import CODE_VIEWS, Index, Lookup, Numbers, View
+from services.data.contamination.tokens import Tokens, tokenize
+from services.data.contamination.words import fold_text
+from services.data.ngrams import Hashes, extend_ngrams, ngram_hashes
 
 # No text contains this word, because `fold` replaces the character by a blank. Between two texts
 # it prevents n-grams that span both.
@@ -19,14 +33,18 @@ SEPARATOR = b" \0 "
 _CACHED = 1 << 15
 
 
-class Matcher:
+class WordMatcher:
     """Finds the n-grams of an index in folded text; ``window`` bytes are searched at once."""
 
     def __init__(self, index: Index, window: int) -> None:
         self._index = index
         self._window = window
+        self._lookups = {
+            view: found for view in (View.WORDS, View.PHRASES) if (found := index.lookups_in(view))
+        }
         self._words = lru_cache(_CACHED)(index.words)
-        self._overlap = max((lookup.length for lookup in index.lookups), default=0) - 1
+        lengths = [lookup.length for found in self._lookups.values() for lookup in found]
+        self._overlap = max(lengths, default=0) - 1
 
     def find(self, folded: bytes) -> Iterator[tuple[int, int]]:
         """Yield (offset in the text, number of the n-gram) of every exact match.
@@ -35,21 +53,22 @@ class Matcher:
         longest n-gram, so a shorter n-gram may be found twice.
         """
         start = end = 0
-        while end < len(folded) and self._index.lookups:
+        while end < len(folded) and self._lookups:
             end = _window_end(folded, end + self._window)
             window = folded[start:end]
             tokens = tokenize(window)
-            for offset, ngram in self._find(window, tokens):
-                yield start + offset, ngram
+            for view in self._lookups:
+                for offset, ngram in self._find(window, tokens, view):
+                    yield start + offset, ngram
             if len(tokens.starts) >= self._overlap:
                 start += int(tokens.starts[-self._overlap])
 
-    def _find(self, window: bytes, tokens: Tokens) -> Iterator[tuple[int, int]]:
-        sieve = self._index.sieve
+    def _find(self, window: bytes, tokens: Tokens, view: View) -> Iterator[tuple[int, int]]:
+        sieve = self._index.sieves[view]
         beginnings = ngram_hashes(tokens.hashes, sieve.length)
         at = sieve.candidates(beginnings)
         hashes, length = beginnings[at], sieve.length
-        for lookup in self._index.lookups:
+        for lookup in self._lookups[view]:
             while length < lookup.length:
                 kept = at + length < len(tokens.hashes)
                 at, hashes = at[kept], hashes[kept]
@@ -65,6 +84,67 @@ class Matcher:
         for start, end, ngram in zip(starts, ends, ngrams.tolist(), strict=True):
             if window[start:end].split() == self._words(ngram):
                 yield start, ngram
+
+
+class CodeMatcher:
+    """Finds the patterns of an index in plain code."""
+
+    def __init__(self, index: Index, window: int) -> None:
+        self._index = index
+        self._window = window
+        self._lookups = {view: found for view in CODE_VIEWS if (found := index.lookups_in(view))}
+
+    @property
+    def idle(self) -> bool:
+        return not self._lookups
+
+    def find(self, code: bytes) -> Iterator[tuple[int, int]]:
+        """Yield (offset in the text, number of the pattern) of every match.
+
+        Windows overlap by the longest pattern, so a pattern may be found twice.
+        """
+        start = end = 0
+        while end < len(code) and self._lookups:
+            end = _window_end(code, end + self._window)
+            window = code[start:end]
+            tokens = tokenize_code(window)
+            for at, pattern in self._find(window, tokens):
+                yield start + at, pattern
+            if len(tokens.starts) > LONGEST:
+                start += int(tokens.starts[-LONGEST - 1])
+
+    def _find(self, window: bytes, tokens: CodeTokens) -> Iterator[tuple[int, int]]:
+        short, long = pattern_keys(tokens)
+        for view, lookups in self._lookups.items():
+            chosen = self._index.sieves[view].candidates(long if view is View.PATTERNS else short)
+            for lookup in lookups:
+                at = chosen[chosen + lookup.length <= len(tokens.hashes)]
+                if view is View.PROGRAM:
+                    at = at[[_ends_line(window, tokens, one + lookup.length) for one in at]]
+                at, patterns = _known(lookup, at, pattern_hashes(tokens, at, lookup.length))
+                yield from zip(tokens.starts[at].tolist(), patterns.tolist(), strict=True)
+
+
+_AFTER_PROGRAM = re.compile(rb"(?:\.0*)?[ \t\r\\();,]*[\n\"'`]")
+
+
+def _ends_line(code: bytes, tokens: CodeTokens, end: int) -> bool:
+    """Whether the token before ``end`` is the last one of its line, or of a string that is data."""
+    if end == len(tokens.starts):
+        return True
+    gap = code[tokens.ends[end - 1] : tokens.starts[end]]
+    return _AFTER_PROGRAM.match(gap) is not None
+
+
+def has_program(code: bytes, program: bytes) -> bool:
+    """Whether code has all tokens of a program with its names, up to the end of a line."""
+    tokens, wanted = tokenize_code(code), tokenize_code(program).hashes
+    last = len(tokens.hashes) - len(wanted)
+    for at in np.flatnonzero(tokens.hashes[: last + 1] == wanted[:1]).tolist() if last >= 0 else ():
+        end = at + len(wanted)
+        if np.array_equal(tokens.hashes[at:end], wanted) and _ends_line(code, tokens, end):
+            return True
+    return False
 
 
 def _known(lookup: Lookup, at: Numbers, hashes: Hashes) -> tuple[Numbers, Numbers]:
@@ -133,6 +213,30 @@ def tally_documents(
     return counter.tally
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Texts of documents in one view, searched together; ``owners`` are the documents' numbers."""
+
+    separator: bytes
+    texts: list[bytes] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    owners: list[int] = field(default_factory=list)
+
+    def add(self, owner: int, text: bytes) -> None:
+        self.owners.append(owner)
+        self.texts.append(text)
+        self.starts.append(self.starts[-1] + len(text) + len(self.separator))
+
+    def joined(self) -> bytes:
+        return self.separator.join(self.texts)
+
+    def text_of(self, owner: int) -> bytes:
+        return self.texts[self.owners.index(owner)] if owner in self.owners else b""
+
+    def owner(self, offset: int) -> int:
+        return self.owners[bisect_right(self.starts, offset) - 1]
+
+
 class _TallyBuilder:
     """Collects documents in batches, and searches a batch when it is full."""
 
@@ -141,28 +245,42 @@ class _TallyBuilder:
         self._batch_bytes = sizes.batch
         self._index = index
         self._path = path
-        self._matcher = Matcher(index, sizes.window)
+        self._word_matcher = WordMatcher(index, sizes.window)
+        self._code_matcher = CodeMatcher(index, sizes.window)
         self._texts_of = lru_cache(_CACHED)(index.postings.texts_of)
         self._ngram_counts = index.ngram_counts.tolist()
         self._reset()
 
     def add(self, document: Document) -> None:
-        texts = [fold(text) for text in document.texts]
+        texts = [unescape(text) for text in document.texts]
+        folded = [fold_text(text) for text in texts]
+        number = len(self._rows)
         self.tally.documents += 1
-        self.tally.texts += sum(bool(text) and not text.isspace() for text in texts)
+        self.tally.texts += sum(bool(text) and not text.isspace() for text in folded)
         self._rows.append(document.row)
-        self._batch.append(SEPARATOR.join(texts))
-        self._starts.append(self._starts[-1] + len(self._batch[-1]) + len(SEPARATOR))
-        if self._starts[-1] >= self._batch_bytes:
+        self._words.add(number, SEPARATOR.join(folded))
+        if not self._code_matcher.idle:
+            programs = [
+                plain_code(text).encode("utf-8", "surrogatepass")
+                for text in texts
+                if may_have_code(text)
+            ]
+            if programs:
+                self._code.add(number, CODE_SEPARATOR.join(programs))
+        if self._words.starts[-1] >= self._batch_bytes:
             self.flush()
 
     def flush(self) -> None:
-        found = defaultdict(set)
-        for offset, ngram in self._matcher.find(SEPARATOR.join(self._batch)):
-            found[bisect_right(self._starts, offset) - 1].add(ngram)
+        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for batch, matcher in (
+            (self._words, self._word_matcher),
+            (self._code, self._code_matcher),
+        ):
+            for offset, ngram in matcher.find(batch.joined()):
+                found[batch.owner(offset)].append((offset, ngram))
         for number, ngrams in sorted(found.items()):
-            self.tally.found |= ngrams
-            matches = self._matches(self._rows[number], ngrams)
+            matches = self._matches(number, ngrams)
+            self.tally.found.update(ngram for match in matches for ngram in match.ngrams)
             for match in matches:
                 self.tally.add(match)
             problems = {self._index.texts[match.text].problem for match in matches}
@@ -170,16 +288,45 @@ class _TallyBuilder:
         self._reset()
 
     def _reset(self) -> None:
-        self._batch: list[bytes] = []
         self._rows: list[int] = []
-        self._starts = [0]
+        self._words = _Batch(SEPARATOR)
+        self._code = _Batch(CODE_SEPARATOR)
 
-    def _matches(self, row: int, ngrams: set[int]) -> list[Match]:
-        by_text = defaultdict(list)
-        for ngram in sorted(ngrams):
+    def _matches(self, number: int, found: Iterable[tuple[int, int]]) -> list[Match]:
+        by_text: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for offset, ngram in sorted(found):
             for text in self._texts_of(ngram):
-                by_text[text].append(ngram)
-        return [
-            Match(len(found) / self._ngram_counts[text], text, self._path, row, tuple(found))
-            for text, found in by_text.items()
-        ]
+                by_text[text].append((offset, ngram))
+        matches = []
+        for text, ngrams in by_text.items():
+            one = self._index.texts[text]
+            if one.named and not has_program(self._code.text_of(number), one.code):
+                continue
+            if one.span is None:
+                chosen = sorted({ngram for _, ngram in ngrams})
+            else:
+                chosen = _densest(ngrams, one.span)
+            share = len(chosen) / self._ngram_counts[text]
+            matches.append(Match(share, text, self._path, self._rows[number], tuple(chosen)))
+        return matches
+
+
+def _densest(found: Sequence[tuple[int, int]], span: int) -> list[int]:
+    """Select the most different n-grams within ``span`` bytes, in ascending order.
+
+    The common n-grams of a large document may be most of a text that is not in it.
+    """
+    best: set[int] = set()
+    counts: Counter[int] = Counter()
+    first = 0
+    for offset, pattern in found:
+        counts[pattern] += 1
+        while found[first][0] < offset - span:
+            old = found[first][1]
+            counts[old] -= 1
+            if not counts[old]:
+                del counts[old]
+            first += 1
+        if len(counts) > len(best):
+            best = set(counts)
+    return sorted(best)

@@ -1,31 +1,46 @@
 """Contamination report: overlap of each evaluation problem with the corpus."""
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from services.data.contamination.files import Corpus
-from services.data.contamination.index import EvalProblem, Index, min_words
+from services.data.contamination.index import (
+    PROSE,
+    EvalProblem,
+    EvalText,
+    Index,
+    Part,
+    View,
+    min_words,
+)
 from services.data.contamination.matching import Match, Tally
+
+NEARLY_ALL = 0.95
+ENOUGH_NGRAMS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """Thresholds of the check; see `check_contamination`.
-
-    The default shares are far from the measured values on both sides. HumanEval, MBPP, 40 problems
-    of CodeContests, answers to them and 110 MB of unrelated code have less than 0.1 of any other
-    prompt and less than 0.2 of any other solution. Of 164 answers that repeat HumanEval's prompt,
-    160 have over 0.9 of it, and all at least 0.6. The limit for solutions is higher, because
-    independent solutions of similar problems often look alike.
-    """
+    """Thresholds of the check; see `check_contamination`, and docs/data.md for their figures."""
 
     size: int
     min_share: float
     min_solution_share: float
     max_problems: int
+
+    def is_enough(self, text: EvalText, match: Match) -> bool:
+        """Whether a document has so much of a text that its problem is contaminated.
+
+        Two problems of one kind may differ in a few words or tokens. So a small number of n-grams
+        is enough only if it is nearly all of them.
+        """
+        statement = text.part is Part.STATEMENT
+        min_share = self.min_share if statement else self.min_solution_share
+        enough = self.size if text.view is View.WORDS and statement else ENOUGH_NGRAMS
+        many = len(match.ngrams) >= enough and text.view is not View.PHRASES
+        return match.share >= (min_share if many else max(min_share, NEARLY_ALL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +48,38 @@ class Hit:
     """The document with the largest share of a text; on a tie, the first one.
 
     ``row`` is the row of a parquet file, the line of JSONL, or the first line of the passage in
-    plain text; all count from 1. ``part`` is the problem's ``prompt`` or a ``solution``.
-    ``excerpt`` has matching words in their normalized form.
+    plain text; all count from 1. ``text`` is the problem's ``statement``, the
+    ``statement's prose``, a ``solution`` with its number, or its ``tests``; ``view`` the form in
+    which it was found. ``excerpt`` has matching words in their normalized form.
     """
 
     path: str
     row: int
-    part: str
+    text: str
+    view: View
     ngrams: int
     share: float
     excerpt: str
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusOverlap:
-    """Indexed n-grams of a problem's prompt, or of all its solutions, and how many were found.
+class PartOverlap:
+    """Overlap of one part of a problem with the corpus.
 
-    ``found`` of them are in the corpus; ``hit`` is the document with the largest share.
+    ``ngrams`` of its texts are searched, ``found`` of them are in the corpus; ``hit`` is the
+    document with the largest share. ``contaminated`` if a document has enough of one text.
     """
 
+    part: Part
+    contaminated: bool
     ngrams: int
     found: int
     hit: Hit | None
 
     @property
     def share(self) -> float:
-        return self.found / self.ngrams if self.ngrams else 0.0
+        """The largest share of one text in one document."""
+        return self.hit.share if self.hit else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +87,27 @@ class ProblemReport:
     """Result for a problem.
 
     ``documents`` is the number of documents with at least one of its n-grams; ``unchecked`` lists
-    texts without indexed n-grams, with the reason.
+    texts without indexed n-grams, with the reason, and ``missing`` the parts that the data lack.
     """
 
     dataset: str
     problem_id: str
     contaminated: bool
-    prompt: CorpusOverlap
-    solutions: CorpusOverlap
+    statement: PartOverlap
+    solutions: PartOverlap
+    tests: PartOverlap
     documents: int
     unchecked: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def parts(self) -> tuple[PartOverlap, ...]:
+        return self.statement, self.solutions, self.tests
 
     @property
     def share(self) -> float:
         """The largest share of one text in one document."""
-        return max(
-            (part.hit.share for part in (self.prompt, self.solutions) if part.hit), default=0
-        )
+        return max(part.share for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +127,25 @@ class ContaminationReport:
 
     def document(self) -> dict[str, Any]:
         """Convert to the JSON document, with the counts of problems first."""
-        unchecked = sum(not one.prompt.ngrams + one.solutions.ngrams for one in self.problems)
+        unchecked = sum(not any(part.ngrams for part in one.parts) for one in self.problems)
         counts = {"contaminated": len(self.contaminated), "unchecked": unchecked}
-        return {"counts": {"problems": len(self.problems), **counts}, **asdict(self)}
+        parts = {part: self.count(part) for part in Part}
+        problems = {"problems": len(self.problems), **counts, "by_part": parts}
+        return {"counts": problems, **asdict(self)}
+
+    def count(self, part: Part) -> int:
+        """Count the problems of which a document has enough of this part."""
+        return sum(
+            overlap.contaminated
+            for problem in self.problems
+            for overlap in problem.parts
+            if overlap.part is part
+        )
 
 
 # Computation
 
 _EXCERPT_WORDS = 40
-_PROMPT = "prompt"
 
 
 def make_report(
@@ -122,7 +157,7 @@ def make_report(
 ) -> ContaminationReport:
     builder = _ReportBuilder(limits, index, tally)
     reports = [builder.problem(number, problem) for number, problem in enumerate(problems)]
-    reports.sort(key=lambda one: (-one.share, one.dataset, one.problem_id))
+    reports.sort(key=_rank)
     return ContaminationReport(
         limits=limits,
         files=corpus.files,
@@ -131,6 +166,10 @@ def make_report(
         skipped=corpus.skipped,
         problems=tuple(reports),
     )
+
+
+def _rank(report: ProblemReport) -> tuple[object, ...]:
+    return (not report.contaminated, -report.share, report.dataset, report.problem_id)
 
 
 class _ReportBuilder:
@@ -147,56 +186,53 @@ class _ReportBuilder:
 
     def problem(self, number: int, problem: EvalProblem) -> ProblemReport:
         texts = self._texts[number]
-        prompt = [text for text in texts if self._index.texts[text].part == _PROMPT]
-        solutions = [text for text in texts if text not in prompt]
-        prompt_overlap, solution_overlap = self._overlap(prompt), self._overlap(solutions)
+        statement, solutions, tests = (self._overlap(part, texts) for part in Part)
         return ProblemReport(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
-            contaminated=self._is_contaminated(texts),
-            prompt=prompt_overlap,
-            solutions=solution_overlap,
+            contaminated=any(part.contaminated for part in (statement, solutions, tests)),
+            statement=statement,
+            solutions=solutions,
+            tests=tests,
             documents=self._tally.hit_documents[number],
-            unchecked=tuple(
-                self._unchecked_reason(text) for text in texts if not self._ngram_count(text)
-            ),
+            unchecked=tuple(self._unchecked(texts)),
+            missing=problem.missing,
         )
 
-    def _is_contaminated(self, texts: Sequence[int]) -> bool:
-        return any(
-            match.share >= self._threshold(text)
-            for text in texts
-            if (match := self._tally.best.get(text))
-        )
-
-    def _threshold(self, number: int) -> float:
-        """Minimum share of contamination; infinite for short solutions, which are only reported.
-
-        A prompt of 8 words is a specific sentence, but a solution of 8 words is an idiom: Euclid's
-        algorithm, a solution in HumanEval, is in any large code base.
-        """
-        text = self._index.texts[number]
-        if text.part == _PROMPT:
-            return self._limits.min_share
-        return self._limits.min_solution_share if text.length == self._limits.size else math.inf
-
-    def _ngram_count(self, text: int) -> int:
-        return int(self._index.ngram_counts[text])
-
-    def _overlap(self, texts: Sequence[int]) -> CorpusOverlap:
+    def _overlap(self, part: Part, of_problem: Sequence[int]) -> PartOverlap:
+        texts = [text for text in of_problem if self._index.texts[text].part is part]
         matches = [match for text in texts if (match := self._tally.best.get(text))]
-        best = max(matches, key=lambda match: match.share, default=None)
-        return CorpusOverlap(
+        best = max(matches, key=lambda match: (self._is_enough(match), match.share), default=None)
+        return PartOverlap(
+            part=part,
+            contaminated=best is not None and self._is_enough(best),
             ngrams=sum(self._ngram_count(text) for text in texts),
             found=sum(self._found[text] for text in texts),
             hit=self._hit(best) if best else None,
         )
 
+    def _is_enough(self, match: Match) -> bool:
+        return self._limits.is_enough(self._index.texts[match.text], match)
+
+    def _ngram_count(self, text: int) -> int:
+        return int(self._index.ngram_counts[text])
+
+    def _unchecked(self, texts: Sequence[int]) -> Iterator[str]:
+        """Name the texts that no view of them is searched for, with the reason."""
+        searched = {self._index.texts[text].name for text in texts if self._ngram_count(text)}
+        reasons = {
+            self._index.texts[text].name: self._unchecked_reason(text) for text in reversed(texts)
+        }
+        for name, reason in reversed(reasons.items()):
+            if name not in searched and name != PROSE:
+                yield reason
+
     def _hit(self, match: Match) -> Hit:
         return Hit(
             path=match.path,
             row=match.row,
-            part=self._index.texts[match.text].part,
+            text=self._index.texts[match.text].name,
+            view=self._index.texts[match.text].view,
             ngrams=len(match.ngrams),
             share=match.share,
             excerpt=self._excerpt(match),
@@ -216,9 +252,13 @@ class _ReportBuilder:
     def _unchecked_reason(self, number: int) -> str:
         text = self._index.texts[number]
         if text.length:
-            return f"{text.part}: only phrases of more than {self._limits.max_problems} problems"
+            return f"{text.name}: only phrases of more than {self._limits.max_problems} problems"
         least = min_words(self._limits.size)
-        return f"{text.part}: {len(text.words)} words, fewer than {least} are too short to check"
+        if len(text.words) < least:
+            return (
+                f"{text.name}: {len(text.words)} words, fewer than {least} are too short to check"
+            )
+        return f"{text.name}: {len(text.words)} words, not specific enough to check"
 
 
 def _longest_run(positions: Sequence[int]) -> tuple[int, int]:

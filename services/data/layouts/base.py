@@ -44,11 +44,16 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A problem with its reference solutions and its place in the source."""
+    """A problem with its reference solutions and its place in the source.
+
+    ``statement`` is the prompt without the frame around it, such as the tests that it quotes; empty
+    if it is the prompt.
+    """
 
     place: str
     problem: Problem
     solutions: tuple[Solution, ...] = ()
+    statement: str = ""
 
 
 @dataclass(frozen=True, slots=True)

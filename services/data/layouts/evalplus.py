@@ -121,7 +121,8 @@ def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
             sandbox_dataset="mbpp",
             sandbox_id=str(number),
         )
-        yield Imported(place, problem, make_solutions([("python", solution)], options.solutions))
+        solutions = make_solutions([("python", solution)], options.solutions)
+        yield Imported(place, problem, solutions, row.prompt.strip().strip('"').strip())
 
 
 def _refuse_others(kind: str, options: Options) -> None:

@@ -131,7 +131,7 @@ def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
         if options.ids is None or row.task_id in options.ids:
             found = True
             solutions = make_solutions([("python", row.solution)], options.solutions)
-            yield Imported(place, _mbpp_problem(place, row, options), solutions)
+            yield Imported(place, _mbpp_problem(place, row, options), solutions, row.text)
     if options.ids is not None and not found:
         cause = f"no task_id is in --ids {options.ids}; MBPP's are 1 to 974"
         raise data_error(options.source or "MBPP", cause)

@@ -110,16 +110,19 @@ def own_names(text: str) -> frozenset[str]:
     """Collect the names that code defines or binds, and the functions that tests call."""
     if not _CODE.search(text):
         return frozenset()
-    names = {name for code in (text, *_FENCE.findall(text)) for name in _bound(code)}
+    names = {name for code in (text, *_FENCE.findall(text)) for name in bound_names(code)}
     names.update(_DEFINED.findall(text))
     for line in _TEST_LINE.findall(text):
         names.update(name for name in _CALLED.findall(line) if name not in BUILTINS)
     return frozenset(names)
 
 
-def _bound(code: str) -> Iterator[str]:
-    """Yield the names that the code binds; yields nothing if it is not Python."""
-    tree = _parse(code)
+def bound_names(code: str) -> frozenset[str]:
+    """Collect the names that the code binds; none if it is not Python."""
+    return frozenset(_bound(_parse(code)))
+
+
+def _bound(tree: ast.Module | None) -> Iterator[str]:
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

@@ -12,6 +12,7 @@ from services.data.config import ChecksConfig
 from services.data.layouts.base import Dropped
 from services.data.manifests import Duplicate, QualityEntry, replace_text
 from services.data.overlap.pairs import AllowedOverlap, Overlap
+from shared.data_roles import DataRole
 
 REPORT = "audit_report"
 # Entries shown per list; the list files have all of them.
@@ -28,7 +29,7 @@ class DatasetAudit:
 
     name: str
     split: str
-    role: str
+    role: DataRole
     source: str
     revision: str
     version: str
@@ -88,9 +89,7 @@ class Audit:
         """Pairs of a training set and an evaluation set."""
         roles = {dataset.name: dataset.role for dataset in self.datasets}
         return [
-            pair
-            for pair in self.pairs
-            if {roles[pair.first], roles[pair.second]} == {"train", "eval"}
+            pair for pair in self.pairs if {roles[pair.first], roles[pair.second]} == set(DataRole)
         ]
 
     def _pair(self, first: str, second: str) -> DatasetPair:

@@ -99,6 +99,7 @@ def _manifest_line(problem: Problem, stage: Stage) -> ManifestLine:
         source_url=_source_url(stage),
         revision=stage.state.revision,
         licence=stage.dataset.licence,
+        role=stage.dataset.role,
     )
 
 
@@ -129,7 +130,7 @@ def _write_data(path: Path, stage: Stage, changes: Changes) -> Iterator[Problem]
         for record in read_records(str(stage.files.data)):
             if record.problem.problem_id not in removed:
                 problem = _with_quality(record, found[record.problem.problem_id])
-                writer.add(problem, record.solutions)
+                writer.add(problem, record.solutions, record.statement)
                 yield problem
 
 

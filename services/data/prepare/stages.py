@@ -24,7 +24,7 @@ from shared.redaction import redact_values
 from shared.schemas import quality_text, sha256
 
 # Increment when the same rows produce another stage.
-_STAGE_VERSION = 2
+_STAGE_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,7 @@ def _revision(dataset: DatasetConfig, old: StageState | None, *, offline: bool) 
     """Identify the version of the source: hub commit, hash of local files, empty otherwise."""
     source = dataset.source
     if isinstance(source, LocalSource):
-        hashes = (hash_file(file).sha256 for file in local.files(source.path))
-        return "sha256:" + "+".join(hashes)
+        return local.revision(source.path)
     if offline and old is not None and old.key == _key(dataset, old.revision):
         return old.revision
     return hub.resolve_revision(source, offline=offline) if isinstance(source, HubSource) else ""
@@ -261,4 +260,4 @@ def _add(row: Imported, seen: dict[str, str], lists: _Lists, writer: DatasetWrit
     findings = audit_problem(problem)
     lists.findings += [QualityEntry(problem.problem_id, one.kind, one.reason) for one in findings]
     quality = quality_text({one.kind for one in findings})
-    writer.add(problem.model_copy(update={"quality": quality}), row.solutions)
+    writer.add(problem.model_copy(update={"quality": quality}), row.solutions, row.statement)

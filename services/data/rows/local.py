@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from services.data.rows import Rows
 from services.data.rows.arrow_files import arrow_rows, check_columns, saved_shards, saved_splits
+from shared.data_lock import hash_file
 from shared.datasets import parquet_rows
 from shared.errors import data_error, reading
 from shared.json_lines import numbered_lines, parse_line
@@ -63,6 +64,15 @@ def files(path: str) -> list[str]:
             return found
     cause = "the folder has no *.parquet, *.arrow or *.jsonl"
     raise data_error(path, f"{cause}; name a folder with data, or a file")
+
+
+def revision(path: str) -> str:
+    """Identify the content of a file or folder by the SHA-256 of its files.
+
+    Raises:
+        DataError: A file cannot be read.
+    """
+    return "sha256:" + "+".join(hash_file(file).sha256 for file in files(path))
 
 
 def _file_rows(file: str, columns: Sequence[str] | None) -> Rows:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 import sandbox_fusion as sdk
+from sandbox_fusion.models import Language
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_exponential
 
@@ -84,7 +85,7 @@ class DatasetApiClient:
         self._budget = budget
         self._returns_all_cases = False
 
-    def prompts(self, offset: int, limit: int, language: str | None = None) -> list[Prompt]:
+    def prompts(self, offset: int, limit: int, language: Language | None = None) -> list[Prompt]:
         """Get problems in the order of their ids; ``language`` is inserted into some prompts."""
         request = sdk.GetPromptsRequest(
             dataset=self.dataset,

@@ -5,6 +5,7 @@ requests a token. Tokens of other requests count as well.
 """
 
 import asyncio
+import errno
 import json
 import time
 import uuid
@@ -29,8 +30,8 @@ class ProbeSettings:
     Args:
         interval: Time without a token after which a probe is sent.
         timeout: Limit for one probe, which may queue behind a long prefill.
-        failures: Consecutive failed probes before an engine is ejected. After a dropped connection
-            one is enough, unless it only timed out.
+        failures: Consecutive failed probes before an engine is ejected. One is enough if nothing
+            listens there any more, or after a dropped connection unless it only timed out.
         pause: Pause between a failed probe and the next one, unless ``interval`` is shorter.
         models_timeout: Limit for an engine to report the name of its model.
         counters_timeout: Limit for an engine to report its token counters.
@@ -48,12 +49,14 @@ class ProbeSettings:
 class ProbeFailure:
     """Cause of a failed probe.
 
-    ``slow`` if the engine may only be busy, ``local`` if this process is out of resources.
+    ``slow`` if the engine may only be busy, ``local`` if this process is out of resources,
+    ``refused`` if nothing listens at the engine's address.
     """
 
     message: str
     slow: bool = False
     local: bool = False
+    refused: bool = False
 
 
 class HealthCheck:
@@ -97,6 +100,8 @@ class HealthCheck:
         engine.failed_probes += 1
         if engine.dropped and not failure.slow:
             return f"a connection was dropped, and then: {failure.message}"
+        if failure.refused:
+            return failure.message
         return failure.message if engine.failed_probes >= self._settings.failures else ""
 
     async def _pause(self) -> None:
@@ -159,7 +164,11 @@ class HealthCheck:
             return ProbeFailure(f"no token within {timeout:g} s", slow=True)
         except (aiohttp.ClientError, OSError) as error:
             failure = connection_failed(error)
-            return ProbeFailure(str(failure), local=failure.reason is FailureReason.ROUTER)
+            return ProbeFailure(
+                str(failure),
+                local=failure.reason is FailureReason.ROUTER,
+                refused=isinstance(error, OSError) and error.errno == errno.ECONNREFUSED,
+            )
         return ProbeFailure(reason) if reason else None
 
     async def _counted(self, engine: Engine) -> float | None:

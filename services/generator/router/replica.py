@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from shared.errors import ServiceError
+
 
 class Replica(Protocol):
     """A running engine with OpenAI's API, and its resources."""
@@ -25,6 +27,10 @@ class Replica(Protocol):
     @property
     def url(self) -> str:
         """``http://host:port``, without ``/v1``."""
+        ...
+
+    async def ended(self) -> str:
+        """Wait until the replica is known to have ended by itself; returns the reason."""
         ...
 
     async def stop(self) -> None:
@@ -43,9 +49,14 @@ class ReplicaFactory(Protocol):
         Several ranks start concurrently. A failed or cancelled start frees all its resources.
 
         Raises:
+            NoPlacementError: A machine is missing. The router retries for as long as it takes.
             PlumblineError: The start failed. The router retries with the next generation.
         """
         ...
+
+
+class NoPlacementError(ServiceError):
+    """No machine has room for the replica at the moment."""
 
 
 # Failed attempts

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from services.generator.router.balancer import Balancer
@@ -12,6 +12,7 @@ from services.generator.router.metrics import RouterMetrics
 from services.generator.router.replica import (
     Engine,
     EngineStatus,
+    NoPlacementError,
     ReplicaFactory,
     ReplicaState,
     ReplicaStatus,
@@ -37,7 +38,7 @@ class RestartBudget:
         longest_pause: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._first_pause = first_pause
+        self.first_pause = first_pause
         self._per_hour = per_hour
         self._longest_pause = longest_pause
         self._clock = clock
@@ -50,7 +51,7 @@ class RestartBudget:
             self._times.popleft()
         if len(self._times) >= self._per_hour:
             return None
-        pause = min(self._longest_pause, self._first_pause * 2.0 ** min(len(self._times), 20))
+        pause = min(self._longest_pause, self.first_pause * 2.0 ** min(len(self._times), 20))
         self._times.append(now)
         return pause
 
@@ -81,6 +82,7 @@ class ReplicaSupervisor:
         self.engine: Engine | None = None
         self.error = ""
         self.was_ready = False
+        self._unplaced = False
         self._context = context
         self._on_failed_start = on_failed_start
         self._state = ReplicaState.STARTING
@@ -108,7 +110,9 @@ class ReplicaSupervisor:
         try:
             while True:
                 await self._run_generation()
-                pause = self._restarts.next_pause()
+                # A missing machine may stay away for hours, which is no defect of the replica.
+                budget = self._restarts
+                pause = budget.first_pause if self._unplaced else budget.next_pause()
                 if pause is None:
                     self._log.error("given up", generation=self.generation, reason=self.error)
                     return
@@ -145,6 +149,7 @@ class ReplicaSupervisor:
             engine = await self._start()
         except PlumblineError as error:
             self.error = str(error)
+            self._unplaced = isinstance(error, NoPlacementError)
             seconds = round(time.monotonic() - began, 1)
             self._log.warning(
                 "start failed", generation=self.generation, seconds=seconds, reason=self.error
@@ -152,8 +157,11 @@ class ReplicaSupervisor:
             await self.stop()
             self._on_failed_start(self)
             return
+        self._unplaced = False
         self._serve(engine, time.monotonic() - began)
-        self.error = await self._context.health.until_unhealthy(engine)
+        self.error = await _first(
+            self._context.health.until_unhealthy(engine), engine.replica.ended()
+        )
         self._state = ReplicaState.EJECTED
         moved = self._withdraw(f"replica {engine.name} was ejected: {self.error}")
         self._log.warning("ejected", name=engine.name, reason=self.error, moved=moved)
@@ -189,6 +197,18 @@ class ReplicaSupervisor:
             return 0
         self._context.balancer.remove(self.engine)
         return self.engine.evict(reason)
+
+
+async def _first(*reasons: Coroutine[None, None, str]) -> str:
+    """Wait for the first of several results, and cancel the others."""
+    tasks = [asyncio.create_task(reason) for reason in reasons]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class ReplicaPool:

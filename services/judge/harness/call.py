@@ -2,13 +2,16 @@
 
 import base64
 import secrets
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from services.judge.harness.sources import harness_files, source
-from services.judge.requests import Attempts, RunCode, RunCodeResponse, SandboxUsage
+from services.judge.requests import Attempts, RunCode, SandboxUsage, fetched
 from shared.harness import wire
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger
+
+if TYPE_CHECKING:
+    from sandbox_fusion import RunCodeResponse
 
 log = get_logger(__name__)
 
@@ -16,7 +19,7 @@ log = get_logger(__name__)
 class RunsCode(Protocol):
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
-    ) -> RunCodeResponse: ...
+    ) -> "RunCodeResponse": ...
 
 
 async def run_with_harness(
@@ -30,15 +33,17 @@ async def run_with_harness(
     key = secrets.token_bytes(32)
     result = CallResult()
 
-    def usage_of(response: RunCodeResponse) -> SandboxUsage:
+    def usage_of(response: "RunCodeResponse") -> SandboxUsage:
         nonlocal result
-        result = wire.decode_results(response.file(wire.RESULTS), key)
+        result = wire.decode_results(fetched(response, wire.RESULTS), key)
         return SandboxUsage.of(result)
 
     call = RunCode(
         code=source("boot"),
         language="python",
-        stdin=wire.encode_spec(key, request.language, request.limits, request.inputs),
+        stdin=wire.encode_spec(
+            key, request.language, request.limits, request.inputs, timed=request.timed
+        ),
         compile_timeout=10,
         run_timeout=request.limits.call,
         memory_limit_mb=-1,  # no limit for the harness itself; it limits each case

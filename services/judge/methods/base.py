@@ -11,7 +11,7 @@ from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Outcomes
 from shared.config import JudgeConfig, SandboxConfig
 from shared.extraction import Extraction
-from shared.schemas import Problem
+from shared.schemas import Problem, RecordedCases
 from shared.statuses import JudgeMethod
 
 # Characters that are processed in the event loop; more would hold up the other completions.
@@ -33,6 +33,7 @@ class Task:
         limits: Sandbox settings, with the limits of one test case.
         alone: Whether each call waits until nothing else runs in the sandbox.
         max_call_input: Bytes of input per call, in JSON; a single case may exceed it.
+        recorded: Cases that are recorded beside the verdict.
     """
 
     problem: Problem
@@ -43,6 +44,7 @@ class Task:
     attempts: Attempts
     alone: bool = False
     max_call_input: int = 16 * 1024 * 1024
+    recorded: RecordedCases = "none"
 
     def confirming(self, max_timeouts: int | None) -> Self:
         """Return the task for exclusive use of the sandbox: load cannot cause a time-out there."""

@@ -17,7 +17,6 @@ from services.judge.verdict import (
     apply_budget,
     lateness,
     not_run,
-    shown,
     wall_clock_lateness,
     was_killed,
 )
@@ -26,6 +25,7 @@ from shared.extraction import extract
 from shared.harness.wire import CaseRun
 from shared.schemas import StdioTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
+from shared.text import shown
 
 # Bytes of an output that is kept even though it is right.
 _SHORT = 2000
@@ -59,7 +59,10 @@ class BatchMethod(Method):
         )
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
-        outcomes = {cases[i]: outcome for i, outcome in run.cases.items()}
+        outcomes = {
+            cases[i]: replace(outcome, compiling=run.compiling[i]) if run.compiling else outcome
+            for i, outcome in run.cases.items()
+        }
         allowed = task.settings.max_timeouts
         for i in run.lost:
             lost = self._case(cases[i], CaseCode.RUNTIME_ERROR, VerdictDetail.HARNESS_KILLED)
@@ -84,18 +87,21 @@ class BatchMethod(Method):
             detail=detail,
             input=self._tests.inputs[place],
             expected=self._tests.outputs[place],
-            actual=self._kept(run.stdout, code),
+            actual=self._kept(run.stdout, code, recorded=task.recorded == "all"),
             stderr=run.stderr,
             cpu_time=run.cpu,
             memory=run.memory,
             lateness=late,
             killed=was_killed(run, allowed),
+            exit_code=run.exit_code,
         )
 
-    def _kept(self, output: bytes, code: CaseCode) -> str | None:
+    def _kept(self, output: bytes, code: CaseCode, *, recorded: bool) -> str | None:
         """Return what later steps need of an output: a long one only for a special judge."""
-        if code is CaseCode.PASSED:
-            return output.decode() if self._special or len(output) <= _SHORT else None
+        if code is CaseCode.PASSED and (self._special or len(output) <= _SHORT):
+            return output.decode()
+        if code is CaseCode.PASSED and not recorded:
+            return None
         return shown(output.decode("utf-8", "backslashreplace"))
 
     def _code(
@@ -122,7 +128,9 @@ class BatchMethod(Method):
             place: replace(self._case(place, CaseCode.COMPILE_ERROR, detail), lateness=late)
             for place in cases
         }
-        outcomes[cases[0]] = replace(outcomes[cases[0]], stderr=run.compile_error)
+        outcomes[cases[0]] = replace(
+            outcomes[cases[0]], stderr=run.compile_error, compiling=run.compiling.get(0)
+        )
         return outcomes
 
     def _case(self, place: int, code: CaseCode, detail: VerdictDetail | None) -> CaseOutcome:

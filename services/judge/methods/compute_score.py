@@ -18,7 +18,7 @@ from services.judge import calls
 from services.judge.methods.base import Method, Task
 from services.judge.programs import wrap_call
 from services.judge.sandbox import SandboxUnavailableError
-from services.judge.verdict import CaseOutcome, Outcomes
+from services.judge.verdict import CaseOutcome, Compiling, Outcomes
 from shared.checkers import exact
 from shared.errors import ConfigError
 from shared.extraction import extract_verl
@@ -99,8 +99,9 @@ class VerlNativeMethod(Method):
         if len(found) != tests.cases or not all("status" in case for case in found):
             reason = str(found[0].get("error")) if found else "no result"
             raise SandboxUnavailableError([InfraFailure(kind=FailureKind.VERL, text=reason)])
-        outcomes = {place: _outcome(case, tests, place) for place, case in enumerate(found)}
-        task.attempts.requests += len(outcomes)
+        # verl runs all cases, whichever are asked for.
+        outcomes = {place: _outcome(found[place], tests, place) for place in cases}
+        task.attempts.requests += len(found)
         task.attempts.failures += [
             InfraFailure.parse(case.detail or "")
             for case in outcomes.values()
@@ -143,6 +144,8 @@ def _outcome(case: _Metadata, tests: StdioTests, place: int) -> CaseOutcome:
         expected=tests.outputs[place],
         actual=case.get("stdout"),
         stderr=case.get("compile_stderr" if compiling else "stderr"),
+        exit_code=case.get("exit_code"),
+        compiling=Compiling(case.get("compile_duration"), case.get("compile_stderr"), within=True),
     )
 
 

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from services.judge import calls
 from services.judge.function_plan import plan_of
@@ -21,9 +22,9 @@ from services.judge.programs import (
     mbpp_program,
     with_prompt,
 )
-from services.judge.requests import CommandResult
 from services.judge.verdict import (
     CaseOutcome,
+    Compiling,
     Lateness,
     Outcomes,
     lateness,
@@ -34,6 +35,9 @@ from shared.extraction import called_functions, extract
 from shared.harness.wire import CaseRun, FunctionReport
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
+
+if TYPE_CHECKING:
+    from sandbox_fusion.models import CommandRunResult
 
 
 class FunctionMethod(Method):
@@ -97,14 +101,17 @@ class FunctionMethod(Method):
         report = FunctionReport.decode(case.stdout)
         if report.uncrossable:
             return None
-        return self._outcomes_apart(_ProgramEnd.of_harness(case, task), report)
+        ended = _ProgramEnd.of_harness(case, task)
+        return self._outcomes_apart(replace(ended, compiling=run.compiling.get(0)), report)
 
     def _outcomes_apart(self, ended: "_ProgramEnd", report: FunctionReport) -> Outcomes:
         late = ended.lateness is not Lateness.IN_TIME
         cases = len(self._shown)
         codes = codes_of([CaseCode(code) for code in report.codes], cases, late, None)
         detail = exit_detail(codes, ended.exit_code if report.lost else 1, ended.stderr, late)
-        return self._outcomes(replace(ended, stdout=""), codes, detail)
+        # The answer's own exit code, if it ended; otherwise it is that of the tests.
+        exit_code = ended.exit_code if report.lost else None
+        return self._outcomes(replace(ended, stdout="", exit_code=exit_code), codes, detail)
 
     def _not_compiled(self, run: calls.HarnessRun[CaseRun], *, alone: bool) -> Outcomes:
         detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
@@ -114,6 +121,7 @@ class FunctionMethod(Method):
             stdout="",
             stderr=run.compile_error or "",
             wall=0.0,
+            compiling=run.compiling.get(0),
         )
         return self._outcomes(ended, [CaseCode.COMPILE_ERROR] * len(self._shown), detail)
 
@@ -128,7 +136,9 @@ class FunctionMethod(Method):
         if self._harness:
             run = await calls.run_harness(task, program, [token])
             if run.cases:
-                return self._outcomes_together(_ProgramEnd.of_harness(run.cases[0], task), token)
+                ended = _ProgramEnd.of_harness(run.cases[0], task)
+                ended = replace(ended, compiling=run.compiling.get(0))
+                return self._outcomes_together(ended, token)
             return self._lost()
         response = await calls.run_single(task, program, token)
         if response.run_result is None:
@@ -165,6 +175,8 @@ class FunctionMethod(Method):
                 memory=ended.memory,
                 lateness=Lateness.IN_TIME if place else ended.lateness,
                 killed=ended.killed and not place,
+                exit_code=ended.exit_code,
+                compiling=None if place else ended.compiling,
             )
             for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
         }
@@ -182,6 +194,7 @@ class _ProgramEnd:
     cpu: float | None = None
     memory: int | None = None
     killed: bool = False
+    compiling: Compiling | None = None
 
     @classmethod
     def of_harness(cls, run: CaseRun, task: Task) -> "_ProgramEnd":
@@ -192,7 +205,7 @@ class _ProgramEnd:
         return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory, killed)
 
     @classmethod
-    def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":
+    def of_single_run(cls, run: "CommandRunResult", *, alone: bool) -> "_ProgramEnd":
         late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=alone)
         stdout, stderr = run.stdout or "", run.stderr or ""
         return cls(run.return_code, late, stdout, stderr, run.execution_time or 0.0)

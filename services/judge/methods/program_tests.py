@@ -6,18 +6,30 @@ in wall-clock seconds, in sandboxes that have their toolchains.
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from services.judge import calls
 from services.judge.methods.base import Method, Task
 from services.judge.programs import failure_detail
-from services.judge.requests import RunCode, RunCodeResponse
+from services.judge.requests import RunCode
 from services.judge.translated import TRANSLATIONS, is_assertion, program
-from services.judge.verdict import CaseOutcome, Lateness, Outcomes, lateness, wall_clock_lateness
+from services.judge.verdict import (
+    CaseOutcome,
+    Compiling,
+    Lateness,
+    Outcomes,
+    lateness,
+    wall_clock_lateness,
+)
 from shared.extraction import Extraction, extract
 from shared.extraction.languages import defines_function
 from shared.harness.wire import CaseRun
 from shared.schemas import ProgramTests
 from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
+
+if TYPE_CHECKING:
+    from sandbox_fusion import RunCodeResponse
 
 # Their runtimes reserve more address space than an answer may use.
 _WITHOUT_ADDRESS_LIMIT = ("java", "nodejs", "go_test")
@@ -39,12 +51,15 @@ class ProgramMethod(Method):
             task = task.in_language("cpp")
             run = await calls.run_harness(task, self._program, [f"{self._token}\n"])
             if run.compile_error is not None:
-                return {0: self._rejected(task, run.compile_error, timed_out=run.compile_timeout)}
+                late = run.compile_timeout
+                rejected = self._rejected(task, run.compile_error, timed_out=late)
+                return {0: replace(rejected, compiling=run.compiling.get(0))}
             if run.cases:
-                return {0: self._of_case(task, run.cases[0])}
+                outcome = self._of_case(task, run.cases[0])
+                return {0: replace(outcome, compiling=run.compiling.get(0))}
         return {0: self._of_response(task, await self._run(task))}
 
-    async def _run(self, task: Task) -> RunCodeResponse:
+    async def _run(self, task: Task) -> "RunCodeResponse":
         limits, language = task.limits, self._tests.language
         unlimited = language in _WITHOUT_ADDRESS_LIMIT
         request = RunCode(
@@ -72,13 +87,16 @@ class ProgramMethod(Method):
             cpu_time=run.cpu,
             memory=run.memory,
             lateness=late,
+            exit_code=run.exit_code,
         )
 
-    def _of_response(self, task: Task, response: RunCodeResponse) -> CaseOutcome:
+    def _of_response(self, task: Task, response: "RunCodeResponse") -> CaseOutcome:
         compiled, run = response.compile_result, response.run_result
         if compiled and (compiled.status != "Finished" or compiled.return_code != 0):
             text = compiled.stderr or compiled.stdout or ""
-            return self._rejected(task, text, timed_out=compiled.status == "TimeLimitExceeded")
+            timed_out = compiled.status == "TimeLimitExceeded"
+            rejected = self._rejected(task, text, timed_out=timed_out)
+            return replace(rejected, compiling=Compiling(compiled.execution_time))
         if run is None:
             return CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
         stdout, stderr = run.stdout or "", run.stderr or ""
@@ -92,6 +110,8 @@ class ProgramMethod(Method):
             actual=self._without_token(stdout),
             stderr=stderr,
             lateness=late,
+            exit_code=run.return_code,
+            compiling=calls.compiling_of(compiled, within=False),
         )
 
     def _rejected(self, task: Task, text: str, *, timed_out: bool) -> CaseOutcome:

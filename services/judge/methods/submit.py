@@ -6,16 +6,19 @@ detect early exits, its limits are wall-clock seconds, and it does not search fo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from services.judge.calls import single_outcome
 from services.judge.methods.base import Method, Task
 from services.judge.programs import last_line
-from services.judge.requests import Submit, SubmitResponse, SubmittedTest
+from services.judge.requests import Submit
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.errors import ConfigError
 from shared.schemas import GroundTruth, HumanEvalTests, ProgramTests, StdioTests
 from shared.statuses import CaseCode, JudgeMethod
+
+if TYPE_CHECKING:
+    from sandbox_fusion.models import EvalResult, EvalTestCase
 
 
 class SubmitMethod(Method):
@@ -31,7 +34,7 @@ class SubmitMethod(Method):
         return dict(enumerate(_outcomes(response.tests, self._tests, alone=task.alone)))
 
 
-async def _submit(task: Task, tests: GroundTruth) -> SubmitResponse:
+async def _submit(task: Task, tests: GroundTruth) -> "EvalResult":
     name, record, config = _record(task, tests)
     config |= {
         "provided_data": record,
@@ -83,18 +86,18 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[s
 
 
 def _outcomes(
-    results: Sequence[SubmittedTest], tests: GroundTruth, *, alone: bool
+    results: Sequence["EvalTestCase"], tests: GroundTruth, *, alone: bool
 ) -> list[CaseOutcome]:
     if isinstance(tests, StdioTests):
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
         return [_outcome(result, stdin, expected, alone=alone) for result, stdin, expected in cases]
     # All statements share one run and pass or fail together; the first gets the run's time.
     ran = [_of_assertion(_outcome(result, "", "", alone=alone)) for result in results[:1]]
-    rest = [replace(case, duration=0.0, lateness=Lateness.IN_TIME) for case in ran]
+    rest = [replace(case, duration=0.0, lateness=Lateness.IN_TIME, compiling=None) for case in ran]
     return ran + rest * (tests.cases - 1)
 
 
-def _outcome(result: SubmittedTest, stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
+def _outcome(result: "EvalTestCase", stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
     # SandboxFusion has already compared the output.
     return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed, alone=alone)
 

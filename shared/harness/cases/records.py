@@ -28,7 +28,8 @@ class RunSpec:
         head, _, payload = data.partition(b"\n")
         words = head.decode().split(" ")
         self.key = bytes.fromhex(words[0])
-        self.language = words[1]
+        # After a colon: the time of compiling is wanted.
+        self.language, _, self.timed = words[1].partition(":")
         self.cpu_limit, self.wall_limit, self.compile_limit, self.budget = map(float, words[2:6])
         self.memory, self.output, self.processes, self.max_timeouts, self.max_results = map(
             int, words[6:11]

@@ -91,16 +91,21 @@ class Supervisor:
         self.pipe = wants_pipe(answer)
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
         sizes = (int(self.pipe), len(answer), len(self.prelude))
+        began = time.monotonic()
         self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
-            self.results.add("compile", "timeout")
+            self.results.add("compile", "timeout", *self.since(began))
             return False
         text = self.receive_bytes(int(size))
-        self.results.add("compile", kind, err=text)
+        self.results.add("compile", kind, *self.since(began), err=text)
         self.compiled = self.compiled_now()
         return kind == "ok"
+
+    def since(self, began: float) -> list[int]:
+        """Return the microseconds since a time, if they are wanted."""
+        return [int((time.monotonic() - began) * 1e6)] if self.spec.timed else []
 
     def run_all(self) -> str:
         late = 0

@@ -62,6 +62,8 @@ class Bench:
                 "actor_rollout_ref.rollout.gpu_memory_utilization=0.4",
                 f"generation.verl.cpu_engine={self.cpu_engine}",
                 "generation.backend=verl",
+                # Speed does not depend on the weights, so the model's may be random.
+                "generation.verl.allow_random_weights=true",
                 *cpu,
                 *self.overrides,
                 *more,

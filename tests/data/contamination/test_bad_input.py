@@ -217,7 +217,7 @@ def test_a_line_has_a_greatest_length(tmp_path):
     path = tmp_path / "c.jsonl"
     long = json.dumps({"t": PROMPT * 20_000}).encode()
     path.write_bytes(GOOD + long[: (1 << 20) - 2] + b'"}\n')
-    assert one(check(path, sizes=sizes)).prompt.hit.row == 2
+    assert one(check(path, sizes=sizes)).statement.hit.row == 2
     path.write_bytes(GOOD + long + b"\n" + GOOD)
     assert failure(path, sizes=sizes).startswith(f"{path}:2: a line over 1 MiB; ")
 

@@ -37,10 +37,10 @@ def test_a_prompt_is_found_and_its_line_named(tmp_path, text):
     rows = clean_rows(9)
     rows[6]["text"] = text
     report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
-    hit = one(report).prompt.hit
+    hit = one(report).statement.hit
     assert [problem.problem_id for problem in report.contaminated] == ["leaked"]
-    assert (hit.path, hit.row, hit.part) == (str(tmp_path / "corpus.jsonl"), 7, "prompt")
-    assert hit.share == one(report).prompt.share == 1
+    assert (hit.path, hit.row, hit.text) == (str(tmp_path / "corpus.jsonl"), 7, "statement")
+    assert hit.share == one(report).statement.share == 1
     assert hit.excerpt.startswith("given a list of harbour fees return the three ships")
     assert one(report).documents == 1
 
@@ -53,11 +53,11 @@ def test_a_clean_corpus_has_nothing(tmp_path):
 
 
 def test_a_solution_alone_contaminates(tmp_path):
-    rows = [*clean_rows(2), {"text": f"```python\n{SOLUTION.upper()}```"}]
+    rows = [*clean_rows(2), {"text": f"```python\n{SOLUTION}```"}]
     report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
     assert one(report).contaminated
-    assert one(report).prompt.hit is None
-    assert one(report).solutions.hit.part == "solution 1"
+    assert one(report).statement.hit is None
+    assert one(report).solutions.hit.text == "solution 1"
     assert one(report).solutions.hit.row == 3
 
 
@@ -67,7 +67,7 @@ CHAT = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".json"])
 def test_chat_messages_in_json_lines(tmp_path, suffix):
     path = write_jsonl(tmp_path / f"chat{suffix}", [*clean_rows(3), CHAT])
-    assert one(check(path)).prompt.hit.row == 4
+    assert one(check(path)).statement.hit.row == 4
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_structs_and_lists_in_parquet(tmp_path, leak):
     rows = [{"id": 1, **leak}, {"id": 2, **leak}]
     path = write_parquet(tmp_path / "corpus.parquet", rows, row_group_size=1)
     problem = one(check(path))
-    assert problem.prompt.hit.row == 1
+    assert problem.statement.hit.row == 1
     assert problem.documents == 2
 
 
@@ -85,7 +85,7 @@ def test_rows_of_later_row_groups_count_from_the_beginning(tmp_path):
     rows = clean_rows(20)
     rows[16]["text"] = PROMPT
     path = write_parquet(tmp_path / "corpus.parquet", rows, row_group_size=3)
-    assert one(check(path)).prompt.hit.row == 17
+    assert one(check(path)).statement.hit.row == 17
 
 
 def test_ngrams_do_not_reach_over_the_seam_of_two_texts(tmp_path):
@@ -103,7 +103,7 @@ def test_text_files_are_one_document_each(tmp_path):
     report = check(tmp_path)
     assert report.documents == 2
     assert one(report).documents == 1
-    assert one(report).prompt.hit.path == str(tmp_path / "leak.txt")
+    assert one(report).statement.hit.path == str(tmp_path / "leak.txt")
 
 
 @pytest.mark.parametrize("before", range(2900, 3100, 7))
@@ -111,7 +111,7 @@ def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, before):
     text = clean_text(1500)[:before]
     (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
     report = check(tmp_path, sizes=PASSAGES)
-    assert one(report).prompt.hit.share == 1
+    assert one(report).statement.hit.share == 1
     assert report.documents == one(report).documents == 1
 
 
@@ -119,19 +119,19 @@ def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, before):
 def test_no_seam_of_a_long_line_hides_a_leak(tmp_path, before):
     text = clean_text(1500)[:before]
     path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{text} {PROMPT} {text}"}])
-    assert one(check(path, sizes=BufferSizes(window=500))).prompt.hit.share == 1
+    assert one(check(path, sizes=BufferSizes(window=500))).statement.hit.share == 1
 
 
 def test_a_word_longer_than_a_window_is_one_word(tmp_path):
     path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{'x' * 999} {PROMPT} {'y' * 999}"}])
-    assert one(check(path, sizes=BufferSizes(window=50))).prompt.hit.share == 1
+    assert one(check(path, sizes=BufferSizes(window=50))).statement.hit.share == 1
 
 
 def test_the_row_of_a_text_file_is_its_passages_first_line(tmp_path):
     lines = clean_text(3000).replace(" ", "\n").split("\n")
     lines[2000] = PROMPT
     (tmp_path / "corpus.txt").write_text("\n".join(lines))
-    row = one(check(tmp_path, sizes=PASSAGES)).prompt.hit.row
+    row = one(check(tmp_path, sizes=PASSAGES)).statement.hit.row
     assert 1000 < row <= 2001
 
 
@@ -139,7 +139,7 @@ def test_the_document_with_most_of_a_problem_is_named_and_the_first_of_equals(tm
     half = " ".join(PROMPT.split()[:30])
     rows = [{"t": half}, *clean_rows(3), {"t": PROMPT}, {"t": PROMPT.upper()}]
     problem = one(check(write_jsonl(tmp_path / "corpus.jsonl", rows)))
-    assert (problem.prompt.hit.row, problem.documents) == (5, 3)
+    assert (problem.statement.hit.row, problem.documents) == (5, 3)
 
 
 def test_a_part_of_a_prompt_gives_its_share(tmp_path):
@@ -147,20 +147,27 @@ def test_a_part_of_a_prompt_gives_its_share(tmp_path):
     path = write_jsonl(tmp_path / "corpus.jsonl", [{"t": " ".join(words[20:43])}])
     problem = one(check(path))
     total = len(words) - 12
-    assert problem.prompt.ngrams == total
-    assert problem.prompt.hit.ngrams == problem.prompt.found == 11
-    assert problem.prompt.hit.share == 11 / total
-    assert problem.prompt.hit.excerpt.split() == [w.strip(".,").lower() for w in words[20:43]]
+    assert problem.statement.ngrams == total
+    assert problem.statement.hit.ngrams == problem.statement.found == 11
+    assert problem.statement.hit.share == 11 / total
+    assert problem.statement.hit.excerpt.split() == [w.strip(".,").lower() for w in words[20:43]]
     assert not problem.contaminated
-    assert one(check(path, min_share=11 / total)).contaminated
+
+
+def test_a_longer_part_of_a_prompt_contaminates(tmp_path):
+    words = PROMPT.split()
+    path = write_jsonl(tmp_path / "corpus.jsonl", [{"t": " ".join(words[15:43])}])
+    assert one(check(path)).contaminated
+    assert not one(check(path, min_share=0.5)).contaminated
+    path = write_jsonl(tmp_path / "corpus.jsonl", [{"t": " ".join(words[20:43])}])
+    assert not one(check(path, min_share=0.1)).contaminated  # one sentence in common
 
 
 def test_found_counts_over_all_documents(tmp_path):
     words = PROMPT.split()
     rows = [{"t": " ".join(words[:25])}, {"t": " ".join(words[20:])}]
-    prompt = one(check(write_jsonl(tmp_path / "corpus.jsonl", rows))).prompt
+    prompt = one(check(write_jsonl(tmp_path / "corpus.jsonl", rows))).statement
     assert prompt.hit.ngrams < prompt.found < prompt.ngrams
-    assert prompt.share > prompt.hit.share
 
 
 def test_the_report_does_not_depend_on_processes_or_batches(tmp_path):
@@ -185,7 +192,7 @@ def test_a_file_is_split_at_lines(tmp_path):
     whole = check(path)
     for size in (97, 777, 5000):
         assert check(path, sizes=BufferSizes(part=size)) == whole
-    assert one(whole).prompt.hit.row == 151
+    assert one(whole).statement.hit.row == 151
 
 
 def test_progress_ends_with_all_bytes(tmp_path):
@@ -205,12 +212,17 @@ def test_progress_ends_with_all_bytes(tmp_path):
 def test_the_document_is_json(tmp_path):
     report = check(write_jsonl(tmp_path / "corpus.jsonl", [{"t": PROMPT}]))
     document = json.loads(json.dumps(report.document()))
-    assert document["counts"] == {"problems": 2, "contaminated": 1, "unchecked": 0}
+    assert document["counts"] == {
+        "problems": 2,
+        "contaminated": 1,
+        "unchecked": 0,
+        "by_part": {"statement": 1, "solutions": 0, "tests": 0},
+    }
     assert document["problems"][0]["problem_id"] == LEAKED.problem_id
     assert len(document["problems"]) == len(PROBLEMS)
 
 
 def test_file_systems_other_than_the_local_one():
     fsspec.filesystem("memory").pipe("/corpus/c.jsonl", json.dumps(PROMPT).encode())
-    hits = [one(check(f"memory://corpus{name}")).prompt.hit for name in ("", "/*", "/c.jsonl")]
+    hits = [one(check(f"memory://corpus{name}")).statement.hit for name in ("", "/*", "/c.jsonl")]
     assert {hit.path.removeprefix("memory://").strip("/") for hit in hits} == {"corpus/c.jsonl"}

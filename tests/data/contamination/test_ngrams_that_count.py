@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.data.contamination import index
+from services.data.contamination import tokens
+from services.data.contamination.code import pattern_hashes, pattern_keys, tokenize_code
 from services.data.contamination.index import EvalProblem
 from tests.data.contamination.support import LEAKED, PROMPT, check, one, write_jsonl
 
@@ -22,25 +24,47 @@ def test_a_short_prompt_is_one_ngram_of_all_its_words(tmp_path):
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"# TASK: {NINE.upper()} Thanks!"}])
     found = one(check(path, problems=[problem(NINE)]))
     assert found.contaminated
-    assert (found.prompt.ngrams, found.prompt.hit.share) == (1, 1)
-    assert found.prompt.hit.excerpt == "write a function to find the longest common prefix"
+    assert (found.statement.ngrams, found.statement.hit.share) == (1, 1)
+    assert found.statement.hit.excerpt == "write a function to find the longest common prefix"
     assert not one(check(path, problems=[problem(NINE + " Again.")])).documents
 
 
-def test_short_solutions_are_reported_but_contaminate_nothing(tmp_path):
-    code = "while b:\n    a, b = b, a % b\nreturn a"
-    path = write_jsonl(tmp_path / "c.jsonl", [{"t": code}])
-    found = one(check(path, problems=[problem(PROMPT, code)]))
-    assert found.solutions.hit.share == 1
-    assert not found.contaminated
+EUCLID = "def greatest_common_divisor(a, b):\n    while b:\n        a, b = b, a % b\n    return a\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x, y):\n    return x + y\n",
+        EUCLID.replace("greatest_common_divisor", "gcd"),
+        "def first(xs):\n    return xs[0]\n",
+    ],
+)
+def test_what_is_in_any_code_base_contaminates_nothing(tmp_path, code):
+    path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"import os\n\n\n{code}"}])
+    add = "def add(a, b):\n    return a + b\n"
+    assert not one(check(path, problems=[problem(PROMPT, add, EUCLID)])).contaminated
+
+
+def test_an_idiom_with_the_solutions_names_contaminates(tmp_path):
+    path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"import os\n\n\n{EUCLID}\n\nx = 1"}])
+    found = one(check(path, problems=[problem(PROMPT, EUCLID)]))
+    assert found.solutions.contaminated
+    assert not found.statement.contaminated
+
+
+def test_another_program_with_the_same_beginning_is_not_it(tmp_path):
+    code = "def count_list(input_list):\n    return len(input_list)"
+    path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"{code} ** 2\n"}])
+    assert not one(check(path, problems=[problem(PROMPT, code)])).contaminated
 
 
 def test_what_is_too_short_is_named(tmp_path):
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": "Sort it."}])
     report = check(path, problems=[problem("Sort it.", "x = 1"), LEAKED])
     assert one(report, "leaked").unchecked == (
-        "prompt: 2 words, fewer than 8 are too short to check",
-        "solution 1: 2 words, fewer than 8 are too short to check",
+        "statement: 2 words, fewer than 7 are too short to check",
+        "solution 1: 3 words, fewer than 7 are too short to check",
     )
     assert report.document()["counts"]["unchecked"] == 1
 
@@ -51,7 +75,7 @@ def test_phrases_of_many_problems_are_nobodys_own(tmp_path, max_problems, counte
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": PHRASE}])
     report = check(path, problems=problems, max_problems=max_problems)
     assert [one.contaminated for one in report.problems] == [counted] * 3
-    why = () if counted else ("prompt: only phrases of more than 2 problems",)
+    why = () if counted else ("statement: only phrases of more than 2 problems",)
     assert report.problems[0].unchecked == why
 
 
@@ -64,33 +88,54 @@ def test_an_ngram_that_a_text_repeats_counts_once(tmp_path):
     again = "and so on " * 10
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": again}])
     found = one(check(path, problems=[problem(again)]))
-    assert (found.prompt.ngrams, found.prompt.found, found.prompt.hit.share) == (3, 3, 1)
+    assert (found.statement.ngrams, found.statement.found, found.statement.hit.share) == (3, 3, 1)
 
 
 def test_a_hash_that_collides_is_no_hit(tmp_path, monkeypatch):
     """With a number for all words of a length, only the words themselves tell them apart."""
     monkeypatch.setattr(
-        index, "_numbers", lambda text, starts, ends: (ends - starts).astype("uint64")
+        tokens, "hash_words", lambda text, starts, ends: (ends - starts).astype("uint64")
     )
     changed = PROMPT.translate(str.maketrans("aeiou", "eioua"))
     rows = [{"t": changed}, {"t": PROMPT}]
     found = one(check(write_jsonl(tmp_path / "c.jsonl", rows)))
-    assert (found.prompt.hit.row, found.documents) == (2, 1)
+    assert (found.statement.hit.row, found.documents) == (2, 1)
 
 
 LONG = "a" * 8 + "b" * 40 + "c" * 8
 
 
+@settings(max_examples=300)
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=40, max_size=40),
+    st.permutations("abcd"),
+    st.lists(st.sampled_from(["a", "b", "x"]), max_size=5),
+)
+def test_a_pattern_depends_on_no_names_and_not_on_what_is_before_it(names, others, before):
+    signs = ["= ", "+ ", "[0] ", "\n"]
+    code = "".join(name + signs[at % 4] for at, name in enumerate(names))
+    renamed = code.translate(str.maketrans("abcd", "".join(f"{one}" for one in others)))
+    own, other = (tokenize_code(text.encode()) for text in (code, f"{' '.join(before)}\n{renamed}"))
+    shift = len(other.hashes) - len(own.hashes)
+    for length in (7, 12, 30):
+        at = np.arange(len(own.hashes) - length)
+        wanted, found = pattern_hashes(own, at, length), pattern_hashes(other, at + shift, length)
+        assert wanted.tolist() == found.tolist()
+    for wanted_keys, found_keys in zip(pattern_keys(own), pattern_keys(other), strict=True):
+        count = len(own.hashes) - 12
+        assert wanted_keys[:count].tolist() == found_keys[shift:][:count].tolist()
+
+
 @pytest.mark.parametrize("other", [LONG.replace("bb", "xb", 1), LONG.replace("b", "bb", 1)])
 def test_long_words_differ_in_their_middle(other):
-    first, second = index.tokenize(f"{LONG} {other}".encode()).hashes.tolist()
+    first, second = tokens.tokenize(f"{LONG} {other}".encode()).hashes.tolist()
     assert first != second
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda raw: raw.hex().encode()), max_size=20))
 def test_tokens_are_the_words(words):
     text = b"  ".join(words)
-    found = index.tokenize(text)
+    found = tokens.tokenize(text)
     spans = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
     assert [text[start:end] for start, end in spans] == text.split()
     numbers = zip(text.split(), found.hashes.tolist(), strict=True)
@@ -116,13 +161,13 @@ def test_counts_are_those_of_comparing_words(tmp_path, prompts, documents, max_p
     for number, own in enumerate(grams):
         own = {gram for gram in own if sum(gram in other for other in grams) <= max_problems}
         found = one(report, str(number))
-        assert found.prompt.ngrams == len(own)
-        assert found.prompt.found == len(own & set().union(*held))
+        assert found.statement.ngrams == len(own)
+        assert found.statement.found == len(own & set().union(*held))
         assert found.documents == sum(bool(own & texts) for texts in held)
         shares = [len(own & texts) / len(own) if own else 0 for texts in held]
         if found.documents:
-            assert found.prompt.hit.share == max(shares)
-            assert found.prompt.hit.row == shares.index(max(shares)) + 1
+            assert found.statement.hit.share == max(shares)
+            assert found.statement.hit.row == shares.index(max(shares)) + 1
 
 
 def _grams(text):
@@ -136,4 +181,4 @@ def test_rows_may_be_any_json(tmp_path):
     path.write_text("\n\n".join(json.dumps(row) for row in rows))
     found = one(check(path))
     assert found.documents == 3
-    assert found.prompt.hit.row == 1
+    assert found.statement.hit.row == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from services.generator.router.replica import NoPlacementError
 from shared.errors import ServiceError
 
 MODEL = "/models/engine"
@@ -245,6 +246,7 @@ whole_stream = streaming(event(), event("Hi"), event(" there"), event("", "stop"
 class FakeReplica:
     engine: FakeEngine
     stops: int = 0
+    end: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -253,6 +255,10 @@ class FakeReplica:
     @property
     def url(self) -> str:
         return self.engine.url
+
+    async def ended(self) -> str:
+        await self.end.wait()
+        return "its process has ended"
 
     async def stop(self) -> None:
         self.stops += 1
@@ -269,6 +275,8 @@ class FakeFactory:
     behave: Behaviour = answer
     behaviours: dict[tuple[int, int], Behaviour] = field(default_factory=dict)
     errors: dict[tuple[int, int], str] = field(default_factory=dict)
+    full: int = 0
+    """The number of generations from 1 that find no room."""
     gates: dict[tuple[int, int], asyncio.Event] = field(default_factory=dict)
     metrics: str = ""
     replicas: dict[tuple[int, int], FakeReplica] = field(default_factory=dict)
@@ -281,6 +289,8 @@ class FakeFactory:
             await gate.wait()
         if error := self.errors.get(key):
             raise ServiceError(error)
+        if 1 <= generation <= self.full:
+            raise NoPlacementError("no placement within 1 s")
         engine = FakeEngine(
             f"replica-{rank}.{generation}", self.behaviours.get(key, self.behave), self.metrics
         )

@@ -240,3 +240,30 @@ async def test_what_this_process_lacks_is_not_the_replicas_fault(
             await asyncio.sleep(0.01)
     assert await service.states() == ["healthy"]
     assert (await service.ask())[2] == "replica-0.0"
+
+
+async def test_a_replica_that_ended_is_ejected_without_a_probe(
+    start: Start, factory: FakeFactory
+) -> None:
+    """As an engine does whose requests hang when its process is killed."""
+    factory.behaviours[0, 0] = hang
+    service = await start(2)  # probes are a minute apart
+    dead = factory.engine(0)
+    probes = dead.probes
+    asking = [asyncio.create_task(service.ask()) for _ in range(4)]
+    await dead.has_received(2)
+    factory.replicas[0, 0].end.set()
+    assert {(await one)[2] for one in asking} <= {"replica-1.0", "replica-0.1"}
+    await service.are("healthy", "healthy")
+    assert (dead.probes, factory.replicas[0, 0].stops) == (probes, 1)
+    text = await service.metrics()
+    assert 'plumbline_generator_retries_total{reason="ejected"} 2.0' in text
+    assert (await service.state())["replicas"][0]["error"] == "its process has ended"
+
+
+async def test_an_idle_replica_whose_port_is_closed_fails_one_probe(
+    start: Start, factory: FakeFactory
+) -> None:
+    service = await start(router_probe_interval=0.1, router_probe_failures=1000)
+    await factory.engine(0).kill()
+    await healthy_again(service, factory)

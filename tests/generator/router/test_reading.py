@@ -19,8 +19,6 @@ from services.generator.router.responses import (
 )
 from tests.generator.router.engines import DONE, USAGE, event
 
-pytestmark = pytest.mark.together
-
 PATH = "/v1/chat/completions"
 json_values = st.recursive(
     st.none()

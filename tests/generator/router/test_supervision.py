@@ -163,6 +163,15 @@ async def test_one_that_always_fails_is_given_up_and_the_others_serve(
     assert 'replica_healthy{replica="0"} 0.0' in await service.metrics()
 
 
+async def test_one_whose_machine_is_away_waits_for_it(start: Start, factory: FakeFactory) -> None:
+    """Longer than the restarts that a defective one gets."""
+    factory.full = 5
+    service = await start(2, router_restarts_per_hour=1)
+    factory.replicas[0, 0].end.set()
+    await service.are("healthy", "healthy")
+    assert [key for key in factory.asked if key[0] == 0] == [(0, n) for n in range(7)]
+
+
 async def test_all_given_up_is_the_end() -> None:
     factory = FakeFactory(errors={(0, 1): "broken GPU"})
     service = asyncio.create_task(serve_router(settings(router_restarts_per_hour=1), factory, 1))

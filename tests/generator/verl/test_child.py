@@ -16,6 +16,7 @@ from services.generator.backends.verl.messages import (
     ReplicaFacts,
     read_event,
 )
+from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
 
 READY = '{"kind": "cluster", "address": "here"}'
@@ -64,6 +65,20 @@ async def test_an_event_that_nobody_can_read_is_a_failure_of_the_child(
         await asyncio.wait_for(child.next_event(), 20)
 
 
+async def test_a_death_is_reported_although_a_descendant_keeps_the_output_open(
+    children: list[Child], tmp_path: Path
+) -> None:
+    code = (
+        "import subprocess\n"
+        "subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)\n"
+        "print('the reason', file=sys.stderr, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    child = await started(children, tmp_path, code)
+    with pytest.raises(ServiceError, match="ended with exit code -9: the reason"):
+        await asyncio.wait_for(child.next_event(), 20)
+
+
 async def test_a_child_that_cannot_be_started_leaves_no_descriptors(
     children: list[Child], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,11 +100,18 @@ async def test_phases_are_passed_over(children: list[Child], tmp_path: Path) -> 
     assert await child.next_event() == ClusterReady(address="here")
 
 
-@pytest.mark.parametrize(("refused", "kind"), [("false", ServiceError), ("true", ConfigError)])
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({}, ServiceError),
+        ({"refused": True}, ConfigError),
+        ({"unplaced": True}, NoPlacementError),
+    ],
+)
 async def test_what_a_child_reports_as_failed(
-    children: list[Child], tmp_path: Path, refused: str, kind: type[Exception]
+    children: list[Child], tmp_path: Path, fields: dict[str, bool], kind: type[Exception]
 ) -> None:
-    failed = f'{{"kind": "failed", "reason": "no room", "refused": {refused}}}'
+    failed = json.dumps({"kind": "failed", "reason": "no room", **fields})
     child = await started(children, tmp_path, f"print({failed!r})")
     with pytest.raises(kind, match="no room"):
         await child.next_event()

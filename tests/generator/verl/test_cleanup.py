@@ -33,10 +33,14 @@ def tag() -> str:
 def start() -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
-    def begin(code: str, tag: str | None) -> subprocess.Popen[str]:
+    def begin(code: str, tag: str | None, title: str = sys.executable) -> subprocess.Popen[str]:
         environment = {**os.environ, **({cleanup.TAG: tag} if tag else {})}
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+            [title, "-c", code],
+            executable=sys.executable,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         started.append(process)
         return process
@@ -94,3 +98,26 @@ def test_others_are_left_alone(start: Start, tag: str, tmp_path: Path) -> None:
     assert cleanup.sweep(tag, [str(mine), "/dev/shm/../etc/psm_x"]) == (0, 0)
     assert mine.exists()
     assert all(process.poll() is None for process in others)
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_an_engine_that_has_ended(start: Start, tag: str, reaped: bool) -> None:
+    sleeps = "print(flush=True); import time; time.sleep(60)"
+    engine, worker, _ = processes = [
+        start(sleeps, tag, title)
+        for title in ("VLLM::EngineCore", "sglang::scheduler_TP0", "ray::IDLE")
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    found = cleanup.engine_processes(tag)
+    assert found.keys() == {engine.pid, worker.pid}
+    assert cleanup.ended(found) == []
+    engine.kill()
+    if reaped:
+        engine.wait()
+    else:
+        os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
+    assert cleanup.ended(found) == [engine.pid]
+    # Another process may get the same number.
+    assert cleanup.ended({worker.pid: "1"}) == [worker.pid]

@@ -14,8 +14,6 @@ from services.generator.backends.verl.engine_config import (
 from shared.config import load_config
 from shared.errors import ConfigError
 
-pytestmark = pytest.mark.together
-
 ROLLOUT = "actor_rollout_ref.rollout."
 
 
@@ -46,6 +44,10 @@ def test_replicas(given: list[str], expected: int) -> None:
         (["trainer.n_gpus_per_node=0"], "n_gpus_per_node is 0"),
         (["trainer.n_gpus_per_node=3", f"{ROLLOUT}tensor_model_parallel_size=2"], "takes 2 GPUs"),
         (["trainer.nnodes=2"], "on this machine alone"),
+        (
+            ["trainer.n_gpus_per_node=2", f"{ROLLOUT}pipeline_model_parallel_size=2"],
+            "verl's rollouts have one stage; set tensor_model_parallel_size",
+        ),
         (
             [
                 "trainer.n_gpus_per_node=4",
@@ -110,6 +112,15 @@ def test_engines_have_what_the_user_has_set_where_it_is_harmless() -> None:
     config = load_config(None, ["generation.deterministic=true"])
     given = {"NCCL_DEBUG": "INFO", "VLLM_BATCH_INVARIANT": "0", "HOME": "/home"}
     assert engine_variables(config, given) == environment_variables(config) | {"NCCL_DEBUG": "INFO"}
+
+
+def test_engines_have_the_configs_variables_but_for_what_is_fixed() -> None:
+    variables = "{NCCL_DEBUG: INFO, VLLM_HOST_IP: 0.0.0.0, MY_PLUGIN: a}"
+    config = load_config(None, [f"generation.verl.env_vars={variables}"])
+    found = engine_variables(config, {"NCCL_DEBUG": "TRACE", "HOME": "/home"})
+    assert (found["NCCL_DEBUG"], found["MY_PLUGIN"]) == ("INFO", "a")
+    assert found["VLLM_HOST_IP"] == "127.0.0.1"
+    assert "HOME" not in found
 
 
 def test_without_a_compiler_nothing_is_compiled(

@@ -16,8 +16,6 @@ from shared.config import Config, load_config
 from shared.errors import ConfigError
 from tests.generator.verl.conftest import CONFIG, SAFETENSORS, MakeModel, check
 
-pytestmark = pytest.mark.together
-
 
 def configured(folder: Path | str, *overrides: str) -> Config:
     lengths = "actor_rollout_ref.rollout={prompt_length: 512, response_length: 256}"
@@ -226,3 +224,48 @@ def test_copies_of_one_sample_are_refused(make_model: MakeModel) -> None:
     assert "n is 4 at temperature 0" in refusal(make_model(), n)
     warm = "actor_rollout_ref.rollout.temperature=0.8"
     assert check(configured(make_model("other"), n, warm)) == 1
+
+
+def checkpoint(folder: Path, model: Path, *, backend: str = "fsdp") -> Path:
+    """A checkpoint as verl's trainer leaves it: shards, and the model's config and tokenizer."""
+    actor = folder / "global_step_20" / "actor"
+    shutil.copytree(model, actor / "huggingface")
+    for weights in (actor / "huggingface").glob("*.safetensors"):
+        weights.unlink()
+    if backend == "fsdp":
+        for rank in range(2):
+            (actor / f"model_world_size_2_rank_{rank}.pt").write_bytes(b"shard")
+        (actor / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 2}')
+    else:
+        (actor / "dist_ckpt").mkdir()
+    return actor
+
+
+@pytest.mark.parametrize("backend", ["fsdp", "megatron"])
+@pytest.mark.parametrize("part", ["", "..", "huggingface"])
+def test_a_checkpoint_that_is_not_merged(
+    tmp_path: Path, make_model: MakeModel, backend: str, part: str
+) -> None:
+    actor = checkpoint(tmp_path / "a b", make_model(), backend=backend)
+    given = actor.parent if part == ".." else actor / part
+    message = refusal(f"'{given}'")
+    assert f"{given} is a checkpoint of verl's training whose weights are not merged" in message
+    assert f"python -m verl.model_merger merge --backend {backend} --local_dir '{actor}'" in message
+    assert f"--target_dir '{actor.parent / 'merged'}'" in message
+
+
+def test_a_checkpoint_that_was_saved_whole(tmp_path: Path, make_model: MakeModel) -> None:
+    model = make_model()
+    actor = checkpoint(tmp_path, model)
+    whole = actor / "huggingface"
+    for weights in model.glob("*.safetensors"):
+        shutil.copy(weights, whole)
+    assert f"its whole model is in {whole}" in refusal(actor.parent)
+    assert read_model_folder(whole).architecture == "Qwen2ForCausalLM"
+
+
+def test_a_model_beside_checkpoints_is_usable(tmp_path: Path, make_model: MakeModel) -> None:
+    model = make_model()
+    actor = checkpoint(tmp_path, model)
+    merged = shutil.copytree(model, actor.parent / "merged")
+    assert read_model_folder(merged).has_chat_template

@@ -1,17 +1,35 @@
-"""Self-check of engines with trained, random or broken models."""
+"""Self-check of engines: what it asks, what it makes of the answers, and real random models."""
 
+import json
 import math
-from collections.abc import Awaitable, Callable
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 
-from services.generator.backends.verl.self_check import PROMPTS, check_self
+from services.generator.backends.verl.self_check import (
+    KNOWN_TEXT,
+    ScoredTokens,
+    SelfCheck,
+    check_self,
+    compare,
+)
 from shared.errors import ServiceError
 
 Answer = Callable[[dict[str, Any]], Awaitable[web.Response]]
+Scores = Callable[[Sequence[int]], list[float | None]]
+ROOT = Path(__file__).resolve().parents[3]
+CONTEXT = 4096
+VOCABULARY = 1000
+FIRST = 7  # as a token that begins every text
 
 
 async def serve(answer: Answer) -> TestServer:
@@ -24,35 +42,122 @@ async def serve(answer: Answer) -> TestServer:
     app = web.Application()
     app.router.add_get("/v1/models", models)
     app.router.add_post("/v1/completions", complete)
+    app.router.add_post("/generate", complete)
     server = TestServer(app)
     await server.start_server()
     return server
 
 
-def logprobs(values: list[float | None]) -> web.Response:
-    return web.json_response({"choices": [{"logprobs": {"token_logprobs": values}}]})
+class Engine:
+    """Tokens are characters; ``scores`` are their log-probabilities."""
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = scores
+        self.asked: list[list[int]] = []
+        self.requests: list[dict[str, Any]] = []
+
+    def _scored(self, prompt: str | list[int]) -> tuple[list[int], list[float | None]]:
+        ids = [FIRST, *map(ord, prompt)] if isinstance(prompt, str) else prompt
+        self.asked.append(ids)
+        return ids, [None, *self.scores(ids)[1:]]
+
+    async def vllm(self, request: dict[str, Any]) -> web.Response:
+        self.requests.append(request)
+        ids, values = self._scored(request["prompt"])
+        found = [
+            None if v is None else {str(i): {"logprob": v, "rank": 3}}
+            for i, v in zip(ids, values, strict=True)
+        ]
+        choice = {"text": "", "prompt_token_ids": ids, "prompt_logprobs": found}
+        return web.json_response({"choices": [choice]})
+
+    async def sglang(self, request: dict[str, Any]) -> web.Response:
+        self.requests.append(request)
+        ids, values = self._scored(request.get("text", request.get("input_ids")))
+        found = [[v, i, None] for i, v in zip(ids, values, strict=True)]
+        return web.json_response({"text": "", "meta_info": {"input_token_logprobs": found}})
+
+    async def checked(self, engine: str = "vllm", context: int = CONTEXT) -> SelfCheck:
+        server = await serve(getattr(self, engine))
+        try:
+            url = str(server.make_url("")).rstrip("/")
+            return await check_self(url, engine, VOCABULARY, context)
+        finally:
+            await server.close()
 
 
+def knows_order(ids: Sequence[int]) -> list[float | None]:
+    """Likely is what follows its predecessor in the text, with an error now and then."""
+    pairs = set(pairwise(KNOWN_TEXT))
+    follows = [(chr(a), chr(b)) in pairs for a, b in pairwise(ids)]
+    return [None, *(-0.1 if yes and n % 5 else -50.0 - n / 100 for n, yes in enumerate(follows))]
+
+
+def knows_frequency(ids: Sequence[int]) -> list[float | None]:
+    return [math.log(KNOWN_TEXT.count(chr(i)) + 1) - 8 for i in ids]
+
+
+def favours_repetition(ids: Sequence[int]) -> list[float | None]:
+    """As tied embeddings do."""
+    before = [0, *ids]
+    return [
+        -0.01 if a == b else -20.0 - (b * 37 % 11) / 10 for a, b in zip(before, ids, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize(
-    ("mean", "vocabulary", "random"),
-    [(-0.3, 1000, False), (-6.5, 1000, True), (-6.5, None, False), (-3.4, 1000, False)],
+    ("scores", "random"),
+    [(knows_order, False), (knows_frequency, True), (favours_repetition, True)],
 )
-async def test_what_looks_random(mean: float, vocabulary: int | None, random: bool) -> None:
-    asked = []
-
-    async def answer(request: dict[str, Any]) -> web.Response:
-        asked.append(request)
-        return logprobs([mean - 0.5, mean + 0.5, None])
-
-    server = await serve(answer)
-    found = await check_self(str(server.make_url("")).rstrip("/"), vocabulary)
-    await server.close()
-    assert found.mean_logprob == pytest.approx(mean)
-    assert found.tokens == 2 * len(PROMPTS)
+async def test_what_looks_random(engine: str, scores: Scores, random: bool) -> None:
+    stand_in = Engine(scores)
+    found = await stand_in.checked(engine)
     assert found.looks_random is random
-    assert found.chance == (None if vocabulary is None else pytest.approx(-math.log(vocabulary)))
-    assert sorted(one["prompt"] for one in asked) == sorted(PROMPTS)
-    assert {(one["model"], one["temperature"]) for one in asked} == {("m", 0)}
+    assert found.chance == pytest.approx(-math.log(VOCABULARY))
+    ordered, shuffled = stand_in.asked
+    assert ordered == [FIRST, *map(ord, KNOWN_TEXT)]
+    assert shuffled != ordered
+    assert (shuffled[0], sorted(shuffled)) == (FIRST, sorted(ordered))
+    facts = found.facts
+    assert facts.looks_random is random
+    assert facts.tokens == found.tokens < len(ordered)  # repeated characters do not count
+
+
+async def test_the_first_token_may_have_no_log_probability_and_only_it() -> None:
+    values: list[float | None] = [None, None, -1.0]
+    assert ScoredTokens([1, 2, 3], values).values == [-1.0]
+
+
+async def test_the_text_fits_into_a_small_context() -> None:
+    stand_in = Engine(knows_order)
+    found = await stand_in.checked(context=400)
+    assert not found.looks_random
+    assert max(map(len, stand_in.asked)) + 1 <= 400
+
+
+async def test_a_context_that_is_too_small_to_tell() -> None:
+    with pytest.raises(ServiceError, match="too few; 100 are needed"):
+        await Engine(knows_order).checked(context=80)
+
+
+values = st.lists(st.floats(-1e4, 0), min_size=101, max_size=120)
+
+
+def scored(found: Sequence[float]) -> ScoredTokens:
+    return ScoredTokens(range(len(found) + 1), [None, *found])
+
+
+@given(values, values)
+def test_the_preference_is_the_share_of_comparisons_won(
+    one: list[float], other: list[float]
+) -> None:
+    found = compare(scored(one), scored(other), None)
+    wins = sum((a > b) + (a == b) / 2 for a in one for b in other)
+    assert found.order_preference == pytest.approx(wins / (len(one) * len(other)))
+    back = compare(scored(other), scored(one), None)
+    assert found.order_preference + back.order_preference == pytest.approx(1)
+    assert found.chance is None
 
 
 @pytest.mark.parametrize(
@@ -60,12 +165,15 @@ async def test_what_looks_random(mean: float, vocabulary: int | None, random: bo
     [
         web.Response(status=500),
         web.json_response({"choices": []}),
-        web.json_response({"choices": [{"logprobs": None}]}),
+        web.json_response({"choices": [{"prompt_token_ids": None, "prompt_logprobs": None}]}),
+        web.json_response({"choices": [{"prompt_token_ids": [1], "prompt_logprobs": [{}]}]}),
+        web.json_response([]),
         web.Response(text="no", content_type="application/json"),
     ],
-    ids=["http_500", "no_choice", "no_logprobs", "no_json"],
+    ids=["http_500", "no_choice", "no_logprobs", "another_token", "no_object", "no_json"],
 )
-async def test_an_engine_that_does_not_say(answer: web.Response) -> None:
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+async def test_an_engine_that_does_not_say(answer: web.Response, engine: str) -> None:
     body, status = answer.body, answer.status
 
     async def same(_request: dict[str, Any]) -> web.Response:
@@ -73,10 +181,34 @@ async def test_an_engine_that_does_not_say(answer: web.Response) -> None:
 
     server = await serve(same)
     with pytest.raises(ServiceError, match="self-check"):
-        await check_self(str(server.make_url("")).rstrip("/"), 1000)
+        await check_self(str(server.make_url("")).rstrip("/"), engine, VOCABULARY, CONTEXT)
     await server.close()
 
 
 async def test_an_engine_that_is_not_there() -> None:
     with pytest.raises(ServiceError, match="self-check"):
-        await check_self("http://127.0.0.1:9", 1000)
+        await check_self("http://127.0.0.1:9", "vllm", VOCABULARY, CONTEXT)
+
+
+@pytest.mark.verl
+@pytest.mark.timeout(300)
+def test_every_random_model_is_found_and_the_trained_one_is_not(
+    verl_python: Path, tiny_model: Path
+) -> None:
+    done = subprocess.run(
+        [verl_python, "-m", "tests.generator.verl.models", tiny_model],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) > 40
+    accused = {one["name"] for one in found if one["facts"]["looks_random"]}
+    random = {one["name"] for one in found if one["name"] != "trained"}
+    assert accused == random
+    # The threshold has room on both sides.
+    preference = {one["name"]: one["facts"]["order_preference"] for one in found}
+    assert preference.pop("trained") > 0.7
+    assert max(preference.values()) < 0.6

@@ -17,6 +17,8 @@ export const runs = () => get("/api/runs");
 export const run = (id) => get(`/api/runs/${quoted(id)}`);
 export const timeline = (id) => get(`/api/runs/${quoted(id)}/timeline`);
 export const sample = (id, dataset, problem, index) => get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
+export const cases = (id, dataset, problem, index, query) =>
+  get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}/cases?${new URLSearchParams(query)}`);
 export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
 
 // Follow server-sent events. `lost` is called on connection errors; the browser reconnects by itself.

@@ -1,6 +1,6 @@
 // View of one sample: prompt, completion, extracted code, and verdict.
 import * as api from "./api.js";
-import { el, name, visible } from "./dom.js";
+import { el, name, visible, warn } from "./dom.js";
 import { coloured } from "./python.js";
 import { moment } from "./runs.js";
 
@@ -61,6 +61,61 @@ function failed(verdict) {
   ];
 }
 
+const RECORDED = {
+  all: "",
+  failed: "Only cases that failed are recorded (output.cases=failed).",
+  first: "Only the first case that failed is recorded (output.cases=first).",
+};
+const COLUMNS = ["Case", "Status", "Exit code", "Seconds", "CPU, s", "Memory, MiB", "Compiling, s"];
+
+const figure = (value, digits) => el("td", { class: "number" }, value === null ? "–" : value.toFixed(digits));
+
+function caseTexts(one) {
+  const found = { ...one, expected: one.expected ?? "", actual: one.actual ?? "" };
+  const stdio = one.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", one.input)];
+  const errors = (label, text) => (text ? [el("h3", {}, label), ...block(label, text)] : []);
+  return [
+    ...stdio, one.input === null ? testAndOutput(found) : outputs(found.expected, found.actual),
+    ...errors("Standard error", one.stderr), ...errors("Compiler", one.compile_stderr),
+  ];
+}
+
+// A row of figures, and one with the texts, which are made when they are opened.
+function caseRows(one) {
+  const texts = el("details", {}, el("summary", {}, `Texts of case ${one.case_index + 1}`));
+  texts.addEventListener("toggle", () => texts.append(...caseTexts(one)), { once: true });
+  return [
+    el("tr", {},
+      el("th", { scope: "row", class: "number" }, String(one.case_index + 1)),
+      el("td", {}, el("span", { class: `status ${one.status}` }, one.status)),
+      figure(one.exit_code, 0), figure(one.duration, 3), figure(one.cpu_time, 3), figure(one.memory_mb, 1), figure(one.compile_duration, 3)),
+    el("tr", {}, el("td", { colspan: COLUMNS.length }, texts)),
+  ];
+}
+
+// The recorded cases, those that failed first; the next ones follow at a press of the button.
+async function showCases(place, verdict, id) {
+  const rows = el("tbody");
+  const more = el("button", { type: "button" }, "More cases");
+  let offset = 0;
+  const next = async () => {
+    const page = await api.cases(...id, { offset });
+    rows.append(...page.cases.flatMap((one) => caseRows(one)));
+    offset = page.next;
+    more.hidden = offset === null;
+    return page;
+  };
+  const { recorded, total } = await next();
+  if (!recorded) return;
+  more.addEventListener("click", () => next().catch(warn));
+  const numbers = COLUMNS.map((label, i) => el("th", { scope: "col", class: i === 1 ? null : "number" }, label));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, numbers)), rows);
+  place.append(
+    el("h2", {}, "Cases ", el("span", { class: "soft" }, `${total} recorded, of ${verdict.cases_total}`)),
+    ...(RECORDED[recorded] ? [el("p", { class: "soft" }, RECORDED[recorded])] : []),
+    ...(total ? [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table), more] : []));
+}
+
 const FOUND = {
   fenced: "from a fenced block",
   unlabelled: "from a block without a label",
@@ -88,6 +143,9 @@ function nothing(code, verdict) {
   return ["guard", "none"].includes(verdict.method) ? "Nothing was run." : "An older version wrote the verdict and did not record the code.";
 }
 
+// Unless it was the engine.
+const COUNTED = { tokenizer: "us, with data.tokenizer", estimate: "the length of the text, an estimate" };
+
 function facts(found) {
   const { generation, verdict } = found;
   const values = {
@@ -102,6 +160,7 @@ function facts(found) {
     "judged at": verdict?.judged_at && moment(verdict.judged_at),
     "prompt tokens": generation?.prompt_tokens,
     "output tokens": generation?.output_tokens ?? verdict?.output_tokens,
+    "tokens counted by": COUNTED[generation?.output_tokens_from],
     "generation, s": (generation?.gen_time ?? verdict?.gen_time)?.toFixed(2),
     "finish reason": generation?.finish_reason,
     replica: generation?.replica,
@@ -120,12 +179,13 @@ const manyAnswers = (found) =>
     ? [el("p", { class: "soft" }, "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.")]
     : [];
 
-const texts = (found) => [
-  ...failed(found.verdict), answers(found), el("h2", {}, "Prompt"), ...block("Prompt", found.prompt),
+const texts = (found, cases) => [
+  ...failed(found.verdict), cases, answers(found), el("h2", {}, "Prompt"), ...block("Prompt", found.prompt),
 ];
 
 export async function showSample(main, [run, dataset, problem, index]) {
   const found = await api.sample(run, dataset, problem, index);
+  const cases = el("div", { class: "cases" });
   const { verdict } = found;
   const status = verdict
     ? [el("span", { class: `status ${verdict.final_status}` }, verdict.final_status), verdict.detail ? [" ", name(verdict.detail)] : null]
@@ -135,6 +195,7 @@ export async function showSample(main, [run, dataset, problem, index]) {
     el("p", {}, name(dataset), ": ", ...status.flat()),
     ...manyAnswers(found),
     facts(found),
-    ...(found.missing ? [el("p", {}, MISSING)] : texts(found)),
+    ...(found.missing ? [el("p", {}, MISSING)] : texts(found, cases)),
     el("p", {}, el("a", { href: `#/run/${encodeURIComponent(run)}` }, "Back to the run")));
+  if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index]).catch(warn);
 }

@@ -23,6 +23,7 @@ function values({ summary, config, facts, versions }) {
     finished: summary.finished_at && moment(summary.finished_at),
     "active time": facts.active_seconds && clock(facts.active_seconds),
     commit: facts.git_commit,
+    "tokens counted with": facts.tokenizer && `${facts.tokenizer.name} (SHA-256 ${facts.tokenizer.sha256.slice(0, 12)}…)`,
     versions: versions && Object.entries(versions).map(([key, one]) => `${key} ${one}`).join(", "),
     canaries: facts.canaries && canaries(facts.canaries),
     parent: facts.parent?.run,

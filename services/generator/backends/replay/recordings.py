@@ -6,6 +6,7 @@ from services.generator.protocol import Choice, CompletionRequest, RequestError
 from shared.completions import RecordedCompletion
 from shared.errors import DataError
 from shared.schemas import Problem, SampleId
+from shared.statuses import TokenSource
 
 CHARACTERS_PER_TOKEN = 4
 # Each prompt is searched in a question.
@@ -103,10 +104,10 @@ def estimate_tokens(text: str) -> int:
 
 def _choice(recorded: RecordedCompletion, limit: int | None) -> Choice:
     text, gen_time = recorded.completion, recorded.gen_time or 0.0
-    tokens = recorded.output_tokens
+    tokens, source = recorded.output_tokens, recorded.output_tokens_from
     if tokens is None:
-        tokens = estimate_tokens(text)
+        tokens, source = estimate_tokens(text), TokenSource.ESTIMATE
     if limit is None or limit >= tokens:
-        return Choice(text, recorded.finish_reason or "stop", tokens, gen_time)
+        return Choice(text, recorded.finish_reason or "stop", tokens, gen_time, source)
     share = limit / tokens
-    return Choice(text[: int(len(text) * share)], "length", limit, gen_time * share)
+    return Choice(text[: int(len(text) * share)], "length", limit, gen_time * share, source)

@@ -22,12 +22,13 @@ from services.generator.backends.verl.model_folder import (
     read_model_folder,
 )
 from services.generator.backends.verl.ray_cluster import RayCluster
-from services.generator.backends.verl.self_check import check_self
+from services.generator.backends.verl.self_check import SelfCheck, check_self
 from services.generator.router.app import serve_router
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
-from shared.errors import ConfigError, ServiceError
+from shared.errors import ConfigError, PlumblineError, ServiceError
 from shared.service.logs import get_logger
+from shared.verl_keys import notices
 
 log = get_logger(__name__)
 _HOST_MODULE = "services.generator.backends.verl.host"
@@ -42,6 +43,8 @@ async def serve_verl(settings: GeneratorSettings) -> None:
             address cannot be bound.
     """
     config = load_config(settings.config or None, settings.overrides)
+    for notice in notices(config.run.verl_keys):
+        log.warning(notice)
     n_replicas = check(config)
     settings = _with_config(settings, config)
     log.info("serving", model=settings.model, replicas=n_replicas)
@@ -145,6 +148,13 @@ class VerlReplica:
             "tag": self._tag,
         }
 
+    async def ended(self) -> str:
+        try:
+            event = await self._child.next_event()
+        except PlumblineError as error:
+            return str(error)
+        return f"{self._name} sent {event.kind!r} while it was running"
+
     async def stop(self) -> None:
         await _stop(self._child, self._tag, self._ready.shm)
 
@@ -193,19 +203,30 @@ class VerlReplicaFactory:
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
         self_check = None
+        rollout, model = self._config.actor_rollout_ref.rollout, ready.facts.model
         try:
-            found = await check_self(ready.url, ready.facts.model.vocabulary)
+            found = await check_self(
+                ready.url, ready.facts.engine, model.vocabulary, engine_config.context(rollout)
+            )
         except ServiceError as error:
             # The router's health check decides whether the replica gets requests.
             log.warning("self-check failed", replica=rank, reason=str(error))
         else:
             self_check = found.facts
-            fields = self_check.model_dump()
+            log.info("self-check", replica=rank, **self_check.model_dump())
             if found.looks_random:
-                log.warning("self-check: this looks like random weights", replica=rank, **fields)
-            else:
-                log.info("self-check", replica=rank, **fields)
+                self._found_random(found, rank)
         self.facts = ready.facts.model_copy(update={"self_check": self_check})
+
+    def _found_random(self, found: SelfCheck, rank: int) -> None:
+        if not self._config.generation.verl.allow_random_weights:
+            path = self._config.actor_rollout_ref.model.path
+            raise ConfigError(
+                f"actor_rollout_ref.model.path: {path} looks randomly initialized: {found.reason}; "
+                "check where the weights come from, or set "
+                "generation.verl.allow_random_weights=true"
+            )
+        log.warning("the model looks randomly initialized", replica=rank, reason=found.reason)
 
 
 async def _stop(child: Child, tag: str, shm: Sequence[str]) -> None:

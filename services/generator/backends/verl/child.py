@@ -17,6 +17,7 @@ from typing import Self
 from pydantic import BaseModel
 
 from services.generator.backends.verl.messages import Event, Failed, Phase, read_event
+from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
 from shared.service.logs import get_logger
 from shared.service.processes import die_with_parent
@@ -24,6 +25,7 @@ from shared.service.processes import die_with_parent
 log = get_logger(__name__)
 _KEPT_LINES = 400
 _LONGEST_LINE = 1 << 20
+_LAST_OUTPUT_SECONDS = 1.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE = re.compile(r"(?:^|[\s:])(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .+)$")
 # Errors that report a failure without its cause.
@@ -138,6 +140,7 @@ class Child:
 
         Raises:
             ConfigError: The child rejects its configuration.
+            NoPlacementError: No machine has room for what it should start.
             ServiceError: The child failed or exited.
         """
         assert self._process is not None
@@ -155,7 +158,8 @@ class Child:
             return event
         code = await self._process.wait()
         if self._reader is not None:
-            await self._reader
+            # A descendant that lives on may keep the pipe open.
+            await asyncio.wait([self._reader], timeout=_LAST_OUTPUT_SECONDS)
         reason = self.cause() or (self._lines[-1] if self._lines else "no output")
         raise ServiceError(f"{self._name} ended with exit code {code}: {reason}")
 
@@ -198,6 +202,8 @@ class Child:
     def _failure(self, event: Failed) -> ConfigError | ServiceError:
         if event.refused:
             return ConfigError(event.reason)
+        if event.unplaced:
+            return NoPlacementError(f"{self._name}: {event.reason}")
         cause = self.cause()
         for line in self._lines:
             self._log.info("output before the failure", line=line)

@@ -1,4 +1,4 @@
-"""Cleanup of a replica's orphans: processes and shared memory, found by the replica's tag.
+"""A replica's processes on one machine, found by the replica's tag: engines that died, orphans.
 
 It uses the standard library only, because it also runs on machines without Plumbline.
 """
@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 TAG = "PLUMBLINE_REPLICA_TAG"
@@ -16,6 +16,8 @@ _SHM = Path("/dev/shm")
 # Names of shared memory and semaphores of Python's multiprocessing.
 _MULTIPROCESSING_NAMES = re.compile(r"psm_|sem\.mp-")
 _KILL_SECONDS = 10.0
+# The titles that vLLM and SGLang give to the processes without which they generate nothing.
+_ENGINE_TITLE = re.compile(rb"(?:VLLM|sglang)::")
 
 
 def tagged_processes(tag: str) -> list[int]:
@@ -31,6 +33,33 @@ def tagged_processes(tag: str) -> list[int]:
             if mark in environment:
                 found.append(int(entry.name))
     return found
+
+
+def engine_processes(tag: str) -> dict[int, str]:
+    """Find the engine's own processes: the start time of each, by process id."""
+    found = {}
+    for pid in tagged_processes(tag):
+        with contextlib.suppress(OSError):
+            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if _ENGINE_TITLE.match(title) and (began := _began(pid)):
+                found[pid] = began
+    return found
+
+
+def ended(processes: Mapping[int, str]) -> list[int]:
+    """Return those of :func:`engine_processes` that have ended, reaped or not."""
+    return [pid for pid, began in processes.items() if _began(pid) != began]
+
+
+def _began(pid: int) -> str:
+    """The start time of a live process in clock ticks since boot; empty if there is none."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    # The second field is the name in brackets, which may contain anything.
+    fields = status.rpartition(")")[2].split()
+    return "" if fields[0] in ("Z", "X") else fields[19]
 
 
 def shared_memory(tag: str) -> list[str]:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from shared.config import Config
+from shared.config import Config, RolloutConfig
 from shared.errors import ConfigError
 
 _CPU_CACHE_BYTES = 1 << 28
@@ -43,7 +43,7 @@ def starts_own_cluster(config: Config) -> bool:
 
 def environment_variables(config: Config) -> dict[str, str]:
     """Environment variables for the replicas of this config."""
-    found = dict(_ALWAYS)
+    found = _ALWAYS | config.generation.verl.env_vars
     if starts_own_cluster(config):
         found |= _LOCAL
     if config.generation.verl.cpu_engine:
@@ -67,7 +67,7 @@ def child_environment(
 ) -> dict[str, str]:
     """The environment of a child process; the user's values win unless they change results."""
     given = dict(os.environ if environment is None else environment)
-    fixed = {"VLLM_BATCH_INVARIANT", *_LOCAL}
+    fixed = {"VLLM_BATCH_INVARIANT", *_LOCAL, *config.generation.verl.env_vars}
     ours = environment_variables(config)
     kept = {name: value for name, value in given.items() if name not in fixed or name not in ours}
     return {**ours, **kept}
@@ -91,8 +91,7 @@ def overrides(config: Config) -> dict[str, object]:
     given = rollout.model_dump(exclude={"engine_kwargs"})
     values |= {f"actor_rollout_ref.rollout.{key}": value for key, value in given.items()}
     values |= {
-        "actor_rollout_ref.rollout.max_model_len": rollout.max_model_len
-        or rollout.prompt_length + rollout.response_length,
+        "actor_rollout_ref.rollout.max_model_len": context(rollout),
         "actor_rollout_ref.rollout.skip_tokenizer_init": False,
         # Sleep mode frees GPU memory for training, which does not happen here.
         "actor_rollout_ref.rollout.enable_sleep_mode": False,
@@ -103,6 +102,11 @@ def overrides(config: Config) -> dict[str, object]:
         # CUDA graphs need a GPU, and compiling for a CPU takes longer than it saves.
         values["actor_rollout_ref.rollout.enforce_eager"] = True
     return values
+
+
+def context(rollout: RolloutConfig) -> int:
+    """Longest prompt and response together, in tokens."""
+    return rollout.max_model_len or rollout.prompt_length + rollout.response_length
 
 
 def _engine_kwargs(config: Config) -> dict[str, object]:
@@ -137,9 +141,16 @@ def count_replicas(config: Config) -> int:
 
     Raises:
         ConfigError: There is no GPU, a GPU would be left over, a replica does not fit onto the
-            nodes, or several nodes are configured without a cluster.
+            nodes, several nodes are configured without a cluster, or pipeline stages, which verl's
+            rollouts do not have.
     """
     trainer, rollout = config.trainer, config.actor_rollout_ref.rollout
+    if rollout.pipeline_model_parallel_size > 1:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.pipeline_model_parallel_size is "
+            f"{rollout.pipeline_model_parallel_size}, but verl's rollouts have one stage; set "
+            "tensor_model_parallel_size instead, which may span nodes"
+        )
     each, gpus = rollout.gpus_per_replica, trainer.n_gpus_per_node * trainer.nnodes
     if gpus == 0:
         raise ConfigError("trainer.n_gpus_per_node is 0: no GPU for a replica")

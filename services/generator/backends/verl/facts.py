@@ -71,36 +71,35 @@ def local_hardware() -> tuple[list[str], str | None]:
 
 
 def on_nodes(replica: Any, function: Callable[..., Any], *args: object) -> list[Any]:
-    """Run a function on each of the replica's machines; None for a machine where it failed.
-
-    It runs in verl's workers, which are idle and already started.
-    """
+    """Run a function on each of the replica's machines; None for a machine where it failed."""
     import ray
+
+    return [_result(ray, call(one, function, *args)) for one in node_workers(replica)]
+
+
+def node_workers(replica: Any) -> list[Any]:
+    """One of verl's workers for each of the replica's machines; they are idle."""
+    import ray
+
+    found = [
+        call(worker, lambda: ray.get_runtime_context().get_node_id()) for worker in replica.workers
+    ]
+    first_of_node: dict[str, Any] = {}
+    for worker, node in zip(replica.workers, found, strict=True):
+        if (name := _result(ray, node)) is not None:
+            first_of_node.setdefault(name, worker)
+    return list(first_of_node.values())
+
+
+def call(actor: Any, function: Callable[..., Any], *args: object) -> Any:
+    """Run a function in an actor of the replica; returns a reference to its result."""
     from ray import cloudpickle
 
     from services.generator.backends.verl import facts
 
     for module in (cleanup, facts):  # other machines may lack these modules
         cloudpickle.register_pickle_by_value(module)
-    first_of_node: dict[str, Any] = {}
-    for worker, node in _with_nodes(replica):
-        first_of_node.setdefault(node, worker)
-    calls = [
-        worker.__ray_call__.remote(lambda _worker: function(*args))
-        for worker in first_of_node.values()
-    ]
-    return [_result(ray, one) for one in calls]
-
-
-def _with_nodes(replica: Any) -> list[tuple[Any, str]]:
-    import ray
-
-    nodes = [
-        worker.__ray_call__.remote(lambda _worker: ray.get_runtime_context().get_node_id())
-        for worker in replica.workers
-    ]
-    found = [_result(ray, node) for node in nodes]
-    return [(w, node) for w, node in zip(replica.workers, found, strict=True) if node is not None]
+    return actor.__ray_call__.remote(lambda _actor: function(*args))
 
 
 def _result(ray: Any, call: Any) -> Any:

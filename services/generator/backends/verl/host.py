@@ -1,19 +1,22 @@
 """Host process of one verl replica, run with ``python -m``.
 
 It reads a ``ReplicaSpec`` and a ``Cluster``, reports phases and ``ReplicaReady``, and exits when
-its standard input is closed. It is the Ray driver of its replica: whenever it exits, Ray kills the
-actors and frees their placement.
+its standard input is closed or a process of the replica has ended. It is the Ray driver of its
+replica: whenever it exits, Ray kills the actors and frees their placement.
 """
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +35,15 @@ from services.generator.backends.verl.model_folder import (
     local_folder,
     read_model_folder,
 )
+from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, PlumblineError, ServiceError
 
 # After this time SIGALRM kills this process, and Ray frees everything that belongs to it.
 _SHUTDOWN_SECONDS = 30
 _CONNECT_SECONDS = 10
 _JOIN_SECONDS = 60
+_WATCH_SECONDS = 0.5
+_UNAVAILABLE_SECONDS = 1.5
 
 
 class _StopError(BaseException):
@@ -53,7 +59,8 @@ def main() -> int:
     except _StopError:
         return 0
     except PlumblineError as error:
-        events.send(Failed(reason=str(error), refused=isinstance(error, ConfigError)))
+        refused, unplaced = (isinstance(error, one) for one in (ConfigError, NoPlacementError))
+        events.send(Failed(reason=str(error), refused=refused, unplaced=unplaced))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - verl, engines and Ray may raise anything
         import traceback
@@ -93,7 +100,7 @@ class Host:
             with self._phase("facts"):
                 ready = self._ready(model)
             self._events.send(ready)
-            sys.stdin.read()
+            self._watch()
         finally:
             self._shut_down()
 
@@ -165,7 +172,7 @@ class Host:
         for group in groups:
             remove_placement_group(group)
         if not placed:
-            raise ServiceError(
+            raise NoPlacementError(
                 f"no placement within {seconds:g} s: replica {self._spec.rank} asks for "
                 f"{per_node} GPUs and {2 * per_node} CPUs on "
                 f"{'one node' if nodes == 1 else f'each of {nodes} nodes'}; the cluster has "
@@ -193,6 +200,15 @@ class Host:
             facts=facts.gather(self._config, self._composed, model, self._replica),
             shm=cleanup.shared_memory(self._spec.tag),
         )
+
+    def _watch(self) -> None:
+        """Wait until standard input is closed, or until the replica cannot generate any more."""
+        watch = _Watch(self._replica, self._spec.tag)
+        while not select.select([sys.stdin], [], [], _WATCH_SECONDS)[0]:
+            if reason := watch.loss():
+                # At once: the shutdown may wait for a machine that is gone.
+                self._events.send(Failed(reason=reason))
+                return
 
     def _shut_down(self) -> None:
         import ray
@@ -229,6 +245,50 @@ class Host:
         began = time.monotonic()
         yield
         self._events.send(Phase(phase=name, seconds=round(time.monotonic() - began, 2)))
+
+
+class _Watch:
+    """Watches the engine's processes and verl's actors on all machines of a replica.
+
+    A router finds most deaths by itself when a request fails. Some show nothing: a replica that
+    spans machines hangs if the distant one is gone, and an engine may answer only when its own
+    time-outs are over.
+    """
+
+    def __init__(self, replica: Any, tag: str) -> None:
+        import ray
+
+        workers = facts.node_workers(replica)
+        engines = ray.get([facts.call(one, cleanup.engine_processes, tag) for one in workers])
+        checks = [
+            *(partial(facts.call, *of) for of in zip(workers, repeat(cleanup.ended), engines)),
+            *(partial(facts.call, one, list) for one in (*replica.workers, *replica.servers)),
+        ]
+        self._pending = {check(): check for check in checks}
+        self._unavailable: dict[Callable[[], Any], float] = {}
+
+    def loss(self) -> str:
+        """Describe what has been lost since the last call; empty for nothing."""
+        import ray
+        from ray.exceptions import ActorUnavailableError, RayActorError
+
+        # An engine that is busy answers late, which says nothing about its health.
+        done, _ = ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
+        for one in done:
+            check = self._pending.pop(one)
+            try:
+                if ended := ray.get(one):
+                    return f"the engine's process {ended[0]} has ended"
+                self._unavailable.pop(check, None)
+            except ActorUnavailableError as error:
+                # Ray takes 15 s to find out whether the machine is gone.
+                now = time.monotonic()
+                if now - self._unavailable.setdefault(check, now) > _UNAVAILABLE_SECONDS:
+                    return f"an actor of the replica is out of reach: {_one_line(error)}"
+            except RayActorError as error:
+                return f"an actor of the replica has died: {_one_line(error)}"
+            self._pending[check()] = check
+        return ""
 
 
 def _check_reachable(address: str) -> None:

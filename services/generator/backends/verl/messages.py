@@ -93,6 +93,7 @@ class SelfCheckFacts(_Message):
     """Result of the self-check; log-probabilities are in nats per token."""
 
     mean_logprob: float
+    order_preference: float
     tokens: int
     chance: float | None
     looks_random: bool
@@ -138,11 +139,16 @@ class ReplicaReady(_Message):
 
 
 class Failed(_Message):
-    """A failed start; ``refused`` if the configuration is the reason, so a retry is useless."""
+    """A start that failed, or a replica that was lost.
+
+    ``refused`` if the configuration is the reason, so a retry is useless; ``unplaced`` if no
+    machine has room, so a later one may succeed.
+    """
 
     kind: Literal["failed"] = "failed"
     reason: str
     refused: bool = False
+    unplaced: bool = False
 
 
 Event = Annotated[Phase | ClusterReady | ReplicaReady | Failed, Field(discriminator="kind")]

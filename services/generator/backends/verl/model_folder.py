@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.generator.backends.verl.checkpoint import check_merged
 from shared.config import Config
 from shared.errors import ConfigError
 
@@ -50,10 +51,11 @@ def read_model_folder(folder: Path) -> ModelFolder:
     """Read and validate a model folder.
 
     Raises:
-        ConfigError: It has no usable ``config.json``, lacks weights or a tokenizer, or is not
-            readable.
+        ConfigError: It has no usable ``config.json``, lacks weights or a tokenizer, is not
+            readable, or is a checkpoint of verl's training that is not merged.
     """
     _check_readable(folder)
+    check_merged(folder)
     config = _json(folder, "config.json")
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or len(architectures) != 1:

@@ -1,6 +1,5 @@
-"""Prompts and sampling parameters: chat messages of a problem, seed of each sample."""
+"""Prompts: the chat messages of a problem, from the templates and the system prompt of a config."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,7 +12,6 @@ from shared.schemas import (
     MbppTests,
     Problem,
     ProgramTests,
-    SampleId,
     StdioTests,
     sha256,
 )
@@ -145,46 +143,3 @@ def _template(problem: Problem, config: Config) -> str:
         unit = "class" if tests.language == "java" else "function"
         return _TRANSLATED % (wording.name, unit, wording.label, wording.label)
     return _FUNCTIONS[type(tests)]
-
-
-# Sampling
-
-_SEEDS = 2**31  # every engine accepts this range
-_STRIDE = 0x9E3779B1
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """Sampling parameters of a request. A ``top_k`` below 1 means no limit and is not sent."""
-
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int | None = None
-    top_k: int = -1
-    stop: tuple[str, ...] = ()
-
-
-def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
-    """The config's parameters and the sample's seed; no seed at temperature 0, which is greedy."""
-    rollout, generation = config.actor_rollout_ref.rollout, config.generation
-    seed = None
-    if rollout.temperature > 0:
-        base = config.run.seed if generation.seed is None else generation.seed
-        seed = sample_seed(base, sample)
-    return SamplingParams(
-        temperature=rollout.temperature,
-        top_p=rollout.top_p,
-        max_tokens=rollout.response_length,
-        seed=seed,
-        top_k=rollout.top_k,
-        stop=tuple(generation.stop),
-    )
-
-
-def sample_seed(base: int, sample: SampleId) -> int:
-    """A seed of 31 bits, unrelated between problems and unique among the samples of a problem."""
-    problem = SampleId(sample.dataset, sample.problem_id).key
-    digest = hashlib.sha256(f"{base}\n{problem}".encode()).digest()
-    # The stride is odd, so its multiples take every value below 2**31 once.
-    return (int.from_bytes(digest[:4]) + _STRIDE * sample.sample_index) % _SEEDS

@@ -1,0 +1,224 @@
+"""The client: scores, programs and facts, for synchronous and asynchronous code."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from plumbline_reward import process
+from plumbline_reward.batches import LONGEST_DEADLINE, Terms
+from plumbline_reward.errors import NotJudgedError, RefusedError
+from plumbline_reward.responses import ProgramResult, Verdict, parse_program_result
+from plumbline_reward.settings import Rule, load_settings
+
+_ITEM_FIELDS = {"dataset", "problem_id", "hash", "ground_truth", "completion"}
+
+
+class Client:
+    """A client of Plumbline's reward service.
+
+    It holds settings only and may be copied, pickled, and used from any thread, event loop and
+    process; calls to one service share its connections and requests. Arguments that are not given
+    come from the environment (``PLUMBLINE_REWARD_URL``, ``_TOKEN``, ``_TOKEN_FILE``, ``_TIMEOUT``,
+    ``_SCORE``, ``_ON_UNJUDGED``).
+
+    Args:
+        url: Address of the service.
+        token: The service's bearer token.
+        timeout: Time limit of a call in seconds, with all its retries.
+        score: The rule: ``pass_ratio``, ``accepted`` or ``threshold:0.9``.
+        purpose: ``train`` or ``validation``; a data set with the role ``eval`` is refused for
+            training.
+        on_unjudged: ``raise``, or ``none`` to return None for what was not judged.
+
+    Raises:
+        ValueError: A setting is invalid.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout: float | None = None,
+        score: Rule | None = None,
+        purpose: str | None = None,
+        on_unjudged: str | None = None,
+    ) -> None:
+        self.settings = load_settings(
+            url=url,
+            token=token,
+            timeout=timeout,
+            score=score,
+            purpose=purpose,
+            on_unjudged=on_unjudged,
+        )
+
+    def __repr__(self) -> str:
+        return f"Client({self.settings!r})"
+
+    def score(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
+        """Score completions; the verdicts are in the order of the items.
+
+        An item has ``completion`` and either ``ground_truth`` (a reference, or inline tests with
+        ``dataset`` for the judge's settings) or ``dataset`` and ``problem_id`` (and ``hash``).
+
+        Raises:
+            RefusedError: The service refuses an item, for example because it does not know the
+                problem.
+            NotJudgedError: An item was not judged in time; with ``on_unjudged="none"`` its place
+                in the list is None instead.
+        """
+        futures = self._submit_all(items)
+        try:
+            return [self._outcome(future) for future in futures]
+        finally:
+            _cancel(futures)
+
+    async def score_async(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
+        """Score completions, as :meth:`score`; cancelling it cancels the items."""
+        futures = self._submit_all(items)
+        try:
+            return [await self._outcome_async(future) for future in futures]
+        finally:
+            _cancel(futures)
+
+    def run(
+        self,
+        code: str,
+        *,
+        stdin: str = "",
+        language: str = "python",
+        timeout: float = 10.0,
+        memory_limit_mb: int | None = None,
+    ) -> ProgramResult:
+        """Run a program in the sandbox; ``timeout`` in seconds is the program's own limit.
+
+        Raises:
+            RefusedError: The service refuses the request.
+            NotJudgedError: The program was not run within the client's time limit.
+        """
+        future = self._submit_program(code, stdin, language, timeout, memory_limit_mb)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    async def run_async(
+        self,
+        code: str,
+        *,
+        stdin: str = "",
+        language: str = "python",
+        timeout: float = 10.0,
+        memory_limit_mb: int | None = None,
+    ) -> ProgramResult:
+        """Run a program in the sandbox, as :meth:`run`; cancelling it aborts the request."""
+        return await asyncio.wrap_future(
+            self._submit_program(code, stdin, language, timeout, memory_limit_mb)
+        )
+
+    def info(self) -> dict[str, Any]:
+        """Return the service's version, data sets and judge settings.
+
+        Raises:
+            RefusedError: The service refuses the request, for example without its token.
+            NotJudgedError: It did not answer within the client's time limit.
+        """
+        future = process.service(self.settings).calls.submit(
+            "GET", "/v1/info", lambda _: None, dict, self.settings.timeout
+        )
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def submit(self, item: Mapping[str, object]) -> "Future[Verdict]":
+        """Have one completion scored and return the future of its verdict.
+
+        Raises:
+            RefusedError: The item cannot be sent.
+        """
+        return self._submit_all([item])[0]
+
+    def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
+        settings = self.settings
+        return process.service(settings).delivery.submit(
+            [_encode_item(item) for item in items],
+            Terms(settings.score, settings.purpose),
+            settings.timeout,
+        )
+
+    def _submit_program(
+        self, code: str, stdin: str, language: str, timeout: float, memory_limit_mb: int | None
+    ) -> "Future[ProgramResult]":
+        program: dict[str, object] = {"code": code, "stdin": stdin, "language": language}
+        program["timeout"] = timeout
+        if memory_limit_mb is not None:
+            program["memory_limit_mb"] = memory_limit_mb
+
+        def body(left: float) -> bytes:
+            return _encode({**program, "deadline": round(min(left, LONGEST_DEADLINE), 3)})
+
+        body(1.0)  # what cannot be sent is refused here
+        return process.service(self.settings).calls.submit(
+            "POST", "/v1/run", body, parse_program_result, self.settings.timeout
+        )
+
+    def _outcome(self, future: "Future[Verdict]") -> Verdict | None:
+        try:
+            return future.result()
+        except NotJudgedError:
+            if self.settings.on_unjudged == "none":
+                return None
+            raise
+
+    async def _outcome_async(self, future: "Future[Verdict]") -> Verdict | None:
+        with suppress(NotJudgedError):  # told below
+            await asyncio.wrap_future(future)
+        return self._outcome(future)
+
+
+def score(items: Iterable[Mapping[str, object]], **options: Any) -> list[Verdict | None]:
+    """Score completions with a :class:`Client` of these options; see :meth:`Client.score`."""
+    return Client(**options).score(items)
+
+
+def run(code: str, *, stdin: str = "", timeout: float = 10.0, **options: Any) -> ProgramResult:
+    """Run a Python program with a :class:`Client` of these options; see :meth:`Client.run`."""
+    return Client(**options).run(code, stdin=stdin, timeout=timeout)
+
+
+def _cancel(futures: list["Future[Verdict]"]) -> None:
+    for future in futures:
+        future.cancel()
+
+
+def _encode_item(item: Mapping[str, object]) -> bytes:
+    unknown = sorted(set(item) - _ITEM_FIELDS)
+    if unknown:
+        raise RefusedError(
+            f"an item has unknown fields {unknown}; known are {sorted(_ITEM_FIELDS)}"
+        )
+    if not isinstance(item.get("completion"), str):
+        raise RefusedError("an item's completion is not a text")
+    if item.get("ground_truth") is None and item.get("problem_id") is None:
+        raise RefusedError("an item has neither ground_truth nor dataset and problem_id")
+    return _encode({name: value for name, value in item.items() if value is not None})
+
+
+def _encode(value: Mapping[str, object]) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False, default=_plain).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RefusedError(f"a request cannot be written as JSON: {error}") from None
+
+
+def _plain(value: object) -> object:
+    """Convert numpy's scalars and arrays, which parquet files bring along."""
+    convert = getattr(value, "tolist", None)
+    if convert is None:
+        raise TypeError(f"{type(value).__name__} is no JSON")
+    return convert()

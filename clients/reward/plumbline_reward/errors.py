@@ -1,0 +1,27 @@
+"""Errors of the client: the service refused a request, or could not judge in time."""
+
+
+class RewardError(Exception):
+    """Base of the client's errors; its text says what happened and what to do."""
+
+
+class RefusedError(RewardError):
+    """The request is wrong and stays wrong: an unknown problem, a changed hash, a missing token.
+
+    It is final and never retried. ``status`` is the HTTP status, None if nothing was sent.
+    """
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["RefusedError"], tuple[str, int | None]]:
+        # Ray sends exceptions from process to process.
+        return type(self), (str(self), self.status)
+
+
+class NotJudgedError(RewardError):
+    """There is no verdict within the time limit, for reasons of infrastructure.
+
+    It says nothing about the completion: leave the sample out, never count it as wrong.
+    """

@@ -1,0 +1,105 @@
+"""OpenRLHF: a file for ``--remote_rm_url`` (``--reward.remote_url`` in newer versions).
+
+OpenRLHF wants its path: ``$(python -m plumbline_reward path openrlhf_reward)``. It loads the file
+by itself and calls :func:`reward_func` in threads, with one sample each; they share requests.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from plumbline_reward.client import Client
+from plumbline_reward.errors import NotJudgedError, RefusedError
+from plumbline_reward.ground_truth import judged_item
+from plumbline_reward.responses import Verdict
+
+# A special token at the end of a text: OpenRLHF decodes with them.
+_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\n]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\Z")
+_LONGEST_TOKEN = 44
+_TAIL = 64
+
+
+def reward_func(
+    queries: Sequence[str], prompts: Sequence[str], labels: Sequence[object], **_: object
+) -> dict[str, Any]:
+    """Score responses, with settings from the environment.
+
+    Args:
+        queries: Prompt and response of each sample, with special tokens.
+        prompts: Prompts.
+        labels: References or inline tests (``--label_key``).
+
+    Returns:
+        ``rewards`` by the rule in ``PLUMBLINE_REWARD_SCORE``, ``scores`` (1.0 if accepted) for
+        dynamic filtering, and ``extra_logs``: tensors of shape (samples,).
+
+    Raises:
+        RefusedError: The service refuses a sample, or its query does not begin with its prompt.
+        NotJudgedError: A sample was not judged in time. OpenRLHF logs it and gives no reward.
+    """
+    import torch
+
+    if not len(queries) == len(prompts) == len(labels):
+        raise RefusedError(f"{len(queries)} queries, {len(prompts)} prompts, {len(labels)} labels")
+    items = [
+        judged_item(label, response_of(query, prompt))
+        for query, prompt, label in zip(queries, prompts, labels, strict=True)
+    ]
+    verdicts = [_judged(verdict) for verdict in Client(on_unjudged="raise").score(items)]
+    accepted = torch.tensor([float(verdict.accepted) for verdict in verdicts])
+    return {
+        "rewards": torch.tensor([verdict.score for verdict in verdicts]),
+        "scores": accepted,
+        "extra_logs": {
+            "accepted": accepted,
+            "pass_ratio": torch.tensor([verdict.pass_ratio for verdict in verdicts]),
+            "judge_seconds": torch.tensor([verdict.judge_seconds for verdict in verdicts]),
+        },
+    }
+
+
+def response_of(query: str, prompt: str) -> str:
+    """Return the response in a query, without the special tokens at its end.
+
+    A long prompt may have lost its beginning in the query.
+
+    Raises:
+        RefusedError: The query does not begin with the prompt or an end of it.
+    """
+    end = len(prompt) if query.startswith(prompt) else _cut_prompt(query, prompt)
+    if end is None:
+        raise RefusedError("a query does not begin with its prompt")
+    return _without_end(query[end:])
+
+
+def _without_end(text: str) -> str:
+    """Remove special tokens, and blanks before them, in time in proportion to what it removes."""
+    kept = len(text)
+    while True:
+        end = _before_blanks(text, kept)
+        found = _TOKEN.search(text, max(0, end - _LONGEST_TOKEN), end)
+        if found is None:
+            return text[:kept]
+        kept = _before_blanks(text, found.start())
+
+
+def _before_blanks(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _cut_prompt(query: str, prompt: str) -> int | None:
+    """Return the length of the longest end of ``prompt`` that ``query`` begins with."""
+    tail, found, longest = prompt[-_TAIL:], -1, None
+    if len(prompt) > _TAIL:
+        while (found := query.find(tail, found + 1, len(prompt))) >= 0:
+            if prompt.endswith(query[: found + _TAIL]):
+                longest = found + _TAIL
+    return longest
+
+
+def _judged(verdict: Verdict | None) -> Verdict:
+    if verdict is None:  # on_unjudged="raise" leaves none
+        raise NotJudgedError("a sample was not judged")
+    return verdict

@@ -1,0 +1,133 @@
+"""verl: a tool that runs the model's program on the public tests of its problem.
+
+In the file of ``actor_rollout_ref.rollout.multi_turn.tool_config_path``::
+
+    tools:
+      - class_name: plumbline_reward.verl_public_tests.PublicTestsTool
+        config: {type: native}  # and url, token, timeout of the client, if not in the environment
+
+Each row of the data has its tests in ``extra_info.tools_kwargs``::
+
+    {"run_public_tests": {"create_kwargs": {"public_tests": [{"input": "1 2", "output": "3"}]}}}
+
+A test may be ``{"assert": "assert add(1, 2) == 3"}`` instead, which runs behind the program.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from verl.tools.base_tool import BaseTool
+from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
+
+from plumbline_reward.client import Client
+from plumbline_reward.errors import NotJudgedError, RewardError
+from plumbline_reward.tool_output import describe, describe_failure, shorten
+
+_SHOWN = 400
+_SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "run_public_tests",
+        "description": "Run a program on the problem's public tests and tell which fail.",
+        "parameters": {
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "The complete program."}},
+            "required": ["code"],
+        },
+    },
+}
+
+
+@dataclass
+class _Instance:
+    tests: list[Mapping[str, Any]]
+    ratio: float | None = None
+
+
+class PublicTestsTool(BaseTool):
+    """The tool ``run_public_tests(code)``."""
+
+    def __init__(
+        self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None
+    ) -> None:
+        super().__init__(config, tool_schema)
+        options = {name: config[name] for name in ("url", "token", "timeout") if name in config}
+        self._client = Client(**options)
+        self._seconds = float(config.get("program_seconds", 10.0))
+        self._instances: dict[str, _Instance] = {}
+
+    def get_openai_tool_schema(self) -> OpenAIFunctionToolSchema:
+        return OpenAIFunctionToolSchema.model_validate(_SCHEMA)
+
+    async def create(
+        self, instance_id: str | None = None, **kwargs: Any
+    ) -> tuple[str, ToolResponse]:
+        """Take the problem's tests from ``create_kwargs["public_tests"]``."""
+        instance_id = instance_id or str(uuid4())
+        tests = (kwargs.get("create_kwargs") or {}).get("public_tests")
+        self._instances[instance_id] = _Instance([] if tests is None else list(tests))
+        return instance_id, ToolResponse()
+
+    async def execute(
+        self, instance_id: str, parameters: dict[str, Any], **_: Any
+    ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
+        """Run ``parameters["code"]`` on all tests at the same time.
+
+        Returns:
+            The text for the model; the share of tests that passed, None if they could not be run;
+            the numbers of tests that passed and in all.
+        """
+        instance = self._instances[instance_id]
+        code = parameters.get("code")
+        if not isinstance(code, str):
+            return ToolResponse(text="The argument code is missing or not a text."), None, {}
+        if not instance.tests:
+            return ToolResponse(text="This problem has no public tests."), None, {}
+        try:
+            failures = await asyncio.gather(*(self._failure(code, t) for t in instance.tests))
+        except RewardError as error:
+            return ToolResponse(text=describe_failure(error)), None, {}
+        total = len(failures)
+        passed = failures.count(None)
+        instance.ratio = passed / total
+        text = f"{passed} of {total} public tests passed."
+        for number, failure in enumerate(failures, start=1):
+            if failure is not None:
+                text += f"\nTest {number}: {failure}"
+        metrics = {"public_tests_passed": passed, "public_tests_total": total}
+        return ToolResponse(text=text), instance.ratio, metrics
+
+    async def calc_reward(self, instance_id: str, **_: Any) -> float:
+        """Return the share of tests that the last program passed."""
+        ratio = self._instances[instance_id].ratio
+        if ratio is None:
+            raise NotJudgedError("no program has been run on the public tests")
+        return ratio
+
+    async def release(self, instance_id: str, **_: Any) -> None:
+        self._instances.pop(instance_id, None)
+
+    async def _failure(self, code: str, test: Mapping[str, Any]) -> str | None:
+        """Run one test and describe its failure, None if it passes."""
+        if "assert" in test:
+            program = f"{code}\n\n{test['assert']}\n"
+            result = await self._client.run_async(program, timeout=self._seconds)
+            return None if result.status == "ok" else f"{test['assert']}\n{describe(result)}"
+        stdin, expected = str(test["input"]), str(test["output"])
+        result = await self._client.run_async(code, stdin=stdin, timeout=self._seconds)
+        shown = f"input:\n{shorten(stdin, _SHOWN)}\n"
+        if result.status != "ok":
+            return shown + describe(result)
+        if _lines(result.stdout) == _lines(expected):
+            return None
+        return (
+            f"wrong output.\n{shown}expected:\n{shorten(expected, _SHOWN)}\n"
+            f"printed:\n{shorten(result.stdout, _SHOWN)}"
+        )
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]

@@ -1,0 +1,3 @@
+"""The version of this distribution, which is Plumbline's own."""
+
+VERSION = "0.1.0"

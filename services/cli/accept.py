@@ -1,0 +1,272 @@
+"""`plumb accept`: check a run as a baseline; the warnings at the end of every run."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, TypeVar
+
+import fsspec
+import typer
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from services.cli.compare import JsonFile, write_json
+from services.cli.display import printable, stdout_console
+from shared.analysis.acceptance import (
+    SILENT_FAILURES,
+    AcceptanceFinding,
+    AcceptanceReport,
+    AnswerCounts,
+    Check,
+    Evidence,
+    Mark,
+    PreparedData,
+    report,
+    silent_failures,
+)
+from shared.analysis.model_size import ModelSize, model_size
+from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
+from shared.data_roles import DataRole, manifest_folder
+from shared.errors import DataError, FindingsError, OutputError, data_error, reading
+from shared.final_sets import final_set_uses
+from shared.finished_run import FinishedRun, open_run
+from shared.json_lines import read_json_lines
+from shared.redaction import redact, redact_address
+from shared.run_record import RunRecord
+from shared.schemas import describe
+
+_STYLES = {Mark.PASS: "green", Mark.WARNING: "yellow", Mark.FAILURE: "bold red"}
+_REPORT, _OVERLAPS = "audit_report.md", "overlaps.jsonl"
+
+
+def accept(
+    run: Annotated[str, typer.Argument(help="Folder of a run.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="The run's data or their manifests, if they have moved."),
+    ] = None,
+    size: Annotated[
+        float | None,
+        typer.Option("--size", min=0.001, help="Billions of parameters, if the name tells none."),
+    ] = None,
+    without: Annotated[
+        list[Check] | None, typer.Option("--without", help="Check to leave out; repeatable.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Check a run as a baseline; exit code 0: accepted, 1: not accepted, 2: with warnings."""
+    opened = open_run(run, unpublished=True)
+    given = None if size is None else ModelSize(size, "as given")
+    evidence, notes = _evidence(opened, data or [], given)
+    found = report(evidence, opened.folder.shown, without or [])
+    console = stdout_console()
+    _print_report(console, opened, found)
+    for note in notes:
+        console.print(Text(printable(redact(note)), style="yellow"), soft_wrap=True)
+    if json_file:
+        write_json(json_file, found)
+    checks = len({one.check for one in found.findings})
+    named = f"{', '.join(found.deciding_checks())} (of {checks} checks)"
+    if found.outcome is Mark.FAILURE:
+        raise FindingsError(f"not accepted: {named}")
+    if found.outcome is Mark.WARNING:
+        raise DataError(f"accepted with warnings: {named}")
+    print(f"accepted: all {checks} checks pass")
+
+
+def print_warnings(console: Console, run: FinishedRun) -> None:
+    """Print the signs of silent failures in a run that has just ended; nothing without any."""
+    answers, _ = _answers(run)
+    evidence = Evidence(run.record, run.summary, answers, size=model_size(run.record))
+    by_step: dict[tuple[Check, str], list[AcceptanceFinding]] = {}
+    for one in silent_failures(evidence):
+        by_step.setdefault((one.check, one.next_step), []).append(one)
+    for (check, step), found in by_step.items():
+        text = Text("warning: ", style="yellow")
+        line = f"{check}: {'; '.join(_figures(found))}; {step}"
+        text.append(printable(redact(line)), style="default")
+        console.print(text, soft_wrap=True)
+
+
+# Evidence
+
+
+def _evidence(
+    run: FinishedRun, data: Sequence[str], size: ModelSize | None
+) -> tuple[Evidence, list[str]]:
+    """Collect what is known of a run; returns it with notes on what was left out."""
+    answers, unreadable = _answers(run)
+    final_sets, notes = final_set_uses([run])
+    evidence = Evidence(
+        record=run.record,
+        summary=run.summary,
+        answers=answers,
+        unreadable=unreadable,
+        qa_records={log.file: _records(run, log.file) for log in run.record.qa_logs.values()},
+        data=_prepared_data(run.record, data),
+        final_sets=final_sets,
+        size=size or model_size(run.record),
+    )
+    return evidence, [*run.skipped, *notes]
+
+
+def _answers(run: FinishedRun) -> tuple[dict[str, AnswerCounts], list[str]]:
+    """Count the answers by data set; also returns why samples could not be read."""
+    counts: dict[str, AnswerCounts] = {}
+    try:
+        for verdict, generation in run.judged_samples():
+            counts.setdefault(verdict.dataset, AnswerCounts()).add(verdict, generation)
+    except OutputError as error:
+        return counts, [str(error)]
+    return counts, []
+
+
+def _records(run: FinishedRun, file: str) -> int:
+    """Count the records of a QA log that have a prompt and an answer."""
+    found = 0
+    try:
+        for _, record in read_json_lines(f"{run.folder.url.rstrip('/')}/{file}"):
+            found += "prompt" in record and "response" in record
+    except DataError:
+        pass  # the records up to here count
+    return found
+
+
+class _ManifestLine(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    dataset: str
+    problem_id: str
+    role: DataRole = DataRole.EVAL
+
+
+class _Overlap(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    a: str
+    b: str
+    reviewed: str | None = None
+
+
+def _prepared_data(record: RunRecord, given: Sequence[str]) -> PreparedData | str:
+    """Read manifests and audit; returns the reason if they are not at hand."""
+    try:
+        folder = _manifest_folder(record, given)
+        return _read_prepared(folder)
+    except DataError as error:
+        return str(error)
+
+
+def _manifest_folder(record: RunRecord, given: Sequence[str]) -> str:
+    """Find the folder with the lock: beside the given data, or where the run had lock or data."""
+    places = list(given or record.data_files or record.config.data.eval_files)
+    if not given and record.data_lock and record.data_lock.path:
+        places.insert(0, record.data_lock.path.rpartition("/")[0] or ".")
+    # The name of a file in a folder; only its manifests are looked for.
+    files = [
+        one if one.endswith(".parquet") else f"{one.rstrip('/')}/set.parquet" for one in places
+    ]
+    for file in files:
+        if folder := manifest_folder(file):
+            with reading(file):
+                fs, _ = fsspec.core.url_to_fs(file)
+                return folder if "://" not in file else str(fs.unstrip_protocol(folder))
+    where = ", ".join(map(redact_address, places)) or "data files that the run does not name"
+    raise DataError(f"no {LOCK_NAME} beside {where}")
+
+
+def _read_prepared(folder: str) -> PreparedData:
+    """Read the manifests that the lock lists, and the overlaps.
+
+    Raises:
+        DataError: The lock, or a file that it lists, cannot be used.
+    """
+    lock = load_lock(f"{folder}/{LOCK_NAME}")
+    problems: dict[str, set[str]] = {}
+    training: dict[str, None] = {}
+    for name in _manifests(lock):
+        for line in _lines(f"{folder}/{name}", _ManifestLine):
+            problems.setdefault(line.dataset, set()).add(line.problem_id)
+            if line.role is DataRole.TRAIN:
+                training[line.dataset] = None
+    overlaps = list(_lines(f"{folder}/{_OVERLAPS}", _Overlap)) if _OVERLAPS in lock.files else []
+    unreviewed = [f"{one.a} and {one.b}" for one in overlaps if one.reviewed is None]
+    listed = [f"{folder}/{name}" for name in lock.files if not name.endswith(".parquet")]
+    with reading(folder):
+        fs, path = fsspec.core.url_to_fs(f"{folder}/{_REPORT}")
+        has_report = bool(fs.exists(path))
+    return PreparedData(
+        folder=redact_address(folder),
+        problems={name: frozenset(ids) for name, ids in problems.items()},
+        training=list(training),
+        open_overlaps=unreviewed,
+        reviewed_overlaps=len(overlaps) - len(unreviewed),
+        has_report=has_report,
+        differences=differences(lock, listed),
+    )
+
+
+def _manifests(lock: DataLock) -> Iterator[str]:
+    """The manifests in a lock: they are named after the data files."""
+    for name in lock.files:
+        manifest = f"{name.removesuffix('.parquet')}.jsonl"
+        if name.endswith(".parquet") and manifest in lock.files:
+            yield manifest
+
+
+LineT = TypeVar("LineT", bound=BaseModel)
+
+
+def _lines(path: str, kind: type[LineT]) -> Iterator[LineT]:
+    for number, fields in read_json_lines(path):
+        try:
+            yield kind.model_validate(fields)
+        except ValidationError as error:
+            cause = f"{describe(error)}; prepare the data again"
+            raise data_error(f"{path}:{number}", cause) from None
+
+
+# The table
+
+
+def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -> None:
+    """Print a table: a row per check and mark, with the figures of its data sets and next steps."""
+    model = run.record.served_model
+    named = f"{run.name}, model {model}" if model else run.name
+    console.print(Text(printable(f"{run.folder.shown} ({named})")), soft_wrap=True)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    silent = False
+    for check in dict.fromkeys(one.check for one in found.findings):
+        if not silent and check in SILENT_FAILURES:
+            silent = True
+            table.add_row()
+        rows = [one for one in found.findings if one.check is check]
+        for mark in (Mark.FAILURE, Mark.WARNING, Mark.PASS):
+            if marked := [one for one in rows if one.mark is mark]:
+                cell = Text(mark, style=_STYLES[mark])
+                table.add_row(cell, check, _cell(marked))
+    console.print(table)
+
+
+def _cell(findings: Sequence[AcceptanceFinding]) -> Text:
+    """The figures of findings with the same mark, and their next steps on lines of their own."""
+    steps = list(dict.fromkeys(one.next_step for one in findings if one.next_step))
+    figures = [printable(redact(one)) for one in _figures(findings)]
+    text = Text(("\n" if steps else "; ").join(figures))
+    for step in steps:
+        text.append(f"\n→ {printable(redact(step))}", style="dim")
+    return text
+
+
+def _figures(findings: Sequence[AcceptanceFinding]) -> list[str]:
+    """The figures with their data sets; data sets with the same one share a text."""
+    datasets: dict[str, list[str]] = {}
+    for one in findings:
+        datasets.setdefault(one.found, []).append(one.dataset)
+    return [
+        f"{names}: {found}" if (names := ", ".join(filter(None, sets))) else found
+        for found, sets in datasets.items()
+    ]

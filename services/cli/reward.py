@@ -1,0 +1,90 @@
+"""`plumb reward`: the reward service with all that it needs, on this machine."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.display import printable, stdout_console
+from services.cli.embedded.services import reward_launch
+from services.cli.embedded.stack import EmbeddedStack, open_stack
+from services.cli.interrupts import sigterm_as_interrupt
+from services.cli.options import ConfigFile, Overrides
+from shared.artifacts import OutputFolder
+from shared.config import load_config
+from shared.errors import ConfigError, ServiceError
+
+PORT = 8090
+
+
+def reward(
+    overrides: Overrides = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
+    ] = None,
+    config: ConfigFile = None,
+    output: Annotated[
+        str, typer.Option("--output", help="Folder of Redis' data and the logs.")
+    ] = "outputs/reward",
+    port: Annotated[int, typer.Option("--port", help="Port of the service, 0 for any.")] = PORT,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start Redis, sandbox, judges and the service.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Forget the answers of earlier starts.")
+    ] = False,
+) -> None:
+    """Serve rewards for training: completions judged as in a run, over HTTP."""
+    if not embedded:
+        raise ConfigError(
+            "plumb reward starts a service for this machine only: give --embedded; elsewhere run "
+            "`python -m services.reward` beside Redis and judges (docs/training.md)"
+        )
+    resolved = load_config(config, overrides or [])
+    paths = [_absolute(path) for path in data or resolved.data.eval_files]
+    launch = partial(reward_launch, resolved, data=paths, port=port)
+    folder = OutputFolder(output)
+    try:
+        with (
+            sigterm_as_interrupt(),
+            suppress(KeyboardInterrupt),
+            open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
+        ):
+            _announce(stack, paths)
+            asyncio.run(stack.watch())
+    except ServiceError as error:
+        # The stack is down, so who listens there now is somebody else.
+        if port and _listens(port):
+            raise ServiceError(
+                f"{error}; something else listens on port {port}: choose another one with --port, "
+                "and give the trainer the address that is printed"
+            ) from None
+        raise
+    print("\nstopped")
+
+
+def _announce(stack: EmbeddedStack, data: Sequence[str]) -> None:
+    """Print the address, then what the service knows and where it tells more."""
+    # Not wrapped by the console: scripts read it.
+    print(f"reward service at {stack.reward_url}", flush=True)
+    console = stdout_console()
+    if stack.sandbox and (warning := stack.sandbox.warning):
+        console.print(f"warning: {warning}", highlight=False, markup=False)
+    known = ", ".join(data) or "none, so only inline tests are judged (--data)"
+    for line in (f"data: {known}", f"logs: {stack.folder / 'logs'}", "Ctrl-C stops it"):
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())

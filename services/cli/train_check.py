@@ -1,0 +1,157 @@
+"""`plumb train-check`: compare a trainer's configuration with the protocol of a run."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from services.cli.display import printable, stdout_console
+from services.training.comparison import compare, compare_judges
+from services.training.data_files import check_files
+from services.training.findings import Finding, Kind
+from services.training.mistakes import find_mistakes
+from services.training.trainer_config import TrainerConfig, read_trainer_config
+from shared.datasets import read_datasets
+from shared.errors import FindingsError, OutputError, ServiceError
+from shared.files import write_text
+from shared.finished_run import open_run
+from shared.protocol import shown
+from shared.redaction import redact_address
+from shared.run_record import RunRecord
+from shared.schemas import Problem, describe
+
+_STYLES = {Kind.MISTAKE: "bold red", Kind.DIFFERENCE: "yellow", Kind.EXPECTED: "dim"}
+_TIMEOUT = 10.0  # seconds
+_LARGEST_ANSWER = 1 << 20
+
+
+class _ServiceInfo(BaseModel):
+    """The part of a reward service's ``/v1/info`` that is compared."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    protocol: dict[str, JsonValue]
+
+
+def train_check(
+    trainer: Annotated[
+        str,
+        typer.Argument(help="verl's config: outputs/…/.hydra/config.yaml, or the trainer's log."),
+    ],
+    run: Annotated[str, typer.Argument(help="Folder of the baseline's run.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="Prepared files or folders, to check references with."),
+    ] = None,
+    reward: Annotated[
+        str | None, typer.Option("--reward", help="Address of the reward service, to compare it.")
+    ] = None,
+    no_files: Annotated[
+        bool, typer.Option("--no-files", help="Leave out the data files, which are elsewhere.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="File for the findings as JSON.")
+    ] = None,
+) -> None:
+    """Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some."""
+    config = read_trainer_config(trainer)
+    record = open_run(run).record
+    problems = read_datasets(data) if data else []
+    findings = list(_findings(config, record, problems, reward, files=not no_files))
+    _print(stdout_console(), findings)
+    if json_file:
+        _write(json_file, findings)
+    counts = {kind: sum(one.kind is kind for one in findings) for kind in Kind}
+    if counts[Kind.MISTAKE] or counts[Kind.DIFFERENCE]:
+        raise FindingsError(
+            f"mistakes: {counts[Kind.MISTAKE]}, differences: {counts[Kind.DIFFERENCE]}; training "
+            "would not start from the measured baseline; see above"
+        )
+
+
+def _findings(
+    config: TrainerConfig,
+    record: RunRecord,
+    problems: list[Problem],
+    reward: str | None,
+    *,
+    files: bool,
+) -> Iterator[Finding]:
+    yield from find_mistakes(config)
+    yield from compare(config, record)
+    if files:
+        yield from check_files(config, record, problems)
+    if reward:
+        yield from compare_judges(_protocol_of(reward), record)
+
+
+def _protocol_of(address: str) -> dict[str, JsonValue]:
+    """The leaves by which a reward service judges.
+
+    Raises:
+        ServiceError: It does not answer as a reward service does.
+    """
+    url = f"{address.rstrip('/')}/v1/info"
+    place = f"reward service {redact_address(address)}"
+    token = os.environ.get("PLUMBLINE_REWARD_TOKEN", "")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+            return _ServiceInfo.model_validate_json(response.read(_LARGEST_ANSWER)).protocol
+    except ValidationError as error:
+        raise ServiceError(f"{place} answered something else ({describe(error)})") from None
+    except urllib.error.HTTPError as error:
+        raise ServiceError(
+            f"{place} answers {error.code} {error.reason}; check the address, and its token in "
+            "PLUMBLINE_REWARD_TOKEN"
+        ) from None
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        raise ServiceError(
+            f"{place} does not answer ({cause}); start it, or leave it out"
+        ) from None
+
+
+def _print(console: Console, findings: list[Finding]) -> None:
+    if not findings:
+        console.print("no difference")
+        return
+    # Keys are long, and a terminal may have 60 columns: a finding takes lines, not columns.
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    order = list(Kind)
+    for one in sorted(findings, key=lambda found: order.index(found.kind)):
+        lines = [one.subject, *_values(one), one.text]
+        text = Text("\n".join(printable(line) for line in lines))
+        table.add_row(Text(one.kind), text, style=_STYLES[one.kind])
+    console.print(table)
+
+
+def _values(finding: Finding) -> list[str]:
+    """The line with the values that are compared, if there are any."""
+    values = {"trainer": finding.trainer, "run": finding.run}
+    known = [f"{name}: {shown(value, 40)}" for name, value in values.items() if value is not None]
+    return [", ".join(known)] if known else []
+
+
+def _write(path: Path, findings: list[Finding]) -> None:
+    document = {"findings": [asdict(one) for one in findings]}
+    try:
+        write_text(path, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        cause = error.strerror or error
+        raise OutputError(
+            f"cannot write {path}: {cause}; name a file in a folder that exists"
+        ) from None

@@ -1,0 +1,130 @@
+"""HTTP application of the reward service: scores, facts about it, health checks, metrics."""
+
+import asyncio
+import json
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+
+from aiohttp import web
+from redis import Redis
+
+from services.reward.aliases import ALIAS_PATHS, AliasRoutes
+from services.reward.description import add_description
+from services.reward.errors import RETRY_AFTER, RefusedError
+from services.reward.models import (
+    BatchRequest,
+    ScoreItem,
+    ScoreOptions,
+    ScoreResult,
+    ServiceInfo,
+    SingleRequest,
+    parse_request,
+)
+from services.reward.requests import body_of, counted, retry_after
+from services.reward.run import RunRoute
+from services.reward.scorer import DEADLINE_PASSED
+from services.reward.service import RewardService
+from services.reward.session import version
+from shared.ledger import ping_error
+from shared.service.access import Access
+from shared.service.bodies import Bodies
+from shared.service.health import Readiness
+from shared.service.server import add_operations, json_error, json_http_errors, make_application
+
+LINES = "application/x-ndjson"
+
+
+def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.Application:
+    """Create the application of a service that is running; ``redis`` is for its health check."""
+    checked = replace(access, without_token=access.without_token | ALIAS_PATHS)
+    app = make_application(checked, middlewares=[json_http_errors()])
+    readiness = Readiness(partial(ping_error, redis), details=service.details)
+    add_operations(app, readiness, service.metrics.registry)
+    most = service.settings.max_body
+    bodies = Bodies(max_body=most, max_held=2 * most)
+    _Routes(service, bodies).add(app)
+    AliasRoutes(service.scorer, service.metrics, bodies, access.token).add(app)
+    RunRoute(service.programs, service.metrics).add(app)
+    add_description(app)
+    return app
+
+
+class _Routes:
+    """Handlers of ``/v1``."""
+
+    def __init__(self, service: RewardService, bodies: Bodies) -> None:
+        self._service = service
+        self._bodies = bodies
+
+    def add(self, app: web.Application) -> None:
+        metrics = self._service.metrics
+        app.router.add_post("/v1/score", counted("/v1/score", metrics, self._score))
+        app.router.add_get("/v1/info", counted("/v1/info", metrics, self._info))
+
+    async def _info(self, _request: web.Request) -> web.Response:
+        session = self._service.session
+        info = ServiceInfo(
+            version=version(),
+            session=session.run,
+            fingerprint=session.fingerprint,
+            protocol=session.protocol,
+            datasets=self._service.problems.datasets(),
+            distrust=await self._service.distrust(),
+        )
+        return _json(info.model_dump_json())
+
+    async def _score(self, request: web.Request) -> web.StreamResponse:
+        async with body_of(request, self._bodies, parse_request) as body:
+            items, options = body.split()
+            if isinstance(body, SingleRequest):
+                return await self._single(items, options)
+            if LINES in request.headers.get("Accept", ""):
+                return await self._stream(request, items, options)
+            return await self._batch(body)
+
+    async def _single(self, items: list[ScoreItem], options: ScoreOptions) -> web.Response:
+        try:
+            [result] = await self._service.scorer.score(items, options)
+        except RefusedError as error:
+            raise RefusedError(error.status, error.message, retry_after=error.retry_after) from None
+        if result.judged:
+            return _json(json.dumps(result.document()))
+        if result.reason == DEADLINE_PASSED:
+            deadline = self._service.scorer.deadline_of(options)
+            text = f"not judged within the deadline of {deadline:g} s"
+            return json_error(HTTPStatus.GATEWAY_TIMEOUT, text, headers=retry_after(RETRY_AFTER))
+        text = f"not judged: {result.reason}"
+        headers = retry_after(result.retry_after or RETRY_AFTER)
+        return json_error(HTTPStatus.SERVICE_UNAVAILABLE, text, headers=headers)
+
+    async def _batch(self, body: BatchRequest) -> web.Response:
+        results = await self._service.scorer.score(*body.split())
+        return _json(await asyncio.to_thread(_batch_document, results))
+
+    async def _stream(
+        self, request: web.Request, items: list[ScoreItem], options: ScoreOptions
+    ) -> web.StreamResponse:
+        async with self._service.scorer.stream(items, options) as stream:
+            response = web.StreamResponse(headers={"Content-Type": LINES})
+            await response.prepare(request)
+            judged = 0
+            async for group in stream:
+                judged += sum(one.result.judged for one in group)
+                lines = [
+                    json.dumps({"index": one.index, **one.result.document()}) + "\n"
+                    for one in group
+                ]
+                await response.write("".join(lines).encode())
+            last = {"done": True, "judged": judged, "unjudged": len(items) - judged}
+            await response.write(f"{json.dumps(last)}\n".encode())
+            await response.write_eof()
+            return response
+
+
+def _batch_document(results: list[ScoreResult]) -> str:
+    return json.dumps({"results": [result.document() for result in results]})
+
+
+def _json(text: str) -> web.Response:
+    return web.Response(text=text, content_type="application/json")

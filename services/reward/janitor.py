@@ -1,0 +1,113 @@
+"""Upkeep of a reward session: redelivery of lost jobs, and removal of what nobody needs.
+
+One replica does it at a time; it holds the session's lock.
+"""
+
+import asyncio
+import time
+import uuid
+from functools import partial
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from services.reward.tasks import pause_after
+from shared.ledger import CanaryLedger, Ledger
+from shared.ledger.rewards import AT_ONCE, RewardLedger
+from shared.schemas import SampleId
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
+
+_LOCK_TTL = 15.0
+_TIDY_EVERY = 30.0
+# Rounds of canaries whose reports are kept.
+_ROUNDS_KEPT = 100
+
+
+class Janitor:
+    """Keeps a session in order.
+
+    Args:
+        rewards: The session.
+        redis: A client without retries, so that an outage does not hold a thread.
+        max_deliveries: As ``judge.max_deliveries``.
+        every: Seconds between two rounds, if little is in flight.
+    """
+
+    def __init__(
+        self, rewards: RewardLedger, redis: Redis, *, max_deliveries: int, every: float = 2.0
+    ) -> None:
+        self._rewards = rewards
+        self._ledger = Ledger(redis, rewards.run)
+        self._canaries = CanaryLedger.of(self._ledger)
+        self._max_deliveries = max_deliveries
+        self._every = every
+        self._holder = uuid.uuid4().hex
+        self._suspects: set[SampleId] = set()
+        self._canary_suspects: set[SampleId] = set()
+        self._unsettled: set[str] = set()
+        self._tidied = -_TIDY_EVERY
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            began = time.monotonic()
+            pause = self._every
+            try:
+                if await self._locked(pause):
+                    await self._round()
+                    pause = pause_after(time.monotonic() - began, self._every)
+                    await self._locked(pause)
+                else:
+                    self._forget()
+            except RedisError as error:
+                log.warning("upkeep delayed, retrying", reason=str(error))
+            await asyncio.sleep(pause)
+
+    def distrust(self) -> list[str]:
+        """What sandboxes judged wrongly in the latest rounds of canaries, a line each; blocks.
+
+        Raises:
+            RedisError: Redis is unavailable.
+        """
+        return self._canaries.record().distrust
+
+    def leave(self) -> None:
+        """Let another replica take over; blocks."""
+        try:
+            self._ledger.unlock(self._holder)
+        except RedisError:
+            return  # the lock expires
+
+    async def _locked(self, pause: float) -> bool:
+        """Take or renew the session's lock until after the next round."""
+        return await asyncio.to_thread(self._ledger.lock, self._holder, pause + _LOCK_TTL)
+
+    def _forget(self) -> None:
+        """Another replica does the upkeep: what was found here is old by the time it is ours."""
+        self._suspects, self._canary_suspects, self._unsettled = set(), set(), set()
+
+    async def _round(self) -> None:
+        await asyncio.to_thread(self._redeliver)
+        await self._settle_left()
+        if time.monotonic() - self._tidied >= _TIDY_EVERY:
+            self._tidied = time.monotonic()
+            await self._rewards.tidy()
+            await asyncio.to_thread(partial(self._canaries.forget, keep=_ROUNDS_KEPT))
+            if found := await asyncio.to_thread(self.distrust):
+                log.error("canaries judged wrongly: scores cannot be trusted", findings=found)
+
+    def _redeliver(self) -> None:
+        most = self._max_deliveries
+        self._suspects = self._ledger.requeue_lost(self._suspects, most)
+        self._canary_suspects = self._canaries.requeue_lost(self._canary_suspects, most)
+
+    async def _settle_left(self) -> None:
+        """Settle verdicts that no replica waited for."""
+        unsettled = await self._rewards.unsettled()
+        left = sorted(unsettled & self._unsettled)
+        for start in range(0, len(left), AT_ONCE):  # thousands, if no replica was there
+            chunk = left[start : start + AT_ONCE]
+            await self._rewards.settle(await self._rewards.verdicts(chunk))
+        self._unsettled = unsettled

@@ -1,0 +1,139 @@
+"""Prometheus metrics of the reward service: what a trainer's rewards are made of."""
+
+import re
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from services.reward.models import ScoreResult
+from shared.programs import ProgramStatus
+from shared.schemas import InfraFailure
+from shared.statuses import FailureKind, FinalStatus, VerdictDetail
+
+GUARDED = (
+    VerdictDetail.EARLY_EXIT,
+    VerdictDetail.KILLED_TWICE,
+    VerdictDetail.HARNESS_KILLED,
+    VerdictDetail.OUTPUT_LIMIT,
+    VerdictDetail.WALL_GUARD,
+    VerdictDetail.COMPLETION_TOO_LONG,
+    VerdictDetail.INVALID_UTF8,
+    "SIGSYS",
+)
+"""Details of verdicts in which a guard of the judge stopped something: the answer ended the program
+before its tests, ended the harness, flooded its output, waited instead of computing, made a system
+call that is refused, or was no text that a model should be rewarded for. Honest answers do some of
+this by accident; a rising rate is a policy that has found something."""
+
+OTHER = "other"
+# Data sets of inline tests are named by the clients.
+_MAX_DATASETS = 200
+_KINDS = {kind.value for kind in FailureKind} | {"deadline_passed"}
+_KIND = re.compile(r"http_[1-5][0-9][0-9]|[A-Z][A-Za-z]{2,40}(Error|Exception|Disconnected)")
+_SCORES = tuple(tenth / 10 for tenth in range(11))
+_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+_REFUSED = range(400, 499)
+
+
+class RewardMetrics:
+    """Metrics of one service, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._datasets: set[str] = set()
+        self._requests = self._counter(
+            "requests",
+            "Requests by route and status code; 499 is a client that went away.",
+            "route",
+            "code",
+        )
+        self._refused = self._counter(
+            "refused", "Requests refused before anything was judged, by status code.", "code"
+        )
+        self._results = self._counter(
+            "results", "Completions answered, by data set and status.", "dataset", "status"
+        )
+        self._unjudged = self._counter(
+            "unjudged", "Completions that could not be judged, by the kind of the reason.", "reason"
+        )
+        self._guarded = self._counter(
+            "guarded",
+            "Completions in which a guard of the judge stopped something, by kind.",
+            "kind",
+        )
+        self._cache_hits = self._counter("cache_hits", "Completions with a remembered answer.")
+        self._programs = self._counter("programs", "Programs run for tools, by status.", "status")
+        self._scores = Histogram(
+            "plumbline_reward_score",
+            "Rewards of judged completions, by the rule of each request.",
+            buckets=_SCORES,
+            registry=self.registry,
+        )
+        self._queue = Histogram(
+            "plumbline_reward_queue_seconds",
+            "Seconds that a judged completion waited beside being judged, remembered ones not.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._judge = Histogram(
+            "plumbline_reward_judge_seconds",
+            "Seconds of all cases of a judged completion, remembered ones not.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._pending = Gauge(
+            "plumbline_reward_pending",
+            "Completions that requests wait for.",
+            registry=self.registry,
+        )
+        # From the start, so that an increase from nothing is one.
+        for kind in GUARDED:
+            self._guarded.labels(str(kind))
+        for status in ProgramStatus:
+            self._programs.labels(status.value)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"plumbline_reward_{name}", meaning, labels, registry=self.registry)
+
+    def count_request(self, route: str, code: int) -> None:
+        """Count a response; a request that its client broke off has the code 499."""
+        self._requests.labels(route, str(code)).inc()
+        if code in _REFUSED:
+            self._refused.labels(str(code)).inc()
+
+    def count_result(self, dataset: str, result: ScoreResult) -> None:
+        """Count the result of one completion."""
+        self._results.labels(self._known(dataset), result.status.value).inc()
+        if not result.judged or result.status is FinalStatus.API_ERROR or result.score is None:
+            self._unjudged.labels(kind_of(result.reason)).inc()
+            return
+        self._scores.observe(result.score)
+        if result.detail in GUARDED:
+            self._guarded.labels(str(result.detail)).inc()
+        if result.cached:
+            self._cache_hits.inc()
+            return
+        self._queue.observe(result.queue_seconds or 0.0)
+        self._judge.observe(result.judge_seconds or 0.0)
+
+    def count_program(self, status: ProgramStatus) -> None:
+        """Count a program that was run."""
+        self._programs.labels(status.value).inc()
+
+    def set_pending(self, pending: int) -> None:
+        """Set the number of completions that requests wait for."""
+        self._pending.set(pending)
+
+    def _known(self, dataset: str) -> str:
+        """A data set as a label; clients cannot make more than so many."""
+        if dataset not in self._datasets:
+            if len(self._datasets) >= _MAX_DATASETS:
+                return OTHER
+            self._datasets.add(dataset)
+        return dataset
+
+
+def kind_of(reason: str | None) -> str:
+    """The kind of a reason, one of a limited number."""
+    kind = InfraFailure.parse(reason).kind if reason else OTHER
+    return kind if kind in _KINDS or _KIND.fullmatch(kind) else OTHER

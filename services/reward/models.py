@@ -1,0 +1,179 @@
+"""Requests and results of the reward service's API."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+
+from shared.foreign_json import few
+from shared.ledger.rewards import RewardAnswer
+from shared.schemas import without_surrogates
+from shared.statuses import FinalStatus
+
+DEADLINE, MAX_DEADLINE = 600.0, 3600.0
+INLINE = "inline"
+"""Data set of inline tests that name none."""
+_MAX_NAME = 500
+_MAX_ITEMS = 65_536
+
+
+class Purpose(StrEnum):
+    """Use of a reward: for training, or to validate what was trained."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+
+
+class Threshold(BaseModel):
+    """1.0 where the pass ratio is at least ``at``, otherwise 0.0."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rule: Literal["threshold"]
+    at: float = Field(gt=0, le=1)
+
+
+ScoreRule = Literal["pass_ratio", "accepted"] | Threshold
+
+
+def score_of(rule: ScoreRule, answer: RewardAnswer) -> float:
+    """The reward of a judged completion, 0 to 1."""
+    if isinstance(rule, Threshold):
+        return float(answer.pass_ratio >= rule.at)
+    return float(answer.accepted) if rule == "accepted" else answer.pass_ratio
+
+
+def _encodable(value: object) -> object:
+    return without_surrogates(value) if isinstance(value, str) else value
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME), BeforeValidator(_encodable)]
+
+
+class ScoreItem(BaseModel):
+    """A completion, and the problem that it answers.
+
+    The problem is named by ``dataset`` and ``problem_id`` (with ``hash``, the digest of a
+    reference, its content is checked), by ``ground_truth`` with a reference, or its tests are
+    inline in ``ground_truth``; ``dataset`` then says whose judge settings apply. ``id`` is echoed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    completion: Annotated[str, BeforeValidator(_encodable)]
+    dataset: _Name | None = None
+    problem_id: _Name | None = None
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
+    ground_truth: Annotated[dict[str, JsonValue], few(64)] | str | None = None
+    id: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = None
+
+    @model_validator(mode="after")
+    def _names_a_problem(self) -> Self:
+        if self.ground_truth is None and (self.dataset is None or self.problem_id is None):
+            raise ValueError("needs dataset and problem_id, or ground_truth")
+        if self.ground_truth is not None and (self.problem_id or self.hash) is not None:
+            raise ValueError("ground_truth excludes problem_id and hash; give one or the other")
+        return self
+
+
+class ScoreOptions(BaseModel):
+    """What holds for all items of a request; ``deadline`` is in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    score: ScoreRule = "pass_ratio"
+    purpose: Purpose = Purpose.TRAIN
+    deadline: float = Field(default=DEADLINE, gt=0, le=MAX_DEADLINE)
+
+
+class SingleRequest(ScoreItem, ScoreOptions):
+    """Body of ``/v1/score`` with one completion."""
+
+    def split(self) -> tuple[list[ScoreItem], ScoreOptions]:
+        return [self], self
+
+
+class BatchRequest(ScoreOptions):
+    """Body of ``/v1/score`` with many completions."""
+
+    items: list[ScoreItem] = Field(min_length=1, max_length=_MAX_ITEMS)
+
+    def split(self) -> tuple[list[ScoreItem], ScoreOptions]:
+        return self.items, self
+
+
+def parse_request(document: object) -> SingleRequest | BatchRequest:
+    """Validate a decoded body.
+
+    Raises:
+        ValidationError: It has another shape.
+    """
+    batch = isinstance(document, dict) and "items" in document
+    kind: type[SingleRequest | BatchRequest] = BatchRequest if batch else SingleRequest
+    return kind.model_validate(document)
+
+
+class ScoreResult(BaseModel):
+    """Result of one completion. Unjudged, it has a ``reason`` and no number to train on.
+
+    ``judge_seconds`` is the sum of the cases' durations, ``queue_seconds`` how long the completion
+    waited beside. ``cached``: remembered from an earlier request. ``cases_not_run`` > 0 makes
+    ``pass_ratio`` a lower bound.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str | int | None = None
+    score: float | None = None
+    accepted: bool | None = None
+    pass_ratio: float | None = None
+    status: FinalStatus = FinalStatus.API_ERROR
+    detail: str | None = None
+    cases_passed: int | None = None
+    cases_total: int | None = None
+    cases_not_run: int | None = None
+    judge_seconds: float | None = None
+    queue_seconds: float | None = None
+    judged: bool = False
+    cached: bool = False
+    reference: str | None = None
+    reason: str | None = None
+    retry_after: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: a judged one without reason, an unjudged one without figures."""
+        left_out = {"reason", "retry_after"} if self.judged else {"detail", *_FIGURES}
+        left_out |= {name for name in _IF_KNOWN if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=left_out)
+
+
+_FIGURES = ("cases_passed", "cases_total", "cases_not_run", "judge_seconds", "queue_seconds")
+_IF_KNOWN = ("id", "reference", "retry_after")
+
+
+class BatchResponse(BaseModel):
+    """Response to a batch: results in the order of its items."""
+
+    results: list[ScoreResult]
+
+
+class DatasetFacts(BaseModel):
+    """A data set that the service knows."""
+
+    role: str
+    problems: int
+
+
+class ServiceInfo(BaseModel):
+    """Body of ``/v1/info``.
+
+    ``distrust``: what sandboxes judged wrongly in the latest rounds of canaries, one line each;
+    None while Redis is unavailable. Scores of such sandboxes should not be trained on.
+    """
+
+    version: str
+    session: str
+    fingerprint: str
+    protocol: dict[str, JsonValue]
+    datasets: dict[str, DatasetFacts]
+    distrust: list[str] | None = None

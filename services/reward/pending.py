@@ -1,0 +1,240 @@
+"""Completions in flight: submitted in batches, followed through the stream of verdicts.
+
+Requests ask for answers and are called back. Everything towards Redis happens in the tasks here, so
+a request that ends leaves nothing half done, and an outage only delays what waits. What the stream
+does not tell (its entries are trimmed, Redis may lose its last writes) is found by looking.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from services.reward.problems import KnownProblem, ProblemStore
+from services.reward.tasks import pause_after
+from shared.ledger.rewards import (
+    AT_ONCE,
+    RewardAnswer,
+    RewardLedger,
+    RewardSample,
+    SampleState,
+    SessionClosedError,
+)
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
+
+_BLOCK = 2.0
+_LOOKED_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, with how long its completion waited here (seconds)."""
+
+    answer: RewardAnswer
+    cached: bool
+    waited: float
+
+
+Listener = Callable[[Answered], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A sample that at least one request waits for."""
+
+    sample: RewardSample
+    problem: KnownProblem
+    since: float
+    listeners: list[Listener] = field(default_factory=list)
+    submitted: bool = False
+
+
+class PendingAnswers:
+    """The samples that the requests of this process wait for.
+
+    Args:
+        ledger: The session.
+        problems: The source of problems' records.
+        config: The session's config as JSON.
+        look_every: Seconds between two looks at samples that wait, if they are few.
+        pause: Seconds until the next attempt while Redis is unavailable.
+    """
+
+    def __init__(
+        self,
+        ledger: RewardLedger,
+        problems: ProblemStore,
+        config: str,
+        *,
+        look_every: float = 3.0,
+        pause: float = 0.5,
+    ) -> None:
+        self._ledger = ledger
+        self._problems = problems
+        self._config = config
+        self._look_every = look_every
+        self._pause = pause
+        self._waiting: dict[str, _Waiting] = {}
+        # In the order of their arrival; those that are not in _waiting anymore are skipped.
+        self._unsubmitted: dict[str, _Waiting] = {}
+        self._abandoned: dict[str, str] = {}
+        self._work = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Start the tasks that follow the session; they work until they are cancelled."""
+        work = (self._submit_forever(), self._follow_forever(), self._look_forever())
+        return [asyncio.create_task(one) for one in work]
+
+    def ask(self, sample: RewardSample, problem: KnownProblem, listener: Listener) -> None:
+        """Call ``listener`` once, later, with the answer on a sample."""
+        waiting = self._waiting.get(sample.key)
+        if waiting is None:
+            waiting = _Waiting(sample, problem, time.monotonic())
+            self._waiting[sample.key] = self._unsubmitted[sample.key] = waiting
+            self._abandoned.pop(sample.key, None)
+            self._work.set()
+        waiting.listeners.append(listener)
+
+    def release(self, sample: RewardSample, listener: Listener) -> None:
+        """Wait no longer; a sample that nobody waits for leaves the queue, if it still can."""
+        waiting = self._waiting.get(sample.key)
+        if waiting is None or listener not in waiting.listeners:
+            return
+        waiting.listeners.remove(listener)
+        if not waiting.listeners:
+            del self._waiting[sample.key]
+            self._unsubmitted.pop(sample.key, None)
+            if waiting.submitted:
+                self._abandoned[sample.key] = sample.sha256
+                self._work.set()
+
+    # Submitting
+
+    async def _submit_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            await asyncio.sleep(0)  # the rest of the request that set it
+            self._work.clear()
+            while self._abandoned or self._unsubmitted:
+                await self._guarded(self._submit_next)
+
+    async def _submit_next(self) -> None:
+        if self._abandoned:
+            abandoned = dict(self._abandoned)
+            await self._ledger.abandon(abandoned)
+            for key in abandoned:
+                self._abandoned.pop(key, None)
+        batch = list(itertools.islice(self._unsubmitted.values(), AT_ONCE))
+        if not batch:
+            return
+        for waiting in batch:
+            waiting.submitted = True  # from here on it may be in Redis
+        states = await self._states(batch)
+        if missing := [w for w, state in zip(batch, states, strict=True) if state == _NO_PROBLEM]:
+            records = {w.problem.name.key: w.problem for w in missing}
+            await self._ledger.bring(
+                {key: self._problems.record(problem) for key, problem in records.items()}
+            )
+            again = iter(await self._states(missing))
+            states = [next(again) if state == _NO_PROBLEM else state for state in states]
+        for waiting, state in zip(batch, states, strict=True):
+            # Deleted by an operator in between: the next look submits it again.
+            if self._unsubmitted.get(waiting.sample.key) is waiting:
+                del self._unsubmitted[waiting.sample.key]
+            if isinstance(state, RewardAnswer):
+                self._deliver(waiting.sample.key, state, cached=True)
+        judged = [w.sample.key for w, s in zip(batch, states, strict=True) if s == _JUDGED]
+        await self._collect(judged)
+
+    async def _states(self, batch: list[_Waiting]) -> list[SampleState | RewardAnswer]:
+        samples = [waiting.sample for waiting in batch]
+        try:
+            return await self._ledger.submit(samples)
+        except SessionClosedError:
+            await self._ledger.open(self._config)
+            return await self._ledger.submit(samples)
+
+    # Following
+
+    async def _follow_forever(self) -> None:
+        last: str | None = None
+
+        async def follow() -> None:
+            nonlocal last
+            if last is None:
+                last = await self._ledger.last_event()
+            last, samples = await self._ledger.events(last, _BLOCK)
+            await self._collect(samples)
+
+        while True:
+            await self._guarded(follow)
+
+    async def _collect(self, samples: Iterable[str]) -> None:
+        """Deliver the verdicts on those samples that are waited for, and settle them."""
+        wanted = [sample for sample in dict.fromkeys(samples) if sample in self._waiting]
+        answers = await self._ledger.verdicts(wanted)
+        for sample, answer in answers.items():
+            self._deliver(sample, answer, cached=False)
+        await self._ledger.settle(answers)
+        # Another replica was faster, and may have settled them.
+        if missed := [sample for sample in wanted if sample not in answers]:
+            await self._look_at(missed)
+
+    async def _look_forever(self) -> None:
+        took = 0.0
+        while True:
+            await asyncio.sleep(pause_after(took, self._look_every))
+            began = time.monotonic()
+            # An outage is no reason to look less often behind it.
+            took = time.monotonic() - began if await self._guarded(self._look) else 0.0
+
+    async def _look(self) -> None:
+        """Find what the stream did not tell about the samples that have waited for a while."""
+        before = time.monotonic() - self._look_every
+        keys = [w.sample.key for w in self._waiting.values() if w.submitted and w.since < before]
+        for start in range(0, len(keys), _LOOKED_AT_ONCE):
+            await self._collect(await self._look_at(keys[start : start + _LOOKED_AT_ONCE]))
+
+    async def _look_at(self, keys: list[str]) -> list[str]:
+        """Deliver what is remembered, and submit again what is gone; returns what is judged."""
+        judged = []
+        for key, state in zip(keys, await self._ledger.look(keys), strict=True):
+            if isinstance(state, RewardAnswer):
+                self._deliver(key, state, cached=False)
+            elif state is SampleState.JUDGED:
+                judged.append(key)
+            elif state is SampleState.GONE and (waiting := self._waiting.get(key)):
+                self._unsubmitted[key] = waiting
+                self._work.set()
+        return judged
+
+    def _deliver(self, sample: str, answer: RewardAnswer, *, cached: bool) -> None:
+        waiting = self._waiting.pop(sample, None)
+        if waiting is None:
+            return
+        self._unsubmitted.pop(sample, None)
+        answered = Answered(answer, cached, time.monotonic() - waiting.since)
+        for listener in waiting.listeners:
+            listener(answered)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whether the work was done; if not, after a pause."""
+        try:
+            await work()
+        except RedisError as error:
+            log.error("Redis unavailable, retrying", reason=str(error))
+            await asyncio.sleep(self._pause)
+            return False
+        return True
+
+
+_NO_PROBLEM, _JUDGED = SampleState.NO_PROBLEM, SampleState.JUDGED

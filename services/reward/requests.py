@@ -1,0 +1,91 @@
+"""Handling of one request: its body read and validated, its errors as responses."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TypeVar
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from services.reward.errors import RefusedError
+from services.reward.metrics import RewardMetrics
+from shared.foreign_json import JsonError, decode_json, first_errors
+from shared.service.bodies import Bodies, BodiesFullError, BodyTooLargeError
+from shared.service.server import json_error
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_CLIENT_GONE = 499
+
+
+@asynccontextmanager
+async def body_of(
+    request: web.Request, bodies: Bodies, parse: Callable[[object], T]
+) -> AsyncIterator[T]:
+    """Read, decode and validate a body, which counts as held until the block ends.
+
+    Args:
+        request: The request.
+        bodies: The limits of the service.
+        parse: Makes a model of the decoded JSON; called in a thread if the body is large.
+
+    Raises:
+        RefusedError: The body is too large, not JSON, or has another shape.
+    """
+
+    def decode(body: bytes) -> T:
+        try:
+            return parse(decode_json(body))
+        except JsonError as error:
+            text = f"the body is not usable JSON: {error} (at byte {error.position})"
+        except ValidationError as error:
+            text = "; ".join(
+                f"{'.'.join(map(str, found['loc']))}: {found['msg']}".removeprefix(": ")
+                for found in first_errors(error)
+            )
+        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, text)
+
+    try:
+        async with bodies.read(request, decode) as value:
+            yield value
+    except BodyTooLargeError as error:
+        raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
+    except BodiesFullError as error:
+        raise RefusedError(
+            HTTPStatus.TOO_MANY_REQUESTS, str(error), retry_after=error.retry_after
+        ) from None
+
+
+def counted(route: str, metrics: RewardMetrics, handler: Handler) -> Handler:
+    """Wrap a handler: refusals become responses, and every response is counted."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            response = await handler(request)
+        except RefusedError as error:
+            response = refusal(error)
+        except (asyncio.CancelledError, ConnectionResetError):
+            metrics.count_request(route, _CLIENT_GONE)
+            raise
+        metrics.count_request(route, response.status)
+        return response
+
+    return handle
+
+
+def refusal(error: RefusedError) -> web.Response:
+    """The response to a refused request; ``items`` lists the item at fault, for programs."""
+    headers = {} if error.retry_after is None else retry_after(error.retry_after)
+    if error.index is None:
+        return json_error(error.status, str(error), headers=headers)
+    items = [{"index": error.index, "error": error.message}]
+    document = {"error": str(error), "items": items}
+    return web.json_response(document, status=error.status, headers=headers)
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}

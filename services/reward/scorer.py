@@ -1,0 +1,225 @@
+"""Scoring of completions: problems found, limits kept, answers awaited, results made."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+from services.reward.errors import RETRY_AFTER, RefusedError, too_many
+from services.reward.metrics import RewardMetrics
+from services.reward.models import ScoreItem, ScoreOptions, ScoreResult, ScoreRule, score_of
+from services.reward.pending import Answered, Listener, PendingAnswers
+from services.reward.problems import KnownProblem, ProblemStore
+from services.reward.sample_log import SampleLog
+from services.reward.settings import RewardSettings
+from shared.ledger.rewards import RewardAnswer, RewardSample
+
+DEADLINE_PASSED = "deadline_passed"
+"""Reason of a result whose completion was not judged in time."""
+# Completions that are hashed before the event loop turns.
+_HASHED_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedResult:
+    """A result, and the index of its item in the request."""
+
+    index: int
+    result: ScoreResult
+
+
+class Scorer:
+    """Scores the completions of requests, which wait here until judges have answered."""
+
+    def __init__(
+        self,
+        settings: RewardSettings,
+        problems: ProblemStore,
+        pending: PendingAnswers,
+        metrics: RewardMetrics,
+        sample_log: SampleLog,
+    ) -> None:
+        self._settings = settings
+        self._problems = problems
+        self._pending = pending
+        self._metrics = metrics
+        self._sample_log = sample_log
+        self._held = 0
+
+    def deadline_of(self, options: ScoreOptions) -> float:
+        """Seconds that a request may wait, which the service's settings limit."""
+        return min(options.deadline, self._settings.max_deadline)
+
+    async def score(self, items: Sequence[ScoreItem], options: ScoreOptions) -> list[ScoreResult]:
+        """Score completions; results are in the order of the items.
+
+        What is not judged by the deadline, or cannot be judged, is a result that says so. When the
+        caller is cancelled, completions that nobody else waits for leave the queue.
+
+        Raises:
+            RefusedError: Nothing was judged: an item is wrong, or too many completions wait.
+        """
+        found: dict[int, ScoreResult] = {}
+        async with self.stream(items, options) as stream:
+            async for group in stream:
+                found |= {one.index: one.result for one in group}
+        return [found[index] for index in range(len(items))]
+
+    @asynccontextmanager
+    async def stream(
+        self, items: Sequence[ScoreItem], options: ScoreOptions
+    ) -> AsyncIterator[AsyncIterator[list[IndexedResult]]]:
+        """As :meth:`score`, with results as they are known: an iterator of groups of them.
+
+        The request is checked before the block is entered.
+
+        Raises:
+            RefusedError: As :meth:`score`.
+        """
+        deadline = time.monotonic() + self.deadline_of(options)
+        self._check_sizes(items)
+        with self._admission(len(items)):
+            problems = await self._problems.resolve(
+                items, options.purpose, allow_eval=self._settings.allow_eval
+            )
+            asked = _Asked(self._pending, problems)
+            try:
+                yield self._results(asked, items, problems, options.score, deadline)
+            finally:
+                asked.release()
+
+    async def _results(
+        self,
+        asked: "_Asked",
+        items: Sequence[ScoreItem],
+        problems: Sequence[KnownProblem],
+        rule: ScoreRule,
+        deadline: float,
+    ) -> AsyncIterator[list[IndexedResult]]:
+        await asked.ask(items)
+        while not asked.done:
+            answered = await asked.answers(deadline)
+            late = [(index, None) for index in sorted(asked.open)] if not answered else []
+            group = []
+            for index, answer in answered or late:
+                item, problem = items[index], problems[index]
+                result = make_result(item, problem, rule, answer)
+                self._metrics.count_result(problem.reference.dataset, result)
+                self._sample_log.record(item, problem.reference, result)
+                group.append(IndexedResult(index, result))
+            yield group
+            if late:
+                return
+
+    def _check_sizes(self, items: Sequence[ScoreItem]) -> None:
+        most = self._settings.max_completion
+        for index, item in enumerate(items):
+            text = item.completion
+            # A character has up to four bytes.
+            if len(text) > most or (len(text) * 4 > most and len(text.encode()) > most):
+                raise RefusedError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"the completion has more than {most} bytes (PLUMBLINE_REWARD_MAX_COMPLETION)",
+                    index=index,
+                )
+
+    @contextmanager
+    def _admission(self, count: int) -> Iterator[None]:
+        most = self._settings.max_pending
+        if count > most:
+            raise RefusedError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"{count} items, but the service holds {most} at a time "
+                "(PLUMBLINE_REWARD_MAX_PENDING); send smaller batches",
+            )
+        if self._held + count > most:
+            raise too_many(f"{self._held} of {most} completions are in flight; try again later")
+        self._hold(count)
+        try:
+            yield
+        finally:
+            self._hold(-count)
+
+    def _hold(self, count: int) -> None:
+        self._held += count
+        self._metrics.set_pending(self._held)
+
+
+class _Asked:
+    """What one request asked for; ``open`` are the indices without an answer."""
+
+    def __init__(self, pending: PendingAnswers, problems: Sequence[KnownProblem]) -> None:
+        self.open = set(range(len(problems)))
+        self._pending = pending
+        self._problems = problems
+        self._listeners: dict[int, tuple[RewardSample, Listener]] = {}
+        self._answered: list[tuple[int, Answered | None]] = []
+        self._news = asyncio.Event()
+
+    @property
+    def done(self) -> bool:
+        """Whether all answers were handed out by :meth:`answers`."""
+        return not self.open and not self._answered
+
+    async def ask(self, items: Sequence[ScoreItem]) -> None:
+        for index, (item, problem) in enumerate(zip(items, self._problems, strict=True)):
+            if index % _HASHED_AT_ONCE == _HASHED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            sample = RewardSample.of(problem.name, item.completion)
+            listener = partial(self._answer, index)
+            self._listeners[index] = sample, listener
+            self._pending.ask(sample, problem, listener)
+
+    async def answers(self, deadline: float) -> list[tuple[int, Answered | None]]:
+        """Wait for further answers; none if the deadline has passed."""
+        with suppress(TimeoutError):  # some may have come all the same
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._news.wait()
+        self._news.clear()
+        found, self._answered = self._answered, []
+        return found
+
+    def release(self) -> None:
+        for sample, listener in self._listeners.values():
+            self._pending.release(sample, listener)
+
+    def _answer(self, index: int, answered: Answered) -> None:
+        del self._listeners[index]
+        self.open.discard(index)
+        self._answered.append((index, answered))
+        self._news.set()
+
+
+def make_result(
+    item: ScoreItem, problem: KnownProblem, rule: ScoreRule, answered: Answered | None
+) -> ScoreResult:
+    """The result of one completion; ``answered`` is None if the deadline passed first."""
+    if answered is None or not answered.answer.judged:
+        reason = answered and answered.answer.detail
+        return ScoreResult(
+            id=item.id,
+            reference=problem.nameable,
+            reason=(reason or "not judged") if answered else DEADLINE_PASSED,
+            retry_after=RETRY_AFTER,
+        )
+    answer: RewardAnswer = answered.answer
+    waited = 0.0 if answered.cached else max(0.0, answered.waited - answer.judge_seconds)
+    return ScoreResult(
+        id=item.id,
+        score=score_of(rule, answer),
+        accepted=answer.accepted,
+        pass_ratio=answer.pass_ratio,
+        status=answer.status,
+        detail=answer.detail,
+        cases_passed=answer.cases_passed,
+        cases_total=answer.cases_total,
+        cases_not_run=answer.cases_not_run,
+        judge_seconds=answer.judge_seconds,
+        queue_seconds=round(waited, 6),
+        judged=True,
+        cached=answered.cached,
+        reference=problem.nameable,
+    )

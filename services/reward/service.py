@@ -1,0 +1,144 @@
+"""The reward service's parts, put together."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from services.reward.janitor import Janitor
+from services.reward.metrics import RewardMetrics
+from services.reward.pending import PendingAnswers
+from services.reward.problems import ProblemStore
+from services.reward.programs import Programs
+from services.reward.sample_log import SampleLog
+from services.reward.scorer import Scorer
+from services.reward.session import RewardSession
+from services.reward.settings import RewardSettings
+from services.reward.tasks import end
+from shared.config import Config, load_config
+from shared.ledger import connect_async, fail_fast
+from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.rewards import RewardLedger
+
+
+class RewardService:
+    """A reward service: what its routes need.
+
+    Attributes:
+        settings: Its settings.
+        session: Its protocol and identity.
+        problems: The problems that it knows.
+        metrics: Its metrics.
+        scorer: Scores completions.
+        programs: Has programs of tools run.
+        commands: Connection to Redis, shared by all tasks.
+        stop: Set when a task of the service has ended, which only a bug can cause.
+    """
+
+    def __init__(
+        self,
+        settings: RewardSettings,
+        session: RewardSession,
+        problems: ProblemStore,
+        ledger: RewardLedger,
+        commands: PipelinedRedis,
+        janitor: Janitor,
+        sample_log: SampleLog,
+        programs: Programs,
+    ) -> None:
+        self.settings = settings
+        self.session = session
+        self.problems = problems
+        self.metrics = RewardMetrics()
+        self.commands = commands
+        self.stop = asyncio.Event()
+        self._pending = PendingAnswers(ledger, problems, session.document)
+        self.scorer = Scorer(settings, problems, self._pending, self.metrics, sample_log)
+        self._ledger = ledger
+        self._janitor = janitor
+        self.programs = programs
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls,
+        settings: RewardSettings,
+        redis: Redis,
+        *,
+        config: Config | None = None,
+        sample_log: SampleLog | None = None,
+    ) -> AsyncIterator[Self]:
+        """Connect and run a service in the block.
+
+        Args:
+            settings: Its settings.
+            redis: A client of the ledger's server, for the upkeep.
+            config: Replaces the config that the settings name.
+            sample_log: Gets all results.
+
+        Raises:
+            PlumblineError: Config or data cannot be used, or Redis is not reachable.
+        """
+        session = RewardSession(config or load_config(settings.config or None))
+        log = sample_log or settings.sample_log
+        problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
+        waiting = await connect_async(settings.redis_url)
+        shared = await connect_async(settings.redis_url)
+        upkeep = fail_fast(redis)
+        try:
+            commands = PipelinedRedis(shared)
+            ledger = RewardLedger(waiting, commands, session.run, remember=settings.remember)
+            most = session.config.judge.max_deliveries
+            janitor = Janitor(ledger, upkeep, max_deliveries=most)
+            programs = Programs(
+                waiting,
+                commands,
+                session.document,
+                max_pending=settings.max_runs,
+                max_deadline=settings.max_deadline,
+                max_deliveries=most,
+            )
+            service = cls(settings, session, problems, ledger, commands, janitor, log, programs)
+            async with service._running():
+                yield service
+        finally:
+            problems.close()
+            await asyncio.to_thread(log.close)
+            await waiting.aclose()
+            await shared.aclose()
+            upkeep.close()
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        await self._ledger.open(self.session.document)
+        stop_warming = threading.Event()
+        warming = asyncio.create_task(asyncio.to_thread(self.problems.warm, stop_warming))
+        upkeep = asyncio.create_task(self._janitor.run())
+        tasks = [*self._pending.start(), *self.programs.start(), upkeep]
+        for task in tasks:
+            task.add_done_callback(lambda _task: self.stop.set())
+        try:
+            yield
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            stop_warming.set()
+            await end(*tasks)
+            await self.programs.close()
+            await asyncio.gather(warming, asyncio.to_thread(self._janitor.leave))
+
+    async def distrust(self) -> list[str] | None:
+        """As :meth:`Janitor.distrust`; None while Redis is unavailable."""
+        try:
+            return await asyncio.to_thread(self._janitor.distrust)
+        except RedisError:
+            return None
+
+    def details(self) -> Mapping[str, object]:
+        """Further fields of ``/readyz``."""
+        return {"session": self.session.run, "pending": self._pending.count}

@@ -1,0 +1,76 @@
+"""Settings of the reward service, from environment variables."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from services.reward.models import MAX_DEADLINE
+from services.reward.sample_log import NoSampleLog, SampleFiles, SampleLog
+from shared.service.settings import RedisSettings, ServiceSettings, Token, TokenFile, token_setting
+from shared.text import split_urls
+
+_MIB = 1024 * 1024
+
+
+class RewardSettings(ServiceSettings, RedisSettings):
+    """Settings of the reward service."""
+
+    port: int = Field(default=8090, validation_alias="PORT", ge=0, le=65535)
+    """Port to listen on; 0 for a free one."""
+    data: str = Field(default="", validation_alias="PLUMBLINE_REWARD_DATA")
+    """Comma-separated parquet files or folders of prepared data, whose problems can be named by
+    data set and id. A ``manifest.lock.json`` beside them must match."""
+    config: str = Field(default="", validation_alias="PLUMBLINE_REWARD_CONFIG")
+    """YAML file of a run, whose sections ``judge`` and ``sandbox`` say how completions are judged;
+    by default those of a run without a file."""
+    token: Token = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN")
+    """Token that clients must send, as ``Authorization: Bearer …``. By default none is required."""
+    token_file: TokenFile = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN_FILE")
+    """File with that token."""
+    max_pending: int = Field(default=16_384, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_PENDING")
+    """Completions in flight; beyond it clients get 429 with ``Retry-After``. A batch may not have
+    more."""
+    max_runs: int = Field(default=256, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_RUNS")
+    """Programs of tools in flight; beyond it clients get 429 with ``Retry-After``."""
+    max_completion: int = Field(
+        default=_MIB, ge=1, le=64 * _MIB, validation_alias="PLUMBLINE_REWARD_MAX_COMPLETION"
+    )
+    """Bytes of one completion."""
+    max_body: int = Field(default=256 * _MIB, ge=1024, validation_alias="PLUMBLINE_REWARD_MAX_BODY")
+    """Bytes of one request; all requests in flight together may have twice as many."""
+    max_deadline: float = Field(
+        default=3600,
+        gt=0,
+        le=MAX_DEADLINE,
+        allow_inf_nan=False,
+        validation_alias="PLUMBLINE_REWARD_MAX_DEADLINE",
+    )
+    """Seconds that a request may wait; a longer ``deadline`` of a request is shortened to it."""
+    remember: float = Field(
+        default=86_400, ge=1, allow_inf_nan=False, validation_alias="PLUMBLINE_REWARD_REMEMBER"
+    )
+    """Seconds for which an answer is remembered. A million remembered answers take about 600 MB of
+    Redis."""
+    allow_eval: bool = Field(default=False, validation_alias="PLUMBLINE_REWARD_ALLOW_EVAL")
+    """Answer ``purpose: train`` for data sets whose role is not ``train``, too: training on the
+    test."""
+
+    samples: str = Field(default="", validation_alias="PLUMBLINE_REWARD_SAMPLES")
+    """Folder for a sample of the rewarded completions, for reading; by default none is kept."""
+    sample_every: int = Field(default=100, ge=1, validation_alias="PLUMBLINE_REWARD_SAMPLE_EVERY")
+    """Of how many completions one is kept there."""
+
+    @property
+    def sample_log(self) -> SampleLog:
+        """The log that the settings ask for."""
+        if not self.samples:
+            return NoSampleLog()
+        return SampleFiles(Path(self.samples).expanduser(), every=self.sample_every)
+
+    @property
+    def data_paths(self) -> list[str]:
+        """The parquet files and folders."""
+        return split_urls(self.data)
+
+    def given_token(self) -> str | None:
+        return token_setting(self.token, self.token_file, "PLUMBLINE_REWARD_TOKEN")

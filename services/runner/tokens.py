@@ -1,0 +1,167 @@
+"""Token counts of completions that came without one, by a tokenizer (``data.tokenizer``).
+
+The count is what an engine reports as ``completion_tokens``: the tokens that it generated. The text
+alone is tokenized, so there is no begin token; ``finish_reason: "stop"`` adds the end token, which
+engines generate and count but leave out of the text. Where a stop string ended the text there is
+none, and where the reason is unknown none is assumed. Reasoning that a server removed is not
+counted. Source: vLLM's ``vllm/v1/engine/detokenizer.py`` (the stop token leaves the text and stays
+in ``token_ids``, whose number is the usage), and https://github.com/vllm-project/vllm/issues/28185.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from services.runner.run import Source
+from shared.config import Config
+from shared.errors import ConfigError, DataError, reading
+from shared.redaction import redact_address
+from shared.run_record import TokenizerRecord
+from shared.schemas import Generation, SampleId
+from shared.statuses import TokenSource
+from shared.text import shorten_end
+
+_FILE = "tokenizer.json"
+_ADVICE = (
+    f"data.tokenizer needs a folder with {_FILE} (AutoTokenizer.save_pretrained writes it) or a "
+    "name on the Hugging Face hub"
+)
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_HUB_SECONDS = 10
+_LONGEST = 200
+
+
+class TokenCounter:
+    """Counts the tokens of completions that have no count, or only an estimate."""
+
+    def __init__(self, record: TokenizerRecord, definition: bytes, stop: Sequence[str]) -> None:
+        """Load the tokenizer.
+
+        Args:
+            record: What is recorded of it.
+            definition: The content of its ``tokenizer.json``.
+            stop: Strings that end a completion and remain in it.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        from tokenizers import Tokenizer  # here, because few runs need it
+
+        self.record = record
+        self._stop = tuple(stop)
+        try:
+            self._tokenizer: Any = Tokenizer.from_str(definition.decode())
+        except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
+            raise _refusal(record.name, f"{_FILE} cannot be used: {_line(error)}") from None
+        # Files keep the settings of whoever saved them.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def count(self, generations: Sequence[Generation]) -> list[Generation]:
+        """Return the generations in their order, each with a count; failed ones have none."""
+        owed = [index for index, one in enumerate(generations) if _is_uncounted(one)]
+        texts = [generations[index].completion for index in owed]
+        found = list(generations)
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        for index, encoding in zip(owed, encodings, strict=True):
+            tokens = len(encoding.ids) + self._has_end_token(generations[index])
+            found[index] = generations[index].model_copy(
+                update={"output_tokens": tokens, "output_tokens_from": TokenSource.TOKENIZER}
+            )
+        return found
+
+    def counting(self, source: Source) -> Source:
+        """Wrap a source so that what it yields is counted."""
+
+        async def counted(samples: list[SampleId]) -> AsyncGenerator[Sequence[Generation]]:
+            async with aclosing(source(samples)) as batches:
+                async for batch in batches:
+                    yield await asyncio.to_thread(self.count, batch)
+
+        return counted
+
+    def _has_end_token(self, generation: Generation) -> bool:
+        ended = generation.finish_reason == "stop"
+        return ended and not (self._stop and generation.completion.endswith(self._stop))
+
+
+def _is_uncounted(generation: Generation) -> bool:
+    known = generation.output_tokens is not None
+    estimated = generation.output_tokens_from is TokenSource.ESTIMATE
+    return generation.error is None and (estimated or not known)
+
+
+def open_counter(config: Config) -> TokenCounter | None:
+    """Load the tokenizer that ``data.tokenizer`` names; None if it names none.
+
+    Raises:
+        ConfigError: It is not there, or cannot be used.
+    """
+    name = config.data.tokenizer
+    if name is None:
+        return None
+    definition = _read(name)
+    digest = hashlib.sha256(definition).hexdigest()
+    record = TokenizerRecord(name=redact_address(name), sha256=digest)
+    return TokenCounter(record, definition, config.generation.stop)
+
+
+def _read(name: str) -> bytes:
+    """The content of ``tokenizer.json`` of a folder, of a URL or from the hub."""
+    if "://" in name or Path(name).exists():
+        is_file = name.rpartition("/")[2] == _FILE
+        path = name if is_file else f"{name.rstrip('/')}/{_FILE}"
+        try:
+            with reading(path), fsspec.open(path, "rb") as file:
+                content: bytes = file.read()
+        except DataError as error:
+            raise ConfigError(f"data.tokenizer: {error}; {_ADVICE}") from None
+        return content
+    if not _HUB_NAME.fullmatch(name):
+        raise _refusal(name, "no such folder")
+    return _download(name)
+
+
+def _download(name: str) -> bytes:
+    from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.utils import logging
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    # In order of priority: a gated repository, for example, is also one that is not found.
+    causes = (
+        (errors.LocalEntryNotFoundError, "does not answer, and it is not in its cache"),
+        (errors.GatedRepoError, "wants its terms accepted and a login with HF_TOKEN"),
+        (errors.RepositoryNotFoundError, "does not know it, or wants a login with HF_TOKEN"),
+        (errors.EntryNotFoundError, f"has no {_FILE} of it"),
+    )
+
+    disable_progress_bars()
+    logging.set_verbosity(40)  # ERROR: its retries are not a user's business
+    try:
+        # A file of the cache is taken as it is: a resumed run counts alike, with a network or not.
+        path = try_to_load_from_cache(name, _FILE)
+        if not isinstance(path, str):
+            path = hf_hub_download(name, _FILE, etag_timeout=_HUB_SECONDS)
+        return Path(path).read_bytes()
+    # The library raises its own exceptions, those of HTTP clients and builtin ones; the block does
+    # nothing but use the hub.
+    except Exception as error:  # noqa: BLE001
+        known = (cause for kind, cause in causes if isinstance(error, kind))
+        cause = next(known, f"does not give it ({_line(error)})")
+        raise _refusal(name, f"no such folder, and the hub {cause}") from None
+
+
+def _refusal(name: str, cause: str) -> ConfigError:
+    return ConfigError(f"data.tokenizer {redact_address(name)!r}: {cause}; {_ADVICE}")
+
+
+def _line(error: BaseException) -> str:
+    """The beginning of a message in one line; the type if it has none."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return shorten_end(text, _LONGEST)

@@ -1,0 +1,211 @@
+"""Completions in a table that verl wrote: the column ``responses`` of ``main_generation_server``.
+
+The other columns are those of the prompts that it read, as ``plumb data export`` or somebody else
+wrote them. ``data.output_path`` writes such a table, too.
+Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+
+import fsspec
+import pyarrow.parquet as pq
+
+from shared.completions import RecordedCompletion
+from shared.config import Config
+from shared.datasets import canonicalize
+from shared.errors import data_error, reading
+from shared.prompts import chat_messages
+from shared.reference import ProblemReference, is_reference, problem_digest
+from shared.schemas import Problem
+
+_RESPONSES = "responses"
+_COLUMNS = (
+    *(_RESPONSES, "data_source", "reward_model", "extra_info", "prompt"),
+    *("dataset", "problem_id", "task_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row: its problem, the digest in its reference, its responses, their numbers if known."""
+
+    dataset: str | None
+    problem_id: str
+    digest: str | None
+    responses: list[str]
+    indices: list[int] | None
+
+
+def read_responses(
+    path: str, problems: Sequence[Problem], config: Config | None = None
+) -> Iterator[RecordedCompletion]:
+    """Read the responses of a parquet file: one or n per row, as a text or a list of texts.
+
+    A row names its problem by the reference in ``reward_model.ground_truth`` or in ``extra_info``,
+    else by ``problem_id`` (with ``dataset``, or ``data_source`` where that is a data set) in
+    ``extra_info`` or in columns, else by its prompt, as text or messages. Responses are numbered
+    from 0 within each problem, or by ``extra_info.sample_indices``. A row with an empty list has no
+    response; a null in a list is an empty one.
+
+    Args:
+        path: A local path or any fsspec URL.
+        problems: The problems to be judged, which references are compared with.
+        config: Has the templates by which a prompt may have been made of a problem.
+
+    Raises:
+        DataError: While iterating: the file or a row cannot be used, no row has a response, or a
+            problem is not the one that the response was generated for.
+    """
+    known = _Problems(problems, config)
+    indices: dict[tuple[str | None, str], Iterator[int]] = {}
+    found = 0
+    for place, row in _rows(path, known):
+        problem = known.by_name.get((row.dataset or "", row.problem_id))
+        if problem and row.digest not in (None, problem_digest(problem)):
+            cause = f"{row.dataset}/{row.problem_id} has changed since these responses were made"
+            raise data_error(place, f"{cause}; export the data and generate again")
+        numbers = indices.setdefault((row.dataset, row.problem_id), count())
+        for response, number in zip(row.responses, row.indices or numbers, strict=False):
+            found += 1
+            yield RecordedCompletion(
+                problem_id=row.problem_id,
+                dataset=row.dataset,
+                completion=response,
+                sample_index=number,
+            )
+    if not found:
+        raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
+
+
+class _Problems:
+    """The problems to be judged, found by name or by prompt."""
+
+    def __init__(self, problems: Sequence[Problem], config: Config | None) -> None:
+        self.by_name = {(p.dataset, p.problem_id): p for p in problems}
+        self.datasets = {problem.dataset for problem in problems}
+        self._config = config
+
+    def of_prompt(self, prompt: str) -> Problem:
+        """Find the problem of a prompt, bare or in its template.
+
+        Raises:
+            ValueError: There is none, or several have this prompt.
+        """
+        found = self._by_prompt.get(canonicalize(prompt), [])
+        if len(found) > 1:
+            names = " and ".join(f"{one.dataset}/{one.problem_id}" for one in found[:2])
+            raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
+        if not found:
+            raise ValueError(_NAMELESS)
+        return found[0]
+
+    @cached_property
+    def _by_prompt(self) -> dict[str, list[Problem]]:
+        prompts: dict[str, list[Problem]] = {}
+        for problem in self.by_name.values():
+            forms = {canonicalize(problem.prompt)}
+            if self._config is not None:
+                forms.add(canonicalize(chat_messages(problem, self._config)[-1]["content"]))
+            for form in forms:
+                prompts.setdefault(form, []).append(problem)
+        return prompts
+
+
+_NAMELESS = (
+    "names no problem: neither reward_model.ground_truth nor extra_info has a reference, there is "
+    "no problem_id, and no problem of the data has its prompt; generate from a file of plumb data "
+    "export"
+)
+
+
+def _rows(path: str, known: _Problems) -> Iterator[tuple[str, _Row]]:
+    # Imported here because it takes half a second, and most completions are in JSON lines.
+    import pandas as pd
+
+    with reading(path), fsspec.open(path, "rb") as file:
+        present = pq.read_schema(file).names
+        if _RESPONSES not in present:
+            cause = f"no column {_RESPONSES!r}; name what verl's main_generation_server wrote"
+            raise data_error(path, cause)
+        columns = [name for name in _COLUMNS if name in present]
+        if doubled := [name for name in columns if present.count(name) > 1]:
+            raise data_error(path, f"two columns {doubled[0]!r}; rename one of them")
+        frame = pd.read_parquet(file, columns=columns)
+    frame = frame.astype(object).where(frame.notna(), None)
+    for number, values in enumerate(frame.to_dict("records"), start=1):
+        place = f"{path}: row {number}"
+        try:
+            yield place, _row({name: _plain(value) for name, value in values.items()}, known)
+        except ValueError as error:
+            raise data_error(place, str(error)) from None
+
+
+def _plain(value: object) -> object:
+    """A numpy array as a list."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _row(values: Mapping[str, object], known: _Problems) -> _Row:
+    responses = _texts(values[_RESPONSES])
+    extra, source = _fields(values.get("extra_info")), values.get("data_source")
+    indices = _indices(extra.get("sample_indices"), len(responses))
+    for text in (_fields(values.get("reward_model")).get("ground_truth"), extra.get("reference")):
+        if isinstance(text, str) and is_reference(text):
+            named = ProblemReference.parse(text)
+            return _Row(named.dataset, named.problem_id, named.digest, responses, indices)
+    for fields in (extra, values):
+        problem_id = fields.get("problem_id") or fields.get("task_id")
+        if isinstance(problem_id, str) and problem_id:
+            dataset = fields.get("dataset") or (source if source in known.datasets else None)
+            name = dataset if isinstance(dataset, str) else None
+            return _Row(name, problem_id, None, responses, indices)
+    problem = known.of_prompt(_question(values.get("prompt")))
+    return _Row(problem.dataset, problem.problem_id, None, responses, indices)
+
+
+def _texts(value: object) -> list[str]:
+    """One response, or a list of n; a response without content is empty."""
+    texts = []
+    for one in value if isinstance(value, list) else [value]:
+        if one is not None and not isinstance(one, str):
+            raise ValueError(f"{_RESPONSES} is neither a text nor a list of texts")
+        texts.append(one or "")
+    return texts
+
+
+def _indices(value: object, length: int) -> list[int] | None:
+    """The numbers of the responses; None unless there is one for each."""
+    found = _plain(value)
+    if not isinstance(found, list) or len(found) != length:
+        return None
+    numbers = [one for one in found if isinstance(one, int) and one >= 0]
+    return numbers if len(numbers) == length else None
+
+
+def _question(prompt: object) -> str:
+    """A prompt as text, or its last user message.
+
+    Raises:
+        ValueError: It is neither a text nor messages.
+    """
+    if isinstance(prompt, str):
+        return prompt
+    for message in reversed(prompt) if isinstance(prompt, list) else ():
+        fields = _fields(message)
+        if fields.get("role") == "user" and isinstance(content := fields.get("content"), str):
+            return content
+    raise ValueError(_NAMELESS)
+
+
+def _fields(value: object) -> Mapping[str, object]:
+    """The fields of a record, which some tables have as JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,220 @@
+"""Checks of a trainer's data files against a run and prepared data."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pydantic import JsonValue
+
+from services.training.export_record import RECORD, ExportRecord, read_export
+from services.training.findings import Finding, Kind
+from services.training.formats import Purpose
+from services.training.trainer_config import TrainerConfig
+from shared.artifacts import OutputFolder
+from shared.data_lock import hash_file
+from shared.datasets import parquet_rows
+from shared.reference import ProblemReference, is_reference, problem_digest
+from shared.run_record import PromptTemplate, RunRecord
+from shared.schemas import Problem, sha256
+
+_KEYS = {Purpose.TRAIN: "data.train_files", Purpose.VALIDATION: "data.val_files"}
+_REQUIRED = ("data_source", "prompt", "reward_model", "extra_info")
+_NAMED = 3
+
+
+@dataclass
+class _File:
+    """What the rows of a data file say."""
+
+    purpose: Purpose
+    path: str
+    rows: int = 0
+    references: list[ProblemReference] = field(default_factory=list)
+    inline: int = 0
+    malformed: list[int] = field(default_factory=list)
+    agents: set[str] = field(default_factory=set)
+    prompts: set[str] = field(default_factory=set)
+    sources: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def record(self) -> ExportRecord | None:
+        return read_export(OutputFolder(self.path.rpartition("/")[0] or "."))
+
+
+def check_files(
+    trainer: TrainerConfig, run: RunRecord, problems: Iterable[Problem] = ()
+) -> Iterator[Finding]:
+    """Compare the prompts, problems and references of the data files.
+
+    Args:
+        trainer: Names the files, by paths that are valid here.
+        run: Its prompts and data sets are compared.
+        problems: The prepared problems, if they are at hand: references are compared with them.
+
+    Raises:
+        DataError: While iterating: a file cannot be read, or has no column of verl's.
+        OutputError: The record beside a file cannot be read.
+    """
+    if trainer.get("data.prompt_key") not in (None, "prompt"):
+        text = "plumb data export writes the prompt into the column prompt"
+        yield Finding(Kind.MISTAKE, "data.prompt_key", trainer.get("data.prompt_key"), None, text)
+    known = {(p.dataset, p.problem_id): problem_digest(p) for p in problems}
+    prompts: dict[Purpose, set[str]] = {purpose: set() for purpose in Purpose}
+    validated: dict[str, int] = {}
+    for purpose, key in _KEYS.items():
+        for path in filter(None, trainer.files(key)):
+            file = _read(purpose, path)
+            prompts[purpose] |= file.prompts
+            yield from _rows(file)
+            yield from _export(file, run)
+            yield from _digests(file, known)
+            yield from _agents(file, trainer)
+            if purpose is Purpose.TRAIN:
+                yield from _trained_on_the_test(file, run)
+            else:
+                for name, count in file.sources.items():
+                    validated[name] = validated.get(name, 0) + count
+    yield from _datasets(validated, run)
+    if both := len(prompts[Purpose.TRAIN] & prompts[Purpose.VALIDATION]):
+        text = "prompts are in training and validation data; export again"
+        yield Finding(Kind.MISTAKE, "data.val_files", both, None, text)
+
+
+def _datasets(found: Mapping[str, int], run: RunRecord) -> Iterator[Finding]:
+    """Compare the data sets of validation with those of the run."""
+    theirs: dict[str, int] = {one.dataset: one.problems for one in run.datasets}
+    for name in [*found, *(name for name in theirs if name not in found)]:
+        if name not in theirs:
+            text = "the run has no figure for this data set"
+            yield Finding(Kind.DIFFERENCE, f"validation of {name}", found[name], None, text)
+        elif name not in found:
+            text = "is not validated during training"
+            yield Finding(Kind.EXPECTED, f"validation of {name}", None, theirs[name], text)
+        elif found[name] != theirs[name]:
+            text = "another number of problems"
+            yield Finding(Kind.DIFFERENCE, f"validation of {name}", found[name], theirs[name], text)
+
+
+def _read(purpose: Purpose, path: str) -> _File:
+    file = _File(purpose, path)
+    for number, values in parquet_rows(path, _REQUIRED, ("agent_name",)):
+        file.rows += 1
+        source = str(values["data_source"])
+        file.sources[source] = file.sources.get(source, 0) + 1
+        messages, truth = values["prompt"], (values["reward_model"] or {}).get("ground_truth")
+        if not isinstance(messages, list) or not isinstance(truth, str):
+            file.malformed.append(number)
+            continue
+        file.prompts.add(sha256("\n".join(str(one.get("content")) for one in messages)))
+        if values.get("agent_name"):
+            file.agents.add(values["agent_name"])
+        if not is_reference(truth):
+            file.inline += 1
+            continue
+        try:
+            file.references.append(ProblemReference.parse(truth))
+        except ValueError:
+            file.malformed.append(number)
+    return file
+
+
+def _finding(kind: Kind, file: _File, text: str, ours: JsonValue = None) -> Finding:
+    return Finding(kind, f"{_KEYS[file.purpose]} {file.path}", ours, None, text)
+
+
+def _rows(file: _File) -> Iterator[Finding]:
+    if file.malformed:
+        text = (
+            f"row {file.malformed[0]} has no messages, or no ground truth that could be judged; "
+            "export the data again"
+        )
+        yield _finding(Kind.MISTAKE, file, text, len(file.malformed))
+    if file.inline:
+        text = (
+            "rows have their tests inline: verl stores them with every rollout, and nothing checks "
+            "that they are those of the prepared data"
+        )
+        yield _finding(Kind.EXPECTED, file, text, file.inline)
+
+
+def _export(file: _File, run: RunRecord) -> Iterator[Finding]:
+    record = file.record
+    name = file.path.rpartition("/")[2]
+    if record is None or name not in record.files:
+        text = f"no {RECORD} beside it, so its prompts cannot be compared; use plumb data export"
+        yield _finding(Kind.DIFFERENCE, file, text)
+        return
+    if hash_file(file.path).sha256 != record.files[name].sha256:
+        text = f"is not the file that {RECORD} tells of; export again"
+        yield _finding(Kind.MISTAKE, file, text)
+    theirs = run.system_prompt.sha256 if run.system_prompt else None
+    ours = record.system_prompt.sha256 if record.system_prompt else None
+    if ours != theirs:
+        yield Finding(Kind.DIFFERENCE, f"system prompt of {file.path}", ours, theirs, _OTHER_PROMPT)
+    yield from _templates(file, record.prompts, run.prompts or {})
+
+
+_OTHER_PROMPT = "another prompt than the run's; export with the run's config"
+
+
+def _templates(
+    file: _File, ours: Mapping[str, PromptTemplate], theirs: Mapping[str, PromptTemplate]
+) -> Iterator[Finding]:
+    """Compare templates of data sets in both; other data sets must use one that the run has."""
+    hashes = {one.sha256 for one in theirs.values()}
+    for name, template in ours.items():
+        if name.partition(" (")[0] not in file.sources:
+            continue
+        known = theirs.get(name)
+        subject = f"template of {name}"
+        if known and known.sha256 != template.sha256:
+            yield Finding(
+                Kind.DIFFERENCE, subject, template.template, known.template, _OTHER_PROMPT
+            )
+        elif not known and template.sha256 not in hashes:
+            text = "the run has no prompt of this form"
+            yield Finding(Kind.EXPECTED, subject, template.template, None, text)
+
+
+def _digests(file: _File, known: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+    if not known:
+        if file.references:
+            text = "references were not compared with prepared data; give it with --data"
+            yield _finding(Kind.EXPECTED, file, text, len(file.references))
+        return
+    missing, changed = [], []
+    for reference in file.references:
+        digest = known.get((reference.dataset, reference.problem_id))
+        name = f"{reference.dataset}/{reference.problem_id}"
+        if digest is None:
+            missing.append(name)
+        elif digest != reference.digest:
+            changed.append(name)
+    if missing:
+        text = f"not in the prepared data, so the service refuses them: {_some(missing)}"
+        yield _finding(Kind.MISTAKE, file, text, len(missing))
+    if changed:
+        text = f"the prepared data have changed since, so the service refuses: {_some(changed)}"
+        yield _finding(Kind.MISTAKE, file, f"{text}; export again", len(changed))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
+def _trained_on_the_test(file: _File, run: RunRecord) -> Iterator[Finding]:
+    measured = {one.dataset for one in run.datasets}
+    datasets = {*file.sources, *(reference.dataset for reference in file.references)}
+    for name in sorted(datasets & measured):
+        text = f"trains on {name}, which the run measured: its figure would mean nothing afterwards"
+        yield _finding(Kind.MISTAKE, file, text, name)
+
+
+def _agents(file: _File, trainer: TrainerConfig) -> Iterator[Finding]:
+    turns = "actor_rollout_ref.rollout.multi_turn"
+    tools = any(
+        trainer.get(f"{turns}.{name}") for name in ("tool_config_path", "function_tool_path")
+    )
+    if "tool_agent" in file.agents and not tools:
+        text = f"rows ask for tool_agent, but {turns} names no tools"
+        yield _finding(Kind.MISTAKE, file, text, "tool_agent")

@@ -1,0 +1,128 @@
+"""Records of single cases: packed by the judge, kept in the ledger, completed from the problem.
+
+The ledger keeps only what the problem does not tell, compressed and bounded, as one value for a
+sample. Who reads it adds the input and the expected output.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from shared.ledger.packing import pack, unpack
+from shared.schemas import (
+    CaseRecord,
+    CaseResult,
+    GroundTruth,
+    HumanEvalTests,
+    MbppTests,
+    Problem,
+    ProgramTests,
+    RecordedCases,
+    SampleId,
+    without_surrogates,
+)
+from shared.statuses import NOT_RUN, FinalStatus
+from shared.text import shorten_middle, shown
+
+MOST_BYTES = 64 * 1024
+"""Bytes of a sample's cases as packed, as long as shorter texts help."""
+# No text of more bytes is compressed to ``MOST_BYTES``: it is not tried.
+_MOST_TEXT = 32 * MOST_BYTES
+# Characters of a text where those that a verdict has are too many.
+_SHORTER = (400, 80, 0)
+_TEXTS = ("actual", "stderr", "compile_stderr")
+
+
+class SampleCases(BaseModel):
+    """The recorded cases of one sample, in order; ``recorded`` says which ones these are."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    recorded: RecordedCases
+    cases: tuple[CaseResult, ...]
+
+    def packed(self) -> bytes:
+        """Return the record for the ledger; the more its texts, the shorter each of them."""
+        record = self._with_texts(None)
+        for most in _SHORTER:
+            packed = record._packed()
+            if packed is not None and len(packed) <= MOST_BYTES:
+                return packed
+            record = record._with_texts(most)
+        return pack(record.model_dump_json(exclude_none=True))
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Self:
+        """Parse a record of the ledger.
+
+        Raises:
+            ValueError: It is none.
+        """
+        return cls.model_validate_json(unpack(packed))
+
+    def of(self, sample: SampleId, tests: GroundTruth | None) -> Iterator[CaseRecord]:
+        """Yield the cases with what the problem's tests say of them, if they can be read."""
+        for case in self.cases:
+            stdin, expected = _of_tests(tests, case.case_index)
+            found = {"input": _clean(stdin), "expected": _clean(expected)}
+            yield CaseRecord(
+                dataset=sample.dataset,
+                problem_id=sample.problem_id,
+                sample_index=sample.sample_index,
+                **{**dict(case), **found},
+            )
+
+    def _packed(self) -> bytes | None:
+        size = sum(len(getattr(case, name) or "") for case in self.cases for name in _TEXTS)
+        return None if size > _MOST_TEXT else pack(self.model_dump_json(exclude_none=True))
+
+    def _with_texts(self, most: int | None) -> Self:
+        """Return a copy whose texts have so many characters; None for as many as a verdict has."""
+        cases = tuple(case.model_copy(update=_texts(case, most)) for case in self.cases)
+        return self.model_copy(update={"cases": cases})
+
+
+def readable_tests(problem: Problem | None) -> GroundTruth | None:
+    """Return a problem's tests; None if it is missing or they cannot be read."""
+    try:
+        return problem.tests if problem else None
+    except ValueError:
+        return None
+
+
+def failed(case: CaseResult) -> bool:
+    """Whether a case counts against the answer; one that was not run does not."""
+    return case.status not in (FinalStatus.SUCCESS, NOT_RUN)
+
+
+def failing_first(cases: Sequence[CaseResult]) -> list[CaseResult]:
+    """Sort cases for a reader: those that failed, those that were not run, then the others."""
+    return sorted(cases, key=lambda case: (not failed(case), case.status != NOT_RUN))
+
+
+def _texts(case: CaseResult, most: int | None) -> dict[str, str | None]:
+    if most == 0:
+        return dict.fromkeys(_TEXTS)
+    return {
+        name: None if text is None else _clean(text) if most is None else shorten_middle(text, most)
+        for name in _TEXTS
+        for text in [getattr(case, name)]
+    }
+
+
+def _clean(text: str | None) -> str | None:
+    return None if text is None else without_surrogates(shown(text))
+
+
+def _of_tests(tests: GroundTruth | None, place: int) -> tuple[str | None, str | None]:
+    """Return input and expected output of a case; for other tests nothing and the test's text."""
+    if tests is None or place >= tests.cases:
+        return None, None
+    if isinstance(tests, HumanEvalTests):
+        return None, tests.test
+    if isinstance(tests, MbppTests):
+        return None, tests.test_list[place]
+    if isinstance(tests, ProgramTests):
+        return None, tests.program_tests
+    return tests.inputs[place], tests.outputs[place]

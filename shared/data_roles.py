@@ -1,0 +1,111 @@
+"""Roles of data sets, training or evaluation, read from the manifests of prepared files.
+
+A manifest is found beside its parquet file. ``plumb data import`` writes ``<file>.manifest.jsonl``
+into the same folder; ``plumb data prepare`` writes ``<file>.jsonl`` into the folder of the lock:
+the file's own folder, or ``data_manifests`` in it or in one of the two folders above. Without a
+manifest, or without a role in it, a data set is for evaluation: to train on a test by mistake is
+worse than to refuse a training set.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from shared.data_lock import LOCK_NAME
+from shared.errors import data_error, reading
+from shared.json_lines import numbered_lines, parse_line
+from shared.schemas import describe
+
+MANIFESTS = "data_manifests"
+IMPORTED = ".manifest.jsonl"
+"""Ending of the manifest that an import writes; ``<file>.jsonl`` may be the imported source."""
+
+
+class DataRole(StrEnum):
+    """Use of a data set: ``train`` for training, ``eval`` for evaluation only."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+class _Line(BaseModel):
+    """The part of a manifest's line that says what the data set is for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    dataset: str
+    role: DataRole = DataRole.EVAL
+
+
+def manifest_folder(path: str) -> str | None:
+    """Find the folder with the lock and the manifests of a prepared file.
+
+    Args:
+        path: The parquet file, a local path or any fsspec URL.
+
+    Returns:
+        The folder as a path of the file's fsspec file system; None if there is none.
+
+    Raises:
+        DataError: The folders cannot be read.
+    """
+    with reading(path):
+        fs, file = fsspec.core.url_to_fs(path)
+        return next((one for one in _folders(file) if fs.exists(f"{one}/{LOCK_NAME}")), None)
+
+
+def dataset_roles(path: str, manifests: str | None = None) -> dict[str, DataRole]:
+    """Read the roles of a prepared file's data sets.
+
+    Args:
+        path: The parquet file, a local path or any fsspec URL; only its manifest is read.
+        manifests: Folder of the manifests on the same file system; None finds it.
+
+    Returns:
+        The role by data set; empty without a manifest. A data set that is missing is ``EVAL``.
+
+    Raises:
+        DataError: A manifest cannot be read, or gives a data set two roles.
+    """
+    roles: dict[str, DataRole] = {}
+    for place, line in _lines(path, manifests or manifest_folder(path)):
+        if roles.setdefault(line.dataset, line.role) != line.role:
+            cause = f"data set {line.dataset!r} is for training here and for evaluation elsewhere"
+            raise data_error(place, f"{cause}; delete the manifest that is out of date")
+    return roles
+
+
+def _lines(path: str, manifests: str | None) -> Iterator[tuple[str, _Line]]:
+    """Yield the lines of all manifests of a file, with their places."""
+    with reading(path):
+        fs, file = fsspec.core.url_to_fs(path)
+    stem = file.removesuffix(".parquet")
+    names = [f"{stem}{IMPORTED}"]
+    if manifests is not None:
+        names.append(f"{manifests.rstrip('/')}/{PurePosixPath(stem).name}.jsonl")
+    for name in names:
+        with reading(name):
+            if not fs.exists(name):
+                continue
+            with fs.open(name, "rb") as opened:
+                for number, line in numbered_lines(name, opened):
+                    yield f"{name}:{number}", _parse(f"{name}:{number}", line)
+
+
+def _parse(place: str, line: bytes) -> _Line:
+    try:
+        return _Line.model_validate(parse_line(place, line))
+    except ValidationError as error:
+        cause = f"not a line of a manifest ({describe(error)}); prepare the data again"
+        raise data_error(place, cause) from None
+
+
+def _folders(file: str) -> Iterator[str]:
+    folder = file.rpartition("/")[0]
+    yield folder
+    for _ in range(3):
+        yield f"{folder}/{MANIFESTS}"
+        folder = folder.rpartition("/")[0]

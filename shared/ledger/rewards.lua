@@ -1,0 +1,125 @@
+-- Completions of a reward session: from the request to the remembered answer.
+--
+-- KEYS  meta, problems, completions, hashes, verdicts, deliveries, uses, idle, queue, queues, then those of the items
+-- ARGV  command, time (Unix), then the command's arguments
+--
+-- A sample is in flight from `submit` until `settle` or `abandon`, and has fields in completions and hashes for as
+-- long. Every command is idempotent, and says of a sample that is not in flight no more than that.
+--
+-- The prologue defines enqueue.
+
+local META, PROBLEMS, COMPLETIONS, HASHES, VERDICTS, DELIVERIES, USES, IDLE, QUEUE, QUEUES = unpack(KEYS)
+local COMMAND, NOW = ARGV[1], ARGV[2]
+local ITEMS = 10 -- keys before those of the items
+
+-- States of a sample in a reply; a text is the remembered answer.
+local GONE, WAITING, JUDGED, NO_PROBLEM = 0, 1, 2, 3
+
+local function use(problem)
+  redis.call('HINCRBY', USES, problem, 1)
+  redis.call('ZREM', IDLE, problem)
+end
+
+local function release(problem)
+  if redis.call('HINCRBY', USES, problem, -1) > 0 then return end
+  redis.call('HDEL', USES, problem)
+  redis.call('ZADD', IDLE, NOW, problem)
+end
+
+local function state(sample, answer_key)
+  local answer = redis.call('GET', answer_key)
+  if answer then return answer end
+  if redis.call('HEXISTS', VERDICTS, sample) == 1 then return JUDGED end
+  if redis.call('HEXISTS', HASHES, sample) == 1 then return WAITING end
+  return GONE
+end
+
+-- Remove a sample that is in flight, and let its problem go.
+local function remove(sample, problem)
+  redis.call('HDEL', COMPLETIONS, sample)
+  redis.call('HDEL', HASHES, sample)
+  redis.call('HDEL', DELIVERIES, sample)
+  release(problem)
+end
+
+local commands = {}
+
+-- submit DATE (SAMPLE SHA COMPLETION PROBLEM JOB CALL)...; keys (ANSWER JOB)... -> states, or nothing if the session
+-- is not open. A sample whose state is NO_PROBLEM was not queued; the caller brings the problem and asks again.
+function commands.submit(date, ...)
+  if redis.call('HEXISTS', META, 'config') == 0 then return {} end
+  local given, states = { ... }, {}
+  redis.call('SADD', QUEUES, QUEUE)
+  for i = 0, #given / 6 - 1 do
+    local sample, sha, completion, problem, job, call = unpack(given, 6 * i + 1, 6 * i + 6)
+    local answer_key, job_key = KEYS[ITEMS + 2 * i + 1], KEYS[ITEMS + 2 * i + 2]
+    local found = state(sample, answer_key)
+    if found == GONE then
+      if redis.call('HEXISTS', PROBLEMS, problem) == 0 then
+        found = NO_PROBLEM
+      else
+        redis.call('HSET', COMPLETIONS, sample, completion)
+        redis.call('HSET', HASHES, sample, sha)
+        redis.call('HDEL', DELIVERIES, sample)
+        use(problem)
+        redis.call('DEL', job_key)
+        enqueue(QUEUE, job, job_key, sample, call, date, '')
+        found = WAITING
+      end
+    end
+    states[i + 1] = found
+  end
+  return states
+end
+
+-- bring (PROBLEM RECORD)...: store problems that samples are about to use.
+function commands.bring(...)
+  local given = { ... }
+  for i = 1, #given, 2 do
+    redis.call('HSET', PROBLEMS, given[i], given[i + 1])
+    if redis.call('HEXISTS', USES, given[i]) == 0 then redis.call('ZADD', IDLE, NOW, given[i]) end
+  end
+end
+
+-- look SAMPLE...; keys ANSWER... -> states
+function commands.look(...)
+  local states = {}
+  for i, sample in ipairs({ ... }) do states[i] = state(sample, KEYS[ITEMS + i]) end
+  return states
+end
+
+-- settle SECONDS (SAMPLE PROBLEM ANSWER)...; keys ANSWER...: remember answers for so long, an empty one not at all.
+function commands.settle(seconds, ...)
+  local given = { ... }
+  for i = 0, #given / 3 - 1 do
+    local sample, problem, answer = unpack(given, 3 * i + 1, 3 * i + 3)
+    if redis.call('HDEL', VERDICTS, sample) == 1 then
+      if redis.call('HEXISTS', HASHES, sample) == 1 then remove(sample, problem) end
+      if answer ~= '' then redis.call('SET', KEYS[ITEMS + i + 1], answer, 'EX', seconds) end
+    end
+  end
+end
+
+-- abandon (SAMPLE PROBLEM JOB)...; keys JOB...: remove samples whose jobs still wait in the queue.
+function commands.abandon(...)
+  local given = { ... }
+  for i = 0, #given / 3 - 1 do
+    local sample, problem, job = unpack(given, 3 * i + 1, 3 * i + 3)
+    if redis.call('HEXISTS', HASHES, sample) == 1 and redis.call('LREM', QUEUE, 1, job) > 0 then
+      redis.call('DEL', KEYS[ITEMS + i + 1])
+      remove(sample, problem)
+    end
+  end
+end
+
+-- forget BEFORE MOST: remove problems that no sample has used since a time (Unix). -> how many
+function commands.forget(before, most)
+  local found = redis.call('ZRANGE', IDLE, '-inf', before, 'BYSCORE', 'LIMIT', 0, most)
+  for _, problem in ipairs(found) do
+    if redis.call('HEXISTS', USES, problem) == 0 then redis.call('HDEL', PROBLEMS, problem) end
+    redis.call('ZREM', IDLE, problem)
+  end
+  return #found
+end
+
+return commands[COMMAND](unpack(ARGV, 3))

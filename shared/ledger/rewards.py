@@ -1,0 +1,355 @@
+"""Ledger of a reward session: completions that are judged for a trainer, and remembered answers.
+
+A session has the keys of a run, so that judges treat its samples as those of a run. Unlike a run it
+has no end: what was answered is dropped, and the answer itself expires.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from importlib import resources
+from typing import Any, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from redis.asyncio import Redis as AsyncRedis
+from redis.typing import EncodableT
+from rq.job import Job
+from rq.queue import Queue
+from rq.utils import utcformat
+
+from shared.ledger import keys
+from shared.ledger.ledger import entries, problem_key
+from shared.ledger.packing import pack
+from shared.ledger.pipelined import PipelinedRedis, Script
+from shared.ledger.queue import ENQUEUE, job_call, job_id_of, text
+from shared.schemas import Generation, Verdict, describe, sha256
+from shared.statuses import FinalStatus, JudgeMethod
+
+_SCRIPT = Script(ENQUEUE + resources.files(__package__).joinpath("rewards.lua").read_text())
+# Samples of one call of the script, which Redis runs without interruption.
+AT_ONCE = 64
+# Bytes of problems in one call.
+_PROBLEM_BYTES = 8 * 1024 * 1024
+# Seconds for which a problem that no sample uses stays in Redis: the next sample is often near.
+_PROBLEM_IDLE = 300.0
+_FORGOTTEN_AT_ONCE = 200
+# Seconds for which entries of the stream are kept; who misses one finds the verdict anyway.
+_STREAM_KEPT = 120.0
+# Hex digits of the completion's hash that are the sample's index.
+_INDEX_DIGITS = 15
+
+
+class SampleState(IntEnum):
+    """State of a sample in Redis, other than remembered; the numbers are the script's."""
+
+    GONE = 0
+    """Not in flight: never submitted, abandoned, or lost with Redis' last writes."""
+    WAITING = 1
+    JUDGED = 2
+    """It has a verdict, which is not settled yet."""
+    NO_PROBLEM = 3
+    """Its problem is not in Redis, so it was not queued."""
+
+
+class RewardAnswer(BaseModel):
+    """The part of a verdict that is answered and remembered.
+
+    ``judge_seconds`` is the sum of the cases' durations. ``guarded``: the answer was rejected
+    without a sandbox. Fields with their default are not stored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    status: FinalStatus
+    detail: str | None = None
+    accepted: bool = False
+    pass_ratio: float = Field(default=0.0, ge=0, le=1)
+    cases_passed: int = Field(default=0, ge=0)
+    cases_total: int = Field(default=0, ge=0)
+    cases_not_run: int = Field(default=0, ge=0)
+    judge_seconds: float = Field(default=0.0, ge=0)
+    guarded: bool = False
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        return cls(
+            status=verdict.final_status,
+            detail=verdict.detail,
+            accepted=verdict.accepted,
+            pass_ratio=verdict.pass_ratio,
+            cases_passed=verdict.cases_passed,
+            cases_total=verdict.cases_total,
+            cases_not_run=verdict.cases_not_run,
+            judge_seconds=round(verdict.total_judge_time, 6),
+            guarded=verdict.method is JudgeMethod.GUARD,
+        )
+
+    @property
+    def judged(self) -> bool:
+        """Whether it says something about the completion; otherwise it is never remembered."""
+        return self.status is not FinalStatus.API_ERROR
+
+    @property
+    def document(self) -> str:
+        """The answer as it is remembered; empty if it is not."""
+        return self.model_dump_json(exclude_defaults=True) if self.judged else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSample:
+    """A completion to judge.
+
+    Attributes:
+        problem: Key of the problem's record: ``<dataset>/<problem_id>#<digest>``, percent-quoted.
+        dataset: Its data set.
+        record_id: Its ``<problem_id>#<digest>``.
+        completion: The completion, which UTF-8 can encode.
+        sha256: Its hash.
+        key: The sample's key. The same problem and completion have the same key everywhere.
+    """
+
+    problem: str
+    dataset: str
+    record_id: str
+    completion: str
+    sha256: str
+    key: str
+
+    @classmethod
+    def of(cls, problem: "RewardProblem", completion: str) -> Self:
+        digest = sha256(completion)
+        key = f"{problem.key}/{int(digest[:_INDEX_DIGITS], 16)}"
+        return cls(problem.key, problem.dataset, problem.record_id, completion, digest, key)
+
+    @property
+    def record(self) -> bytes:
+        """The completion as a run's ledger stores it."""
+        generation = Generation(
+            dataset=self.dataset,
+            problem_id=self.record_id,
+            sample_index=int(self.sha256[:_INDEX_DIGITS], 16),
+            completion=self.completion,
+            completion_sha256=self.sha256,
+        )
+        return pack(generation.model_dump_json())
+
+
+@dataclass(frozen=True, slots=True)
+class RewardProblem:
+    """Name of a problem in the ledger; ``record_id`` has its digest, so contents never mix."""
+
+    dataset: str
+    record_id: str
+    key: str
+
+    @classmethod
+    def of(cls, dataset: str, problem_id: str, digest: str) -> Self:
+        record_id = f"{problem_id}#{digest}"
+        return cls(dataset, record_id, problem_key(dataset, record_id))
+
+
+def problem_of(sample: str) -> str:
+    """The key of a sample's problem, by the sample's key."""
+    return sample.rpartition("/")[0]
+
+
+class SessionClosedError(Exception):
+    """The session is not in Redis, because it is new or Redis lost its data."""
+
+
+class RewardLedger:
+    """Samples of one session, for one event loop.
+
+    Args:
+        redis: Connection for waiting.
+        commands: Connection for all other commands.
+        run: The session's id, ``reward/<16 hex digits>``.
+        remember: Seconds for which an answer is remembered.
+    """
+
+    def __init__(
+        self, redis: AsyncRedis, commands: PipelinedRedis, run: str, *, remember: float
+    ) -> None:
+        self.run = run
+        self._redis = redis
+        self._commands = commands
+        self._keys = keys.RewardKeys(run)
+        self._remember = max(1, round(remember))
+        self._script_keys = [
+            self._keys.meta,
+            self._keys.problems,
+            self._keys.completions,
+            self._keys.hashes,
+            self._keys.verdicts,
+            self._keys.deliveries,
+            self._keys.uses,
+            self._keys.idle,
+            f"{Queue.redis_queue_namespace_prefix}{keys.JUDGE_QUEUE}",
+            Queue.redis_queues_keys,
+        ]
+
+    async def open(self, config: str) -> None:
+        """Write the config (JSON) by which judges judge the session's samples."""
+        await self._commands.send([("HSET", self._keys.meta, "config", config)])
+
+    async def submit(self, samples: Sequence[RewardSample]) -> list[SampleState | RewardAnswer]:
+        """Queue the samples that are neither remembered nor in flight (idempotent).
+
+        Args:
+            samples: Up to ``AT_ONCE`` different ones.
+
+        Returns:
+            Their states, in order.
+
+        Raises:
+            SessionClosedError: Nothing was queued; :meth:`open` the session first.
+            RedisError: Redis is unavailable.
+        """
+        if not samples:
+            return []
+        own_keys: list[str] = []
+        args: list[EncodableT] = [utcformat(datetime.now(UTC))]
+        for sample in samples:
+            job = job_id_of(self.run, sample.key, sample.sha256)
+            own_keys += (self._keys.answer(sample.key), Job.key_for(job))
+            call = job_call(self.run, sample.key, sample.sha256)
+            args += (sample.key, sample.sha256, sample.record, sample.problem, job, call)
+        found = await self._run("submit", own_keys, *args)
+        if not found:
+            raise SessionClosedError
+        return await self._states([sample.key for sample in samples], found)
+
+    async def bring(self, problems: Mapping[str, bytes]) -> None:
+        """Store packed problems by their keys, for samples that are submitted next."""
+        args: list[EncodableT] = []
+        size = 0
+        for key, record in problems.items():
+            args += (key, record)
+            size += len(record)
+            if size > _PROBLEM_BYTES:
+                await self._run("bring", (), *args)
+                args, size = [], 0
+        if args:
+            await self._run("bring", (), *args)
+
+    async def look(self, samples: Sequence[str]) -> list[SampleState | RewardAnswer]:
+        """States of samples by their keys, without a change."""
+        answers = [self._keys.answer(sample) for sample in samples]
+        return await self._states(samples, await self._run("look", answers, *samples))
+
+    async def _states(
+        self, samples: Sequence[str], found: Sequence[int | bytes]
+    ) -> list[SampleState | RewardAnswer]:
+        """Parse states; an answer of another version, or nobody's, is dropped."""
+        states = list(map(_state, found))
+        if unreadable := [
+            self._keys.answer(sample)
+            for sample, state in zip(samples, states, strict=True)
+            if state is None
+        ]:
+            await self._commands.send([("DEL", *unreadable)])
+        return [SampleState.GONE if state is None else state for state in states]
+
+    async def verdicts(self, samples: Sequence[str]) -> dict[str, RewardAnswer]:
+        """Answers from verdicts that are not settled yet, by the samples' keys."""
+        if not samples:
+            return {}
+        [found] = await self._commands.send([("HMGET", self._keys.verdicts, *samples)])
+        return {
+            sample: _answer(stored)
+            for sample, stored in zip(samples, found, strict=True)
+            if stored is not None
+        }
+
+    async def settle(self, answers: Mapping[str, RewardAnswer]) -> None:
+        """Remember answers, and drop all else of their samples; an ``api_error`` is forgotten."""
+        names = list(answers)
+        for start in range(0, len(names), AT_ONCE):
+            chunk = names[start : start + AT_ONCE]
+            args: list[EncodableT] = [self._remember]
+            for sample in chunk:
+                args += (sample, problem_of(sample), answers[sample].document)
+            await self._run("settle", [self._keys.answer(sample) for sample in chunk], *args)
+
+    async def abandon(self, samples: Mapping[str, str]) -> None:
+        """Drop samples that nobody waits for, if no judge has them yet.
+
+        Args:
+            samples: SHA-256 of their completions by the samples' keys.
+        """
+        named = [(key, job_id_of(self.run, key, sha)) for key, sha in samples.items()]
+        for start in range(0, len(named), AT_ONCE):
+            chunk = named[start : start + AT_ONCE]
+            args = [part for key, job in chunk for part in (key, problem_of(key), job)]
+            await self._run("abandon", [Job.key_for(job) for _, job in chunk], *args)
+
+    async def last_event(self) -> str:
+        """The id of the newest entry of the stream of verdicts; ``0`` if it is empty."""
+        [newest] = await self._commands.send(
+            [("XREVRANGE", self._keys.events, "+", "-", "COUNT", 1)]
+        )
+        return text(newest[0][0]) if newest else "0"
+
+    async def events(self, after: str, block: float) -> tuple[str, list[str]]:
+        """Wait up to ``block`` seconds for verdicts.
+
+        Returns:
+            The id of the last entry read, and the keys of the samples.
+        """
+        found: Any = await self._redis.xread(
+            {self._keys.events: after}, count=1000, block=max(1, int(block * 1000))
+        )
+        samples = []
+        for entry, fields in entries(found):
+            after = entry
+            if name := fields.get(b"sample"):
+                samples.append(text(name))
+        return after, samples
+
+    async def unsettled(self) -> set[str]:
+        """Keys of the samples whose verdict is not settled; usually few."""
+        [found] = await self._commands.send([("HKEYS", self._keys.verdicts)])
+        return {text(key) for key in cast(list[bytes], found)}
+
+    async def in_flight(self) -> int:
+        """Number of samples in flight, of all replicas."""
+        [found] = await self._commands.send([("HLEN", self._keys.hashes)])
+        return int(found)
+
+    async def tidy(self, *, now: Callable[[], float] = time.time) -> None:
+        """Drop problems without use and old entries of the stream; let a left session expire."""
+        before = now() - _PROBLEM_IDLE
+        # All of them: trainers with inline tests may bring hundreds of problems a second.
+        while await self._run("forget", (), before, _FORGOTTEN_AT_ONCE) == _FORGOTTEN_AT_ONCE:
+            pass
+        oldest = f"{int((now() - _STREAM_KEPT) * 1000)}-0"
+        lifetime = 2 * max(self._remember, 3600)
+        await self._commands.send(
+            [
+                ("XTRIM", self._keys.events, "MINID", "~", oldest),
+                *(("EXPIRE", key, lifetime) for key in self._keys.kept),
+            ]
+        )
+
+    async def _run(self, command: str, own_keys: Sequence[str], *args: EncodableT) -> Any:  # noqa: ANN401
+        all_keys = [*self._script_keys, *own_keys]
+        return await self._commands.run(_SCRIPT, all_keys, [command, time.time(), *args])
+
+
+def _answer(stored: bytes) -> RewardAnswer:
+    try:
+        return RewardAnswer.of(Verdict.model_validate_json(stored))
+    except ValidationError as error:  # of a judge of another version
+        text = f"the verdict cannot be read: {describe(error)}"
+        return RewardAnswer(status=FinalStatus.API_ERROR, detail=text)
+
+
+def _state(found: int | bytes) -> SampleState | RewardAnswer | None:
+    if isinstance(found, int):
+        return SampleState(found)
+    try:
+        return RewardAnswer.model_validate_json(found)
+    except ValidationError:
+        return None

@@ -1,0 +1,115 @@
+"""Programs that a tool of a model runs: one program, its input and limits, and what it did."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from shared.harness.wire import Text
+
+MAX_CODE = 256 * 1024
+"""Bytes of a program."""
+MAX_STDIN = 1024 * 1024
+"""Bytes of its input."""
+MAX_OUTPUT = 64 * 1024
+"""Bytes of each of its two outputs that are kept, from the beginning."""
+MAX_SECONDS = 60.0
+"""Longest time of a program."""
+
+Language = Literal[
+    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
+    "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
+    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
+]  # fmt: skip
+"""Languages of SandboxFusion's ``/run_code``; a sandbox runs those that are installed in it."""
+
+
+def _at_most(most: int) -> AfterValidator:
+    def check(text: str) -> str:
+        if len(text) > most or len(text.encode()) > most:
+            message = "larger than {limit_kib} KiB"
+            raise PydanticCustomError("too_large", message, {"limit_kib": most // 1024})
+        return text
+
+    return AfterValidator(check)
+
+
+class Program(BaseModel):
+    """A program to run once.
+
+    Attributes:
+        timeout: Wall-clock seconds that it may run, and that its compiler may take.
+        memory_limit_mb: MiB of address space; None for the limit of the service's config.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    code: Annotated[Text, _at_most(MAX_CODE)]
+    stdin: Annotated[Text, _at_most(MAX_STDIN)] = ""
+    language: Language = "python"
+    timeout: float = Field(default=10.0, gt=0, le=MAX_SECONDS, allow_inf_nan=False)
+    memory_limit_mb: int | None = Field(default=None, ge=1, le=1024 * 1024)
+
+
+class ProgramStatus(StrEnum):
+    """Status of a program that ran, or was not accepted by its compiler."""
+
+    OK = "ok"
+    """It ended by itself with exit code 0."""
+    ERROR = "error"
+    """It ended with another exit code, or by a signal."""
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    """It ended because it was refused memory."""
+    COMPILE_ERROR = "compile_error"
+
+
+class ProgramResult(BaseModel):
+    """What a program did.
+
+    Attributes:
+        status: How it ended.
+        stdout: Standard output; of a compile error that of the compiler, as ``stderr``.
+        stderr: Standard error.
+        exit_code: Negative for a signal; None if it was killed for its time, or did not run.
+        seconds: Wall-clock time of the program, or of the compiler.
+        truncated: Whether an output was longer and has been cut to ``MAX_OUTPUT`` bytes.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    status: ProgramStatus
+    stdout: str
+    stderr: str
+    exit_code: int | None = None
+    seconds: float = 0.0
+    truncated: bool = False
+
+
+class ProgramRequest(BaseModel):
+    """A program as a judge gets it; ``config`` is a run's config as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    program: Program
+    config: str
+
+
+class ProgramAnswer(BaseModel):
+    """A judge's answer: the result, or why the program could not be run.
+
+    ``refused``: the sandbox does not accept the request, so that a repetition is useless.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    result: ProgramResult | None = None
+    failure: str | None = None
+    refused: bool = False
+
+
+def cut_output(text: str | None) -> tuple[str, bool]:
+    """The first ``MAX_OUTPUT`` bytes of an output as text, and whether there were more."""
+    data = (text or "").encode("utf-8", "replace")
+    return data[:MAX_OUTPUT].decode("utf-8", "ignore"), len(data) > MAX_OUTPUT

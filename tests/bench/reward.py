@@ -1,0 +1,238 @@
+"""`make bench-reward`: a burst of completions through the reward service, against verl's own route.
+
+A trainer's step is one burst: problems times n completions, all at once. Printed are, for the real
+sandbox and for a stand-in that answers at once (which shows what queue, ledger and service cost by
+themselves): completions per second, CPU time per completion of each process, and the resident
+memory of the service and of Redis over the burst. Then verl's own reward, one HTTP call per case to
+the same sandbox on the same cores, for as many completions as fit into its time.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+from services.data.records import write_dataset
+from shared.config import load_config
+from shared.schemas import Problem, StdioTests
+from tests.bench.answers import Answer, stdio_answers
+from tests.bench.instant_sandbox import OUTPUT, instant_sandbox
+from tests.bench.judges import by_verl
+from tests.bench.pipeline import service_of
+from tests.bench.servers import our_sandbox
+from tests.e2e import plumb
+from tests.e2e.reward import reward_service, stdio_problem
+from tests.parity.verl import ScorerMissingError
+
+DATASET = "bench"
+
+
+@dataclass
+class Burst:
+    """Completions of ``problems``, ``n`` each, with the index of their problem."""
+
+    problems: list[Problem]
+    completions: list[tuple[int, str]]
+
+    def items(self) -> list[dict[str, str]]:
+        return [
+            {
+                "dataset": DATASET,
+                "problem_id": self.problems[place].problem_id,
+                "completion": completion,
+            }
+            for place, completion in self.completions
+        ]
+
+
+@dataclass
+class Usage:
+    """CPU seconds, and resident megabytes over time, of the processes of one service."""
+
+    cpu: float = 0.0
+    resident: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--completions", type=int, default=8192)
+    parser.add_argument("--n", type=int, default=8, help="completions per problem")
+    parser.add_argument("--cases", type=int, default=20, help="cases per problem")
+    parser.add_argument("--judges", type=int, default=2, help="judge processes")
+    parser.add_argument("--verl", type=int, default=64, help="completions through verl's route")
+    parser.add_argument("--slots", type=int, default=64, help="verl's calls at once")
+    parser.add_argument("--rows", nargs="*", choices=["instant", "real", "verl"])
+    arguments = parser.parse_args()
+    rows = arguments.rows or ["instant", "real", "verl"]
+    print(f"{os.cpu_count()} cores, {arguments.completions} completions, n = {arguments.n}")
+    if "instant" in rows:
+        print(f"a sandbox that answers at once, {arguments.cases} cases")
+        with instant_sandbox(cases=arguments.cases) as url:
+            _measure(arguments, _same_answer(arguments), SANDBOX_URLS=url)
+    burst = _recorded(arguments)
+    rate = 0.0
+    if "real" in rows:
+        print(f"the real sandbox, answers of {arguments.cases} cases")
+        rate = _measure(arguments, burst)
+    if "verl" in rows:
+        _verl(arguments, burst, rate)
+
+
+def _same_answer(arguments: argparse.Namespace) -> Burst:
+    tests = StdioTests(inputs=["1 2\n"] * arguments.cases, outputs=[OUTPUT] * arguments.cases)
+    answer = "```python\nprint(sum(map(int, input().split())))\n```"
+    return _burst(arguments, [(tests, answer)])
+
+
+def _recorded(arguments: argparse.Namespace) -> Burst:
+    answers = stdio_answers(64, arguments.cases)
+    return _burst(arguments, [(_tests(answer), answer.completion) for answer in answers])
+
+
+def _tests(answer: Answer) -> StdioTests:
+    assert isinstance(answer.problem.tests, StdioTests)
+    return answer.problem.tests
+
+
+def _burst(arguments: argparse.Namespace, known: Sequence[tuple[StdioTests, str]]) -> Burst:
+    """As many problems as needed, made of the known ones; no two completions are equal."""
+    problems, completions = [], []
+    for place in range(max(1, arguments.completions // arguments.n)):
+        tests, answer = known[place % len(known)]
+        problems.append(stdio_problem(f"problem_{place}", tests, DATASET))
+        for number in range(arguments.n):
+            completions.append((place, f"Answer {number} of {place}.\n{answer}\n"))
+    return Burst(problems, completions)
+
+
+def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) -> float:
+    """Send the burst to a service of its own; print what it cost, return completions a second."""
+    settings = [f"judge.workers={arguments.judges}", "judge.canaries.enabled=false"]
+    with tempfile.TemporaryDirectory() as folder:
+        data = str(Path(folder, f"{DATASET}.parquet"))
+        write_dataset(data, burst.problems)
+        with reward_service(Path(data), *settings, allow_eval=True, **environment) as service:
+            asyncio.run(_send(service.url, burst.items()[:2]))  # what only the first time costs
+            with _watched(service.process) as usage:
+                began = time.monotonic()
+                statuses = asyncio.run(_send(service.url, burst.items()))
+                seconds = time.monotonic() - began
+            began = time.monotonic()
+            assert asyncio.run(_send(service.url, burst.items())) == statuses
+            again = time.monotonic() - began
+    count = len(burst.completions)
+    assert sum(statuses.values()) == count, statuses
+    assert not statuses.get("api_error"), statuses
+    print(f"  {count / seconds:.0f} completions/s ({seconds:.1f} s): {statuses}")
+    print(f"  the same burst again, which is remembered: {count / again:.0f} completions/s")
+    for name, one in sorted(usage.items(), key=lambda item: -item[1].cpu):
+        tenths = [one.resident[len(one.resident) * part // 10] for part in (0, 1, 5, 9)]
+        print(
+            f"  {name}: {1000 * one.cpu / count:.2f} ms of CPU per completion; resident at 0, 10, "
+            f"50, 90 % of the burst: {', '.join(f'{value:.0f}' for value in tenths)} MB"
+        )
+    return count / seconds
+
+
+async def _send(url: str, items: Sequence[dict[str, str]]) -> dict[str, int]:
+    """Score all items in one streamed request; return how often each status came."""
+    statuses: dict[str, int] = {}
+    timeout = aiohttp.ClientTimeout(None)
+    headers = {"Accept": "application/x-ndjson"}
+    async with (
+        aiohttp.ClientSession(timeout=timeout, read_bufsize=1 << 20) as session,
+        session.post(
+            f"{url}/v1/score", json={"items": items, "deadline": 3600}, headers=headers
+        ) as answer,
+    ):
+        if answer.status != 200:
+            raise RuntimeError(f"{answer.status}: {(await answer.text())[:500]}")
+        async for line in answer.content:
+            found = json.loads(line)
+            if "index" in found:
+                statuses[found["status"]] = statuses.get(found["status"], 0) + 1
+    return statuses
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[str]) -> Iterator[dict[str, Usage]]:
+    """CPU and memory of the command and its children by service, until the block ends."""
+    usage: dict[str, Usage] = {}
+    before, latest, names = (
+        dict[psutil.Process, float](),
+        dict[psutil.Process, float](),
+        dict[psutil.Process, str](),
+    )
+    done = threading.Event()
+
+    def look() -> None:
+        first = True
+        while not done.wait(0 if first else 0.25):
+            resident: dict[str, float] = {}
+            for member in [psutil.Process(process.pid), *plumb.children(process.pid)]:
+                try:
+                    command = member.cmdline()
+                    times, memory = member.cpu_times(), member.memory_info().rss / 1e6
+                except (psutil.NoSuchProcess, psutil.AccessDenied):
+                    continue
+                if not command:
+                    continue
+                name = names.setdefault(member, service_of(command))
+                # Programs that ended are counted with the sandbox that waited for them.
+                of_children = times.children_user + times.children_system
+                latest[member] = (
+                    times.user + times.system + (of_children if name == "sandbox" else 0.0)
+                )
+                if first:
+                    before[member] = latest[member]
+                resident[name] = resident.get(name, 0.0) + memory
+            for name, value in resident.items():
+                usage.setdefault(name, Usage()).resident.append(value)
+            first = False
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield usage
+    finally:
+        done.set()
+        watcher.join()
+        for member, seconds in latest.items():
+            usage[names[member]].cpu += seconds - before.get(member, 0.0)
+
+
+def _verl(arguments: argparse.Namespace, burst: Burst, ours: float) -> None:
+    step = max(1, len(burst.completions) // arguments.verl)
+    chosen = burst.completions[::step][: arguments.verl]
+    with tempfile.TemporaryDirectory() as folder, our_sandbox(Path(folder)) as server:
+        try:
+            judge = by_verl(load_config(None, []), server.url, arguments.slots)
+        except ScorerMissingError as error:
+            print(f"  verl's route not measured: {error}")
+            return
+
+        async def all_at_once() -> None:
+            answers = [Answer(burst.problems[place], text) for place, text in chosen]
+            await asyncio.gather(*(judge(answer) for answer in answers))
+
+        began = time.monotonic()
+        asyncio.run(all_at_once())
+        rate = len(chosen) / (time.monotonic() - began)
+    print(f"verl's own route, one call per case: {rate:.1f} completions/s of {len(chosen)}")
+    if ours:
+        print(f"  ours over verl's: {ours / rate:.1f}")
+
+
+if __name__ == "__main__":
+    main()

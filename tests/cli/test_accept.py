@@ -1,0 +1,266 @@
+"""`plumb accept` on folders of runs, and the warnings at a run's end."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from rich.console import Console
+
+from services.cli.accept import accept, print_warnings
+from shared.analysis.acceptance import BASELINE_SETS
+from shared.data_lock import LOCK_NAME, hash_file
+from shared.errors import DataError, FindingsError, OutputError
+from shared.finished_run import open_run
+from shared.result_config import QUOTAS
+from tests.cli.commands import ROOT, plumb
+from tests.shared.baselines import figures, record, sandbox
+from tests.shared.finished_runs import write_run
+
+SETS = "data_manifests"
+
+
+def letters(problems: int) -> str:
+    """Answers of a plausible model: a tenth right, some time-outs, the rest wrong or empty."""
+    right, late, empty = problems // 10, problems // 10, problems // 20
+    return "+" * right + "t" * late + "e" * empty + "-" * (problems - right - late - empty)
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a complete run of the four sets in `run`, and its manifests."""
+    folder = tmp_path_factory.mktemp("baseline")
+    wanted = record()
+    change: dict[str, Any] = {
+        "model": "Coder-7B",
+        "canaries": {"sandboxes": [sandbox()]},
+        "data_lock": {"path": f"{SETS}/{LOCK_NAME}"},
+        "wandb": {"mode": "online", "url": "https://wandb.example/run"},
+        "qa_logs": {name: log.model_dump(mode="json") for name, log in wanted.qa_logs.items()},
+        "config.wandb.enabled": True,
+    }
+    answers = {name: letters(number) for name, number in BASELINE_SETS.items()}
+    write_run(folder / "run", answers, summary=figures(), change=change)
+    summary = {
+        name: figures(accepted_at_1=0.8 if name == "humaneval" else 0.08) for name in answers
+    }
+    (folder / "run" / "phase0_summary.json").write_text(json.dumps(summary))
+    (folder / "run" / "qa_logs").mkdir()
+    for name, log in wanted.qa_logs.items():
+        line = json.dumps({"prompt": "p", "response": "r"}) + "\n"
+        (folder / "run" / log.file).write_text(line * QUOTAS[name].total)
+    write_manifests(folder / SETS)
+    return folder
+
+
+def write_manifests(folder: Path) -> None:
+    folder.mkdir()
+    files = {"overlaps.jsonl": ""}
+    for name, number in {**BASELINE_SETS, "codecontests_train": 3}.items():
+        role = {"role": "train"} if name.endswith("train") else {}
+        lines = [{"dataset": name, "problem_id": f"p{n:03}", **role} for n in range(number)]
+        files[f"{name}.jsonl"] = "".join(json.dumps(line) + "\n" for line in lines)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    lock(folder)
+    (folder / "audit_report.md").write_text("# Audit\n")
+
+
+def lock(folder: Path) -> None:
+    hashed = {p.name: hash_file(str(p)).model_dump() for p in sorted(folder.glob("*.jsonl"))}
+    data = {f"{name.removesuffix('.jsonl')}.parquet": entry for name, entry in hashed.items()
+            if name != "overlaps.jsonl"}  # fmt: skip
+    document = {"canonical_version": "2", "files": {**hashed, **data}}
+    (folder / LOCK_NAME).write_text(json.dumps(document))
+
+
+@pytest.fixture
+def copied(baseline: Path, tmp_path: Path) -> Path:
+    shutil.copytree(baseline, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def rows(stdout: str) -> dict[str, list[str]]:
+    """The marks of each check in the table."""
+    found: dict[str, list[str]] = {}
+    for line in stdout.splitlines():
+        mark, *rest = line.split()[:2] or [""]
+        if mark in ("pass", "warning", "failure"):
+            found.setdefault(rest[0], []).append(mark)
+    return found
+
+
+def change(folder: Path, **fields: Any) -> None:
+    path = folder / "run" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_a_complete_baseline_is_accepted(baseline):
+    done = plumb("accept", "run", "--json", "found.json", folder=baseline)
+    assert (done.code, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.splitlines()[-1] == "accepted: all 19 checks pass"
+    document = json.loads((baseline / "found.json").read_text())
+    assert (document["outcome"], document["folder"]) == ("pass", "run")
+    (model,) = [one for one in document["findings"] if one["check"] == "model"]
+    assert model == {
+        "check": "model",
+        "mark": "pass",
+        "found": "Coder-7B, 7 B (by the name Coder-7B)",
+        "next_step": "",
+        "dataset": "",
+    }
+
+
+def test_warnings_alone_are_exit_code_2(copied):
+    change(copied, wandb={"mode": "offline", "sync": "wandb sync /x"})
+    done = plumb("accept", "run", folder=copied)
+    assert (done.code, done.line) == (2, "plumb: accepted with warnings: wandb (of 19 checks)")
+    assert "→ wandb sync /x" in done.stdout
+    assert plumb("accept", "run", "--without", "wandb", folder=copied).code == 0
+
+
+def test_what_the_demo_lacks(baseline, tmp_path):
+    """The data of the demo, and answers as its recordings."""
+    answers = dict.fromkeys(BASELINE_SETS, "+-te")
+    folder = tmp_path / "demo"
+    write_run(folder, answers, summary=figures(), change={
+        "model": "replay",
+        "config.generation.backend": "replay",
+        "config.sandbox.timeout": 2.0,
+        "data_lock": {"path": f"{ROOT}/demo/data_manifests/{LOCK_NAME}"},
+    })  # fmt: skip
+    done = plumb("accept", str(folder), folder=tmp_path)
+    assert done.code == 1
+    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 18 checks)"
+    found = rows(done.stdout)
+    assert found["sets"] == ["failure"]
+    assert found["audit"] == ["warning", "pass"]
+    assert found["protocol"] == found["model"] == ["warning"]
+    assert "codecontests_valid: 4 of 117 problems" in done.stdout
+    assert "sandbox.timeout is 2.0, the baseline's 10.0" in done.stdout
+    assert "→ give its billions of parameters: plumb accept RUN --size 7" in done.stdout
+
+
+def test_an_untrusted_run_with_files_that_were_changed(copied):
+    change(copied, state="untrusted", canaries={"sandboxes": [
+        sandbox(right=7, wrong=1, findings=[{"canary": "x", "text": "memory limit not enforced"}])
+    ]})  # fmt: skip
+    (copied / SETS / "overlaps.jsonl").write_text('{"a": "x/1", "b": "y/2", "reviewed": null}\n')
+    (copied / "run" / "qa_logs" / "humaneval.jsonl").write_text('{"prompt": "p", "resp')
+    done = plumb("accept", "run", folder=copied)
+    assert done.code == 1
+    assert "canaries, manifests, audit, qa-logs" in done.line
+    assert "memory limit not enforced" in done.stdout
+    assert "1 unreviewed overlaps between sets (x/1 and y/2, …)" in done.stdout
+    assert "humaneval: 0 of 20" in done.stdout
+
+
+@pytest.mark.parametrize("state", ["running", "judged", "failed"])
+def test_a_run_that_is_not_published(copied, state):
+    change(copied, state=state, complete=False)
+    for name in ("phase0_summary.json", "verdicts.jsonl", "generations.jsonl"):
+        (copied / "run" / name).unlink()
+    done = plumb("accept", "run", folder=copied)
+    assert done.code == 1, done.stderr
+    assert done.line.startswith("plumb: not accepted: state, verdicts, metrics")
+    assert "verdicts.jsonl: no such file" in " ".join(done.stdout.split())
+
+
+def test_an_incomplete_run_with_a_torn_line(copied):
+    path = copied / "run" / "verdicts.jsonl"
+    text = path.read_text()
+    path.write_text(text[:-40])
+    done = plumb("accept", "run", folder=copied)
+    assert "mbpp_reg: 199 of 200 judged (0.5% api_error)" in done.stdout
+    assert "torn last line" in done.stdout
+    assert done.code == 2
+
+
+def test_a_run_of_the_version_before():
+    done = plumb("accept", "tests/fixtures/run_v1", folder=ROOT)
+    assert done.code == 1
+    assert done.line.startswith("plumb: not accepted: sets,")
+    assert rows(done.stdout)["canaries"] == ["warning"]
+
+
+def test_data_elsewhere_are_named(copied):
+    (copied / SETS).rename(copied / "elsewhere")
+    done = plumb("accept", "run", folder=copied)
+    assert done.code == 2
+    assert rows(done.stdout)["manifests"] == rows(done.stdout)["audit"] == ["warning"]
+    assert "→ name the data files with --data" in done.stdout
+    assert plumb("accept", "run", "--data", "elsewhere", folder=copied).code == 0
+
+
+def test_the_size_of_a_model_without_a_name(copied):
+    change(copied, model="checkpoint")
+    run, data = str(copied / "run"), [str(copied / SETS)]
+    with pytest.raises(DataError, match="accepted with warnings: model"):
+        accept(run, data)
+    accept(run, data, size=7)
+    # The figures of a small model are not typical of a large one.
+    with pytest.raises(DataError, match="accepted with warnings: typical-range"):
+        accept(run, data, size=1.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "nowhere: no run in this folder (no run.json)"),
+        (["run", "--size", "0"], "Invalid value for '--size'"),
+        (["run", "--without", "luck"], "Invalid value for '--without'"),
+        (["run", "--json", "no/such/folder.json"], "cannot write no/such/folder.json"),
+    ],
+)
+def test_bad_input_is_one_line(copied, arguments, said):
+    done = plumb("accept", *arguments, folder=copied)
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_at_a_url(baseline, capsys):
+    fs = fsspec.filesystem("memory")
+    fs.put(str(baseline), "/bucket", recursive=True)
+    try:
+        accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
+        assert "accepted: all 19 checks pass" in capsys.readouterr().out
+        with pytest.raises(OutputError, match="no run in this folder"):
+            accept("memory://bucket/none")
+        fs.rm("/bucket/data_manifests/humaneval.jsonl")
+        with pytest.raises(DataError, match="accepted with warnings: manifests, audit"):
+            accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
+    finally:
+        fs.rm("/bucket", recursive=True)
+
+
+def warned(folder: str) -> list[str]:
+    text = io.StringIO()
+    print_warnings(Console(file=text, width=100), open_run(folder))
+    return text.getvalue().splitlines()
+
+
+def test_warnings_at_the_end_of_a_run(tmp_path):
+    few = write_run(tmp_path / "few", {"one": "----", "two": "t---"})
+    assert warned(few) == []
+    right = write_run(tmp_path / "right", {"one": "+" * 40})
+    assert warned(right) == []
+    lines = warned(write_run(tmp_path / "late", {"one": "t" * 40, "two": "t" * 30}))
+    assert [line.split(":")[:2] for line in lines] == [
+        ["warning", " accepted"],
+        ["warning", " one-status"],
+        ["warning", " time-outs"],
+    ]
+    assert lines[2] == (
+        "warning: time-outs: one: 40 of 40 (100.0%), above 20%; two: 30 of 30 (100.0%), above "
+        "20%; check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
+    )
+
+
+def test_failures_say_which_checks(copied):
+    change(copied, wandb=None)
+    with pytest.raises(FindingsError, match=r"not accepted: wandb \(of 19 checks\)"):
+        accept(str(copied / "run"), data=[str(copied / SETS)])

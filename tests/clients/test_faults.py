@@ -1,0 +1,466 @@
+"""Faults of the service and of the network: every answer arrives once, and none is made up."""
+
+import asyncio
+import gc
+import json
+import logging
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from plumbline_reward import Client, NotJudgedError, RefusedError, delivery, retries
+
+from tests.clients.stand_in import UNJUDGED, Fault, Request, Server, stand_in, verdict_of
+
+REFERENCE = "plumbline:demo/add#0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_DELAY", 0.02)
+    monkeypatch.setattr(retries, "LONGEST_DELAY", 0.2)
+
+
+def items(number: int) -> list[dict[str, object]]:
+    return [{"ground_truth": REFERENCE, "completion": f"pass {n / 100} {n}"} for n in range(number)]
+
+
+def scores(client: Client, number: int) -> list[float | None]:
+    return [verdict and verdict.score for verdict in client.score(items(number))]
+
+
+def expected(number: int) -> list[float]:
+    return [n / 100 for n in range(number)]
+
+
+def answers(request: Request, *indices: int) -> None:
+    for index in indices:
+        request.line({"index": index, **verdict_of(request.items[index])})
+
+
+def cut(request: Request) -> None:
+    request.begin()
+    answers(request, 3, 1)
+    request.hang_up()
+
+
+def cut_within_a_line(request: Request) -> None:
+    request.begin()
+    answers(request, 3, 1)
+    line = json.dumps({"index": 0, **verdict_of(request.items[0])}).encode()
+    request.chunk(line[: len(line) // 2])
+    request.hang_up()
+
+
+def ended_too_early(request: Request) -> None:
+    request.begin()
+    answers(request, 3, 1)
+    request.wfile.write(b"0\r\n\r\n")
+
+
+def done_too_early(request: Request) -> None:
+    request.begin()
+    answers(request, 3, 1)
+    request.end(judged=2)
+
+
+def reset(request: Request) -> None:
+    request.begin()
+    answers(request, 3, 1)
+    request.reset()
+
+
+def bad_line(line: bytes) -> Fault:
+    def fault(request: Request) -> None:
+        request.begin()
+        answers(request, 3, 1)
+        request.line(line + b"\n")
+        answers(request, 0, 2)
+        request.end(judged=4)
+
+    return fault
+
+
+def changed(**fields: object) -> Fault:
+    def fault(request: Request) -> None:
+        request.begin()
+        answers(request, 3, 1)
+        request.line({"index": 0, **verdict_of(request.items[0]), **fields})
+        answers(request, 2)
+        request.end(judged=4)
+
+    fault.__name__ = str(fields)
+    return fault
+
+
+def slow_drip_then_nothing(request: Request) -> None:
+    request.begin()
+    answers(request, 3, 1)
+    for byte in b'{"index": 0, "score"':
+        request.chunk(bytes([byte]))
+        time.sleep(0.01)
+    request.hang_up()
+
+
+AFTER_TWO_ANSWERS = [
+    cut,
+    cut_within_a_line,
+    ended_too_early,
+    done_too_early,
+    reset,
+    slow_drip_then_nothing,
+    bad_line(b"{nonsense"),
+    bad_line(b"[1, 2]"),
+    bad_line(b"\xff\xfe"),
+    bad_line(b"[" * 5000),
+    bad_line(b'{"index": 0, "score": NaN}'),
+    bad_line(b'{"index": 0, "index": 0}'),
+    bad_line(b"x" * (2**20 + 1)),
+    changed(index=4),
+    changed(index=-1),
+    changed(index=3),
+    changed(index=True),
+    changed(index="0"),
+    changed(index=None),
+    changed(score=None),
+    changed(score=1.5),
+    changed(score=-0.5),
+    changed(score="0.5"),
+    changed(score=True),
+    changed(score=10**400),
+    changed(accepted=1),
+    changed(pass_ratio=float("nan")),
+    changed(pass_ratio=float("inf")),
+    changed(status="api_error"),
+    changed(status=None),
+    changed(judged="yes"),
+    changed(judged=False),  # with a score beside it
+    changed(cases_passed=11),
+    changed(cases_total=-1),
+    changed(judge_seconds="fast"),
+]
+
+
+@pytest.mark.parametrize("fault", AFTER_TWO_ANSWERS, ids=lambda fault: fault.__name__)
+def test_only_what_is_missing_is_asked_for_again(server: Server, fault: Fault) -> None:
+    server.once(fault)
+    assert scores(Client(server.url), 4) == expected(4)
+    again = [item["completion"] for item in server.bodies[1]["items"]]
+    assert again == ["pass 0.0 0", "pass 0.02 2"]
+    assert len(server.requests) == 2
+
+
+def no_http(request: Request) -> None:
+    request.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n")
+    request.hang_up()
+
+
+INSTEAD_OF_ANSWERS = [
+    lambda request: request.hang_up(),
+    lambda request: request.reset(),
+    no_http,
+    lambda request: request.text(200, "<html>a login page</html>"),
+    lambda request: request.text(200, ""),
+    lambda request: request.json(200, {"results": [verdict_of(i) for i in request.items]}),
+    lambda request: request.text(301, "", Location="/elsewhere"),
+    lambda request: request.json(500, {"error": "a bug"}),
+    lambda request: request.text(502, "<html>bad gateway</html>"),
+    lambda request: request.json(503, {"error": "no sandbox answers"}),
+    lambda request: request.json(504, {"error": "too late"}),
+    lambda request: request.json(429, {"error": "too many completions"}),
+    lambda request: request.text(404, "default backend - 404"),
+    lambda request: request.json(404, {"detail": "not found"}),
+    lambda request: request.json(408, {"error": "the body came too slowly"}),
+    lambda request: request.json(422, {"error": "no", "items": [{"index": 9, "error": "x"}]}),
+]
+
+
+@pytest.mark.parametrize("fault", INSTEAD_OF_ANSWERS)
+def test_everything_is_asked_for_again(server: Server, fault: Fault) -> None:
+    server.once(fault, fault)
+    assert scores(Client(server.url), 4) == expected(4)
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("header", ["1", "Fri, 31 Dec 9999 23:59:59 GMT", "soon", "-3"])
+def test_retry_after_is_waited_for(
+    server: Server, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "LONGEST_RETRY_AFTER", 1.0)
+    server.once(lambda request: request.json(503, {"error": "later"}, Retry_After=header))
+    begin = time.monotonic()
+    assert scores(Client(server.url), 2) == expected(2)
+    waited = time.monotonic() - begin
+    assert waited >= 1 if header[0] in "1F" else waited < 0.9
+
+
+def test_what_is_unjudged_is_asked_for_again_and_never_a_number(server: Server) -> None:
+    def half(request: Request) -> None:
+        request.begin()
+        for index, item in enumerate(request.items):
+            unjudged = {**UNJUDGED, "judged": False, "reason": "sandbox lost"}
+            request.line({"index": index, **(unjudged if index % 2 else verdict_of(item))})
+        request.end(judged=2, unjudged=2)
+
+    server.once(half)
+    assert scores(Client(server.url), 4) == expected(4)
+    assert [item["completion"][-1] for item in server.bodies[1]["items"]] == ["1", "3"]
+    assert len({request.client_address for request in server.requests}) == 1
+
+
+def test_blank_lines_keep_a_stream_alive(server: Server) -> None:
+    def heartbeats(request: Request) -> None:
+        request.begin()
+        request.line(b"\n")
+        answers(request, 0)
+        request.line(b" \r\n\n")
+        request.end(judged=1)
+
+    server.once(heartbeats)
+    assert scores(Client(server.url), 1) == [0.0]
+    assert len(server.requests) == 1
+
+
+def hang(request: Request) -> None:
+    request.wait_for_hang_up()
+
+
+def hang_within_a_stream(request: Request) -> None:
+    request.begin()
+    request.wait_for_hang_up()
+
+
+def drip(request: Request) -> None:
+    request.begin()
+    while True:
+        request.chunk(b" ")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("fault", [hang, hang_within_a_stream, drip])
+def test_a_service_that_never_answers_is_given_up_at_the_limit(
+    server: Server, fault: Fault
+) -> None:
+    server.fault = lambda request: fault(request) is None
+    begin = time.monotonic()
+    with pytest.raises(NotJudgedError, match=r"not judged within 0.5 s by http\S+: (no|it)"):
+        Client(server.url, timeout=0.5).score(items(3))
+    assert 0.45 < time.monotonic() - begin < 2
+    with pytest.raises(NotJudgedError, match=r"no answer within 0.5 s from http.*/v1/run: "):
+        Client(server.url, timeout=0.5).run("1")
+    assert 0.95 < time.monotonic() - begin < 4
+
+
+def test_a_service_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    client = Client(f"http://127.0.0.1:{port}", timeout=30)
+    with ThreadPoolExecutor(2) as pool:
+        waiting, program = pool.submit(scores, client, 3), pool.submit(client.run, "1", stdin="5")
+        time.sleep(0.5)
+        assert not waiting.done()
+        with stand_in(port):
+            assert waiting.result(20) == expected(3)
+            assert program.result(20).stdout == "5"
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert "refused" in warnings[0].getMessage()
+
+
+def test_a_service_that_stays_away_is_named_with_its_trouble() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    with pytest.raises(NotJudgedError, match=r"127\.0\.0\.1:\d+: the connection failed: Conn"):
+        Client(f"http://127.0.0.1:{port}", timeout=0.3).score(items(1))
+
+
+def test_none_in_place_of_an_error_where_it_is_asked_for(server: Server) -> None:
+    def first_only(request: Request) -> bool:
+        request.begin()
+        for index, item in enumerate(request.items):
+            judged = item["completion"].endswith(" 1")
+            unjudged = {**UNJUDGED, "judged": False, "reason": "lost", "retry_after": None}
+            request.line({"index": index, **(verdict_of(item) if judged else unjudged)})
+        good = sum(item["completion"].endswith(" 1") for item in request.items)
+        request.end(judged=good, unjudged=len(request.items) - good)
+        return True
+
+    server.fault = first_only
+    client = Client(server.url, timeout=0.5, on_unjudged="none")
+    assert scores(client, 3) == [None, 0.01, None]
+    with pytest.raises(NotJudgedError, match="lost"):
+        Client(server.url, timeout=0.5).score(items(3))
+
+
+def refuse(number: int) -> Fault:
+    """Refuse batches with the completion of this number, without saying which item it is."""
+
+    def fault(request: Request) -> bool:
+        if any(item["completion"].endswith(f" {number}") for item in request.items):
+            request.json(404, {"error": "no problem 'x' in 'demo'"})
+            return True
+        return False
+
+    return fault
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_refused_item_does_not_fail_those_it_travels_with(server: Server, named: bool) -> None:
+    def refuse_seven(request: Request) -> bool:
+        bad = [i for i, item in enumerate(request.items) if item["completion"].endswith(" 7")]
+        if not bad:
+            return False
+        listed = [{"index": index, "error": "no problem 'x'"} for index in bad]
+        request.json(404, {"error": "no problem", **({"items": listed} if named else {})})
+        return True
+
+    server.fault = refuse_seven
+    client = Client(server.url)
+    futures = client._submit_all(items(20))
+    for number, future in enumerate(futures):
+        if number == 7:
+            with pytest.raises(RefusedError, match="no problem") as caught:
+                future.result(10)
+            assert caught.value.status == 404
+        else:
+            assert future.result(10).score == number / 100
+    assert len(server.requests) <= (3 if named else 11)
+
+
+def test_a_refusal_is_final_and_in_the_services_words(server: Server) -> None:
+    server.fault = refuse(0)
+    with pytest.raises(RefusedError, match="refuses it: no problem 'x' in 'demo'"):
+        Client(server.url, on_unjudged="none").score(items(1))
+    assert len(server.requests) == 1
+
+
+def test_a_missing_token_refuses_everything_at_once(server: Server) -> None:
+    server.fault = lambda request: request.json(401, {"error": "no token"}) is None
+    with pytest.raises(RefusedError, match="no token"):
+        Client(server.url).score(items(100))
+    assert len(server.requests) == 1
+    with pytest.raises(RefusedError, match="no token"):
+        Client(server.url).run("1")
+    with pytest.raises(RefusedError, match="no token"):
+        Client(server.url).info()
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"completion": "x"}, "neither ground_truth nor"),
+        ({"completion": None, "ground_truth": "x"}, "not a text"),
+        ({"completion": "x", "ground_truth": "y", "deadline": 3}, "unknown fields"),
+        ({"completion": "x", "ground_truth": {"a": float("nan")}}, "JSON"),
+        ({"completion": "x", "ground_truth": object()}, "object is no JSON"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_here(
+    server: Server, item: dict[str, object], text: str
+) -> None:
+    with pytest.raises(RefusedError, match=text):
+        Client(server.url).score([item])
+    assert server.requests == []
+
+
+@pytest.mark.alone
+def test_a_storm_of_faults_loses_and_doubles_nothing(server: Server) -> None:
+    chance = random.Random(1)
+    lock = threading.Lock()
+
+    def storm(request: Request) -> bool:
+        with lock:
+            kind = chance.randrange(10)
+        if kind == 0:
+            request.json(429, {"error": "too many"}, Retry_After="0")
+        elif kind == 1:
+            request.reset()
+        elif kind == 2:
+            request.json(503, {"error": "later"})
+        elif kind < 7:
+            request.begin()
+            answers(request, *range(0, len(request.items), 2))
+            if kind == 3:
+                request.line(b'{"index": 0, "score": 0}\n')
+            request.hang_up()
+        else:
+            return False
+        return True
+
+    server.fault = storm
+    client = Client(server.url, timeout=60)
+    with ThreadPoolExecutor(20) as pool:
+        for result in pool.map(lambda _: scores(client, 100), range(20)):
+            assert result == expected(100)
+
+
+def test_the_service_is_killed_and_comes_back() -> None:
+    with stand_in() as server:
+        port = server.server_port
+        half = threading.Event()
+
+        def stall(request: Request) -> bool:
+            request.begin()
+            answers(request, *range(0, len(request.items), 2))
+            half.set()
+            time.sleep(0.2)
+            request.hang_up()
+            return True
+
+        server.fault = stall
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(scores, Client(server.url, timeout=30), 50)
+            assert half.wait(10)
+            server.shutdown()
+            server.server_close()
+            time.sleep(0.3)
+            with stand_in(port) as second:
+                assert waiting.result(20) == expected(50)
+                assert len(second.asked()) <= 25
+
+
+def test_a_bug_reaches_those_who_wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(delivery.Batch, "ask", bug)
+    with pytest.raises(ZeroDivisionError):
+        Client(server.url).score(items(2))
+
+
+def test_a_process_without_a_thread_to_spare_goes_on_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refused = threading.Thread.start, []
+
+    def start_later(thread: threading.Thread) -> None:
+        if refused.count(thread.name) < 2 and thread.name.startswith("plumbline-reward"):
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    client = Client(server.url, timeout=5)
+    for _ in range(2):  # the dispatcher's thread: the caller knows
+        with pytest.raises(RuntimeError, match="thread"):
+            client.submit(items(1)[0])
+    futures = [client.submit(item) for item in items(3)]
+    assert [future.result(timeout=10).score for future in futures] == expected(3)
+    assert refused.count("plumbline-reward") == 2
+
+
+def test_what_was_not_judged_is_told_to_its_caller_alone(server: Server) -> None:
+    server.once(*[lambda request: request.json(503, {"error": "later"})] * 100)
+    told: list[object] = []
+
+    async def ask() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        client = Client(server.url, timeout=0.3, on_unjudged="none")
+        assert await client.score_async(items(2)) == [None, None]
+        gc.collect()
+
+    asyncio.run(ask())
+    assert not told

@@ -1,0 +1,93 @@
+"""Settings: arguments before the environment before defaults; wrong ones are named."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plumbline_reward.settings import load_settings, score_rule, service_url, wire_rule
+
+
+def test_defaults() -> None:
+    settings = load_settings()
+    assert (settings.url, settings.token, settings.timeout) == ("http://127.0.0.1:8090", None, 600)
+    assert (settings.score, settings.purpose) == ("pass_ratio", "train")
+    assert settings.on_unjudged == "raise"
+
+
+def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_REWARD_URL", "http://a:1")
+    monkeypatch.setenv("PLUMBLINE_REWARD_TIMEOUT", "5")
+    monkeypatch.setenv("PLUMBLINE_REWARD_ON_UNJUDGED", "none")
+    assert load_settings().url == "http://a:1"
+    assert load_settings(url="http://b:2").url == "http://b:2"
+    assert (load_settings().timeout, load_settings(timeout=7).timeout) == (5, 7)
+    assert load_settings(on_unjudged="raise").on_unjudged == "raise"
+    monkeypatch.setenv("PLUMBLINE_REWARD_URL", "")  # as Compose passes an unset one
+    assert load_settings().url == "http://127.0.0.1:8090"
+
+
+def test_a_token_comes_from_a_variable_or_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN_FILE", str(file))
+    assert load_settings().token == "from-file"
+    monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN", "from-variable")
+    assert load_settings().token == "from-variable"
+    monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN", "two words-secret")
+    with pytest.raises(ValueError, match="visible ASCII") as caught:
+        load_settings()
+    assert "secret" not in str(caught.value)
+    monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN", "")
+    monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN_FILE", str(tmp_path / "missing"))
+    with pytest.raises(ValueError, match=r"TOKEN_FILE .*missing.* cannot be read: No such file"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "x", "127.0.0.1:8090", "ftp://a", "http://", "http://a:99999", "http://a?b", "http://a b"],
+)
+def test_what_is_no_address_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match=r"url: .* is not an address such as"):
+        service_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://user:secret@a:1", "PLUMBLINE_REWARD_TOKEN"),
+        ("http://user:secret@a:1?b", "not an address"),
+        ("http://user:a secret@a:1", "not an address"),
+    ],
+)
+def test_credentials_in_an_address_are_not_repeated(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        service_url(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_a_time_limit_is_a_number_of_seconds(seconds: str) -> None:
+    with pytest.raises(ValueError, match="timeout: "):
+        load_settings(timeout=seconds)
+
+
+@given(st.floats(0, 1, exclude_min=True))
+def test_every_threshold_survives_its_short_form(at: float) -> None:
+    rule = {"rule": "threshold", "at": at}
+    assert wire_rule(score_rule(rule)) == rule
+    assert wire_rule(score_rule(f"threshold:{at!r}")) == rule
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["", "best", "threshold", "threshold:", "threshold:0", "threshold:1.1", "threshold:nan",
+     "accepted:1", {"rule": "threshold"}, {"rule": "threshold", "at": True},
+     {"rule": "accepted", "of": 1}, {}],
+)  # fmt: skip
+def test_an_unknown_rule_is_named(rule: object) -> None:
+    with pytest.raises(ValueError, match=r"score: .* is none of"):
+        score_rule(rule)  # type: ignore[arg-type]

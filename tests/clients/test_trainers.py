@@ -1,0 +1,221 @@
+"""Reward functions as each trainer calls them."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import plumbline_reward
+import pytest
+from plumbline_reward import NotJudgedError, RefusedError
+from plumbline_reward.openrlhf_reward import response_of
+from plumbline_reward.other_trainers import areal_reward, slime_reward, verifiers_reward
+from plumbline_reward.trl_reward import completion_text
+
+from tests.clients.stand_in import UNJUDGED, Request, Server, verdict_of
+
+REFERENCE = "plumbline:demo/add#0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_REWARD_URL", server.url)
+
+
+def unjudged_second(request: Request) -> bool:
+    request.begin()
+    unjudged = 0
+    for index, item in enumerate(request.items):
+        lost = item["completion"].endswith("lost")
+        unjudged += lost
+        answer = {**UNJUDGED, "judged": False, "reason": "sandbox lost"}
+        request.line({"index": index, **(answer if lost else verdict_of(item))})
+    request.end(len(request.items) - unjudged, unjudged)
+    return True
+
+
+# verl
+
+
+def compute(*arguments: Any, **options: Any) -> dict[str, float]:
+    return asyncio.run(plumbline_reward.compute_score(*arguments, **options))
+
+
+def test_verl_gets_the_same_numbers_under_the_same_keys_whatever_the_verdict() -> None:
+    wrong = compute("demo", "pass 0", REFERENCE, {})
+    right = compute("demo", "pass 1", REFERENCE, None)
+    assert list(wrong) == list(right)
+    assert {type(value) for value in (*wrong.values(), *right.values())} == {float}
+    assert (wrong["score"], wrong["acc"], wrong["judged"]) == (0.0, 0.0, 1.0)
+    assert (right["score"], right["acc"], right["cases_total"]) == (1.0, 1.0, 10.0)
+
+
+def test_verl_raises_where_there_is_no_verdict(server: Server) -> None:
+    server.fault = unjudged_second
+    with pytest.raises(NotJudgedError, match="sandbox lost"):
+        compute("demo", "pass 1 lost", REFERENCE, {}, timeout=0.3)
+
+
+def test_verl_calls_by_keyword_with_arguments_of_its_own(server: Server) -> None:
+    score = compute(
+        data_source="demo",
+        solution_str="pass 0.5",
+        ground_truth=REFERENCE,
+        extra_info={"split": "validation", "num_turns": 2},
+        reward_router_address=None,
+        reward_model_tokenizer=None,
+        score="accepted",
+    )
+    assert score["score"] == 0.0
+    assert server.bodies[0]["purpose"] == "validation"
+    with pytest.raises(TypeError, match="scores"):
+        compute("demo", "pass 1", REFERENCE, {}, scores="accepted")
+    with pytest.raises(ValueError, match="score: 'best' is none of"):
+        compute("demo", "pass 1", REFERENCE, {}, score="best")
+
+
+def test_verls_last_turn_is_judged_in_place_of_the_whole_rollout(server: Server) -> None:
+    compute("demo", "pass 0 and a tool's output", REFERENCE, {"last_turn": "pass 1"})
+    assert server.asked() == ["pass 1"]
+
+
+def test_verls_main_eval_gets_a_number(server: Server) -> None:
+    score = plumbline_reward.compute_score_sync("demo", "pass 0.5", REFERENCE)
+    assert (score, type(score)) == (0.5, float)
+    assert server.bodies[0]["purpose"] == "validation"
+
+
+def test_an_empty_ground_truth_is_refused() -> None:
+    for nothing in (None, "", {"ground_truth": None}):
+        with pytest.raises(RefusedError, match="the ground truth is empty"):
+            compute("demo", "pass 1", nothing)
+
+
+def test_ground_truth_from_parquet_may_have_numpy_in_it(server: Server) -> None:
+    numpy = pytest.importorskip("numpy")
+    compute("apps", "pass 1", {"inputs": numpy.array(["1", "2"], dtype=object)})
+    assert server.bodies[0]["items"][0]["ground_truth"] == {"inputs": ["1", "2"]}
+
+
+# TRL
+
+
+def test_trl_scores_standard_and_conversational_completions() -> None:
+    completions = [
+        "pass 0.5",
+        [{"role": "assistant", "content": "pass 0.25"}],
+        [
+            {"role": "assistant", "content": "pass 0", "tool_calls": []},
+            {"role": "tool", "content": "pass 0.9"},
+            {"role": "assistant", "content": [{"type": "text", "text": "pass 0.75"}]},
+        ],
+    ]
+    scores = plumbline_reward.reward_func(
+        prompts=["p"] * 3,
+        completions=completions,
+        completion_ids=[[1]] * 3,
+        ground_truth=[REFERENCE] * 3,
+        trainer_state=None,
+    )
+    assert scores == [0.5, 0.25, 0.75]
+
+
+def test_trl_without_an_assistants_message_judges_nothing_as_an_answer() -> None:
+    assert completion_text([]) == ""
+    assert completion_text([{"role": "assistant", "content": None}]) == ""
+    with pytest.raises(RefusedError, match="content is a int"):
+        completion_text([{"role": "assistant", "content": 3}])
+
+
+def test_trl_takes_verls_column_or_a_named_one(server: Server) -> None:
+    row = {"reward_model": [{"style": "rule", "ground_truth": "{}"}], "data_source": ["apps"]}
+    plumbline_reward.reward_func(["p"], ["pass 1"], **row)
+    assert server.bodies[0]["items"][0]["dataset"] == "apps"
+    reward = plumbline_reward.make_reward_func(column="tests", score="accepted", name="code")
+    assert reward.__name__ == "code"
+    assert reward(["p"], ["pass 0.5"], tests=[REFERENCE], ground_truth=["x"]) == [0.0]
+    with pytest.raises(RefusedError, match=r"no column tests; its columns are \['ground_truth'\]"):
+        reward(["p"], ["pass 0.5"], ground_truth=["x"])
+    with pytest.raises(RefusedError, match="2 completions, but 1 rows"):
+        reward(["p", "p"], ["pass 1", "pass 1"], tests=[REFERENCE])
+    with pytest.raises(TypeError):
+        plumbline_reward.make_reward_func(rule="accepted")
+
+
+def test_trl_gets_none_for_the_unjudged_only_if_asked(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.fault = unjudged_second
+    logged: dict[str, float] = {}
+    arguments = (["p"] * 2, ["pass 1", "pass 1 lost"])
+    row = {"ground_truth": [REFERENCE] * 2, "log_metric": logged.__setitem__}
+    reward = plumbline_reward.make_reward_func(on_unjudged="none", timeout=0.3)
+    assert reward(*arguments, **row) == [1.0, None]
+    assert logged == {"plumbline/unjudged": 0.5, "plumbline/accepted": 1.0}
+    monkeypatch.setenv("PLUMBLINE_REWARD_TIMEOUT", "0.3")
+    with pytest.raises(NotJudgedError):
+        plumbline_reward.reward_func(*arguments, **row)
+    monkeypatch.setenv("PLUMBLINE_REWARD_ON_UNJUDGED", "none")
+    assert plumbline_reward.reward_func(*arguments, **row) == [1.0, None]
+
+
+def test_trl_awaits_a_coroutine() -> None:
+    reward = plumbline_reward.make_async_reward_func()
+    scores = reward(["p"] * 2, ["pass 1", "pass 0.5"], ground_truth=[REFERENCE] * 2)
+    assert asyncio.run(scores) == [1.0, 0.5]
+
+
+# OpenRLHF
+
+
+@pytest.mark.parametrize(
+    ("query", "prompt", "response"),
+    [
+        ("<|user|>add<|assistant|>pass 1<|im_end|>\n", "<|user|>add<|assistant|>", "pass 1"),
+        ("promptpass 1</s>", "prompt", "pass 1"),
+        ("promptpass 1<｜end▁of▁sentence｜>", "prompt", "pass 1"),
+        ("prompta <| b |> c", "prompt", "a <| b |> c"),
+        ("prompt", "prompt", ""),
+        ("b" * 100 + "pass 1", "a" * 50 + "b" * 100, "pass 1"),
+    ],
+)
+def test_openrlhf_response_is_the_query_without_its_prompt(
+    query: str, prompt: str, response: str
+) -> None:
+    assert response_of(query, prompt) == response
+
+
+@pytest.mark.parametrize("repeated", [" ", "</s>", "</s> "])
+def test_openrlhf_repetitions_before_the_end_cost_no_time(repeated: str) -> None:
+    text = repeated * 50_000 + "x"
+    began = time.process_time()
+    assert response_of(text, "") == text
+    assert response_of("x" + repeated.strip() + repeated * 50_000 + "</s>", "") == "x"
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("query", "prompt"),
+    [("another pass 1", "prompt"), ("x" + "b" * 100 + "pass 1", "a" * 50 + "b" * 100)],
+)
+def test_openrlhf_query_of_another_prompt_is_refused(query: str, prompt: str) -> None:
+    with pytest.raises(RefusedError, match="begin with its prompt"):
+        response_of(query, prompt)
+
+
+# slime, AReaL, verifiers
+
+
+def test_slime_scores_a_sample_or_a_list() -> None:
+    samples = [SimpleNamespace(prompt="p", response=f"pass {r}", label=REFERENCE) for r in (0.5, 1)]
+    assert asyncio.run(slime_reward(None, samples[0])) == 0.5
+    assert asyncio.run(slime_reward(None, samples, evaluation=True)) == [0.5, 1.0]
+
+
+def test_areal_and_verifiers_find_the_reference_in_the_row() -> None:
+    assert areal_reward("p", "pass 0.5", [1], [2], ground_truth=REFERENCE) == 0.5
+    chat = [{"role": "assistant", "content": "pass 0.25"}]
+    assert asyncio.run(verifiers_reward(chat, REFERENCE, {}, state={})) == 0.25
+    assert asyncio.run(verifiers_reward(chat, info={"ground_truth": REFERENCE})) == 0.25
+    with pytest.raises(RefusedError, match="the row has none of"):
+        areal_reward("p", "pass 0.5", [1], [2])

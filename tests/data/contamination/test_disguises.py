@@ -1,0 +1,207 @@
+"""Precision and recall for leaked problems in 12 disguises each."""
+
+import ast
+import gzip
+import json
+import random
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from services.data.contamination.index import EvalProblem, Part, eval_texts
+from services.data.layouts import get_layout
+from services.data.layouts.base import Imported, Options
+from services.data.ngrams import words
+from services.data.parts import eval_problem
+from services.data.records import Record, read_records
+from services.data.rows import local
+from tests.bench.data import library
+from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
+from tests.data.contamination.support import check, write_jsonl
+
+DISGUISES = {Part.STATEMENT: STATEMENTS, Part.SOLUTIONS: SOLUTIONS}
+
+PLANTED = 320
+MBPP_PROBLEMS = 420
+FENCE = re.compile(r"```(?:python|cpp|c\+\+|py)?\n(.*?)```", re.DOTALL)
+# MBPP/402 is the middle of MBPP/952; the others are an easy and a hard version of one problem.
+KNOWN = {("mbpp_402", "mbpp_952"), ("1582_F1", "1582_F2"), ("1582_F2", "1582_F1")}
+
+
+@dataclass(frozen=True)
+class Figures:
+    planted: int
+    found: int
+    accused: int
+
+    @property
+    def recall(self):
+        return self.found / self.planted
+
+    @property
+    def precision(self):
+        return self.found / max(1, self.found + self.accused)
+
+    def __str__(self):
+        rates = f"precision {self.precision:.3f}, recall {self.recall:.3f}"
+        return f"{self.planted:4} planted, {rates}"
+
+
+class Planting:
+    """Problems of which some are planted in a corpus, between other people's programs."""
+
+    def __init__(self, problems, count, folder):
+        self.problems = problems
+        self.planted = random.Random(7).sample(problems, count)
+        self.folder = folder
+        self.clean = library()
+
+    def leaked(self, part, disguise):
+        """The planted problems that have the part, and it in its disguise."""
+        for problem in self.planted:
+            if part is Part.STATEMENT:
+                yield problem, disguise(problem.statement)
+            elif problem.solutions:
+                yield problem, disguise(problem.solutions[0])
+
+    def figures(self, part, leaks):
+        dice = random.Random(3)
+        rows = [{"text": text} for text in dice.choices(self.clean, k=100)]
+        for _, text in leaks:
+            before, after = dice.choices(self.clean, k=2)
+            rows.append({"text": f"{before[:700]}\n\n{text}\n\n{after[:700]}"})
+        report = check(write_jsonl(self.folder / "corpus.jsonl", rows), problems=self.problems)
+        planted = {problem.problem_id: problem for problem, _ in leaks}
+        overlaps = {one.problem_id: getattr(one, part) for one in report.problems}
+        accused = {one.problem_id for one in report.contaminated} - planted.keys()
+        by_id = {problem.problem_id: problem for problem in self.problems}
+        wrong = {
+            name
+            for name in accused
+            if not any(same(by_id[name], leaked) for leaked in planted.values())
+        }
+        missed = [name for name in planted if not overlaps[name].contaminated]
+        return Figures(len(planted), len(planted) - len(missed), len(wrong)), missed, wrong
+
+
+def same(problem, leaked):
+    """Whether a leak of one problem is a leak of the other, by another comparison than ours."""
+    if (problem.problem_id.split(".")[0], leaked.problem_id.split(".")[0]) in KNOWN:
+        return True
+    statement = " ".join(word.decode() for word in words(problem.statement))
+    if statement in " ".join(word.decode() for word in words(leaked.statement)):
+        return True
+    own, other = functions(problem), functions(leaked)
+    return bool(own) and own <= other
+
+
+def functions(problem):
+    """The functions of the first solution, with numbers for names."""
+    try:
+        tree = ast.parse("".join(problem.solutions[:1]))
+    except SyntaxError:
+        return set()
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return {normalized(node) for node in found}
+
+
+def normalized(function):
+    tree = ast.parse(ast.unparse(function))
+    numbers = defaultdict(lambda: len(numbers))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns, node.name = None, f"n{numbers[node.name]}"
+            kept = [one for one in node.body if not isinstance(one, ast.Import | ast.ImportFrom)]
+            node.body = kept[1:] if ast.get_docstring(node) is not None else kept
+        elif isinstance(node, ast.arg):
+            node.annotation, node.arg = None, f"n{numbers[node.arg]}"
+        elif isinstance(node, ast.Name) and node.id not in dir(__builtins__):
+            node.id = f"n{numbers[node.id]}"
+    return ast.unparse(tree)
+
+
+def specific(problems):
+    """Those whose solution is long enough to be known without its names."""
+    texts = [text for text in eval_texts(problems, 13) if text.name == "solution 1" and text.code]
+    return [problems[number] for number in {text.problem for text in texts if text.length}]
+
+
+def measure(planting, part, out):
+    total = []
+    for name, disguise in DISGUISES[part].items():
+        figures, missed, wrong = planting.figures(part, list(planting.leaked(part, disguise)))
+        total.append(figures)
+        out(f"{part:9} {name:22} {figures} missed: {missed[:6]} accused: {sorted(wrong)}")
+    names = ("planted", "found", "accused")
+    everything = Figures(*(sum(getattr(one, name) for one in total) for name in names))
+    out(f"{part:9} {'all':22} {everything}")
+    return everything
+
+
+def imported(kind, source, **options):
+    layout = get_layout(kind)
+    chosen = Options(solutions=3, source=str(source), **options)
+    rows = local.rows(str(source), layout.columns(chosen))
+    for row in layout.read(rows, chosen):
+        if isinstance(row, Imported):
+            yield eval_problem(Record(row.problem, row.solutions, row.statement))
+
+
+def contest_solutions(path):
+    """Accepted answers by problem; the shared rows of CodeContests have no solutions."""
+    found = defaultdict(list)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for answer in map(json.loads, file):
+            if answer["oracle"]["tokens"] == answer["oracle"]["n"]:
+                blocks = FENCE.findall(answer["response"])
+                found[answer["problem"]].append(blocks[-1] if blocks else answer["response"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def public_problems(real_data):
+    accepted = contest_solutions(real_data / "code_contests_completions.jsonl.gz")
+    mbpp = list(imported("mbpp", real_data / "mbpp.jsonl"))
+    contests = imported("code_contests", real_data / "code_contests_test_40.jsonl.gz")
+    with_solutions = [
+        EvalProblem(
+            one.dataset,
+            one.problem_id,
+            one.statement,
+            tuple(accepted[one.problem_id][:3]),
+            one.tests,
+        )
+        for one in contests
+    ]
+    return [
+        *imported("humaneval", real_data / "HumanEval.jsonl.gz"),
+        *random.Random(5).sample(mbpp, MBPP_PROBLEMS),
+        *with_solutions,
+    ]
+
+
+@pytest.mark.real_data
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", DISGUISES)
+def test_disguised_leaks_of_the_public_sets_are_found(public_problems, tmp_path, capsys, part):
+    planting = Planting(public_problems, PLANTED, tmp_path)
+    with capsys.disabled():
+        print()
+        figures = measure(planting, part, print)
+    assert figures.accused == 0
+    assert figures.recall >= 0.99
+
+
+@pytest.mark.parametrize("part", DISGUISES)
+def test_disguised_leaks_of_the_demo_are_found(tmp_path, part):
+    files = sorted(Path("demo/data").glob("*.parquet"))
+    problems = [eval_problem(record) for file in files for record in read_records(str(file))]
+    planting = Planting(problems, len(problems) // 2, tmp_path)
+    for name in ("verbatim", "indented", "JSON"):
+        leaks = list(planting.leaked(part, DISGUISES[part][name]))
+        figures, missed, wrong = planting.figures(part, leaks)
+        assert not wrong
+        assert figures.recall >= 0.9, missed

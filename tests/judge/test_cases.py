@@ -1,0 +1,392 @@
+"""Recorded cases: what each method knows of a case, their bounds, and their way into the ledger."""
+
+import json
+import random
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from services.aggregator.publish import publish
+from services.judge.judging import judge_answer
+from services.judge.methods import compute_score
+from services.judge.sandbox import SandboxClient
+from services.judge.verdict import case_results, to_verdict
+from shared.case_records import MOST_BYTES, SampleCases, failing_first, readable_tests
+from shared.config import load_config
+from shared.finished_run import open_run
+from shared.ledger import Ledger, keys
+from shared.plan import make_plan
+from shared.schemas import CaseRecord, CaseResult, Problem, RecordedCases, Verdict
+from shared.statuses import FinalStatus
+from tests.conftest import RedisServer
+from tests.judge.tasks import fenced, make_task, stdio
+from tests.judge.workers import Worker
+from tests.shared.ledgers import enter, generation, problem, verdict
+
+# Its word decides what becomes of a case.
+ANSWER = """\
+import os, sys
+word = input()
+if word == "raise": raise KeyError("lost")
+if word == "exit": sys.exit(3)
+if word == "signal": os.kill(os.getpid(), 11)
+if word == "loop":
+    while True: pass
+if word == "junk": sys.stdout.buffer.write(b"\\xff\\0</script>"); sys.exit()
+if word == "much": print("x" * 10_000_000); sys.exit()
+print(word, file=sys.stderr)
+print(word)
+"""
+WORDS = ["ok", "no", "raise", "exit", "signal", "loop", "last"]
+CASES = [(f"{word}\n", "another" if word == "no" else word) for word in WORDS]
+HUMANEVAL = {
+    "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+    "entry_point": "inc",
+    "prompt": "def inc(n):\n    '''One more.'''\n",
+}
+MBPP = {"test_list": ["assert inc(1) == 2", "assert inc(2) == 0"], "test_setup_code": ""}
+CPP = {
+    "language": "cpp",
+    "prompt": "#include <assert.h>\n// Add one.\nlong inc(long n) {\n",
+    "program_tests": "}\nint main() {\n    assert(inc(1) == 2);\n}\n",
+}
+needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+RecordsOf = Callable[..., Awaitable[list[CaseRecord]]]
+
+
+@pytest.fixture
+def records_of(sandbox: SandboxClient) -> RecordsOf:
+    async def judge(
+        problem: Problem, code: str, *overrides: str, recorded: RecordedCases = "all"
+    ) -> list[CaseRecord]:
+        language = "cpp" if "judge.language=cpp" in overrides else "python"
+        task = make_task(sandbox, problem, fenced(code, language), *overrides)
+        judgement = await judge_answer(replace(task, recorded=recorded))
+        verdict = to_verdict(generation(), judgement, 1, [], "w")
+        cases = case_results(judgement, recorded)
+        records = through_ledger(problem, verdict, SampleCases(recorded=recorded, cases=cases))
+        agree(verdict, records, recorded)
+        return records
+
+    return judge
+
+
+def through_ledger(problem: Problem, verdict: Verdict, cases: SampleCases) -> list[CaseRecord]:
+    return list(SampleCases.unpacked(cases.packed()).of(verdict.sample, readable_tests(problem)))
+
+
+def agree(verdict: Verdict, records: list[CaseRecord], recorded: RecordedCases) -> None:
+    """What a verdict and the records both say is the same."""
+    failed = verdict.first_failed_case
+    if recorded == "all":
+        assert [one.case_index for one in records] == list(range(len(verdict.case_codes)))
+        assert sum(one.duration or 0 for one in records) <= verdict.total_judge_time + 1e-3
+    if failed is None:
+        return
+    first = next(one for one in records if one.case_index == failed.case_index)
+    assert first.status == failed.status
+    if failed.input:
+        assert (first.input, first.expected) == (failed.input, failed.expected)
+
+
+@pytest.mark.parametrize("method", ["batch", "compute_score", "submit"])
+async def test_each_status_of_a_case(records_of: RecordsOf, method: str) -> None:
+    limits = ("sandbox.timeout=1", "judge.confirm_timeouts=false")
+    found = await records_of(stdio(*CASES), ANSWER, f"judge.method={method}", *limits)
+    ok, no, raised, left, signalled, looped, last = found
+    assert [one.status for one in found] == [
+        *("success", "wrong_answer", "runtime_error", "runtime_error", "runtime_error"),
+        *("timeout", "success"),
+    ]
+    assert [one.input for one in found] == [stdin for stdin, _ in CASES]
+    assert [one.expected for one in found] == [expected for _, expected in CASES]
+    assert (ok.actual, ok.stderr, ok.exit_code) == ("ok\n", "ok\n", 0)
+    assert (no.actual, no.exit_code, last.actual) == ("no\n", 0, "last\n")
+    assert "KeyError: 'lost'" in (raised.stderr or "")
+    assert (raised.exit_code, left.exit_code, signalled.exit_code) == (1, 3, -11)
+    assert all(one.duration and 0 < one.duration < 30 for one in found)
+    measured = method == "batch"
+    assert all((one.cpu_time is not None) == measured for one in found)
+    assert all((one.memory_mb is not None) == measured for one in found)
+    if measured:
+        assert looped.cpu_time and looped.cpu_time > 0.9
+        assert 1 < (ok.memory_mb or 0) < 500
+        assert ok.compile_duration and ok.compile_duration > 0
+    assert {one.compile_stderr for one in found} == {None}
+
+
+async def test_only_cases_that_are_asked_for(sandbox: SandboxClient) -> None:
+    task = make_task(sandbox, stdio(*CASES[:4]), fenced(ANSWER))
+    judgement = await judge_answer(replace(task, recorded="all"))
+    found: dict[RecordedCases, list[int]] = {
+        recorded: [one.case_index for one in case_results(judgement, recorded)]
+        for recorded in get_args(RecordedCases)
+    }
+    assert found == {"none": [], "all": [0, 1, 2, 3], "failed": [1, 2, 3], "first": [1]}
+
+
+async def test_cases_that_were_not_run(records_of: RecordsOf) -> None:
+    budget = ("sandbox.timeout=1", "judge.confirm_timeouts=false", "judge.max_timeouts=1")
+    *_, last = await records_of(stdio(*CASES), ANSWER, *budget)
+    assert (last.status, last.input, last.expected) == ("not_run", "last\n", "last")
+    assert (last.actual, last.exit_code, last.duration, last.cpu_time) == (None,) * 4
+
+
+@needs_cpp
+@pytest.mark.parametrize("method", ["batch", "submit"])
+async def test_compiling(records_of: RecordsOf, method: str) -> None:
+    words = ("judge.language=cpp", f"judge.method={method}")
+    works = "#include <iostream>\n#warning take care\nint main() { std::cout << 1; }"
+    [one] = await records_of(stdio(("", "1")), works, *words)
+    assert (one.status, one.actual, one.exit_code) == ("success", "1", 0)
+    assert one.compile_duration and one.compile_duration > 0.05
+    assert (one.duration or 9) < one.compile_duration
+    assert "take care" in (one.compile_stderr or "")
+    [one] = await records_of(stdio(("", "1")), "int main() { return x; }", *words)
+    assert (one.status, one.actual, one.stderr, one.exit_code) == ("syntax_error", None, None, None)
+    assert "x" in (one.compile_stderr or "") and one.compile_duration
+
+
+async def test_an_answer_that_is_no_python(records_of: RecordsOf) -> None:
+    first, second = await records_of(stdio(("", "1"), ("", "2")), "print(1))", "judge.method=batch")
+    assert (first.status, second.status) == ("syntax_error", "syntax_error")
+    assert "SyntaxError" in (first.compile_stderr or "")
+    assert (first.stderr, second.compile_stderr, second.expected) == (None, None, "2")
+
+
+@pytest.mark.parametrize("method", ["batch", "compute_score", "submit"])
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ("return n + 1", "success", ""),
+        ("return n", "wrong_answer", "AssertionError"),
+        ("return 1 // 0", "runtime_error", "ZeroDivisionError"),
+        ("import os; os._exit(7)", "runtime_error", ""),
+    ],
+)
+async def test_function_tests(
+    records_of: RecordsOf, method: str, body: str, status: str, said: str
+) -> None:
+    tests = problem(ground_truth=json.dumps(HUMANEVAL))
+    code = f"def inc(n):\n    {body}\n"
+    [one] = await records_of(tests, code, f"judge.method={method}")
+    assert (one.status, one.input, one.expected) == (status, None, HUMANEVAL["test"])
+    assert said in (one.stderr or "")
+    if "_exit" in body:
+        assert one.exit_code == 7
+    first, second = await records_of(
+        problem(ground_truth=json.dumps(MBPP)), code, f"judge.method={method}"
+    )
+    assert [first.expected, second.expected] == MBPP["test_list"]
+    assert first.duration and second.duration == 0  # one run for both
+
+
+@needs_cpp
+async def test_tests_in_another_language(records_of: RecordsOf) -> None:
+    tests = problem(ground_truth=json.dumps(CPP))
+    whole = "long inc(long n) {{ return {}; }}"
+    for body, status in (("n + 1", "success"), ("n", "wrong_answer"), ("y", "syntax_error")):
+        [one] = await records_of(tests, whole.format(body), "judge.language=cpp")
+        assert (one.status, one.expected) == (status, CPP["program_tests"])
+        assert one.compile_duration
+
+
+async def test_verls_own_scorer(monkeypatch: pytest.MonkeyPatch, records_of: RecordsOf) -> None:
+    said = {
+        "status": "runtime_error",
+        "stdout": "out",
+        "stderr": "err",
+        "exit_code": 1,
+        "duration": 0.5,
+        "compile_duration": 0.25,
+        "compile_stderr": "w",
+    }
+    monkeypatch.setattr(compute_score, "_import_scorer", lambda: lambda *_, **__: (0.0, [said]))
+    words = ("judge.method=compute_score", "judge.verl_native=true")
+    [one] = await records_of(stdio(("1", "2")), "print(1)", *words)
+    assert one == CaseRecord(
+        dataset="d1",
+        problem_id="p1",
+        sample_index=0,
+        case_index=0,
+        status=FinalStatus.RUNTIME_ERROR,
+        input="1",
+        expected="2",
+        actual="out",
+        stderr="err",
+        exit_code=1,
+        duration=0.5,
+        compile_duration=0.25,
+        compile_stderr="w",
+    )
+
+
+# Bounds
+
+
+async def test_hostile_outputs_are_shortened(records_of: RecordsOf) -> None:
+    words = [("much\n", "x" * 10_000_000), ("junk\n", "")]
+    much, junk = await records_of(stdio(*words), ANSWER)
+    assert much.status == "success"
+    for text in (much.actual, much.expected):
+        assert text is not None and len(text) < 2100
+        assert "characters left out" in text
+    assert junk.actual == "\\xff\0</script>"
+    assert CaseRecord.model_validate_json(junk.model_dump_json()) == junk
+
+
+TEXT = (
+    st.none() | st.text() | st.sampled_from(["\ud800", "\0" * 5000, "</script>" * 900, "ä" * 9999])
+)
+CASE = st.builds(
+    CaseResult,
+    case_index=st.integers(0, 10**6),
+    status=st.sampled_from([*FinalStatus, "not_run"]),
+    actual=TEXT,
+    stderr=TEXT,
+    compile_stderr=TEXT,
+    exit_code=st.none() | st.integers(-64, 255),
+    duration=st.none() | st.floats(0, 1e6),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CASE, max_size=20))
+def test_any_cases_come_back(cases: list[CaseResult]) -> None:
+    packed = SampleCases(recorded="all", cases=tuple(cases)).packed()
+    found = SampleCases.unpacked(packed)
+    again = SampleCases.unpacked(found.packed())
+    assert again == found
+    assert len(found.cases) == len(cases)
+    for case, was in zip(found.cases, cases, strict=True):
+        assert (case.case_index, case.status, case.exit_code) == (
+            *(was.case_index, was.status, was.exit_code),
+        )
+        assert all(len(text or "") < 2100 for text in (case.actual, case.stderr))
+        assert (case.actual is None) == (was.actual is None)
+    order = [one.status for one in failing_first(cases)]
+    passed = [n for n, one in enumerate(order) if one == "success"]
+    assert passed == list(range(len(order) - len(passed), len(order)))
+
+
+@pytest.mark.parametrize("cases", [50, 1000])
+def test_a_sample_has_a_bound_whatever_it_prints(cases: int) -> None:
+    """Random text does not compress: each of them gets shorter instead."""
+    noise = random.Random(0)
+    texts = ["".join(chr(noise.randrange(33, 0x3000)) for _ in range(2000)) for _ in range(20)]
+    made = tuple(
+        CaseResult(case_index=n, status=FinalStatus.WRONG_ANSWER, actual=texts[n % 20][n:] * 2)
+        for n in range(cases)
+    )
+    packed = SampleCases(recorded="all", cases=made).packed()
+    assert len(packed) <= MOST_BYTES
+    assert len(SampleCases.unpacked(packed).cases) == cases
+
+
+# The way into the ledger
+
+
+@pytest.fixture
+def ledger(redis: Redis) -> Ledger:
+    return Ledger(redis, "run-1")
+
+
+PROBLEM = stdio(("1\n", "1\n"), ("2\n", "3\n"))
+PLAN = make_plan([PROBLEM], lambda _problem: range(2))
+FIRST, SECOND = PLAN.samples()
+ECHO = fenced("print(input())")
+
+
+def begin(ledger: Ledger, sandbox_url: str, folder: Path, recorded: str) -> None:
+    config = load_config(None, [f"sandbox.url={sandbox_url}/run_code", f"output.cases={recorded}"])
+    meta = {"output": str(folder), "name": "n", "fingerprint": "f", "state": "judged"}
+    enter(ledger, [PROBLEM], PLAN, config=config, **meta)
+
+
+async def judge(redis_server: RedisServer) -> None:
+    async with Worker(redis_server.url, "w") as worker:
+        await worker.judge_all()
+        assert worker.errors == []
+
+
+async def test_cases_go_with_their_verdict_into_the_file(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str, tmp_path: Path
+) -> None:
+    begin(ledger, sandbox_url, tmp_path, "none")
+    ledger.record(generation(FIRST, ECHO))
+    await judge(redis_server)
+    name = keys.RunKeys(ledger.run).cases
+    assert not redis.exists(name)
+    publish(ledger)
+    assert (open_run(str(tmp_path)).record.cases, list(open_run(str(tmp_path)).cases())) == (
+        None,
+        [],
+    )
+    # The run goes on and wants the cases: the first sample was judged before.
+    begin(ledger, sandbox_url, tmp_path, "failed")
+    ledger.record(generation(SECOND, ECHO))
+    await judge(redis_server)
+    assert redis.hkeys(name) == [SECOND.key.encode()]
+    canaries = keys.RunKeys(keys.canary_run(ledger.run))
+    assert redis.hlen(canaries.verdicts) > 0 and not redis.exists(canaries.cases)
+    publish(ledger)
+    run = open_run(str(tmp_path))
+    [one] = run.cases()
+    assert (one.problem_id, one.sample_index, one.case_index) == ("p1", 1, 1)
+    assert (one.input, one.expected, one.actual) == ("2\n", "3\n", "2\n")
+    assert run.record.cases is not None
+    assert run.record.cases.model_dump() == {
+        "file": "cases.jsonl.gz",
+        "cases": 1,
+        "samples": {"failed": 1},
+        "samples_without": 1,
+    }
+    written = (tmp_path / "cases.jsonl.gz").read_bytes()
+    publish(ledger)
+    assert (tmp_path / "cases.jsonl.gz").read_bytes() == written
+    # Judged again, the sample has no cases until its next verdict.
+    ledger.rejudge(SECOND, generation(SECOND, ECHO).completion_sha256)
+    assert not redis.exists(name)
+    await judge(redis_server)
+    assert redis.hlen(name) == 1
+    # Another completion has other cases.
+    ledger.record(generation(SECOND, fenced("print(3)")))
+    assert not redis.exists(name)
+    begin(ledger, sandbox_url, tmp_path, "none")
+    await judge(redis_server)
+    publish(ledger)
+    assert not (tmp_path / "cases.jsonl.gz").exists()
+    ledger.delete()
+    assert redis.keys("plumbline:run:*") == []
+
+
+def test_only_the_first_verdict_has_cases(ledger: Ledger, redis: Redis) -> None:
+    enter(ledger, [PROBLEM], PLAN)
+    made = generation(FIRST)
+    ledger.record(made)
+    assert ledger.record_verdict(verdict(made, worker="a"), b"first")
+    assert not ledger.record_verdict(verdict(made, worker="b"), b"second")
+    assert not ledger.record_verdict(verdict(generation(FIRST, "other")), b"third")
+    assert list(ledger.cases([FIRST, SECOND])) == [(FIRST, b"first")]
+    ledger.record(generation(FIRST, "other"))
+    assert list(ledger.cases([FIRST])) == []
+
+
+async def test_a_trainers_samples_have_no_cases(
+    redis: Redis, redis_server: RedisServer, sandbox_url: str
+) -> None:
+    ledger = Ledger(redis, f"{keys.REWARDS}0123456789abcdef")
+    config = load_config(None, [f"sandbox.url={sandbox_url}/run_code", "output.cases=all"])
+    enter(ledger, [PROBLEM], PLAN, config=config)
+    ledger.record(generation(FIRST, ECHO))
+    await judge(redis_server)
+    assert ledger.verdict(FIRST) is not None
+    assert redis.keys("*:cases") == []

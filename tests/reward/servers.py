@@ -1,0 +1,118 @@
+"""Reward services and judges over real Redis and sandbox, in the test's process or beside it."""
+
+import asyncio
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import ClientSession, ClientTimeout
+from redis import Redis
+
+from services.cli.embedded.supervisor import ChildProcess, wait_until
+from services.reward.app import make_app
+from services.reward.sample_log import SampleLog
+from services.reward.service import RewardService
+from services.reward.settings import RewardSettings
+from shared.config import Config, load_config
+from shared.service.access import Access
+from shared.service.server import listening
+
+DEMO = Path(__file__).parents[2] / "demo"
+EVERYTHING = {"PLUMBLINE_REWARD_ALLOW_EVAL": "true"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service in the test's process, and a client of it."""
+
+    service: RewardService
+    client: ClientSession
+    url: str
+
+    async def score(self, **body: object) -> tuple[int, dict[str, object]]:
+        async with self.client.post(f"{self.url}/v1/score", json=body) as response:
+            return response.status, json.loads(await response.read())
+
+
+def quick() -> Config:
+    return load_config(None, ["judge.canaries.enabled=false", "sandbox.timeout=2"])
+
+
+@asynccontextmanager
+async def served(
+    redis: Redis,
+    url: str,
+    *,
+    data: str = str(DEMO / "data"),
+    config: Config | None = None,
+    sample_log: SampleLog | None = None,
+    **settings: object,
+) -> AsyncIterator[Served]:
+    """Serve in this process; nobody judges."""
+    given = {"allow_eval": True, **settings}
+    known = RewardSettings(redis_url=url, data=data, **given)  # type: ignore[arg-type]
+    opened = RewardService.opened(known, redis, config=config or quick(), sample_log=sample_log)
+    async with opened as service:
+        app = make_app(service, redis, access=Access(known.hosts, known.bearer))
+        limits = known.connection_limits
+        async with (
+            listening(app, "127.0.0.1", 0, limits, 0.5) as port,
+            ClientSession(timeout=ClientTimeout(60)) as client,
+        ):
+            yield Served(service, client, f"http://127.0.0.1:{port}")
+
+
+@contextmanager
+def process(
+    name: str, module: str, folder: Path, **environment: str
+) -> Iterator[tuple[ChildProcess, str]]:
+    """Start a service of the project as a process; yields it and its base URL when it is ready."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port_file = folder / f"{name}.port"
+    port_file.unlink(missing_ok=True)
+    variables = {**os.environ, "HOST": "127.0.0.1", "PORT": "0", **environment}
+    variables["PLUMBLINE_PORT_FILE"] = str(port_file)
+    child = ChildProcess(name, [sys.executable, "-m", module], folder / f"{name}.log", variables)
+    child.start()
+    try:
+        wait_until(port_file.exists, child)
+        url = f"http://127.0.0.1:{port_file.read_text().strip()}"
+        wait_until(lambda: answers(f"{url}/readyz"), child)
+        yield child, url
+    finally:
+        child.stop(10)
+
+
+def judge_process(redis_url: str, sandbox_url: str, folder: Path, name: str = "judge"):
+    """A judge worker as a process."""
+    return process(name, "services.judge", folder, REDIS_URL=redis_url, SANDBOX_URLS=sandbox_url)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def demo_completions() -> list[dict[str, str]]:
+    lines = (DEMO / "completions.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+async def eventually(check, seconds: float = 20.0) -> None:
+    """Wait until ``check()``, which may be a coroutine function's, is true."""
+    for _ in range(int(seconds / 0.05)):
+        found = check()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never came true")

@@ -1,0 +1,291 @@
+"""OpenRLHF's, slime's and NeMo-Gym's requests, as these projects send them, over real judges."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import encode_basic_auth
+from redis import Redis
+
+from services.reward.aliases.base import without_end
+from shared.datasets import read_datasets
+from shared.reference import reference_of
+from tests.conftest import RedisServer
+from tests.reward.servers import DEMO, Served, demo_completions, eventually, judge_process, served
+
+PROMPT = "<|im_start|>user\nSolve it.<|im_end|>\n<|im_start|>assistant\n"
+END = "<|im_end|>\n"
+TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}
+ECHO, HALF = "```python\nprint(input())\n```", "```python\ninput()\nprint(1)\n```"
+REFERENCES = {
+    (problem.dataset, problem.problem_id): reference_of(problem).text
+    for problem in read_datasets([str(DEMO / "data")])
+}
+
+
+def openrlhf(label: object, completion: str) -> dict[str, object]:
+    return {"query": [PROMPT + completion + END], "prompts": [PROMPT], "labels": [label]}
+
+
+def slime(label: object, completion: str) -> dict[str, object]:
+    return {"prompt": PROMPT, "response": completion + END, "label": label}
+
+
+def gym(label: object, completion: str, **metadata: object) -> dict[str, object]:
+    """A row of ``code_gen``, and the dump of a response."""
+    reasoning = {"id": "r", "type": "reasoning", "summary": [{"type": "summary_text", "text": "?"}]}
+    text = {"type": "output_text", "text": completion, "annotations": []}
+    message = {
+        "id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [text],
+    }  # fmt: skip
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": "Solve it."}]},
+        "response": {
+            "id": "x",
+            "object": "response",
+            "output": [reasoning, message],
+            "usage": None,
+        },
+        "verifier_metadata": {"ground_truth": label, **metadata},
+        "agent_ref": {"name": "a"},
+    }
+
+
+Ask = Callable[[object, str], dict[str, object]]
+READ: dict[str, tuple[Ask, Callable[[Any], float]]] = {
+    "/openrlhf": (openrlhf, lambda body: body["rewards"][0]),
+    "/slime": (slime, lambda body: body),
+    "/verify": (gym, lambda body: body["reward"]),
+}
+aliases = pytest.mark.parametrize("path", READ)
+
+
+@pytest.fixture(scope="module")
+def judge(
+    redis_server: RedisServer, sandbox_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    with judge_process(redis_server.url, sandbox_url, tmp_path_factory.mktemp("judge")):
+        yield
+
+
+@pytest.fixture
+async def service(judge: None, redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
+    async with served(redis, redis_server.url) as found:
+        yield found
+
+
+@pytest.fixture
+async def unjudged(own_redis_server: RedisServer) -> AsyncIterator[Served]:
+    """A service without a judge."""
+    with Redis.from_url(own_redis_server.url) as redis:
+        async with served(redis, own_redis_server.url) as found:
+            yield found
+
+
+async def post(service: Served, path: str, body: object, **options: Any) -> tuple[int, Any]:
+    async with service.client.post(f"{service.url}{path}", json=body, **options) as response:
+        return response.status, json.loads(await response.read())
+
+
+@aliases
+async def test_scores_equal_those_of_the_api(service: Served, path: str) -> None:
+    ask, read = READ[path]
+    given = demo_completions()[:12]
+    labels = [REFERENCES[one["dataset"], one["problem_id"]] for one in given]
+    pairs = [(label, one["completion"]) for label, one in zip(labels, given, strict=True)]
+    items = [{"ground_truth": label, "completion": text} for label, text in pairs]
+    _, expected = await service.score(items=items)
+    found = await asyncio.gather(*(post(service, path, ask(*pair)) for pair in pairs))
+    assert [status for status, _ in found] == [200] * len(given)
+    assert [read(body) for _, body in found] == [one["score"] for one in expected["results"]]
+    assert {read(body) for _, body in found} >= {0.0, 1.0}
+
+
+@aliases
+@pytest.mark.parametrize(
+    ("query", "score"),
+    [("", 0.5), ("?score=accepted", 0.0), ("?score=threshold:0.5", 1.0), ("?deadline=60", 0.5)],
+)
+async def test_options_in_the_url(service: Served, path: str, query: str, score: float) -> None:
+    ask, read = READ[path]
+    status, body = await post(service, path + query, ask(json.dumps(TESTS), HALF))
+    assert (status, read(body)) == (200, score)
+
+
+async def test_shape_of_openrlhf(service: Served) -> None:
+    body = {
+        "query": [f" {PROMPT}{ECHO}{END}", f"{PROMPT}{HALF}</s>"],
+        "prompts": [PROMPT, PROMPT],
+        "labels": [TESTS, json.dumps(TESTS)],
+    }
+    status, found = await post(service, "/openrlhf", body)
+    assert status == 200
+    assert (found["rewards"], found["scores"]) == ([1.0, 0.5], [1.0, 0.5])
+    logs = found["extra_logs"]
+    assert (logs["accepted"], logs["pass_ratio"]) == ([1.0, 0.0], [1.0, 0.5])
+    # OpenRLHF makes a tensor of each.
+    assert all(isinstance(value, float) for values in logs.values() for value in values)
+
+
+async def test_shape_of_nemo_gym(service: Served) -> None:
+    metadata = {"unit_tests": {**TESTS, "fn_name": None}, "difficulty": "easy"}
+    request = gym(None, ECHO, **metadata)
+    status, found = await post(service, "/verify", request)
+    assert status == 200
+    assert (found["reward"], found["status"], found["accepted"]) == (1.0, "success", 1.0)
+    assert found["responses_create_params"] == request["responses_create_params"]
+    assert found["response"] == request["response"]
+    assert found["verifier_metadata"] == request["verifier_metadata"]
+    assert found["agent_ref"] == {"name": "a"}
+    assert await post(service, "/seed_session", {}) == (200, {})
+
+
+async def test_special_tokens_at_the_end_are_no_code(service: Served) -> None:
+    status, score = await post(service, "/slime", slime(TESTS, "print(input())\n<|endoftext|> "))
+    assert (status, score) == (200, 1.0)
+    assert without_end("a <|x|> b") == "a <|x|> b"
+    assert without_end("if a <b>") == "if a <b>"
+    assert without_end("a\n</s> <|x|><pad>\n") == "a"
+    assert without_end("a \n") == "a \n"
+
+
+@pytest.mark.parametrize("repeated", [" ", "</s>", "</s> "])
+def test_repetitions_before_the_end_cost_no_time(repeated: str) -> None:
+    text = repeated * 50_000 + "x"
+    began = time.process_time()
+    assert without_end(text) == text
+    assert without_end("x" + repeated.strip() + repeated * 50_000 + "</s>") == "x"
+    assert time.process_time() - began < 1.0
+
+
+@aliases
+@pytest.mark.parametrize(
+    ("label", "status"),
+    [
+        ("plumbline:humaneval/none#0123456789abcdef", 404),
+        (REFERENCES["humaneval", "HumanEval/demo_001"][:-16] + "0" * 16, 409),
+        ("plumbline:x", 422),
+        ("42", 422),
+        ({"inputs": 1}, 422),
+        (None, 422),
+        ("", 422),
+        (7, 422),
+    ],
+)
+async def test_labels_that_cannot_be_used(
+    service: Served, path: str, label: object, status: int
+) -> None:
+    found, body = await post(service, path, READ[path][0](label, ECHO))
+    assert found == status, body
+    assert len(body["error"]) > 10
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/openrlhf", {"query": ["a"], "prompts": ["a"]}, "labels: Field required"),
+        ("/openrlhf", {"query": ["a"], "prompts": [], "labels": [TESTS]}, "prompts: "),
+        ("/openrlhf", {"query": ["a"], "prompts": ["a"], "labels": [1, 2]}, "the same length"),
+        (
+            "/openrlhf",
+            {"query": ["xy"], "prompts": ["y"], "labels": [TESTS]},
+            "items[0]: the query",
+        ),
+        ("/slime", {"prompt": "a", "label": "b"}, "response: Field required"),
+        ("/slime?scores=1", slime(TESTS, ECHO), "unknown option 'scores'"),
+        ("/slime?score=best", slime(TESTS, ECHO), "in the URL: score"),
+        ("/slime?score=threshold:2", slime(TESTS, ECHO), "in the URL: score"),
+        ("/slime?deadline=-1", slime(TESTS, ECHO), "in the URL: deadline"),
+        ("/verify", {"response": {}, "verifier_metadata": {}}, "response.output: Field required"),
+        ("/verify", {"response": {"output": []}}, "verifier_metadata: Field required"),
+    ],
+)
+async def test_shapes_that_are_refused(service: Served, path: str, body: object, said: str) -> None:
+    status, found = await post(service, path, body)
+    assert status == 422
+    assert said in found["error"]
+
+
+@aliases
+async def test_what_is_not_judged_is_503_and_no_number(unjudged: Served, path: str) -> None:
+    ask, _ = READ[path]
+    url = f"{unjudged.url}{path}?deadline=0.3"
+    async with unjudged.client.post(url, json=ask(TESTS, ECHO)) as response:
+        assert response.status == 503
+        assert int(response.headers["Retry-After"]) > 0
+        assert json.loads(await response.read()) == {
+            "error": "not judged within the deadline of 0.3 s"
+        }
+
+
+async def test_one_unjudged_completion_is_503_for_all(
+    redis: Redis, redis_server: RedisServer, judge: None
+) -> None:
+    async with served(redis, redis_server.url) as service:
+        await post(service, "/slime", slime(TESTS, ECHO))  # remembered from now on
+        body = openrlhf(TESTS, ECHO)
+        slow = "```python\nimport time\ntime.sleep(5)\n```"
+        body = {name: [*value, *openrlhf(TESTS, slow)[name]] for name, value in body.items()}  # type: ignore[misc]
+        status, found = await post(service, "/openrlhf?deadline=0.5", body)
+        assert status == 503
+        assert found["error"].startswith("items[1]: not judged")
+
+
+async def test_what_a_client_gave_up_on_is_judged_and_found_by_its_repetition(
+    own_redis_server: RedisServer, unjudged: Served, sandbox_url: str, tmp_path: Path
+) -> None:
+    """slime and OpenRLHF give up after two or three minutes, and ask again."""
+    redis = Redis.from_url(own_redis_server.url)
+    body = slime(TESTS, "```python\nprint(input())  # mine\n```")
+    first = asyncio.create_task(post(unjudged, "/slime", body))
+    await eventually(lambda: redis.llen("rq:queue:judge"))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await asyncio.sleep(1)
+    assert redis.llen("rq:queue:judge") == 1
+    with judge_process(own_redis_server.url, sandbox_url, tmp_path):
+        assert await post(unjudged, "/slime", body) == (200, 1.0)
+    redis.close()
+
+
+async def test_what_clients_gave_up_on_still_counts_as_held(own_redis_server: RedisServer) -> None:
+    url = own_redis_server.url  # nobody judges there
+    with Redis.from_url(url) as redis:
+        async with served(redis, url, max_body=200_000) as service:
+            await _give_up_and_ask(service)
+
+
+async def _give_up_and_ask(service: Served) -> None:
+    for number in range(2):
+        body = slime(TESTS, f"{number}" + "x" * 150_000)
+        waiting = asyncio.create_task(post(service, "/slime?deadline=3", body))
+        await eventually(lambda count=number: service.service.details()["pending"] > count)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    status, found = await post(service, "/slime?deadline=3", slime(TESTS, "y" * 150_000))
+    assert status == 429
+    assert "hold too much memory" in found["error"]
+    await eventually(lambda: service.service.details()["pending"] == 0)
+    assert (await post(service, "/slime?deadline=0.1", body))[0] == 503
+
+
+@aliases
+async def test_the_token_may_be_the_password_of_the_url(
+    redis: Redis, redis_server: RedisServer, path: str
+) -> None:
+    body = READ[path][0]("42", ECHO)  # refused, but later
+    async with served(redis, redis_server.url, token="secret") as service:
+        assert (await post(service, path, body))[0] == 401
+        for given, status in (
+            (encode_basic_auth("x", "secret"), 422),
+            (encode_basic_auth("secret", "x"), 401),
+            ("Bearer secret", 422),
+            ("Bearer other", 401),
+            ("Basic !!!", 401),
+        ):
+            headers = {"Authorization": given}
+            assert (await post(service, path, body, headers=headers))[0] == status

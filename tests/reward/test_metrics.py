@@ -1,0 +1,68 @@
+"""Metrics of rewards: what is counted as what, with a bounded number of labels."""
+
+from prometheus_client import generate_latest
+
+from services.reward.metrics import RewardMetrics, kind_of
+from services.reward.models import ScoreResult
+from tests.reward.test_sample_log import result
+
+
+def text(metrics: RewardMetrics) -> str:
+    return generate_latest(metrics.registry).decode()
+
+
+def test_judged_remembered_and_unjudged_results() -> None:
+    metrics = RewardMetrics()
+    metrics.count_result("set", result(score=0.5, queue_seconds=2.0, judge_seconds=0.2))
+    metrics.count_result("set", result(score=1.0, cached=True))
+    metrics.count_result("set", ScoreResult(reason="http_503: full"))
+    found = text(metrics)
+    assert 'plumbline_reward_results_total{dataset="set",status="success"} 2.0' in found
+    assert 'plumbline_reward_results_total{dataset="set",status="api_error"} 1.0' in found
+    assert 'plumbline_reward_unjudged_total{reason="http_503"} 1.0' in found
+    assert "plumbline_reward_cache_hits_total 1.0" in found
+    assert "plumbline_reward_score_count 2.0" in found
+    assert 'plumbline_reward_score_bucket{le="0.5"} 1.0' in found
+    assert "plumbline_reward_queue_seconds_sum 2.0" in found
+    assert "plumbline_reward_judge_seconds_count 1.0" in found
+
+
+def test_what_the_guards_stopped() -> None:
+    metrics = RewardMetrics()
+    assert 'plumbline_reward_guarded_total{kind="early_exit"} 0.0' in text(metrics)
+    for detail in ("early_exit", "SIGSYS", "SIGSEGV", None):
+        metrics.count_result("set", result(score=0.0, detail=detail))
+    found = text(metrics)
+    assert 'plumbline_reward_guarded_total{kind="early_exit"} 1.0' in found
+    assert 'plumbline_reward_guarded_total{kind="SIGSYS"} 1.0' in found
+    assert "SIGSEGV" not in found
+
+
+def test_requests_and_refusals() -> None:
+    metrics = RewardMetrics()
+    for code in (200, 409, 429, 499, 503):
+        metrics.count_request("/v1/score", code)
+    found = text(metrics)
+    assert 'plumbline_reward_requests_total{code="499",route="/v1/score"} 1.0' in found
+    refused = [line for line in found.splitlines() if line.startswith("plumbline_reward_refused_t")]
+    assert refused == [
+        'plumbline_reward_refused_total{code="409"} 1.0',
+        'plumbline_reward_refused_total{code="429"} 1.0',
+    ]
+
+
+def test_clients_cannot_make_labels_without_end() -> None:
+    metrics = RewardMetrics()
+    for number in range(1000):
+        metrics.count_result(f"set {number}", result())
+        metrics.count_result("set", ScoreResult(reason=f"reason {number}: x"))
+    found = text(metrics)
+    assert found.count("plumbline_reward_results_total{") <= 203
+    assert 'plumbline_reward_unjudged_total{reason="other"} 1000.0' in found
+
+
+def test_kinds_of_reasons() -> None:
+    assert kind_of("judge_worker_lost") == "judge_worker_lost"
+    assert kind_of("deadline_passed") == "deadline_passed"
+    assert kind_of("ClientConnectorError: cannot connect") == "ClientConnectorError"
+    assert kind_of("http_999") == kind_of("") == kind_of(None) == kind_of("Some text") == "other"

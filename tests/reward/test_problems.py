@@ -1,0 +1,100 @@
+"""Problems by name: read once, kept in a file, checked against their digests."""
+
+import json
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from services.data.records import writing_dataset
+from services.reward.errors import RefusedError
+from services.reward.models import Purpose, ScoreItem
+from services.reward.problems import ProblemStore
+from shared.errors import DataError
+from shared.ledger.jobs import parse_problem
+from shared.reference import reference_of
+from shared.schemas import Problem
+from tests.shared.ledgers import problem
+
+MIB = 2**20
+
+
+def written(path: Path, problems: list[Problem]) -> str:
+    with writing_dataset(str(path)) as writer:
+        for one in problems:
+            writer.add(one)
+    return str(path)
+
+
+def item(one: Problem) -> ScoreItem:
+    return ScoreItem(dataset=one.dataset, problem_id=one.problem_id, completion="")
+
+
+async def resolve(store: ProblemStore, *items: ScoreItem) -> list[Problem]:
+    found = await store.resolve(items, Purpose.VALIDATION, allow_eval=False)
+    return [parse_problem(store.record(one)) for one in found]
+
+
+async def test_records_are_the_problems(tmp_path: Path) -> None:
+    problems = [problem(f"p{number}", "d/ü") for number in range(200)]
+    store = ProblemStore([written(tmp_path / "a.parquet", problems)])
+    wanted = [problems[150], problems[3], problems[150]]
+    assert await resolve(store, *map(item, wanted)) == wanted
+    references = [ScoreItem(ground_truth=reference_of(one).text, completion="") for one in wanted]
+    assert await resolve(store, *references) == wanted
+    store.close()
+
+
+async def test_large_tests_are_not_held(tmp_path: Path) -> None:
+    """40 problems of 4 MB; each is read, and none stays in memory."""
+    text = json.dumps({"inputs": ["1 2 3 4 " * (2 * MIB // 8)], "outputs": ["5" * (2 * MIB)]})
+    problems = [problem(f"p{number}", ground_truth=text) for number in range(40)]
+    store = ProblemStore([written(tmp_path / "a.parquet", problems)])
+    del problems
+    process = psutil.Process()
+    names = [
+        ScoreItem(dataset="d1", problem_id=f"p{number}", completion="") for number in range(40)
+    ]
+    await store.resolve(names[:2], Purpose.VALIDATION, allow_eval=False)
+    before = process.memory_info().rss
+    await store.resolve(names, Purpose.VALIDATION, allow_eval=False)
+    assert process.memory_info().rss - before < 80 * MIB  # of 160
+    store.close()
+
+
+async def test_one_unusable_row_harms_no_other(tmp_path: Path) -> None:
+    broken = problem("broken", ground_truth='{"inputs": []}')
+    store = ProblemStore([written(tmp_path / "a.parquet", [problem(), broken])])
+    assert await resolve(store, item(problem())) == [problem()]
+    with pytest.raises(RefusedError, match="prepare the data again"):
+        await resolve(store, item(broken))
+    store.close()
+
+
+def test_a_problem_in_two_files_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "a.parquet", [problem()])
+    written(tmp_path / "b.parquet", [problem()])
+    with pytest.raises(DataError, match="duplicate problem"):
+        ProblemStore([str(tmp_path)])
+
+
+async def test_the_role_is_in_the_manifest(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", [problem()])
+    line = {"dataset": "d1", "role": "train"}
+    (tmp_path / "a.manifest.jsonl").write_text(json.dumps(line) + "\n")
+    store = ProblemStore([path])
+    assert store.datasets()["d1"].role == "train"
+    await store.resolve([item(problem())], Purpose.TRAIN, allow_eval=False)
+    store.close()
+
+
+async def test_data_that_vanish_are_no_answer(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    store = ProblemStore([written(path, [problem()])])
+    path.unlink()
+    with pytest.raises(RefusedError, match="cannot be read") as caught:
+        await resolve(store, item(problem()))
+    assert caught.value.status == 503 and caught.value.retry_after
+    store.warm(threading.Event())
+    store.close()

@@ -1,0 +1,161 @@
+"""The service as a process: kill -9, settings that cannot be used, the embedded stack."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from shared.schemas import Generation, Verdict
+from shared.statuses import FinalStatus
+from tests.conftest import RedisServer
+from tests.judge.workers import Worker
+from tests.reward.servers import DEMO, demo_completions, eventually, judge_process, process
+from tests.shared.ledgers import verdict
+
+QUEUE = "rq:queue:judge"
+COUNT = 200
+
+
+def ask(url: str, body: object, timeout: float = 60) -> dict[str, object]:
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(f"{url}/v1/score", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=timeout) as response:
+        return dict(json.load(response))
+
+
+def facts(url: str) -> dict[str, object]:
+    with urllib.request.urlopen(f"{url}/v1/info", timeout=10) as response:
+        return dict(json.load(response))
+
+
+async def test_killed_and_asked_again(
+    redis: Redis, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """What was queued before the kill has one job; every answer arrives, and is right."""
+    judged: list[str] = []
+
+    async def parity(generation: Generation) -> Verdict:
+        judged.append(generation.completion)
+        await asyncio.sleep(0.02)
+        if int(generation.completion) % 2 == 0:
+            return verdict(generation)
+        fields = {"accepted": False, "pass_ratio": 0.0, "final_status": FinalStatus.WRONG_ANSWER}
+        return verdict(generation).model_copy(update=fields)
+
+    tests = {"inputs": ["1\n"], "outputs": ["1\n"]}
+    items = [{"ground_truth": tests, "completion": str(number)} for number in range(COUNT)]
+    environment = {"REDIS_URL": redis_server.url}
+    async with Worker(redis_server.url, "w", judge=parity) as worker:
+        with process("one", "services.reward", tmp_path, **environment) as (child, url):
+            first = asyncio.create_task(asyncio.to_thread(ask, url, {"items": items}))
+            await eventually(lambda: redis.llen(QUEUE) == COUNT)
+            judging = asyncio.create_task(worker.loop.run())
+            await eventually(lambda: len(judged) > COUNT // 4)
+            assert child.process is not None
+            child.process.kill()
+            with pytest.raises((urllib.error.URLError, OSError)):
+                await first
+        with process("two", "services.reward", tmp_path, **environment) as (_, url):
+            body = await asyncio.to_thread(ask, url, {"items": items})
+            results = body["results"]
+            assert [r["score"] for r in results] == [float(n % 2 == 0) for n in range(COUNT)]
+            assert sorted(map(int, judged)) == list(range(COUNT))
+            worker.loop.stop()
+            await judging
+            await eventually(lambda: not redis.keys("plumbline:reward:*:hashes"))
+
+
+async def test_canaries_are_sent_and_judged(
+    redis: Redis, redis_server: RedisServer, sandbox_url: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("sandbox: {timeout: 2}\n")
+    environment = {
+        "REDIS_URL": redis_server.url,
+        "PLUMBLINE_REWARD_CONFIG": str(config),
+        "PLUMBLINE_REWARD_DATA": str(DEMO / "data"),
+        "PLUMBLINE_REWARD_ALLOW_EVAL": "true",
+    }
+    given = demo_completions()[0]
+    named = {name: given[name] for name in ("dataset", "problem_id", "completion")}
+    with (
+        judge_process(redis_server.url, sandbox_url, tmp_path),
+        process("reward", "services.reward", tmp_path, **environment) as (_, url),
+    ):
+        assert (await asyncio.to_thread(ask, url, named))["status"] == given["expected_status"]
+        await eventually(lambda: redis.keys("plumbline:canaries:reward/*:reports"), 60)
+        [reports] = redis.keys("plumbline:canaries:reward/*:reports")
+        for stored in redis.hvals(reports):
+            report = json.loads(stored)
+            assert report["sent"] > 0 and not report["wrong"]
+        assert facts(url)["distrust"] == []
+        report["wrong"] = [{"canary": "sum", "text": "accepted a wrong answer"}]
+        redis.hset(reports, "another", json.dumps(report))
+        [found] = facts(url)["distrust"]
+        assert "accepted a wrong answer" in found
+    assert "Traceback" not in (tmp_path / "reward.log").read_text()
+
+
+def test_wrong_settings_end_the_process(redis_server: RedisServer, tmp_path: Path) -> None:
+    for wrong, said in (
+        ({"PLUMBLINE_REWARD_DATA": str(tmp_path / "none.parquet")}, "none.parquet"),
+        ({"PLUMBLINE_REWARD_MAX_PENDING": "0"}, "MAX_PENDING"),
+        ({"PLUMBLINE_REWARD_CONFIG": str(tmp_path / "none.yaml")}, "none.yaml"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "services.reward"],
+            env={**os.environ, "PORT": "0", "REDIS_URL": redis_server.url, **wrong},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.e2e
+def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
+    tests = {"inputs": ["1\n"], "outputs": ["2\n"]}
+    body = {"ground_truth": tests, "completion": "```python\nprint(int(input()) + 1)\n```"}
+    for cached in (False, True):
+        command = [sys.executable, "-m", "services.cli", "reward", "--embedded", "--port", "0"]
+        command += ["--data", str(DEMO / "data"), "--output", str(tmp_path), "sandbox.timeout=5"]
+        log = tmp_path / "log"
+        with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as plumb:
+            try:
+                for _ in range(600):
+                    if found := re.search(r"reward service at (http://\S+)", log.read_text()):
+                        break
+                    assert plumb.poll() is None, log.read_text()
+                    with pytest.raises(subprocess.TimeoutExpired):
+                        plumb.wait(0.1)
+                assert found is not None
+                result = ask(found[1], body)
+                assert result["score"] == 1.0 and result["cached"] is cached
+            finally:
+                plumb.send_signal(signal.SIGTERM)
+                assert plumb.wait(30) == 0
+        said = log.read_text()
+        assert f"data: {DEMO / 'data'}\nlogs: {tmp_path}/.plumbline/logs\n" in said
+        assert said.endswith("\nstopped\n")
+
+
+@pytest.mark.e2e
+def test_a_port_in_use_is_named_with_the_option_to_change_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "services.cli", "reward", "--embedded"]
+        command += ["--port", str(port), "--output", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert f"something else listens on port {port}: choose another one with --port" in done.stderr

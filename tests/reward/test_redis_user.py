@@ -1,0 +1,115 @@
+"""The user ``reward`` of Redis may do what the service needs, together with ``judge``."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from shared.ledger import CanaryLedger, Ledger, connect, connect_async
+from shared.ledger.calls import JobCall
+from shared.ledger.jobs import WorkerJobs
+from shared.ledger.packing import pack
+from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.programs import ProgramLedger, SentProgram
+from shared.ledger.rewards import RewardLedger, RewardProblem, RewardSample, SampleState
+from shared.programs import Program, ProgramAnswer, ProgramRequest
+from shared.reference import problem_digest
+from tests.redis_users import RedisWithUsers, redis_with_users
+from tests.shared.ledgers import problem, verdict
+
+RUN = "reward/0123456789abcdef"
+PROBLEM = problem("p:1")
+NAME = RewardProblem.of(PROBLEM.dataset, PROBLEM.problem_id, problem_digest(PROBLEM))
+SAMPLES = [RewardSample.of(NAME, f"print({number})") for number in range(4)]
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisWithUsers]:
+    with redis_with_users(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@asynccontextmanager
+async def session(server: RedisWithUsers) -> AsyncIterator[RewardLedger]:
+    """An open session whose samples wait in the queue."""
+    redis = await connect_async(server.url_of("reward"))
+    rewards = RewardLedger(redis, PipelinedRedis(redis), RUN, remember=60)
+    await rewards.open("{}")
+    assert await rewards.submit(SAMPLES) == [SampleState.NO_PROBLEM] * len(SAMPLES)
+    await rewards.bring({NAME.key: pack(PROBLEM.model_dump_json())})
+    assert await rewards.submit(SAMPLES) == [SampleState.WAITING] * len(SAMPLES)
+    yield rewards
+    await redis.aclose()
+
+
+async def judge_one(server: RedisWithUsers) -> str:
+    """Take a job and write its verdict, as the user ``judge``; returns the sample's key."""
+    redis = await connect_async(server.url_of("judge"))
+    jobs = WorkerJobs(PipelinedRedis(redis), "w", lease_ttl=10)
+    [job] = (await jobs.take(1, idle=True)).jobs
+    call = JobCall.parse(job.id, job.values)
+    found = await jobs.read(call, problem=True)
+    assert found.completion is not None
+    assert await jobs.finish(job, call, verdict(found.completion), 0.1)
+    await redis.aclose()
+    return found.completion.sample.key
+
+
+async def test_everything_that_the_service_does(server: RedisWithUsers) -> None:
+    async with session(server) as rewards:
+        after = await rewards.last_event()
+        judged = await judge_one(server)
+        after, names = await rewards.events(after, 5)
+        assert names == [judged]
+        assert await rewards.unsettled() == {judged}
+        await rewards.settle(await rewards.verdicts([judged]))
+        assert await rewards.look([judged]) != [SampleState.GONE]
+        rest = {one.key: one.sha256 for one in SAMPLES if one.key != judged}
+        await rewards.abandon(rest)
+        assert await rewards.in_flight() == 0
+        await rewards.tidy(now=lambda: 1e12)
+    assert server.refusals() == []
+
+
+async def test_everything_that_its_upkeep_does(server: RedisWithUsers) -> None:
+    ledger = Ledger(connect(server.url_of("reward")), RUN)
+    with server.client("judge") as judge:
+        canaries = CanaryLedger(judge, RUN)
+        assert canaries.send("http://s", "batch python programs", "{}", every=60)
+    async with session(server):
+        assert ledger.lock("me", 10)
+        with server.client("default") as admin:
+            admin.delete("rq:queue:judge")
+        for _ in range(3):  # queued again, lost again, given up
+            lost = ledger.requeue_lost(ledger.requeue_lost(set(), 1), 1)
+            with server.client("default") as admin:
+                admin.delete("rq:queue:judge")
+        assert lost == set()
+        mine = CanaryLedger.of(ledger)
+        mine.requeue_lost(mine.requeue_lost(set(), 3), 3)
+        ledger.unlock("me")
+    assert server.refusals() == []
+
+
+async def test_everything_that_programs_of_tools_need(server: RedisWithUsers) -> None:
+    redis = await connect_async(server.url_of("reward"))
+    programs = ProgramLedger(redis, PipelinedRedis(redis))
+    request = ProgramRequest(program=Program(code="print(1)"), config="{}")
+    sent = [SentProgram.of(programs.run, request) for _ in range(2)]
+    for one in sent:
+        await programs.send(one, 60)
+    await programs.cancel(sent[1])
+    judge = await connect_async(server.url_of("judge"))
+    jobs = WorkerJobs(PipelinedRedis(judge), "w", lease_ttl=10)
+    [job] = (await jobs.take(2, idle=True)).jobs
+    assert await programs.missing(sent) == {sent[1].id}
+    call = JobCall.parse(job.id, job.values)
+    assert await jobs.read_program(call) is not None
+    await jobs.answer(job, call, ProgramAnswer(failure="no sandbox"), 0.1)
+    answers = await programs.answers("0", 5)
+    assert set(answers.found) == {sent[0].id}
+    await programs.forget(answers)
+    await programs.close()
+    await judge.aclose()
+    await redis.aclose()
+    assert server.refusals() == []

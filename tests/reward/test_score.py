@@ -1,0 +1,79 @@
+"""Scores through the real queue, judge and sandbox."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from redis import Redis
+
+from tests.conftest import RedisServer
+from tests.reward.servers import Served, demo_completions, judge_process, served
+
+
+@pytest.fixture(scope="module")
+def judge(
+    redis_server: RedisServer, sandbox_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    with judge_process(redis_server.url, sandbox_url, tmp_path_factory.mktemp("judge")):
+        yield
+
+
+@pytest.fixture
+async def service(judge: None, redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
+    async with served(redis, redis_server.url) as found:
+        yield found
+
+
+async def test_single_completion(service: Served) -> None:
+    given = next(c for c in demo_completions() if c["expected_status"] == "success")
+    status, result = await service.score(
+        dataset=given["dataset"], problem_id=given["problem_id"], completion=given["completion"]
+    )
+    assert status == 200
+    assert result["score"] == 1.0 and result["accepted"] is True and result["judged"] is True
+    assert result["status"] == "success" and result["cached"] is False
+    assert result["cases_passed"] == result["cases_total"] > 0
+
+
+async def test_batch_has_the_statuses_of_the_demo(service: Served) -> None:
+    given = demo_completions()
+    items = [
+        {"dataset": c["dataset"], "problem_id": c["problem_id"], "completion": c["completion"]}
+        for c in given
+    ]
+    status, body = await service.score(items=items)
+    assert status == 200
+    assert [r["status"] for r in body["results"]] == [c["expected_status"] for c in given]
+    assert all(r["judged"] and r["score"] == r["pass_ratio"] for r in body["results"])
+
+    _, again = await service.score(items=items, score="accepted")
+    assert all(r["cached"] for r in again["results"])
+    assert [r["score"] for r in again["results"]] == [float(r["accepted"]) for r in body["results"]]
+
+
+async def test_stream(service: Served) -> None:
+    given = demo_completions()[:6]
+    items = [
+        {"dataset": c["dataset"], "problem_id": c["problem_id"], "completion": c["completion"]}
+        for c in given
+    ]
+    headers = {"Accept": "application/x-ndjson"}
+    url = f"{service.url}/v1/score"
+    async with service.client.post(url, json={"items": items}, headers=headers) as response:
+        assert response.status == 200
+        lines = [json.loads(line) async for line in response.content]
+    assert lines[-1] == {"done": True, "judged": 6, "unjudged": 0}
+    assert {line["index"] for line in lines[:-1]} == set(range(6))
+
+
+async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redis) -> None:
+    given = demo_completions()[0]
+    await service.score(
+        dataset=given["dataset"], problem_id=given["problem_id"], completion=given["completion"]
+    )
+    base = f"plumbline:{service.service.session.run.replace('/', ':')}"
+    for name in ("completions", "hashes", "verdicts", "uses", "deliveries"):
+        assert not redis.exists(f"{base}:{name}"), name
+    [answer] = redis.keys(f"{base}:answer:*")
+    assert 0 < redis.ttl(answer) <= 86_400
+    assert redis.llen("rq:queue:judge") == 0

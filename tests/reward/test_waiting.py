@@ -1,0 +1,316 @@
+"""Waiting for answers: deadlines, clients that go, replicas, lost jobs, outages of Redis."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from shared.ledger.keys import RewardKeys
+from shared.schemas import Generation, Verdict
+from shared.statuses import FinalStatus
+from tests.conftest import RedisServer
+from tests.judge.workers import Worker
+from tests.reward.servers import Served, eventually, quick, served
+from tests.shared.ledgers import verdict
+
+QUEUE = "rq:queue:judge"
+INLINE = {"inputs": ["1\n"], "outputs": ["1\n"]}
+LINES = {"Accept": "application/x-ndjson"}
+
+
+def item(completion: str) -> dict[str, object]:
+    return {"ground_truth": INLINE, "completion": completion}
+
+
+async def accept(generation: Generation) -> Verdict:
+    return verdict(generation)
+
+
+@pytest.fixture
+async def service(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
+    async with served(redis, redis_server.url) as found:
+        yield found
+
+
+def keys_of(service: Served) -> RewardKeys:
+    return RewardKeys(service.service.session.run)
+
+
+def left(redis: Redis, service: Served) -> dict[str, int]:
+    """What is in flight in Redis, by key."""
+    keys = keys_of(service)
+    flying = (keys.completions, keys.hashes, keys.verdicts, keys.deliveries, keys.uses)
+    return {key: size for key in flying if (size := redis.hlen(key))}
+
+
+async def test_the_deadline_of_one_completion(service: Served, redis: Redis) -> None:
+    status, body = await service.score(**item("a"), deadline=0.3)
+    assert status == 504
+    assert "deadline of 0.3 s" in body["error"]
+    await eventually(lambda: redis.llen(QUEUE) == 0 and not left(redis, service))
+    assert not redis.keys("rq:job:*")
+
+
+async def test_the_deadline_of_a_batch(
+    service: Served, redis: Redis, redis_server: RedisServer
+) -> None:
+    async with Worker(redis_server.url, "w", judge=accept) as worker:
+        asking = asyncio.create_task(service.score(items=[item("a"), item("b")], deadline=60))
+        await eventually(lambda: redis.llen(QUEUE) == 2)
+        await worker.judge_all()
+        await asking
+    status, body = await service.score(items=[item("a"), item("c")], deadline=0.3)
+    first, second = body["results"]
+    assert status == 200
+    assert first["judged"] and first["cached"] and first["score"] == 1.0
+    assert second["judged"] is False and second["score"] is None and second["accepted"] is None
+    assert second["reason"] == "deadline_passed" and second["status"] == "api_error"
+    assert "pass_ratio" in second and second["pass_ratio"] is None
+
+
+async def test_completions_of_a_client_that_goes_leave_the_queue(
+    service: Served, redis: Redis
+) -> None:
+    url = f"{service.url}/v1/score"
+    staying = asyncio.create_task(service.score(items=[item("1"), item("2")], deadline=20))
+    await eventually(lambda: redis.llen(QUEUE) == 2)
+    body = {"items": [item(str(number)) for number in range(300)]}
+    async with service.client.post(url, json=body, headers=LINES) as response:
+        assert response.status == 200
+        await eventually(lambda: redis.llen(QUEUE) == 300)
+    await eventually(lambda: redis.llen(QUEUE) == 2)
+    assert redis.hlen(keys_of(service).completions) == 2
+    staying.cancel()
+    await eventually(lambda: not left(redis, service))
+
+
+async def test_two_replicas_have_one_job(redis: Redis, redis_server: RedisServer) -> None:
+    judged = []
+
+    async def count(generation: Generation) -> Verdict:
+        judged.append(generation.completion)
+        return verdict(generation)
+
+    url = redis_server.url
+    async with served(redis, url) as one, served(redis, url) as other:
+        assert one.service.session.run == other.service.session.run
+        asked = [
+            asyncio.create_task(each.score(items=[item("a"), item("b"), item("a")]))
+            for each in (one, other)
+        ]
+        await eventually(lambda: redis.llen(QUEUE) == 2)
+        async with Worker(url, "w", judge=count) as worker:
+            await worker.judge_all()
+        for status, body in await asyncio.gather(*asked):
+            assert status == 200
+            assert [r["score"] for r in body["results"]] == [1.0, 1.0, 1.0]
+    assert sorted(judged) == ["a", "b"]
+
+
+async def test_another_protocol_is_another_session(redis: Redis, redis_server: RedisServer) -> None:
+    config = quick()
+    other = config.model_copy(update={"judge": config.judge.model_copy(update={"max_timeouts": 7})})
+    async with (
+        served(redis, redis_server.url, config=config) as one,
+        served(redis, redis_server.url, config=other) as two,
+    ):
+        assert one.service.session.run != two.service.session.run
+
+
+async def test_what_cannot_be_judged_is_neither_a_number_nor_remembered(
+    service: Served, redis: Redis, redis_server: RedisServer
+) -> None:
+    async def fail(generation: Generation) -> Verdict:
+        found = {"final_status": FinalStatus.API_ERROR, "detail": "sandbox: none answers"}
+        return verdict(generation).model_copy(update={**found, "accepted": False})
+
+    async with Worker(redis_server.url, "w", judge=fail) as worker:
+        batch = asyncio.create_task(service.score(items=[item("a")]))
+        single = asyncio.create_task(service.score(**item("b")))
+        await eventually(lambda: redis.llen(QUEUE) == 2)
+        await worker.judge_all()
+    _, body = await batch
+    [result] = body["results"]
+    assert result["judged"] is False and result["score"] is None
+    assert result["reason"] == "sandbox: none answers" and result["retry_after"] > 0
+    status, body = await single
+    assert status == 503 and "none answers" in body["error"]
+    await eventually(lambda: not left(redis, service))
+    assert not redis.keys("plumbline:reward:*:answer:*")
+
+    async with Worker(redis_server.url, "w2", judge=accept) as worker:
+        again = asyncio.create_task(service.score(**item("a")))
+        await eventually(lambda: redis.llen(QUEUE) == 1)
+        await worker.judge_all()
+    assert (await again)[1]["score"] == 1.0
+
+
+async def test_a_lost_job_is_delivered_again(
+    service: Served, redis: Redis, redis_server: RedisServer
+) -> None:
+    asking = asyncio.create_task(service.score(**item("a"), deadline=40))
+    await eventually(lambda: redis.llen(QUEUE) == 1)
+    redis.lpop(QUEUE)  # as a worker that is killed in the next instant
+    await eventually(lambda: redis.llen(QUEUE) == 1)
+    async with Worker(redis_server.url, "w", judge=accept) as worker:
+        await worker.judge_all()
+    assert (await asking)[1]["score"] == 1.0
+
+
+async def test_a_job_that_is_lost_again_and_again_is_not_judged(
+    redis: Redis, redis_server: RedisServer
+) -> None:
+    config = quick()
+    judge = config.judge.model_copy(update={"max_deliveries": 1})
+    config = config.model_copy(update={"judge": judge})
+    async with served(redis, redis_server.url, config=config) as service:
+        asking = asyncio.create_task(service.score(**item("a"), deadline=40))
+        while not asking.done():
+            redis.lpop(QUEUE)
+            await asyncio.sleep(0.05)
+        status, body = await asking
+        assert status == 503 and "judge_worker_lost" in body["error"]
+        await eventually(lambda: not left(redis, service))
+        assert not redis.keys("plumbline:reward:*:answer:*")
+
+
+async def test_a_redis_that_lost_everything(
+    service: Served, redis: Redis, redis_server: RedisServer
+) -> None:
+    asking = asyncio.create_task(service.score(items=[item("a"), item("b")], deadline=40))
+    await eventually(lambda: redis.llen(QUEUE) == 2)
+    redis.flushall()
+    await eventually(lambda: redis.llen(QUEUE) == 2)
+    async with Worker(redis_server.url, "w", judge=accept) as worker:
+        await worker.judge_all()
+    _, body = await asking
+    assert [r["score"] for r in body["results"]] == [1.0, 1.0]
+
+
+async def test_redis_restarts_while_requests_wait(own_redis_server: RedisServer) -> None:
+    server = own_redis_server
+    redis = Redis.from_url(server.url)
+    async with served(redis, server.url) as service:
+        first = asyncio.create_task(service.score(items=[item("a")], deadline=60))
+        await eventually(lambda: redis.llen(QUEUE) == 1)
+        await asyncio.sleep(1.2)  # the append-only file is written every second
+        server.kill()
+        late = asyncio.create_task(service.score(**item("late"), deadline=2))
+        second = asyncio.create_task(service.score(items=[item("b")], deadline=60))
+        status, body = await late
+        assert status == 504 and "score" not in body
+        server.start_again()
+        await eventually(lambda: answers(redis) and redis.llen(QUEUE) == 2, 40)
+        async with Worker(server.url, "w", judge=accept) as worker:
+            await worker.judge_all()
+        for status, body in await asyncio.gather(first, second):
+            assert status == 200
+            assert body["results"][0]["score"] == 1.0
+
+
+async def test_redis_is_killed_while_hundreds_are_judged(own_redis_server: RedisServer) -> None:
+    """What Redis lost with its last second is judged again; no answer is missing or wrong."""
+    server = own_redis_server
+    redis = Redis.from_url(server.url)
+    count = 600
+
+    async def odd_is_wrong(generation: Generation) -> Verdict:
+        await asyncio.sleep(0.05)
+        if int(generation.completion) % 2 == 0:
+            return verdict(generation)
+        fields = {"accepted": False, "pass_ratio": 0.0, "final_status": FinalStatus.WRONG_ANSWER}
+        return verdict(generation).model_copy(update=fields)
+
+    async with (
+        served(redis, server.url) as service,
+        Worker(server.url, "w", judge=odd_is_wrong, lease_ttl=2) as worker,
+    ):
+        items = [item(str(number)) for number in range(count)]
+        asking = asyncio.create_task(service.score(items=items, deadline=90))
+        await eventually(lambda: redis.llen(QUEUE) == count)
+        judging = asyncio.create_task(worker.loop.run())
+        await eventually(lambda: redis.llen(QUEUE) < count * 2 // 3)
+        server.kill()
+        await asyncio.sleep(0.5)
+        server.start_again()
+        status, body = await asking
+        assert status == 200
+        assert [r["score"] for r in body["results"]] == [float(n % 2 == 0) for n in range(count)]
+        worker.loop.stop()
+        await judging
+        await eventually(lambda: not left(redis, service))
+
+
+def answers(redis: Redis) -> bool:
+    try:
+        return bool(redis.ping())
+    except RedisError:
+        return False
+
+
+async def test_a_verdict_that_nobody_waits_for_is_remembered(
+    service: Served, redis: Redis, redis_server: RedisServer
+) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(generation: Generation) -> Verdict:
+        started.set()
+        await go.wait()
+        return verdict(generation)
+
+    async with Worker(redis_server.url, "w", judge=slow) as worker:
+        asking = asyncio.create_task(service.score(**item("a"), deadline=60))
+        await eventually(lambda: redis.llen(QUEUE) == 1)
+        judging = asyncio.create_task(worker.judge_all())
+        await started.wait()
+        asking.cancel()
+        await asyncio.sleep(0.3)
+        assert left(redis, service)  # a judge has it
+        go.set()
+        await judging
+    await eventually(lambda: not left(redis, service))
+    _, result = await service.score(**item("a"))
+    assert result["cached"] is True and result["score"] == 1.0
+
+
+async def test_a_verdict_that_another_replica_settled_first(service: Served, redis: Redis) -> None:
+    keys = keys_of(service)
+    asking = asyncio.create_task(service.score(**item("a"), deadline=10))
+    await eventually(lambda: redis.hlen(keys.hashes) == 1)
+    [sample] = [key.decode() for key in redis.hkeys(keys.hashes)]
+    with redis.pipeline(transaction=True) as pipe:
+        pipe.delete(keys.hashes, keys.completions)
+        pipe.set(keys.answer(sample), '{"status":"success","accepted":true,"pass_ratio":1}')
+        pipe.xadd(keys.events, {"sample": sample})
+        pipe.execute()
+    status, body = await asyncio.wait_for(asking, 2)  # before the next look at what waits
+    assert status == 200 and body["score"] == 1.0
+
+
+async def test_a_stream_has_results_before_the_last_one(
+    service: Served, redis: Redis, redis_server: RedisServer
+) -> None:
+    go = asyncio.Event()
+
+    async def one_late(generation: Generation) -> Verdict:
+        if generation.completion == "late":
+            await go.wait()
+        return verdict(generation)
+
+    async with Worker(redis_server.url, "w", judge=one_late) as worker:
+        url = f"{service.url}/v1/score"
+        body = {"items": [item("late"), item("soon")]}
+        async with service.client.post(url, json=body, headers=LINES) as response:
+            await eventually(lambda: redis.llen(QUEUE) == 2)
+            judging = asyncio.create_task(worker.judge_all())
+            first = json.loads(await response.content.readline())
+            assert first["index"] == 1 and first["score"] == 1.0
+            go.set()
+            second = json.loads(await response.content.readline())
+            assert second["index"] == 0
+            last = json.loads(await response.content.readline())
+            assert last == {"done": True, "judged": 2, "unjudged": 0}
+            await judging

@@ -1,0 +1,215 @@
+"""Tokens of completions that came without a count, counted with `data.tokenizer`."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import fsspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.runner.sources import RecordedSource
+from services.runner.tokens import TokenCounter, open_counter
+from shared.completions import RecordedCompletion
+from shared.config import load_config
+from shared.errors import ConfigError
+from shared.schemas import SampleId, is_encodable
+from shared.statuses import TokenSource
+from tests.docs.markdown import ROOT
+from tests.runner.tokenizer import tokens, write_tokenizer
+from tests.shared.ledgers import generation
+
+TEXT = "```python\nprint(sum(map(int, input().split())))\n```\nä\u2028"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def counter(name: object, *overrides: str) -> TokenCounter:
+    found = open_counter(load_config(None, [f"data.tokenizer={name}", *overrides]))
+    assert found is not None
+    return found
+
+
+def refusal(name: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        counter(name)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "tokenizer.json" in message
+    return message
+
+
+def test_without_a_tokenizer_nothing_is_counted() -> None:
+    assert open_counter(load_config(None)) is None
+
+
+def test_only_what_nobody_counted_is_counted(folder: Path) -> None:
+    counted = generation("p1", TEXT, output_tokens=7)
+    estimated = generation("p2", TEXT, output_tokens=7, output_tokens_from="estimate")
+    unknown, failed = generation("p3", TEXT), generation("p4", "", error="timeout")
+    found = counter(folder).count([counted, estimated, unknown, failed])
+    assert (found[0], found[3]) == (counted, failed)
+    expected = {"output_tokens": tokens(folder, TEXT), "output_tokens_from": TokenSource.TOKENIZER}
+    assert found[1:3] == [one.model_copy(update=expected) for one in (estimated, unknown)]
+
+
+def test_the_end_token_counts_as_engines_count_it(folder: Path) -> None:
+    own = tokens(folder, TEXT)
+    reasons = {"stop": own + 1, "length": own, None: own}
+    for reason, expected in reasons.items():
+        (found,) = counter(folder).count([generation("p1", TEXT, finish_reason=reason)])
+        assert found.output_tokens == expected
+    stopped = generation("p1", TEXT, finish_reason="stop")
+    (found,) = counter(folder, "generation.stop=['\u2028']").count([stopped])
+    assert found.output_tokens == own
+    (found,) = counter(folder).count([generation("p1", "", finish_reason="stop")])
+    assert found.output_tokens == 1
+
+
+@settings(max_examples=30)
+@given(text=st.text().filter(is_encodable))
+def test_there_is_no_begin_token_and_nothing_is_cut(folder: Path, text: str) -> None:
+    (found,) = counter(folder).count([generation("p1", text)])
+    assert found.output_tokens == tokens(folder, text)
+
+
+def test_settings_of_whoever_saved_the_tokenizer_do_not_count(folder: Path, tmp_path: Path) -> None:
+    cutting = write_tokenizer(tmp_path, truncating=True)
+    uncounted = [generation("p1", TEXT), generation("p2", "a")]
+    found = counter(cutting).count(uncounted)
+    assert [one.output_tokens for one in found] == [tokens(folder, TEXT), 1]
+
+
+async def test_what_a_source_yields_is_counted(folder: Path) -> None:
+    samples = {
+        SampleId("d", f"p{number}"): RecordedCompletion(
+            problem_id=f"p{number}",
+            completion="a" * number,
+            output_tokens=99 if number == 3 else None,
+        )
+        for number in range(70)
+    }
+    source = counter(folder).counting(RecordedSource(samples))
+    found = [one async for batch in source(list(samples)) for one in batch]
+    assert [one.sample for one in found] == list(samples)
+    assert found[3].output_tokens == 99
+    assert all(
+        one.output_tokens == tokens(folder, one.completion)
+        for one in found
+        if one.output_tokens != 99
+    )
+
+
+def test_a_file_and_a_url_name_a_tokenizer_too(folder: Path) -> None:
+    content = (folder / "tokenizer.json").read_bytes()
+    with fsspec.open("memory://tokenizers/mine/tokenizer.json", "wb") as file:
+        file.write(content)
+    names = [folder, folder / "tokenizer.json", "memory://tokenizers/mine"]
+    records = [counter(name).record for name in names]
+    assert [record.name for record in records] == [str(name) for name in names]
+    assert {record.sha256 for record in records} == {hashlib.sha256(content).hexdigest()}
+
+
+def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
+    assert "no such folder" in refusal(tmp_path / "absent")
+    assert "'a..b': no such folder, and the hub does not give it" in refusal("a..b")
+    assert "no such file" in refusal(tmp_path)
+    assert "no such file" in refusal("memory://tokenizers/other")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[1]", b"\xff\xfe", b'{"version": "1.0"', b'{"model": {"type": "Nope"}}'],
+)
+def test_a_broken_tokenizer(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    assert f"'{tmp_path}': tokenizer.json cannot be used" in refusal(tmp_path)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers with a file or with the hub's errors, by the repository's name."""
+
+    content = b""
+    refusals: ClassVar = {
+        "absent": (404, "RepoNotFound"),
+        "gated": (403, "GatedRepo"),
+        "other": (404, "EntryNotFound"),
+    }
+
+    def do_HEAD(self) -> None:
+        status, code = self.refusals.get(self.path.split("/")[2], (200, ""))
+        self.send_response(status)
+        if code:
+            self.send_header("X-Error-Code", code)
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(self.content)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+_CHILD = """
+import json, sys
+from services.runner.tokens import open_counter
+from shared.config import load_config
+from shared.errors import ConfigError
+
+for name in sys.argv[1:]:
+    try:
+        found = open_counter(load_config(None, [f"data.tokenizer={name}"])).record.sha256
+    except ConfigError as error:
+        found = str(error)
+    print(json.dumps(found))
+"""
+
+
+def opened(home: Path, *names: str, **variables: str) -> list[str]:
+    """What comes of names; in a process, because the library reads its settings when imported."""
+    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, *names],
+        env=kept | {"PYTHONPATH": str(ROOT), "HF_HOME": str(home), **variables},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert done.stderr == ""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_names_on_the_hub(folder: Path, tmp_path: Path) -> None:
+    Hub.content = (folder / "tokenizer.json").read_bytes()
+    names = [f"org/{name}" for name in ("model", "absent", "gated", "other")]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    url = f"http://127.0.0.1:{server.server_port}"
+    with server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        model, *refusals = opened(tmp_path, *names, HF_ENDPOINT=url)
+        server.shutdown()
+    digest = hashlib.sha256(Hub.content).hexdigest()
+    assert model == digest
+    said = ("does not know it", "wants its terms accepted", "has no tokenizer.json of it")
+    for name, message, cause in zip(names[1:], refusals, said, strict=True):
+        assert f"'{name}': no such folder, and the hub {cause}" in message
+        assert "\n" not in message
+    # Without the hub, what was fetched is used.
+    again, absent = opened(tmp_path, "org/model", "org/new", HF_HUB_OFFLINE="1")
+    assert again == digest
+    assert "the hub does not answer, and it is not in its cache" in absent

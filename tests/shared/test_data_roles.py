@@ -1,0 +1,98 @@
+import json
+
+import fsspec
+import pytest
+
+from services.data.importer import import_dataset
+from shared.data_lock import LOCK_NAME
+from shared.data_roles import DataRole, dataset_roles, manifest_folder
+from shared.errors import DataError
+from tests.data.prepare.support import Desk, row
+
+TRAIN, EVAL = DataRole.TRAIN, DataRole.EVAL
+
+
+def write_manifest(folder, lines, *, name="set.jsonl"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LOCK_NAME).write_text("{}")
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_roles_of_prepared_sets(tmp_path):
+    desk = Desk(tmp_path)
+    desk.manifests = tmp_path / "data_manifests"
+    desk.keys = {"manifests": str(desk.manifests)}
+    desk.source("one", [row(0), row(1)], role="train")
+    desk.source("two", [row(2)])
+    desk.prepare()
+    assert dataset_roles(str(desk.data("one"))) == {"one": TRAIN}
+    assert dataset_roles(str(desk.data("two"))) == {"two": EVAL}
+    assert manifest_folder(str(desk.data("one"))) == str(desk.manifests)
+    # A manifest of an evaluation set is as it was before there were roles.
+    assert all("role" not in line for line in desk.listed("two"))
+
+
+def test_role_of_an_imported_set(tmp_path):
+    source = Desk(tmp_path).source("rows", [row(0)])
+    # The manifest must not replace the source, even if both lie in one folder.
+    output, text = tmp_path / "rows.parquet", source.read_text()
+    path = import_dataset("jsonl", str(source), output, role=TRAIN).path
+    assert dataset_roles(str(path)) == {"set": TRAIN}
+    assert source.read_text() == text
+    import_dataset("jsonl", str(source), output)
+    assert dataset_roles(str(path)) == {}
+
+
+@pytest.mark.parametrize("folder", [".", "data_manifests", "../data_manifests"])
+def test_places_of_manifests(tmp_path, folder):
+    data = tmp_path / "data" / "eval"
+    data.mkdir(parents=True)
+    assert manifest_folder(str(data / "set.parquet")) is None
+    assert dataset_roles(str(data / "set.parquet")) == {}
+    write_manifest(data / folder, [{"dataset": "set", "role": "train"}])
+    assert dataset_roles(str(data / "set.parquet")) == {"set": TRAIN}
+
+
+def test_a_source_beside_the_file_is_no_manifest(tmp_path):
+    (tmp_path / "set.jsonl").write_text('{"dataset": "set", "role": "train"}\n')
+    assert dataset_roles(str(tmp_path / "set.parquet")) == {}
+
+
+def test_the_folder_can_be_named(tmp_path):
+    write_manifest(tmp_path / "other", [{"dataset": "set", "role": "train"}])
+    path = str(tmp_path / "set.parquet")
+    assert dataset_roles(path) == {}
+    assert dataset_roles(path, str(tmp_path / "other")) == {"set": TRAIN}
+
+
+def test_manifests_at_a_url():
+    fs = fsspec.filesystem("memory")
+    with fs.open("/bucket/data_manifests/set.jsonl", "w") as file:
+        file.write('{"dataset": "set", "role": "train"}\n')
+    fs.touch(f"/bucket/data_manifests/{LOCK_NAME}")
+    try:
+        assert dataset_roles("memory://bucket/data/set.parquet") == {"set": TRAIN}
+    finally:
+        fs.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([{"dataset": "set", "role": "train"}, {"dataset": "set"}], ":2: data set 'set' is for"),
+        ([{"dataset": "set", "role": "test"}], "not a line of a manifest (role: "),
+        ([{"role": "train"}], "not a line of a manifest (dataset: "),
+    ],
+)
+def test_manifests_that_cannot_be_used(tmp_path, lines, said):
+    write_manifest(tmp_path, lines)
+    with pytest.raises(DataError) as caught:
+        dataset_roles(str(tmp_path / "set.parquet"))
+    assert said in str(caught.value)
+
+
+def test_contradicting_manifests(tmp_path):
+    write_manifest(tmp_path, [{"dataset": "set", "role": "train"}], name="set.manifest.jsonl")
+    write_manifest(tmp_path, [{"dataset": "set", "role": "eval"}])
+    with pytest.raises(DataError, match="delete the manifest that is out of date"):
+        dataset_roles(str(tmp_path / "set.parquet"))

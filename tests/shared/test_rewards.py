@@ -1,0 +1,162 @@
+"""The ledger of a reward session in a real Redis."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+
+from shared.ledger.calls import FIELDS, JobCall
+from shared.ledger.keys import RewardKeys
+from shared.ledger.packing import pack, unpack
+from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.queue import JudgeQueue
+from shared.ledger.rewards import (
+    RewardAnswer,
+    RewardLedger,
+    RewardProblem,
+    RewardSample,
+    SampleState,
+    SessionClosedError,
+)
+from shared.schemas import Generation, SampleId
+from shared.statuses import FinalStatus
+from tests.conftest import RedisServer
+from tests.shared.ledgers import problem, verdict
+
+RUN = "reward/0123456789abcdef"
+KEYS = RewardKeys(RUN)
+PROBLEM = RewardProblem.of("d1", "p/1", "f" * 16)
+SAMPLE = RewardSample.of(PROBLEM, "print(1)")
+GOOD = RewardAnswer(status=FinalStatus.SUCCESS, accepted=True, pass_ratio=1.0)
+
+
+@pytest.fixture
+async def ledger(redis: Redis, redis_server: RedisServer) -> AsyncIterator[RewardLedger]:
+    client = AsyncRedis.from_url(redis_server.url)
+    found = RewardLedger(client, PipelinedRedis(client), RUN, remember=60)
+    await found.open("{}")
+    await found.bring({PROBLEM.key: pack(problem().model_dump_json())})
+    yield found
+    await client.aclose()
+
+
+def judge(redis: Redis, status: FinalStatus = FinalStatus.SUCCESS) -> None:
+    """Write the verdict on the sample, as a judge does."""
+    stored = redis.hget(KEYS.completions, SAMPLE.key)
+    assert isinstance(stored, bytes)
+    found = verdict(Generation.model_validate_json(unpack(stored)))
+    found = found.model_copy(update={"final_status": status})
+    redis.hset(KEYS.verdicts, SAMPLE.key, found.model_dump_json())
+
+
+async def test_a_job_is_as_rq_writes_it(ledger: RewardLedger, redis: Redis) -> None:
+    assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
+    [job] = redis.lrange("rq:queue:judge", 0, -1)
+    ours = redis.hgetall(b"rq:job:" + job)
+    call = JobCall.parse(job.decode(), [ours.get(name.encode()) for name in FIELDS])
+    assert call.sample.key == SAMPLE.key and call.run == RUN and call.sha256 == SAMPLE.sha256
+
+    redis.delete(b"rq:job:" + job)
+    pipe = redis.pipeline(transaction=True)
+    pipe.multi()
+    JudgeQueue(redis).put(pipe, RUN, SampleId.parse(SAMPLE.key), SAMPLE.sha256)
+    pipe.execute()
+    theirs = redis.hgetall(b"rq:job:" + job)
+    times = {b"created_at", b"enqueued_at"}
+    assert {name: value for name, value in theirs.items() if value and name not in times} == {
+        name: value for name, value in ours.items() if name not in times
+    }
+    assert times <= ours.keys()
+
+
+async def test_submitting_twice_queues_once(ledger: RewardLedger, redis: Redis) -> None:
+    for _ in range(3):
+        assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
+    assert redis.llen("rq:queue:judge") == 1
+    assert redis.hgetall(KEYS.uses) == {PROBLEM.key.encode(): b"1"}
+
+
+async def test_a_sample_without_its_problem_is_not_queued(
+    ledger: RewardLedger, redis: Redis
+) -> None:
+    other = RewardSample.of(RewardProblem.of("d1", "p2", "f" * 16), "print(1)")
+    assert await ledger.submit([other, SAMPLE]) == [SampleState.NO_PROBLEM, SampleState.WAITING]
+    assert redis.llen("rq:queue:judge") == 1
+
+
+async def test_a_session_must_be_open(ledger: RewardLedger, redis: Redis) -> None:
+    redis.delete(KEYS.meta)
+    with pytest.raises(SessionClosedError):
+        await ledger.submit([SAMPLE])
+    assert not redis.exists("rq:queue:judge")
+
+
+async def test_settling_leaves_the_answer_alone(ledger: RewardLedger, redis: Redis) -> None:
+    await ledger.submit([SAMPLE])
+    await ledger.settle({SAMPLE.key: GOOD})
+    assert redis.hexists(KEYS.completions, SAMPLE.key), "settled without a verdict"
+    judge(redis)
+    assert await ledger.look([SAMPLE.key]) == [SampleState.JUDGED]
+    found = await ledger.verdicts([SAMPLE.key])
+    for _ in range(2):
+        await ledger.settle(found)
+    for key in (KEYS.completions, KEYS.hashes, KEYS.verdicts, KEYS.uses):
+        assert not redis.exists(key), key
+    [remembered] = await ledger.submit([SAMPLE])
+    assert isinstance(remembered, RewardAnswer) and remembered.status is FinalStatus.SUCCESS
+    assert 0 < redis.ttl(KEYS.answer(SAMPLE.key)) <= 60
+
+
+async def test_an_api_error_is_forgotten(ledger: RewardLedger, redis: Redis) -> None:
+    await ledger.submit([SAMPLE])
+    judge(redis, FinalStatus.API_ERROR)
+    await ledger.settle(await ledger.verdicts([SAMPLE.key]))
+    assert await ledger.look([SAMPLE.key]) == [SampleState.GONE]
+    assert not redis.exists(KEYS.answer(SAMPLE.key))
+
+
+async def test_an_unreadable_verdict_is_no_answer(ledger: RewardLedger, redis: Redis) -> None:
+    await ledger.submit([SAMPLE])
+    redis.hset(KEYS.verdicts, SAMPLE.key, '{"accepted": false}')
+    found = (await ledger.verdicts([SAMPLE.key]))[SAMPLE.key]
+    assert not found.judged and "cannot be read" in (found.detail or "")
+
+
+async def test_an_unreadable_answer_is_dropped(ledger: RewardLedger, redis: Redis) -> None:
+    redis.set(KEYS.answer(SAMPLE.key), '{"status": "splendid"}')
+    assert await ledger.submit([SAMPLE]) == [SampleState.GONE]
+    assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
+
+
+async def test_abandoning(ledger: RewardLedger, redis: Redis) -> None:
+    await ledger.submit([SAMPLE])
+    await ledger.abandon({SAMPLE.key: SAMPLE.sha256})
+    assert await ledger.look([SAMPLE.key]) == [SampleState.GONE]
+    assert not redis.exists("rq:queue:judge") and not redis.keys("rq:job:*")
+    await ledger.submit([SAMPLE])
+    redis.lpop("rq:queue:judge")  # a judge has it
+    await ledger.abandon({SAMPLE.key: SAMPLE.sha256})
+    assert await ledger.look([SAMPLE.key]) == [SampleState.WAITING]
+
+
+async def test_tidying(ledger: RewardLedger, redis: Redis) -> None:
+    later = redis.time()[0] + 10_000
+    redis.xadd(KEYS.events, {"sample": SAMPLE.key})
+    await ledger.submit([SAMPLE])
+    await ledger.tidy(now=lambda: later)
+    assert redis.hexists(KEYS.problems, PROBLEM.key), "it is in use"
+    judge(redis)
+    await ledger.settle(await ledger.verdicts([SAMPLE.key]))
+    await ledger.tidy()
+    assert redis.hexists(KEYS.problems, PROBLEM.key), "it was used just now"
+    await ledger.tidy(now=lambda: later)
+    assert not redis.exists(KEYS.problems)
+    assert redis.ttl(KEYS.meta) > 0
+
+
+async def test_tidying_keeps_up_with_inline_tests(ledger: RewardLedger, redis: Redis) -> None:
+    later = redis.time()[0] + 10_000
+    await ledger.bring({f"inline/{number}": b"" for number in range(1000)})
+    await ledger.tidy(now=lambda: later)
+    assert not redis.exists(KEYS.problems, KEYS.idle)

@@ -1,0 +1,177 @@
+"""`data.output_path`: a run's completions in verl's layout, which `main_eval` reads."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import fsspec
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.runner.sources import match_completions
+from services.training.responses_file import ResponsesFile
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.config import Config, load_config
+from shared.errors import ConfigError, OutputError
+from shared.finished_run import FinishedRun
+from shared.prompts import chat_messages
+from shared.run_record import RunRecord
+from shared.schemas import Generation, SampleId, is_encodable, parse_ground_truth
+from tests.shared.ledgers import generation, problem
+
+PROBLEMS = [
+    problem("p1", split="valid"),
+    problem("p/2 ä"),
+    problem("p1", "d2", ground_truth=json.dumps({"inputs": ["1\n"], "outputs": ["2\n"]})),
+    problem("never", "d2"),
+]
+ODD = "a\u2028b\x00 ```python"
+GENERATIONS = [
+    generation(SampleId("d1", "p1", 0), "right"),
+    generation(SampleId("d1", "p1", 1), "", error="timeout"),
+    generation(SampleId("d1", "p1", 2), "wrong"),
+    generation(SampleId("d1", "p/2 ä"), ODD),
+    generation(SampleId("d2", "p1"), ""),
+    generation(SampleId("d2", "never"), "", error="http_500"),
+]
+
+
+def config(path: object, *overrides: str) -> Config:
+    return load_config(
+        None, [f"data.output_path={path}", "data.system_prompt=Be brief.", *overrides]
+    )
+
+
+def finished(folder: Path, generations: list[Generation] = GENERATIONS) -> FinishedRun:
+    out = OutputFolder(str(folder))
+    out.write_jsonl(artifacts.GENERATIONS, generations)
+    return FinishedRun(out, RunRecord(run="mine", samples=len(generations)), {})
+
+
+def write(path: object, folder: Path, *inputs: str) -> str:
+    return ResponsesFile(config(path), inputs).write(finished(folder), PROBLEMS)
+
+
+Reward = Callable[[str, str, str], float]
+
+
+def main_eval(frame: pd.DataFrame, reward: Reward) -> Mapping[str, float]:
+    """What verl 0.9.1's main_eval computes, in its order and from the same columns."""
+    rewards = defaultdict(list)
+    for number in range(len(frame)):
+        source, truth = frame["data_source"][number], frame["reward_model"][number]["ground_truth"]
+        scores = [reward(source, one, truth) for one in frame["responses"][number]]
+        rewards[source].append(fmean(scores))
+    return {source: fmean(found) for source, found in rewards.items()}
+
+
+def test_main_eval_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "responses.parquet"
+    said = write(path, tmp_path / "run")
+    assert said == (
+        f"4 completions of 3 problems in {path}; 2 samples without a completion are left out"
+    )
+    asked: list[tuple[str, str]] = []
+
+    def reward(source: str, response: str, truth: str) -> float:
+        asked.append((response, truth))
+        assert parse_ground_truth(truth).cases == 1
+        return float(response == "right")
+
+    assert main_eval(pd.read_parquet(path), reward) == {"d1": 0.25, "d2": 0.0}
+    truths = [PROBLEMS[number].ground_truth for number in (0, 0, 1, 2)]
+    assert asked == list(zip(("right", "wrong", ODD, ""), truths, strict=True))
+    assert [one.name for one in path.parent.iterdir()] == ["responses.parquet"]
+
+
+def test_rows_are_those_of_verls_generation(tmp_path: Path) -> None:
+    path = tmp_path / "responses.parquet"
+    write(path, tmp_path / "run")
+    names = ["data_source", "prompt", "ability", "reward_model", "extra_info", "responses"]
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    assert [list(row) for row in rows] == [names] * 3
+    assert rows[0]["prompt"] == chat_messages(PROBLEMS[0], config(path))
+    assert [row["extra_info"]["split"] for row in rows] == ["valid", "test", "test"]
+    assert [row["extra_info"]["index"] for row in rows] == [0, 1, 2]
+
+
+def test_judge_reads_it_back(tmp_path: Path) -> None:
+    path = str(tmp_path / "responses.parquet")
+    write(path, tmp_path / "run")
+    found = match_completions(path, PROBLEMS)
+    expected = {one.sample: one.completion for one in GENERATIONS if one.error is None}
+    assert {sample: one.completion for sample, one in found.by_sample.items()} == expected
+    assert (found.unknown, found.missing) == ([], ["never"])
+
+
+ANSWERS = st.dictionaries(st.integers(0, 5), st.text().filter(is_encodable), max_size=4)
+
+
+@settings(max_examples=30)
+@given(answers=st.lists(ANSWERS, min_size=4, max_size=4).filter(any))
+def test_any_answers_come_back_under_their_numbers(
+    answers: list[dict[int, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    made = [
+        generation(SampleId(one.dataset, one.problem_id, index), text)
+        for one, found in zip(PROBLEMS, answers, strict=True)
+        for index, text in sorted(found.items())
+    ]
+    path = str(folder / "responses.parquet")
+    ResponsesFile(config(path), []).write(finished(folder / "run", made), PROBLEMS)
+    back = match_completions(path, PROBLEMS).by_sample
+    assert {sample: one.completion for sample, one in back.items()} == {
+        one.sample: one.completion for one in made
+    }
+
+
+def test_any_file_system(tmp_path: Path) -> None:
+    path = "memory://verl/answers.parquet"
+    write(path, tmp_path / "run")
+    with fsspec.open(path, "rb") as file:
+        assert len(pd.read_parquet(file)) == 3
+
+
+def test_an_earlier_file_stays_when_writing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "responses.parquet"
+    write(path, tmp_path / "run")
+    before = path.read_bytes()
+    torn = finished(tmp_path / "other")
+    (tmp_path / "other" / "generations.jsonl").write_text(
+        GENERATIONS[0].model_dump_json() + '\n{"dataset": 1}\n{}\n'
+    )
+    with pytest.raises(OutputError, match=r"generations\.jsonl:2: not a generation"):
+        ResponsesFile(config(path), []).write(torn, PROBLEMS)
+    assert path.read_bytes() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["other", path.name, "run"]
+
+
+def test_paths_that_are_refused_before_the_run_begins(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "eval.parquet").write_bytes(b"")
+    for path, inputs, said in (
+        (tmp_path / "answers.json", [], "ends in .parquet"),
+        (data, [], "a folder; name the file to write"),
+        (data / "eval.parquet", [str(data / "eval.parquet")], "the run reads"),
+        (data / "new.parquet", [f"{data}/"], "the run reads"),
+        ("nothing://bucket/new.parquet", [], "nothing"),
+    ):
+        with pytest.raises((ConfigError, OutputError)) as caught:
+            ResponsesFile(config(path), inputs)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"data\.output_path: .*; repeat the command"):
+        write(tmp_path / "file" / "responses.parquet", tmp_path / "run")

@@ -1,0 +1,313 @@
+"""`plumb train-check`: each mistake and difference is found, and a right config has none."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from services.cli.data import app as data_app
+from services.cli.train_check import train_check
+from shared.config import load_config
+from shared.datasets import read_datasets
+from shared.errors import FindingsError, PlumblineError, ServiceError
+from shared.plan import make_plan
+from shared.prompts import prompt_facts
+from shared.run_record import RunMeta, RunRecord
+from tests.cli.commands import ROOT, answering
+
+MODEL = "org/model"
+CONFIG = ROOT / "configs/demo.yaml"
+BASELINE = [f"actor_rollout_ref.model.path={MODEL}", "actor_rollout_ref.rollout.n=1"]
+ROLLOUT = "actor_rollout_ref.rollout"
+
+# The part of verl's configuration that is looked at, as its ppo_trainer and a right recipe have it.
+TRAINER: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {"path": MODEL, "lora_rank": 0, "custom_chat_template": None},
+        "rollout": {
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "top_k": -1,
+            "n": 8,
+            "seed": 0,
+            "load_format": "dummy",
+            "prompt_length": "${oc.select:data.max_prompt_length,512}",
+            "response_length": "${oc.select:data.max_response_length,512}",
+            "val_kwargs": {"temperature": 0, "top_p": 1.0, "top_k": 0, "n": 1, "do_sample": False},
+            "agent": {"num_workers": 4, "default_agent_loop": "single_turn_agent"},
+            "multi_turn": {
+                "enable": False,
+                "tool_config_path": None,
+                "function_tool_path": None,
+                "max_tool_response_length": 256,
+            },
+        },
+    },
+    "algorithm": {"adv_estimator": "grpo"},
+    "data": {
+        "prompt_key": "prompt",
+        "max_prompt_length": 4096,
+        "max_response_length": 2048,
+        "filter_overlong_prompts": True,
+        "apply_chat_template_kwargs": {},
+        "tokenizer": None,
+        "seed": 0,
+        "val_max_samples": -1,
+    },
+    "reward": {
+        "num_workers": 2,
+        "custom_reward_function": {"path": "pkg://plumbline_reward", "name": "compute_score"},
+        "reward_manager": {"name": "naive"},
+        "sandbox_fusion": {"url": None},
+    },
+    "custom_reward_function": {"path": None, "name": None},
+    "reward_model": {"enable": None, "reward_manager": None, "num_workers": None},
+    "sandbox_fusion": {"url": None, "max_concurrent": None},
+    "transfer_queue": {"backend": {"SimpleStorage": {"num_data_storage_units": 2}}},
+    "trainer": {
+        "nnodes": 1,
+        "n_gpus_per_node": 2,
+        "val_before_train": True,
+        "test_freq": 10,
+        "save_freq": 20,
+    },
+    "ray_kwargs": {"ray_init": {"num_cpus": 16}},
+}
+
+
+class Desk:
+    """A run, exported data of two other sets, and the config of a trainer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        config = load_config(CONFIG, BASELINE)
+        problems = read_datasets([str(ROOT / "demo/data/humaneval.parquet")])
+        facts = prompt_facts(problems, config)
+        meta = RunMeta(
+            name="baseline",
+            config=config,
+            protocol=config.protocol(),
+            model=MODEL,
+            prompts=facts.prompts,
+        )
+        plan = make_plan(problems, lambda _problem: range(1))
+        record = RunRecord.of("baseline-1", meta, plan.datasets)
+        self.run = folder / "run"
+        self.run.mkdir()
+        (self.run / "run.json").write_text(json.dumps(record.document()))
+        (self.run / "phase0_summary.json").write_text("{}")
+        self.export()
+        self.trainer = copy.deepcopy(TRAINER)
+        self.set("data.train_files", [str(folder / "rl" / "train.parquet")])
+        self.set("data.val_files", str(folder / "rl" / "validation.parquet"))
+
+    def export(self, *options: str, train: str = "mbpp_reg") -> None:
+        demo = ROOT / "demo/data"
+        arguments = [
+            *("export", "--config", str(CONFIG), "--output", str(self.folder / "rl")),
+            *("--train", str(demo / f"{train}.parquet"), "--allow-eval", "--force"),
+            *(
+                "--validation",
+                str(demo / "humaneval.parquet"),
+                "--allow-unlocked",
+                "data.lock=null",
+            ),
+            *options,
+        ]
+        result = CliRunner().invoke(data_app, arguments)
+        assert result.exit_code == 0, result.exception
+
+    def set(self, path: str, value: Any) -> None:
+        *parents, leaf = path.split(".")
+        section = self.trainer
+        for part in parents:
+            section = section[part]
+        section[leaf] = value
+
+    def check(self, *, data: bool = True, reward: str | None = None) -> dict[str, dict[str, Any]]:
+        """The findings by what they are about."""
+        config, found = self.folder / "config.yaml", self.folder / "findings.json"
+        config.write_text(yaml.safe_dump(self.trainer))
+        given = [str(ROOT / "demo/data")] if data else None
+        try:
+            train_check(str(config), str(self.run), given, reward, False, found)
+            code = 0
+        except FindingsError as error:
+            code = error.exit_code
+        self.findings = json.loads(found.read_text())["findings"]
+        assert code == any(one["kind"] != "expected" for one in self.findings)
+        return {one["subject"]: one for one in self.findings}
+
+    def weighty(self, **options: Any) -> dict[str, str]:
+        """Mistakes and differences only: what about, and which of the two."""
+        found = self.check(**options)
+        return {name: one["kind"] for name, one in found.items() if one["kind"] != "expected"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_right_config_has_neither_mistake_nor_difference(desk: Desk) -> None:
+    found = desk.check()
+    assert {one["kind"] for one in found.values()} == {"expected"}
+    assert found[f"{ROLLOUT}.temperature"]["trainer"] == 1.0
+    assert found[f"{ROLLOUT}.temperature"]["run"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "subject", "kind"),
+    [
+        ("actor_rollout_ref.model.path", "org/other", None, "difference"),
+        ("actor_rollout_ref.model.custom_chat_template", "{{ x }}", None, "difference"),
+        ("data.apply_chat_template_kwargs", {"enable_thinking": False}, None, "difference"),
+        ("data.tokenizer", "org/other", None, "difference"),
+        (f"{ROLLOUT}.val_kwargs.temperature", 0.6, None, "difference"),
+        (f"{ROLLOUT}.val_kwargs.top_p", 0.9, None, "difference"),
+        (f"{ROLLOUT}.val_kwargs.top_k", 20, None, "difference"),
+        (f"{ROLLOUT}.val_kwargs.n", 4, None, "difference"),
+        ("data.max_prompt_length", 1024, None, "difference"),
+        ("data.max_response_length", 1024, None, "difference"),
+        ("data.max_response_length", 1024, f"{ROLLOUT}.response_length", "difference"),
+        ("data.val_max_samples", 100, None, "difference"),
+        ("trainer.val_before_train", False, None, "difference"),
+        ("trainer.test_freq", -1, None, "difference"),
+        ("trainer.save_freq", -1, None, "mistake"),
+        ("custom_reward_function.path", "pkg://plumbline_reward", None, "mistake"),
+        ("sandbox_fusion.url", "http://localhost:8080/run_code", None, "mistake"),
+        ("reward_model.reward_manager", "naive", None, "mistake"),
+        ("reward.custom_reward_function.path", None, None, "mistake"),
+        ("reward.custom_reward_function.path", "mine.py", None, "difference"),
+        ("reward.custom_reward_function.name", "compute_score_sync", None, "mistake"),
+        ("reward.reward_manager.name", "remote", None, "mistake"),
+        ("reward.sandbox_fusion.url", "http://localhost:8080/run_code", None, "mistake"),
+        ("data.filter_overlong_prompts", False, None, "mistake"),
+        ("data.output_path", "out.parquet", f"{ROLLOUT}.load_format", "mistake"),
+        (f"{ROLLOUT}.n", 1, None, "mistake"),
+        (f"{ROLLOUT}.temperature", 0.0, None, "mistake"),
+        ("ray_kwargs.ray_init.num_cpus", 8, None, "mistake"),
+        ("data.prompt_key", "question", None, "mistake"),
+    ],
+)
+def test_one_leaf_that_is_wrong(
+    desk: Desk, path: str, value: object, subject: str | None, kind: str
+) -> None:
+    desk.set(path, value)
+    assert desk.weighty().get(subject or path) == kind
+
+
+def test_tools(desk: Desk) -> None:
+    desk.set(f"{ROLLOUT}.agent.default_agent_loop", "tool_agent")
+    turns = f"{ROLLOUT}.multi_turn"
+    difference = {f"{ROLLOUT}.agent.default_agent_loop": "difference"}
+    without = {f"{turns}.tool_config_path": "mistake"}
+    short = {f"{turns}.max_tool_response_length": "mistake"}
+    assert desk.weighty() == difference | without | short
+    desk.set(f"{turns}.tool_config_path", "tools.yaml")
+    desk.set(f"{turns}.max_tool_response_length", 4096)
+    assert desk.weighty() == difference
+
+
+def test_rows_of_a_tool_agent_need_tools(desk: Desk) -> None:
+    desk.export("--agent-name", "tool_agent")
+    subjects = list(desk.weighty())
+    assert len(subjects) == 2
+    assert all("parquet" in subject for subject in subjects)
+
+
+def test_training_on_what_the_run_measured(desk: Desk) -> None:
+    file = desk.folder / "rl" / "train.parquet"
+    file.write_bytes((desk.folder / "rl" / "validation.parquet").read_bytes())
+    desk.check()
+    about = [one for one in desk.findings if one["trainer"] == "humaneval"]
+    assert [(one["kind"], one["subject"]) for one in about] == [
+        ("mistake", f"data.train_files {file}")
+    ]
+
+
+def test_another_prompt(desk: Desk) -> None:
+    desk.export("data.templates.humaneval=Solve {prompt}", "data.system_prompt=Think.")
+    validation = desk.folder / "rl" / "validation.parquet"
+    train = desk.folder / "rl" / "train.parquet"
+    assert desk.weighty() == {
+        "template of humaneval": "difference",
+        f"system prompt of {train}": "difference",
+        f"system prompt of {validation}": "difference",
+    }
+
+
+def test_files_that_were_changed_or_come_from_elsewhere(desk: Desk) -> None:
+    path = desk.folder / "rl" / "validation.parquet"
+    pd.read_parquet(path).head(10).to_parquet(path)
+    subject = f"data.val_files {path}"
+    assert desk.weighty() == {subject: "mistake", "validation of humaneval": "difference"}
+    (desk.folder / "rl" / "export.json").unlink()
+    assert desk.weighty()[subject] == "difference"
+
+
+def test_references_to_other_states_of_the_problems(desk: Desk) -> None:
+    path = desk.folder / "rl" / "train.parquet"
+    frame = pd.read_parquet(path)
+    truth = "reward_model"
+    frame[truth] = [
+        {**one, "ground_truth": one["ground_truth"][:-4] + "0000"} for one in frame[truth]
+    ]
+    frame.to_parquet(path)
+    found = desk.check()
+    assert "have changed since" in found[f"data.train_files {path}"]["text"]
+    found = desk.check(data=False)
+    assert "were not compared" in found[f"data.train_files {path}"]["text"]
+    frame[truth] = [
+        {**one, "ground_truth": "plumbline:other/1#0123456789abcdef"} for one in frame[truth]
+    ]
+    frame.to_parquet(path)
+    found = desk.check()
+    assert "not in the prepared data" in found[f"data.train_files {path}"]["text"]
+
+
+def changed(reward_model: dict[str, str]) -> dict[str, str]:
+    reference = reward_model["ground_truth"]
+    return {**reward_model, "ground_truth": f"{reference[:-4]}0000"}
+
+
+def test_one_prompt_in_both_files(desk: Desk) -> None:
+    both = str(desk.folder / "rl" / "validation.parquet")
+    desk.set("data.train_files", both)
+    assert desk.check()["data.val_files"]["trainer"] == 15
+
+
+def test_the_judge_of_a_reward_service(desk: Desk) -> None:
+    leaves = load_config(CONFIG, BASELINE).protocol().leaves
+    judging = {path: leaves[path] for path in leaves if path.startswith(("judge.", "sandbox."))}
+    with answering({"/v1/info": (200, json.dumps({"protocol": judging}))}) as url:
+        assert desk.weighty(reward=url) == {}
+    other = judging | {"judge.method": "compute_score", "sandbox.timeout": 10.0}
+    with answering({"/v1/info": (200, json.dumps({"protocol": other}))}) as url:
+        found = desk.check(reward=f"{url}/")
+    assert found["judge.method"]["trainer"] == "compute_score"
+    assert found["judge.method"]["run"] == "batch"
+    assert found["sandbox.timeout"]["kind"] == "difference"
+    for answer in ("{}", "[]", "no"):
+        with answering({"/v1/info": (200, answer)}) as url, pytest.raises(ServiceError):
+            desk.check(reward=url)
+    with (
+        answering({}) as url,
+        pytest.raises(ServiceError, match=r"answers 404 .*check the address"),
+    ):
+        desk.check(reward=url)
+    with pytest.raises(ServiceError, match=r"does not answer \(.*Connection refused"):
+        desk.check(reward=url)
+
+
+def test_what_cannot_be_compared_is_exit_code_2(desk: Desk) -> None:
+    desk.set("data.train_files", "absent.parquet")
+    with pytest.raises(PlumblineError) as caught:
+        desk.check()
+    assert caught.value.exit_code == 2
+    assert "no such file" in str(caught.value)

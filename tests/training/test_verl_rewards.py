@@ -1,0 +1,144 @@
+"""Real verl's reward managers and `main_eval` on the CPU, with verdicts of the service."""
+
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from services.training.responses_file import ResponsesFile
+from shared import artifacts
+from shared.artifacts import OutputFolder
+from shared.config import load_config
+from shared.datasets import read_datasets
+from shared.finished_run import FinishedRun
+from shared.run_record import RunRecord
+from shared.schemas import SampleId
+from tests.e2e.plumb import DEMO
+from tests.shared.ledgers import generation
+from tests.training.conftest import name_of
+from tests.training.environment import ray_folder, run_module, run_program
+from tools.tiny_model.demo import DemoProblem
+
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
+
+_KEYS = {"score", "acc", "accepted", "pass_ratio", "judged", "cases_passed", "cases_total"}
+
+
+@pytest.fixture(scope="module")
+def responses(
+    exported: list[dict[str, Any]],
+    problems: dict[str, DemoProblem],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The exported rows with each problem's recorded answer, as verl writes responses."""
+    rows = [{**row, "responses": [problems[name_of(row)].recorded.completion]} for row in exported]
+    path = tmp_path_factory.mktemp("responses") / "responses.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.fixture
+def ray() -> Iterator[Path]:
+    with ray_folder() as folder:
+        yield folder
+
+
+def test_reward_managers_give_the_verdicts_of_the_service(
+    verl_python: Path,
+    tiny_model: Path,
+    reward_url: str,
+    responses: Path,
+    exported: list[dict[str, Any]],
+    problems: dict[str, DemoProblem],
+    ray: Path,
+    tmp_path: Path,
+) -> None:
+    arguments = (tiny_model, responses, ray, tmp_path / "found.json")
+    run_program(verl_python, "verl_rewards", *arguments, url=reward_url)
+    found = json.loads((tmp_path / "found.json").read_text())
+
+    right = [problems[name_of(row)].recorded.right for row in exported]
+    assert set(found["keys"]) >= _KEYS
+    assert [acc == 1.0 for acc in found["acc"]] == right
+    assert [score == 1.0 for score in found["scores"]] == right
+    assert any(0 < score < 1 for score in found["scores"])
+    for one, together in zip(found["alone"], found["scores"][: len(found["alone"])], strict=True):
+        assert one["reward_score"] == pytest.approx(together)
+    # The service's own words get through verl.
+    assert "409" in found["refused"] or "export" in found["refused"], found["refused"]
+
+
+def test_main_eval_reads_an_exported_table(
+    verl_python: Path,
+    reward_url: str,
+    responses: Path,
+    exported: list[dict[str, Any]],
+    problems: dict[str, DemoProblem],
+    ray: Path,
+) -> None:
+    expected: dict[str, list[bool]] = defaultdict(list)
+    for row in exported:
+        expected[row["data_source"]].append(problems[name_of(row)].recorded.right)
+    shares = {f"test_score/{source}": fmean(right) for source, right in expected.items()}
+    assert main_eval(verl_python, responses, reward_url, ray) == pytest.approx(shares)
+
+
+def test_main_eval_reads_the_table_of_a_run(
+    verl_python: Path,
+    reward_url: str,
+    problems: dict[str, DemoProblem],
+    ray: Path,
+    tmp_path: Path,
+) -> None:
+    """``data.output_path``: two answers per problem, right or not, and tests inline."""
+    known = read_datasets([str(DEMO / "data")])
+    answers = [(one, problems[f"{one.dataset}/{one.problem_id}"].recorded) for one in known]
+    folder = OutputFolder(str(tmp_path / "run"))
+    generations = [
+        generation(SampleId(one.dataset, one.problem_id, index), text)
+        for one, recorded in answers
+        for index, text in enumerate((recorded.completion, "no code"))
+    ]
+    folder.write_jsonl(artifacts.GENERATIONS, generations)
+    run = FinishedRun(folder, RunRecord(run="demo", samples=len(generations)), {})
+    table = tmp_path / "responses.parquet"
+    ResponsesFile(load_config(None, [f"data.output_path={table}"]), []).write(run, known)
+
+    expected: dict[str, list[float]] = defaultdict(list)
+    for one, recorded in answers:
+        expected[one.dataset].append(recorded.right / 2)
+    shares = {f"test_score/{source}": fmean(right) for source, right in expected.items()}
+    assert main_eval(verl_python, table, reward_url, ray) == pytest.approx(shares)
+
+
+def main_eval(verl_python: Path, table: Path, reward_url: str, ray: Path) -> dict[str, float]:
+    """The means that verl's program prints, with `accepted` as the score."""
+    done = run_module(
+        verl_python,
+        "verl.trainer.main_eval",
+        f"data.path={table}",
+        "+reward.custom_reward_function.path=pkg://plumbline_reward",
+        "+reward.custom_reward_function.name=compute_score_sync",
+        "+reward.custom_reward_function.reward_kwargs.score=accepted",
+        "ray_kwargs.ray_init.num_cpus=4",
+        "+ray_kwargs.ray_init.include_dashboard=false",
+        f"+ray_kwargs.ray_init._temp_dir={ray}",
+        f"hydra.run.dir={ray}",
+        url=reward_url,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return _printed(done.stdout)
+
+
+def _printed(text: str) -> dict[str, float]:
+    (line,) = (line for line in text.splitlines() if line.startswith("{'test_score/"))
+    found: dict[str, float] = ast.literal_eval(re.sub(r"np\.float64\(([^)]*)\)", r"\1", line))
+    return found
