@@ -59,17 +59,25 @@ class PipelinedRedis:
         replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((commands, replies))
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send_waiting())
+            self._start_sending()
         return await replies
 
+    def _start_sending(self) -> None:
+        self._sending = asyncio.create_task(self._send_waiting())
+        self._sending.add_done_callback(self._ended)
+
+    def _ended(self, _sending: asyncio.Task[None]) -> None:
+        # It may have been cancelled with all tasks of the loop, even before it began; the others
+        # may have commands for their clean-up.
+        self._sending = None
+        if self._waiting:
+            self._start_sending()
+
     async def _send_waiting(self) -> None:
-        try:
-            while self._waiting:
-                await asyncio.sleep(0)  # tasks that are about to run may add their commands
-                batch, self._waiting = self._waiting, []
-                await self._send_batch(batch)
-        finally:  # cancelled with all tasks of the loop, which may have commands for their clean-up
-            self._sending = asyncio.create_task(self._send_waiting()) if self._waiting else None
+        while self._waiting:
+            await asyncio.sleep(0)  # tasks that are about to run may add their commands
+            batch, self._waiting = self._waiting, []
+            await self._send_batch(batch)
 
     async def _send_batch(
         self, batch: Sequence[tuple[Sequence[Command], asyncio.Future[list[Any]]]]

@@ -145,6 +145,25 @@ def test_tasks_that_are_all_cancelled_can_clean_up(redis: Redis, redis_server: R
     assert redis.scard("tests:left") == 8
 
 
+async def test_a_sender_that_is_cancelled_before_it_begins_is_replaced(
+    pipelined: PipelinedRedis,
+) -> None:
+    async def set_and_clean_up() -> None:
+        try:
+            await pipelined.send([("SET", "tests:a", 1)])
+        finally:
+            await pipelined.send([("SET", "tests:left", 1)])
+
+    before = asyncio.all_tasks()
+    working = asyncio.create_task(set_and_clean_up())
+    asyncio.get_running_loop().call_soon(  # after the task's first step, before the sender's
+        lambda: [task.cancel() for task in asyncio.all_tasks() - before]
+    )
+    async with asyncio.timeout(10):
+        await asyncio.wait([working])
+        assert await pipelined.send([("GET", "tests:left")]) == [b"1"]
+
+
 async def test_any_other_error_is_one_of_all_that_wait(
     pipelined: PipelinedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
