@@ -32,6 +32,10 @@ log = get_logger(__name__)
 # Connections that the kernel keeps for a process that is busy; it takes no more than its own limit.
 BACKLOG = 4096
 
+_ANY_PATH = "/{path:.*}"
+# Seconds after which a request may be tried again while a service waits for a dependency.
+_RETRY_AFTER = "2"
+
 ALIVE: Mapping[str, object] = {"status": "alive"}
 
 # Returns the reason why the service cannot work, None if it can.
@@ -121,9 +125,14 @@ class HealthServer:
     def port(self) -> int:
         return int(self._socket.getsockname()[1])
 
-    def unknown(self) -> tuple[int, Mapping[str, object]]:
-        """Status and body for any other path."""
-        return 404, {"error": "not found"}
+    def add_others(self, app: "web.Application") -> None:
+        """Add the answer to requests for any other path."""
+        from aiohttp import web
+
+        async def unknown(_request: web.Request) -> web.Response:
+            return web.json_response({"error": "not found"}, status=404)
+
+        app.router.add_get(_ANY_PATH, unknown)
 
     def __enter__(self) -> Self:
         self._port = self.port
@@ -142,20 +151,14 @@ class HealthServer:
     def application(self) -> "web.Application":
         """The endpoints."""
         # Imported here because commands import this module and make no server.
-        from aiohttp import web
-
         from shared.service.access import Access
         from shared.service.openapi import Failure, add_description
         from shared.service.server import add_operations, make_application
 
-        async def unknown(_request: web.Request) -> web.Response:
-            status, body = self.unknown()
-            return web.json_response(body, status=status)
-
         app = make_application(Access(self._settings.hosts, self._settings.bearer))
         add_operations(app, self.readiness, self.registry)
         add_description(app, "Plumbline worker", (), Failure)
-        app.router.add_get("/{path:.*}", unknown)
+        self.add_others(app)
         return app
 
     async def _serve(self) -> None:
@@ -185,8 +188,15 @@ class StartupServer(HealthServer):
         self._reason = reason
         self.readiness.failure()
 
-    def unknown(self) -> tuple[int, Mapping[str, object]]:
-        return 503, {"error": self._reason}
+    def add_others(self, app: "web.Application") -> None:
+        from aiohttp import web
+
+        async def unavailable(_request: web.Request) -> web.Response:
+            body = {"error": self._reason}
+            return web.json_response(body, status=503, headers={"Retry-After": _RETRY_AFTER})
+
+        # Every method: a client of the service that is to come takes a 405 for a final answer.
+        app.router.add_route("*", _ANY_PATH, unavailable)
 
     def __enter__(self) -> Self:
         # No port file: its reader would take this port for the port of the started service.

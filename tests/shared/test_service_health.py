@@ -35,6 +35,18 @@ def test_alive_and_not_ready_for_a_reason() -> None:
         assert asked(server.port, "/metrics") == (503, {"error": "no luck"})
 
 
+def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
+    with StartupServer("127.0.0.1", 0, "no Redis") as server:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.port}/v1/score", b"{}", {"Content-Type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=5)
+    assert caught.value.code == 503
+    assert json.load(caught.value) == {"error": "no Redis"}
+    assert float(caught.value.headers["Retry-After"]) > 0
+
+
 def test_a_refusal_is_one_line_and_the_errors_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
