@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # they take a second, which a program that only imports this 
     import pandas as pd
     import pyarrow as pa
 
-    from services.aggregator.outlines import ProblemOutline
+    from shared.outlines import ProblemOutline
 
 _Path = str | os.PathLike[str]
 _INTERVAL = "_ci95"
@@ -224,7 +224,7 @@ class RunFrames:
         return _with_categories(frame.astype(dict.fromkeys(columns[4:], "float64")))
 
     def _outlines(self, run: FinishedRun) -> "Iterator[ProblemOutline]":
-        from services.aggregator.outlines import read_outlines
+        from shared.outlines import read_outlines
 
         return read_outlines(run.folder)
 

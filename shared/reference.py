@@ -59,7 +59,7 @@ def problem_digest(problem: Problem) -> str:
     """First 16 hex digits of the SHA-256 over what prompt and verdicts depend on."""
     content = [problem.prompt_sha256, problem.ground_truth, problem.extra_info]
     document = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(document.encode()).hexdigest()[:16]
+    return hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def reference_of(problem: Problem) -> ProblemReference:

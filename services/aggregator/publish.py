@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from services.aggregator.outlines import ProblemOutline
 from services.aggregator.output_roots import OutputRoots
 from services.aggregator.qa_logs import QaLogs
 from services.aggregator.report.page import write_report
@@ -23,6 +22,7 @@ from shared.final_sets import entries_of, ledger_places, record_run
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
+from shared.outlines import ProblemOutline
 from shared.plan import PlannedDataset, RunPlan
 from shared.run_record import (
     CasesRecord,

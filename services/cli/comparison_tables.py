@@ -30,9 +30,11 @@ def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
 
 
 def print_notes(console: Console, comparison: Comparison) -> None:
-    """Print the settings that a comparison may vary: model, seed, engine."""
+    """Print the settings that a comparison may vary (model, seed, engine), and what is unknown."""
     for note in comparison.notes:
         _line(console, note)
+    for doubt in comparison.doubts:
+        _line(console, f"{doubt}: it may differ", "yellow")
 
 
 def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[FinalSetUse]:
@@ -186,12 +188,13 @@ def _bar(value: float, interval: Sequence[float]) -> str:
 def _print_unpaired(console: Console, comparison: Comparison, one: DatasetComparison) -> None:
     unpaired = one.paired.unpaired
     if unpaired.total:
+        changed = f", of changed problems {unpaired.changed}" if unpaired.changed else ""
         _line(
             console,
             f"{one.paired.dataset}: {unpaired.total} samples unpaired "
             f"(only in {comparison.first.label} {unpaired.only_first}, only in "
             f"{comparison.second.label} {unpaired.only_second}, api_error "
-            f"{unpaired.api_error})",
+            f"{unpaired.api_error}{changed})",
             "yellow",
         )
 

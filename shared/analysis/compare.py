@@ -29,25 +29,32 @@ class Unpaired:
     """The number of samples in no pair.
 
     ``only_first`` and ``only_second``: missing from the other run. ``api_error``: in both runs,
-    without a verdict in at least one.
+    without a verdict in at least one. ``changed``: in both runs, of a problem whose prompt or tests
+    are not the same.
     """
 
     only_first: int
     only_second: int
     api_error: int
+    changed: int
 
     @property
     def total(self) -> int:
-        return self.only_first + self.only_second + self.api_error
+        return self.only_first + self.only_second + self.api_error + self.changed
 
 
 @dataclass(frozen=True, slots=True)
 class PairedSamples:
-    """The samples of one data set in two runs, paired."""
+    """The samples of one data set in two runs, paired.
+
+    ``same_data``: both runs have the same problems. Otherwise only problems with the same content
+    are paired.
+    """
 
     dataset: str
     pairs: list[Pair]
     unpaired: Unpaired
+    same_data: bool
 
     @property
     def gained(self) -> list[Pair]:
@@ -114,26 +121,36 @@ class UnsharedDataset:
 class Comparison:
     """The second run against the first.
 
-    ``mismatches``: differences in protocol, with which the runs are not comparable. ``noted``:
-    settings that a comparison may vary.
+    ``mismatches``: differences in protocol, with which the runs are not comparable. ``unknown``:
+    what one of the runs did not record, so that it may differ. ``noted``: settings that a
+    comparison may vary.
     """
 
     first: ComparedRun
     second: ComparedRun
     datasets: list[DatasetComparison]
     mismatches: list[Mismatch]
+    unknown: list[Mismatch]
     noted: list[Mismatch]
     unshared: list[UnsharedDataset]
 
     @property
     def warnings(self) -> list[str]:
         """One line per mismatch."""
-        return [one.describe(self.first.label, self.second.label) for one in self.mismatches]
+        return self._described(self.mismatches)
+
+    @property
+    def doubts(self) -> list[str]:
+        """One line per setting that is unknown."""
+        return self._described(self.unknown)
 
     @property
     def notes(self) -> list[str]:
         """One line per noted setting."""
-        return [one.describe(self.first.label, self.second.label) for one in self.noted]
+        return self._described(self.noted)
+
+    def _described(self, found: Sequence[Mismatch]) -> list[str]:
+        return [one.describe(self.first.label, self.second.label) for one in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +170,9 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """
     names = common_datasets(first, second)
     paired = [pair_up(name, first, second) for name in names]
-    settings = run_differences(first.record, second.record, names)
+    # Where no problem is known to be the same, it is the whole data that differ.
+    matched = [one.dataset for one in paired if one.same_data or one.pairs]
+    settings = run_differences(first.record, second.record, names, matched)
     # Problems have checkers of their own, so verdicts can differ where the configurations do not.
     configured = any(one.what.endswith((".method", ".checker")) for one in settings.protocol)
     judged = [] if configured else [found for one in paired for found in _method_mismatch(one)]
@@ -162,6 +181,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
         second=second,
         datasets=[_compared(one) for one in paired],
         mismatches=[*settings.protocol, *judged],
+        unknown=settings.unknown,
         noted=settings.noted,
         unshared=[
             UnsharedDataset(run.label, name)
@@ -201,12 +221,30 @@ def dataset_score(run: ComparedRun, dataset: str) -> DatasetScore:
 
 
 def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> PairedSamples:
-    """Pair the samples of a data set by problem and index."""
+    """Pair the samples of a data set by problem and index.
+
+    If the runs' data differ, for one because one run has a part of the problems, only samples of
+    problems whose recorded content is the same are paired.
+    """
     ours, theirs = first.verdicts[dataset], second.verdicts[dataset]
     both = sorted(ours.keys() & theirs.keys())
-    pairs = list(_judged_pairs(both, ours, theirs))
-    unpaired = Unpaired(len(ours) - len(both), len(theirs) - len(both), len(both) - len(pairs))
-    return PairedSamples(dataset, pairs, unpaired)
+    same_data = first.data_sha256(dataset) == second.data_sha256(dataset)
+    same = both if same_data else [one for one in both if _same_problem(one, first, second)]
+    pairs = list(_judged_pairs(same, ours, theirs))
+    unpaired = Unpaired(
+        only_first=len(ours) - len(both),
+        only_second=len(theirs) - len(both),
+        api_error=len(same) - len(pairs),
+        changed=len(both) - len(same),
+    )
+    return PairedSamples(dataset, pairs, unpaired, same_data)
+
+
+def _same_problem(sample: SampleId, first: ComparedRun, second: ComparedRun) -> bool:
+    ours, theirs = (
+        run.digests.get(sample.dataset, {}).get(sample.problem_id) for run in (first, second)
+    )
+    return ours is not None and ours == theirs
 
 
 def _judged_pairs(
@@ -286,6 +324,7 @@ class FlipDocument:
 @dataclass(frozen=True, slots=True)
 class DatasetDocument:
     samples: int
+    same_data: bool
     samples_cut: int
     left_out: Unpaired
     accepted_at_1: PairedDifference
@@ -300,6 +339,7 @@ class PairDocument:
     first: str
     second: str
     mismatches: list[Mismatch]
+    unknown: list[Mismatch]
     noted: list[Mismatch]
     unshared: list[UnsharedDataset]
     datasets: dict[str, DatasetDocument]
@@ -325,6 +365,7 @@ def comparison_document(
                 first=one.first.label,
                 second=one.second.label,
                 mismatches=one.mismatches,
+                unknown=one.unknown,
                 noted=one.noted,
                 unshared=one.unshared,
                 datasets={each.paired.dataset: _dataset_document(each) for each in one.datasets},
@@ -350,6 +391,7 @@ def _dataset_document(compared: DatasetComparison) -> DatasetDocument:
     paired = compared.paired
     return DatasetDocument(
         samples=len(paired.pairs),
+        same_data=paired.same_data,
         samples_cut=paired.cut,
         left_out=paired.unpaired,
         accepted_at_1=compared.accepted_at_1,

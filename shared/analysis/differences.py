@@ -1,6 +1,6 @@
 """Differences in settings of two runs: in the protocol, or in settings that may vary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.config import compare_configs
@@ -8,7 +8,13 @@ from shared.protocol import LeafDifference, differences, shown
 from shared.run_record import RunRecord
 
 _TEMPLATES = "data.templates."
+# Settings by which answers are made; of recorded completions nobody knows them.
+_ANSWERING = ("actor_rollout_ref.rollout.", "data.system_prompt", "generation.stop", _TEMPLATES)
+# Settings by which a run has a part of the problems.
+_SELECTING = ("data.limit", "data.exclude_quality")
 _NOT_RECORDED = "not recorded"
+_DIGITS = 8  # of a hash, in messages
+_NAMED = 3  # data sets with the same kind of difference, in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +33,46 @@ class Mismatch:
 class RunDifferences:
     """The settings that differ between two runs.
 
-    ``protocol``: the runs are not the same measurement, so they are not compared. ``noted``:
-    settings that a comparison may vary, such as model and seed, and engine settings that can change
-    low bits of greedy decoding.
+    ``protocol``: the runs are not the same measurement, so they are not compared. ``unknown``: one
+    run did not record it, so it may be the same or not. ``noted``: settings that a comparison may
+    vary, such as model and seed, and engine settings that can change low bits of greedy decoding.
     """
 
     protocol: list[Mismatch]
+    unknown: list[Mismatch]
     noted: list[Mismatch]
 
 
-def run_differences(first: RunRecord, second: RunRecord, datasets: Sequence[str]) -> RunDifferences:
-    """Compare data, prompts, and settings by role, over the data sets that both runs have."""
+def run_differences(
+    first: RunRecord, second: RunRecord, datasets: Sequence[str], matched: Sequence[str]
+) -> RunDifferences:
+    """Compare data, prompts, and settings by role, over the data sets that both runs have.
+
+    Args:
+        first: A run.
+        second: Another run.
+        datasets: The data sets of both.
+        matched: Those whose problems were found to be the same, one by one.
+    """
     found = compare_configs(first.config, second.config, datasets)
-    templates = [one for one in found.protocol if one.path.startswith(_TEMPLATES)]
-    others = [one for one in found.protocol if one not in templates]
+    prompts = _prompt_differences(first, second, datasets, found.protocol)
+    brought = [run for run in (first, second) if run.completions is not None]
+    protocol, unknown, selecting = [], [], []
+    for leaf in found.protocol:
+        if leaf.path.startswith(_TEMPLATES):
+            continue
+        if leaf.path.startswith(_SELECTING) and set(matched) == set(datasets):
+            selecting.append(leaf)
+        elif leaf.path.startswith(_ANSWERING) and brought:
+            unknown.append(_setting(leaf, *(run not in brought for run in (first, second))))
+        else:
+            protocol.append(_setting(leaf))
+    unmatched = [name for name in datasets if name not in matched]
+    data = (_data_hashes(run, unmatched) for run in (first, second))
     return RunDifferences(
-        protocol=[
-            *map(_setting, others),
-            *_prompt_differences(first, second, datasets, templates),
-            *_recorded(_data_hashes(first, datasets), _data_hashes(second, datasets)),
-        ],
-        noted=[_setting(one) for one in (*found.subject, *found.numerics)],
+        protocol=[*protocol, *prompts.protocol, *_hashes("data", *data)],
+        unknown=[*unknown, *prompts.unknown],
+        noted=[_setting(one) for one in (*found.subject, *found.numerics, *selecting)],
     )
 
 
@@ -55,8 +80,8 @@ def _prompt_differences(
     first: RunRecord,
     second: RunRecord,
     datasets: Sequence[str],
-    templates: Sequence[LeafDifference],
-) -> list[Mismatch]:
+    settings: Sequence[LeafDifference],
+) -> RunDifferences:
     """Differences in the configured templates, if the recorded prompts differ.
 
     A data set without a configured template has the default of the version that made the run. So
@@ -64,36 +89,69 @@ def _prompt_differences(
     be equal although the configurations differ (one run has the default as its configured
     template).
     """
-    configured = [_setting(one) for one in templates]
-    if first.prompts is None and second.prompts is None:
-        return configured
-    recorded = _recorded(_prompt_hashes(first, datasets), _prompt_hashes(second, datasets))
-    return configured if recorded and configured else recorded
+    configured = [_setting(one) for one in settings if one.path.startswith(_TEMPLATES)]
+    ours, theirs = (_prompt_hashes(run, datasets) for run in (first, second))
+    if not ours and not theirs:
+        return RunDifferences(configured, [], [])
+    both = ours.keys() & theirs.keys()
+    recorded = _hashes("prompt template", *(_only(both, found) for found in (ours, theirs)))
+    one_sided = (_only(found.keys() - both, found) for found in (ours, theirs))
+    return RunDifferences(
+        protocol=configured if recorded and configured else recorded,
+        unknown=_hashes("prompt template", *one_sided),
+        noted=[],
+    )
+
+
+def _only(names: Collection[str], found: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in found.items() if name in names}
 
 
 def _prompt_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
     """SHA-256 by template; a data set may have one template per kind of test: ``name (kind)``."""
     return {
-        f"the prompt template's SHA-256 of {name}": prompt.sha256
+        name: prompt.sha256
         for name, prompt in (run.prompts or {}).items()
         if any(name == dataset or name.startswith(f"{dataset} (") for dataset in datasets)
     }
 
 
 def _data_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
-    return {
-        f"the SHA-256 of {one.dataset}": one.sha256
-        for one in run.datasets
-        if one.dataset in datasets
-    }
+    return {one.dataset: one.sha256 for one in run.datasets if one.dataset in datasets}
 
 
-def _setting(found: LeafDifference) -> Mismatch:
-    return Mismatch(found.path, shown(found.first), shown(found.second))
+def _setting(found: LeafDifference, *recorded: bool) -> Mismatch:
+    """A setting that differs; ``recorded`` tells for each run whether it is known."""
+    values = zip((found.first, found.second), recorded or (True, True), strict=True)
+    return Mismatch(
+        found.path, *(shown(value) if known else _NOT_RECORDED for value, known in values)
+    )
 
 
-def _recorded(first: Mapping[str, str], second: Mapping[str, str]) -> list[Mismatch]:
+def _hashes(what: str, first: Mapping[str, str], second: Mapping[str, str]) -> list[Mismatch]:
+    """The hashes that differ, as one line over all data sets."""
+    differing = differences(first, second)
+    if not differing:
+        return []
+    names = [one.path for one in differing]
+    sets = names[0] if len(names) == 1 else f"{len(names)} data sets ({_listed(names)})"
     return [
-        Mismatch(one.path, str(one.first or _NOT_RECORDED), str(one.second or _NOT_RECORDED))
-        for one in differences(first, second)
+        Mismatch(
+            f"the SHA-256 of the {what} of {sets}",
+            *(_listed(map(_short, values)) for values in _columns(differing)),
+        )
     ]
+
+
+def _columns(found: Sequence[LeafDifference]) -> tuple[list[object], list[object]]:
+    return [one.first for one in found], [one.second for one in found]
+
+
+def _short(sha256: object) -> str:
+    return _NOT_RECORDED if sha256 is None else str(sha256)[:_DIGITS]
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Different texts, the first few by name."""
+    each = list(dict.fromkeys(texts))
+    return ", ".join([*each[:_NAMED], *(["…"] if len(each) > _NAMED else [])])

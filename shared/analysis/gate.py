@@ -14,7 +14,7 @@ from shared.analysis.gate_policy import (
     IncreaseRule,
     Policy,
 )
-from shared.analysis.paired import PairedDifference
+from shared.analysis.paired import PairedDifference, discordant_interval
 from shared.analysis.runs import ComparedRun, SampleVerdict
 from shared.analysis.statistics import ratio
 from shared.errors import ConfigError
@@ -105,6 +105,21 @@ def _incomparable(comparison: Comparison) -> Iterator[Finding]:
         yield _premise(
             "", "comparable", "same protocol", line, holds=False, why="not only the model differs"
         )
+    for line in comparison.doubts:
+        yield _premise(
+            "", "comparable", "same protocol", line, holds=False, why="the protocol may differ"
+        )
+    for data in comparison.datasets:
+        if not data.paired.same_data:
+            found = f"{data.accepted_at_1.problems} are the same"
+            yield _premise(
+                data.paired.dataset,
+                "comparable",
+                "all problems",
+                found,
+                holds=False,
+                why="the runs' data differ",
+            )
     for one in comparison.unshared:
         found = f"only in {one.run}"
         yield _premise(
@@ -171,7 +186,10 @@ def _of_dataset(
         yield _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
     if rules.accepted_at_1:
         found = _Range.of(one.accepted_at_1, rules.accepted_at_1.confidence)
-        yield _min_difference(name, "accepted_at_1", rules.accepted_at_1, found)
+        finding = _min_difference(name, "accepted_at_1", rules.accepted_at_1, found)
+        if finding.outcome is Outcome.UNDECIDED and one.accepted_at_1.problems:
+            finding = replace(finding, why=f"{finding.why} ({_reach(one.accepted_at_1.problems)})")
+        yield finding
     if rules.pass_ratio_mean:
         found = _Range.of_pass_ratio(one, rules.pass_ratio_mean.confidence)
         yield _min_difference(name, "pass_ratio_mean", rules.pass_ratio_mean, found)
@@ -180,6 +198,12 @@ def _of_dataset(
         yield _max_increase(name, rate, limit, _Range.of(difference, limit.confidence))
     for cost, limits in rules.costs.items():
         yield from _cost(name, cost, limits, comparison)
+
+
+def _reach(problems: int) -> str:
+    """The narrowest interval that so many problems can give: that of two equal runs."""
+    half = discordant_interval(0, 0, problems)[1]
+    return f"{problems} problems reach ±{100 * half:.2f} at best"
 
 
 def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import Self
 
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
+from shared.outlines import read_outlines
 from shared.run_record import RunRecord
 from shared.schemas import SampleId, Verdict
 from shared.statuses import FinalStatus, JudgeMethod
@@ -54,15 +55,28 @@ class SampleVerdict:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A finished run, with its letter in tables and messages."""
+    """A finished run, with its letter in tables and messages.
+
+    Attributes:
+        label: The letter.
+        run: The run.
+        verdicts: By data set and sample.
+        digests: :func:`problem_digest` by data set and problem id; runs of earlier versions did not
+            record them.
+    """
 
     label: str
     run: FinishedRun
     verdicts: Mapping[str, Mapping[SampleId, SampleVerdict]]
+    digests: Mapping[str, Mapping[str, str]]
 
     @property
     def record(self) -> RunRecord:
         return self.run.record
+
+    def data_sha256(self, dataset: str) -> str | None:
+        """SHA-256 over the problems of a data set; None if it is not recorded."""
+        return next((d.sha256 for d in self.record.datasets if d.dataset == dataset), None)
 
     @property
     def notes(self) -> list[str]:
@@ -80,7 +94,7 @@ def read_runs(folders: Sequence[str]) -> list[ComparedRun]:
     """Load finished runs, labelled A, B, C … in this order.
 
     Raises:
-        OutputError: A folder has no finished run, or a line of its verdicts is invalid.
+        OutputError: A folder has no finished run, or a line of its verdicts or problems is invalid.
     """
     return [_read(label(place), open_run(folder)) for place, folder in enumerate(folders)]
 
@@ -110,7 +124,11 @@ def _read(name: str, run: FinishedRun) -> ComparedRun:
     verdicts: dict[str, dict[SampleId, SampleVerdict]] = {}
     for verdict in run.verdicts():
         verdicts.setdefault(verdict.dataset, {})[verdict.sample] = SampleVerdict.of(verdict)
-    return ComparedRun(name, run, verdicts)
+    digests: dict[str, dict[str, str]] = {}
+    for outline in read_outlines(run.folder):
+        if outline.digest:
+            digests.setdefault(outline.dataset, {})[outline.problem_id] = outline.digest
+    return ComparedRun(name, run, verdicts, digests)
 
 
 def _listed(run: ComparedRun) -> str:

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import plumbline
-from services.aggregator.outlines import ProblemOutline
 from services.exports import ExportFormat
 from shared import artifacts
 from shared.artifacts import OutputFolder
+from shared.outlines import ProblemOutline
 from shared.statuses import FinalStatus
 from tests.docs.markdown import ROOT
 from tests.exports.conftest import ODD, Exported, problems

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.config import Config
+from shared.outlines import ProblemOutline
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict
@@ -25,6 +26,7 @@ def write_run(
     *,
     summary: dict[str, Any] | None = None,
     change: dict[str, Any] | None = None,
+    digests: dict[str, str] | None = None,
     **fields: Any,
 ) -> str:
     """Write a run and return its folder.
@@ -34,6 +36,7 @@ def write_run(
         answers: Per data set a letter per problem, or for several samples a text per problem.
         summary: Metrics of every data set.
         change: Dotted keys of run.json with other values.
+        digests: Per data set a letter per problem, the digest of its content.
         fields: Other values in all verdicts.
     """
     folder.mkdir(parents=True)
@@ -41,6 +44,8 @@ def write_run(
     verdicts = [_verdict(sample, letter, fields) for sample, letter in samples]
     (folder / "verdicts.jsonl").write_text("".join(f"{line}\n" for line in verdicts))
     (folder / "generations.jsonl").write_text("")
+    outlines = [each for name, texts in (digests or {}).items() for each in _outlines(name, texts)]
+    (folder / "problems.jsonl").write_text("".join(f"{one}\n" for one in outlines))
     document = _document(folder, answers, [letter for _, letter in samples])
     for path, value in (change or {}).items():
         _change(document, path.split("."), value)
@@ -55,6 +60,13 @@ def _samples(dataset: str, texts: str | Sequence[str]) -> Iterable[tuple[SampleI
         for index, letter in enumerate(text):
             if letter != " ":
                 yield SampleId(dataset, f"p{problem:03}", index), letter
+
+
+def _outlines(dataset: str, digests: str) -> Iterable[str]:
+    for problem, digest in enumerate(digests):
+        yield ProblemOutline(
+            dataset=dataset, problem_id=f"p{problem:03}", prompt="", digest=digest
+        ).model_dump_json()
 
 
 def _verdict(sample: SampleId, letter: str, fields: dict[str, Any]) -> str:
@@ -91,8 +103,8 @@ def _document(
     }
 
 
-def _change(document: dict[str, Any], path: Sequence[str], value: object) -> None:
+def _change(document: Any, path: Sequence[str], value: object) -> None:
     *parents, last = path
     for key in parents:
-        document = document[key]
+        document = document[int(key) if key.isdigit() else key]
     document[last] = value

@@ -25,10 +25,10 @@ from services.aggregator.index.overview import (
     rate,
     results,
 )
-from services.aggregator.outlines import ProblemOutline
 from shared.analysis.statistics import ratio
 from shared.case_records import SampleCases, failing_first, readable_tests
 from shared.ledger import Ledger
+from shared.outlines import ProblemOutline
 from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
 

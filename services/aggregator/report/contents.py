@@ -15,7 +15,6 @@ from services.aggregator.api import answers
 from services.aggregator.api.models import ExtractedCode
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import FiguresCache, find_run, timeline
-from services.aggregator.outlines import read_outlines
 from services.aggregator.qa_logs import shorten_case
 from services.aggregator.report.samples import (
     Bounds,
@@ -27,6 +26,7 @@ from services.aggregator.report.samples import (
 )
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
+from shared.outlines import read_outlines
 from shared.schemas import Generation, SampleId, Verdict, describe, without_surrogates
 from shared.text import shorten_middle
 

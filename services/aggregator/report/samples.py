@@ -8,10 +8,10 @@ from itertools import islice
 from services.aggregator.index.database import Database
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.writer import IndexWriter
-from services.aggregator.outlines import ProblemOutline
 from shared import artifacts
 from shared.finished_run import FinishedRun
 from shared.ledger import RunProgress
+from shared.outlines import ProblemOutline
 from shared.schemas import FailedCase, Generation, ProblemFacts, SampleId, Verdict, sha256
 
 _CHUNK = 1000

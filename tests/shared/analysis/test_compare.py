@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.analysis.compare import compare_runs, require_same_protocol
+from shared.analysis.compare import Unpaired, compare_runs, require_same_protocol
 from shared.analysis.runs import read_runs
 from shared.errors import DataError
 from tests.shared.finished_runs import write_run
@@ -16,14 +16,21 @@ CHANGES = [
     (f"{ROLLOUT}.response_length", 512, "response_length is 2048 in A and 512 in B"),
     ("config.generation.stop", ["END"], 'generation.stop is [] in A and ["END"] in B'),
     ("config.data.system_prompt", "Hi", 'data.system_prompt is "" in A and "Hi" in B'),
-    ("prompts.one.sha256", "bb", "the prompt template's SHA-256 of one is aa in A and bb in B"),
-    ("prompts", None, "the prompt template's SHA-256 of one is aa in A and not recorded in B"),
+    (
+        "prompts.one.sha256",
+        "bb",
+        "the SHA-256 of the prompt template of one is aa in A and bb in B",
+    ),
     ("config.sandbox.timeout", 3.0, "sandbox.timeout is 10.0 in A and 3.0 in B"),
     ("config.sandbox.memory_limit_mb", 9, "sandbox.memory_limit_mb is 1024 in A and 9 in B"),
     ("config.judge.extraction", "first", 'judge.extraction is "last" in A and "first" in B'),
     ("config.judge.datasets", {"one": {"max_timeouts": 3}}, "max_timeouts is 4 in A and 3 in B"),
     ("config.judge.max_timeouts", None, "judge.max_timeouts is 4 in A and not set in B"),
-    ("datasets", [{**ONE, "sha256": "zz"}], "the SHA-256 of one is hash-one in A and zz in B"),
+    (
+        "datasets",
+        [{**ONE, "sha256": "zz"}],
+        "the SHA-256 of the data of one is hash-one in A and zz in B",
+    ),
 ]
 
 
@@ -38,6 +45,51 @@ def test_a_difference_that_is_not_the_models_is_found(tmp_path, key, value, said
     with pytest.raises(DataError) as caught:
         require_same_protocol(comparison)
     assert said in str(caught.value)
+
+
+def test_what_differs_in_many_data_sets_is_one_line_with_short_hashes(tmp_path):
+    answers = dict.fromkeys(("a1", "a2", "a3", "a4"), "+-")
+    prompts = {name: {"template": "", "sha256": f"{name}{'f' * 62}"} for name in answers}
+    first = write_run(tmp_path / "a", answers)
+    second = write_run(tmp_path / "b", answers, change={"prompts": prompts})
+    (warning,) = compare_runs(*read_runs([first, second])).warnings
+    assert warning == (
+        "the SHA-256 of the prompt template of 4 data sets (a1, a2, a3, …) "
+        "is aa in A and a1ffffff, a2ffffff, a3ffffff, … in B"
+    )
+
+
+def test_what_a_run_did_not_record_is_in_doubt(tmp_path):
+    first = write_run(tmp_path / "a", {"one": "+-"}, change={f"{ROLLOUT}.temperature": 0.8})
+    brought = {"prompts": None, "completions": "answers.jsonl"}
+    second = write_run(tmp_path / "b", {"one": "+-"}, change=brought)
+    comparison = compare_runs(*read_runs([first, second]))
+    require_same_protocol(comparison)
+    assert comparison.doubts == [
+        "actor_rollout_ref.rollout.temperature is 0.8 in A and not recorded in B",
+        "the SHA-256 of the prompt template of one is aa in A and not recorded in B",
+    ]
+
+
+def test_of_different_data_the_problems_that_are_the_same_are_paired(tmp_path):
+    first = write_run(tmp_path / "a", {"one": "+-+-"}, digests={"one": "wxyz"})
+    part = {"datasets.0.sha256": "zz", "config.data.limit": 3}
+    second = write_run(tmp_path / "b", {"one": "+++"}, digests={"one": "wX!y"[:3]}, change=part)
+    comparison = compare_runs(*read_runs([first, second]))
+    require_same_protocol(comparison)
+    (one,) = comparison.datasets
+    assert [pair.sample.problem_id for pair in one.paired.pairs] == ["p000"]
+    assert one.paired.unpaired == Unpaired(only_first=1, only_second=0, api_error=0, changed=2)
+    assert comparison.notes == ["data.limit is not set in A and 3 in B"]
+
+
+@pytest.mark.parametrize("digests", [{}, {"one": "vwx"}])
+def test_data_of_which_no_problem_is_known_to_be_the_same_are_not_compared(tmp_path, digests):
+    first = write_run(tmp_path / "a", {"one": "+-+"}, digests={"one": "abc"})
+    other = {"datasets.0.sha256": "zz"}
+    second = write_run(tmp_path / "b", {"one": "+++"}, digests=digests, change=other)
+    (warning,) = compare_runs(*read_runs([first, second])).warnings
+    assert warning == "the SHA-256 of the data of one is hash-one in A and zz in B"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,35 @@ def test_each_rule(tmp_path, policy, outcome):
     )
 
 
+def test_the_shipped_policy_lets_an_equal_run_of_the_baselines_sizes_go(tmp_path):
+    sizes = {"codecontests_valid": 117, "codecontests_test": 165, "humaneval": 164, "mbpp_reg": 200}
+    answers = {name: ("+-" * size)[:size] for name, size in sizes.items()}
+    costs = {"avg_total_gen_tokens": 100.0, "total_spend_per_solved_tokens": 200.0}
+    runs = [write_run(tmp_path / name, answers, summary=costs) for name in ("a", "b")]
+    policy = read_policy(ROOT / "configs" / "gate.yaml")
+    assert evaluate(policy, compare_runs(*read_runs(runs))).outcome is Outcome.PASS
+
+
+def test_an_interval_that_is_too_wide_says_what_the_data_can_reach(tmp_path):
+    runs = [write_run(tmp_path / name, {"one": ("+-" * 59)[:117]}) for name in ("a", "b")]
+    policy = Policy.model_validate(rule("accepted_at_1", min_difference=-0.02))
+    finding = evaluate(policy, compare_runs(*read_runs(runs))).findings[-1]
+    assert finding.outcome is Outcome.UNDECIDED
+    assert finding.why == "interval too wide (117 problems reach ±2.33 at best)"
+
+
+def test_runs_over_different_data_or_in_doubt_are_undecided(tmp_path):
+    first = write_run(tmp_path / "a", {"one": "+-+"}, digests={"one": "abc"})
+    part = {"datasets.0.sha256": "zz"}
+    second = write_run(tmp_path / "b", {"one": "+-"}, digests={"one": "ab"}, change=part)
+    third = write_run(tmp_path / "c", {"one": "+-+"}, change={"prompts": None})
+    policy = Policy.model_validate({"default": {"max_new_failures": 10}})
+    for other, found in ((second, "2 are the same"), (third, "not recorded in B")):
+        report = evaluate(policy, compare_runs(*read_runs([first, other])))
+        assert report.outcome is Outcome.UNDECIDED
+        assert report.findings[0].found.endswith(found)
+
+
 @pytest.mark.parametrize(
     ("least", "confidence", "outcome"),
     [

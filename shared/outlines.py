@@ -10,6 +10,7 @@ from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.extraction import called_functions
 from shared.json_lines import read_json_lines
+from shared.reference import problem_digest
 from shared.schemas import (
     HumanEvalTests,
     MbppTests,
@@ -26,7 +27,8 @@ class ProblemOutline(BaseModel):
     """A line of ``problems.jsonl``.
 
     ``num_tests`` is None if the tests are invalid, ``entry_point`` if they name no function;
-    ``quality`` has the audit's findings.
+    ``quality`` has the audit's findings; ``digest`` is :func:`problem_digest`, empty in runs of
+    earlier versions.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -39,6 +41,7 @@ class ProblemOutline(BaseModel):
     num_tests: int | None = None
     entry_point: str | None = None
     quality: str = ""
+    digest: str = ""
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -52,6 +55,7 @@ class ProblemOutline(BaseModel):
             num_tests=facts.num_tests,
             entry_point=entry_point(problem),
             quality=problem.quality,
+            digest=problem_digest(problem),
         )
 
     @property
