@@ -104,8 +104,10 @@ def open_run(url: str, *, unpublished: bool = False) -> FinishedRun:
     return FinishedRun(folder, read_record(run, f"{url.rstrip('/')}/{artifacts.RUN}"), summary)
 
 
-def open_runs(url: str) -> tuple[list[FinishedRun], list[str]]:
+def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun], list[str]]:
     """Open the runs below a folder; returns them by path, and a message for each that is broken.
+
+    ``unpublished`` is that of :func:`open_run`.
 
     Raises:
         OutputError: The folder's filesystem is not installed.
@@ -113,7 +115,7 @@ def open_runs(url: str) -> tuple[list[FinishedRun], list[str]]:
     found, broken = [], []
     for path in OutputFolder(url).find(artifacts.RUN):
         try:
-            found.append(open_run(path))
+            found.append(open_run(path, unpublished=unpublished))
         except OutputError as error:
             broken.append(str(error))
     return found, broken

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from services.cli.compare import JsonFile, write_json
 from services.cli.display import printable, stdout_console
+from services.cli.options import RunFolder
 from shared.analysis.acceptance import (
     SILENT_FAILURES,
     AcceptanceFinding,
@@ -40,7 +41,7 @@ _REPORT, _OVERLAPS = "audit_report.md", "overlaps.jsonl"
 
 
 def accept(
-    run: Annotated[str, typer.Argument(help="Folder of a run.")],
+    run: RunFolder,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", help="The run's data or their manifests, if they have moved."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli.options import RunFolders
 from shared.errors import ConfigError, OutputError
 from shared.files import write_text
 
@@ -20,7 +21,7 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="File for the resu
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Folders of two or more finished runs.")],
+    runs: RunFolders,
     show_flips: Annotated[
         bool, typer.Option("--show-flips", help="List the samples accepted in only one run.")
     ] = False,

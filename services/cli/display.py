@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -26,6 +26,7 @@ _ROWS = (
     ("problems", "total_problems", "{:d}"),
     ("accepted@1", "accepted_at_1", "{:.1%}"),
     ("  95 % interval", "accepted_at_1_ci95", "{0[0]:.0%}–{0[1]:.0%}"),
+    ("  if unjudged fail, pass", "accepted_at_1_bounds", "{0[0]:.1%}, {0[1]:.1%}"),
     ("  with one right answer", "accepted_at_1_single_answer", "{:.1%}"),
     ("  many, no checker", "many_answers_problems", "{:d} problems"),
     ("pass ratio, mean", "pass_ratio_mean", "{:.3f}"),
@@ -42,9 +43,10 @@ _ROWS = (
     ("judge time per problem", "avg_total_judge_time", "{:.2f} s"),
     ("tokens per solved", "cost_per_solved_tokens", "{:.0f}"),
 )
-# Rows for runs in which cases were not run, or problems have many right answers: by the metric
-# that counts them.
+# Rows for runs in which samples were not judged, cases were not run, or problems have many right
+# answers: by the metric that counts them.
 _ONLY_IF = {
+    "accepted_at_1_bounds": "api_errors",
     "pass_ratio_mean_bounds": "samples_cut",
     "samples_cut": "samples_cut",
     "accepted_at_1_single_answer": "many_answers_problems",
@@ -70,8 +72,10 @@ class _Tally:
 class ProgressDisplay:
     """Shows generated, judged and accepted samples per data set, the rate and the time left."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, made: str = "generated") -> None:
+        """``made`` is the word for completions that are there: they may be recorded ones."""
         self._console = console
+        self._made = made
         self._tallies: dict[str, _Tally] = {}
         self._live: Live | None = None
         self._began = time.monotonic()
@@ -101,10 +105,18 @@ class ProgressDisplay:
     def planned(self, plan: RunPlan) -> None:
         self._tallies = {d.name: _Tally(total=len(d.owed)) for d in plan.datasets}
 
-    def started(self) -> None:
+    def resumed(
+        self, generated: Sequence[SampleId], judged: Mapping[SampleId, FinalStatus]
+    ) -> None:
         """Start the clock: verdicts of earlier sessions do not count for the rate."""
+        for sample in generated:
+            self._tallies[sample.dataset].generated.add(sample)
+        for sample, status in judged.items():
+            self._tallies[sample.dataset].statuses[sample] = status
         self._began = time.monotonic()
         self._judged_before = self._judged()
+        if generated:
+            self.note(f"resuming: {len(generated)} {self._made}, {len(judged)} judged")
 
     def generated(self, sample: SampleId) -> None:
         self._tallies[sample.dataset].generated.add(sample)
@@ -131,7 +143,7 @@ class ProgressDisplay:
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, caption=self._pace(), caption_justify="left")
-        for heading in ("data set", "generated", "", "judged", "", "accepted so far"):
+        for heading in ("data set", self._made, "", "judged", "", "accepted so far"):
             right = heading not in ("", "data set")
             table.add_column(heading, justify="right" if right else "left", no_wrap=True)
         for name, tally in self._tallies.items():
@@ -149,8 +161,8 @@ class ProgressDisplay:
         if self._live or (not last and time.monotonic() - self._last_line < _LINE_EVERY):
             return
         parts = [
-            f"{name}: generated {len(t.generated)}/{t.total}, judged {len(t.statuses)}/{t.total}, "
-            f"accepted {t.accepted}"
+            f"{name}: {self._made} {len(t.generated)}/{t.total}, "
+            f"judged {len(t.statuses)}/{t.total}, accepted {t.accepted}"
             for name, t in self._tallies.items()
         ]
         text = "; ".join(parts)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
+from rich.console import Console
 
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
@@ -87,7 +88,7 @@ def execute(request: RunRequest) -> None:
     identity = identify(config, request.plan, folder, request.source)
     identity = claim_output(folder, identity, force=request.force)
     console = stdout_console()
-    with sigterm_as_interrupt(), ProgressDisplay(console) as progress:
+    with sigterm_as_interrupt(), _display(request, console) as progress:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
@@ -277,6 +278,10 @@ async def check_generator(config: Config, urls: Sequence[str]) -> None:
 # Session
 
 
+def _display(request: RunRequest, console: Console) -> ProgressDisplay:
+    return ProgressDisplay(console, "generated" if request.completions is None else "loaded")
+
+
 async def _run_session(
     request: RunRequest,
     folder: OutputFolder,
@@ -299,7 +304,6 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        progress.started()
         hashes = request.completions.hashes() if request.completions else None
         run = Run(request.config, request.plan, session, source, progress, hashes)
         work = with_watch(run.complete, stack.watch) if stack else run.complete()

@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import print_summary, printable, stdout_console
+from services.cli.options import RunFolder
 from services.exports import ExportFormat, export_samples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
@@ -18,30 +19,28 @@ from shared.finished_run import FinishedRun, open_run, open_runs
 from shared.redaction import redact
 from shared.run_record import RunRecord
 
-Run = Annotated[str, typer.Argument(help="Folder of a finished run.")]
-
 
 def runs(
     folder: Annotated[str, typer.Argument(help="Folder that contains the runs' folders.")] = (
         "outputs"
     ),
 ) -> None:
-    """List the finished runs below a folder, the latest first."""
+    """List the runs below a folder, the latest first."""
     console = stdout_console()
-    found, broken = open_runs(folder)
+    found, broken = open_runs(folder, unpublished=True)
     if not found and not broken:
-        raise OutputError(f"no finished run in {folder}; name the folder in which runs are written")
+        raise OutputError(f"no run in {folder}; name the folder in which runs are written")
     table = Table(box=None, pad_edge=False)
-    for heading in ("run", "finished", "model", "samples", "accepted@1", "folder"):
+    for heading in ("run", "finished", "model", "method", "samples", "accepted@1", "folder"):
         table.add_column(heading, overflow="fold")
-    for run in sorted(found, key=_finished_at, reverse=True):
+    for run in sorted(found, key=_latest, reverse=True):
         table.add_row(*_row(run))
     console.print(table)
     for line in broken:
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def show(run: Run) -> None:
+def show(run: RunFolder) -> None:
     """Print a run's results and settings."""
     console = stdout_console()
     finished = open_run(run)
@@ -62,7 +61,7 @@ def show(run: Run) -> None:
 
 
 def report(
-    run: Run,
+    run: RunFolder,
     out: Annotated[
         str | None,
         typer.Option("--out", help="File to write; by default report.html in the run's folder."),
@@ -80,7 +79,7 @@ def report(
 
 
 def export(
-    run: Run,
+    run: RunFolder,
     kind: Annotated[ExportFormat, typer.Option("--format", help="Format of the files.")],
     output: Annotated[str, typer.Option("--output", help="Folder for the files.")],
     data: Annotated[
@@ -102,22 +101,49 @@ def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str
         print(f"{folder.shown.rstrip('/')}/{name}")
 
 
-def _finished_at(run: FinishedRun) -> float:
-    return run.record.finished_at or 0.0
+def _latest(run: FinishedRun) -> float:
+    return run.record.finished_at or run.record.started_at or 0.0
 
 
 def _row(run: FinishedRun) -> tuple[Text, ...]:
     record = run.record
-    when = datetime.datetime.fromtimestamp(_finished_at(run), datetime.UTC)
-    accepted = ", ".join(
-        f"{name} {metrics['accepted_at_1']:.1%}"
-        for name, metrics in run.summary.items()
-        if metrics.get("accepted_at_1") is not None
+    cells = (
+        run.name,
+        _when(record),
+        record.model or "",
+        record.config.judge.method,
+        _samples(record),
+        ", ".join(_accepted(run)),
     )
-    samples = f"{record.samples_judged}/{record.samples}"
-    samples += " untrusted" if record.distrust else ""
-    cells = (run.name, f"{when:%Y-%m-%d %H:%M}", record.model or "", samples, accepted)
-    return tuple(Text(printable(cell)) for cell in (*cells, run.folder.shown))
+    style = "" if record.complete and not record.distrust else "yellow"
+    return tuple(Text(printable(cell), style=style) for cell in (*cells, run.folder.shown))
+
+
+def _when(record: RunRecord) -> str:
+    if not record.state.published and record.finished_at is None:
+        return "unfinished"
+    when = datetime.datetime.fromtimestamp(record.finished_at or 0.0, datetime.UTC)
+    return f"{when:%Y-%m-%d %H:%M}"
+
+
+def _samples(record: RunRecord) -> str:
+    judged = f"{record.samples_judged}/{record.samples}"
+    if not record.state.published and record.finished_at is None:  # not counted yet
+        judged = f"{record.samples}"
+    parts = [judged]
+    parts += ["incomplete"] if record.samples_unjudged else []
+    parts += ["untrusted"] if record.distrust else []
+    return " ".join(parts)
+
+
+def _accepted(run: FinishedRun) -> Iterator[str]:
+    """accepted@1 by data set, with its bounds if samples were not judged."""
+    for name, metrics in run.summary.items():
+        if (share := metrics.get("accepted_at_1")) is None:
+            continue
+        bounds = metrics.get("accepted_at_1_bounds") if metrics.get("api_errors") else None
+        between = f" ({bounds[0]:.1%} to {bounds[1]:.1%})" if isinstance(bounds, list) else ""
+        yield f"{name} {share:.1%}{between}"
 
 
 def _facts(run: RunRecord) -> dict[str, object]:

@@ -6,12 +6,17 @@ from typing import Annotated
 import typer
 
 from services.cli.compare import JsonFile, write_json
+from services.cli.options import run_folder
 from shared.errors import DataError, FindingsError
 
 
 def gate(
-    first: Annotated[str, typer.Argument(metavar="A", help="Folder of the baseline run.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Folder of the candidate run.")],
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="Baseline: folder or name.", callback=run_folder)
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Candidate: folder or name.", callback=run_folder)
+    ],
     policy_file: Annotated[Path, typer.Option("--policy", help="YAML, as configs/gate.yaml.")],
     json_file: JsonFile = None,
 ) -> None:

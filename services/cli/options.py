@@ -1,5 +1,6 @@
 """Command-line options shared by several commands."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, cast, get_args
 
@@ -14,12 +15,46 @@ from shared.redaction import remember_address
 from shared.schemas import describe
 from shared.verl_keys import canonical
 
+# Folder in which runs are looked for by name.
+_OUTPUTS = "outputs"
+
 Embedded = Annotated[
     bool,
     typer.Option("--embedded", help="Start Redis, sandbox, judges and aggregator for this run."),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Discard the contents of the output folder and start over.")
+]
+
+
+def run_folder(named: str) -> str:
+    """The folder of a run that is named by its folder, or by its name or id below ``outputs``.
+
+    Raises:
+        ConfigError: Several runs have the name.
+    """
+    # Imported here because most commands need no finished run.
+    from shared.finished_run import open_runs
+
+    if "://" in named or os.path.lexists(named):
+        return named
+    known = [run for run in open_runs(_OUTPUTS)[0] if named in (run.name, run.record.run)]
+    if len(known) > 1:
+        folders = ", ".join(run.folder.shown for run in known)
+        raise ConfigError(f"{len(known)} runs are named {named}: {folders}; give the folder")
+    return known[0].folder.url if known else named
+
+
+def _run_folders(named: list[str]) -> list[str]:
+    return [run_folder(one) for one in named]
+
+
+RunFolder = Annotated[
+    str, typer.Argument(help="Folder of a run, or its name.", callback=run_folder)
+]
+RunFolders = Annotated[
+    list[str],
+    typer.Argument(help="Folders or names of two or more finished runs.", callback=_run_folders),
 ]
 Output = Annotated[str | None, typer.Option("--output", help="Folder of the run's artifacts.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]

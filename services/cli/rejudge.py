@@ -10,6 +10,7 @@ from services.cli.options import (
     Force,
     MethodName,
     Output,
+    RunFolder,
     UseComputeScore,
     UseSubmit,
     with_method,
@@ -28,7 +29,7 @@ from shared.schemas import Generation
 
 
 def rejudge(
-    run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
+    run: RunFolder,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
     ] = None,

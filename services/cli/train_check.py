@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import printable, stdout_console
+from services.cli.options import run_folder
 from services.training.comparison import compare, compare_judges
 from services.training.data_files import check_files
 from services.training.findings import Finding, Kind
@@ -48,7 +49,10 @@ def train_check(
         str,
         typer.Argument(help="verl's config: outputs/…/.hydra/config.yaml, or the trainer's log."),
     ],
-    run: Annotated[str, typer.Argument(help="Folder of the baseline's run.")],
+    run: Annotated[
+        str,
+        typer.Argument(help="Folder of the baseline's run, or its name.", callback=run_folder),
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option("--data", help="Prepared files or folders, to check references with."),

@@ -25,9 +25,16 @@ Source = Callable[[list[SampleId]], AsyncGenerator[Sequence[Generation]]]
 
 
 class ProgressListener(Protocol):
-    """Receives the progress of a run; a sample that is judged again is reported again."""
+    """Receives the progress of a run; a sample that is judged again is reported again.
+
+    ``resumed`` comes first, with what earlier sessions have generated and judged.
+    """
 
     def planned(self, plan: RunPlan) -> None: ...
+
+    def resumed(
+        self, generated: Sequence[SampleId], judged: Mapping[SampleId, FinalStatus]
+    ) -> None: ...
 
     def generated(self, sample: SampleId) -> None: ...
 
@@ -129,19 +136,19 @@ class Run:
         for sample in completed.keys() - self._unjudged:
             log.warning("sample in the ledger is not in the plan", sample=sample.key)
         regenerated = {s for s, sha in completed.items() if self._is_replaced(s, sha)}
+        judged: dict[SampleId, FinalStatus] = {}
         for verdict in self._ledger.verdicts(self._samples):
             if verdict.sample in regenerated:
                 continue
             if verdict.judged:
                 self._unjudged.discard(verdict.sample)
-                self._progress.judged(verdict.sample, verdict.final_status)
+                judged[verdict.sample] = verdict.final_status
             elif verdict.method is JudgeMethod.NONE and self._generation_failed(verdict.sample):
                 regenerated.add(verdict.sample)
             else:
                 self._ledger.rejudge(verdict.sample, verdict.completion_sha256)
-        for sample in self._samples:
-            if sample in completed and sample not in regenerated:
-                self._progress.generated(sample)
+        kept = [s for s in self._samples if s in completed and s not in regenerated]
+        self._progress.resumed(kept, judged)
         return [s for s in self._samples if s not in completed or s in regenerated]
 
     def _is_replaced(self, sample: SampleId, completion_sha256: str) -> bool:

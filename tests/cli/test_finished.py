@@ -48,6 +48,37 @@ def test_runs_are_listed_the_latest_first(tmp_path):
     assert "\x1b" not in done.stdout
 
 
+def test_runs_that_are_interrupted_or_incomplete_are_listed_as_what_they_are(tmp_path):
+    outputs = tmp_path / "outputs"
+    write_run(outputs / "cut", "cut", started_at=9, finished_at=None, state="running")
+    (outputs / "cut" / "phase0_summary.json").unlink()
+    write_run(outputs / "part", "part", finished_at=1000, complete=False, samples_unjudged=1,
+              samples_judged=1, state="incomplete")  # fmt: skip
+    bounds = {"accepted_at_1": 1.0, "accepted_at_1_bounds": [0.5, 1.0], "api_errors": 1}
+    (outputs / "part" / "phase0_summary.json").write_text(json.dumps({"d1": bounds}))
+    done = plumb("runs", folder=tmp_path)
+    assert done.code == 0, done.stderr
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
+    assert rows["cut"] == ["cut", "unfinished", "m", "batch", "2", "outputs/cut"]
+    assert rows["part"][3:7] == ["m", "batch", "1/2", "incomplete"]
+    assert "d1 100.0% (50.0% to 100.0%)" in " ".join(rows["part"])
+    shown = plumb("show", "outputs/part", folder=tmp_path).stdout
+    assert "if unjudged fail, pass 50.0%, 100.0%" in " ".join(shown.split())
+
+
+def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
+    write_run(tmp_path / "outputs" / "deep" / "one", "mine")
+    write_run(tmp_path / "outputs" / "a", "twice")
+    write_run(tmp_path / "outputs" / "b", "twice")
+    for name in ("mine", "one-0123"):
+        assert plumb("show", name, folder=tmp_path).stdout.split()[0] == "mine"
+    twice = plumb("show", "twice", folder=tmp_path)
+    assert twice.code == 2
+    assert "2 runs are named twice: outputs/a, outputs/b; give the folder" in twice.line
+    # It has no verdicts; the message has the folder that the name stands for.
+    assert "outputs/deep/one/verdicts" in plumb("compare", "mine", "mine", folder=tmp_path).line
+
+
 def test_show(tmp_path):
     write_run(tmp_path / "run", complete=False)
     done = plumb("show", "run", folder=tmp_path)
@@ -78,7 +109,7 @@ def test_a_mean_pass_ratio_that_is_a_lower_bound_is_shown_so(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["runs", "none"], "no finished run in none"),
+        (["runs", "none"], "no run in none"),
         (["show", "none"], "none: no run in this folder"),
         (["rejudge", "none"], "none: no run in this folder"),
     ],

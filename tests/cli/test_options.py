@@ -12,6 +12,7 @@ from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
 from shared.run_record import RunRecord, WandbRecord
+from shared.statuses import FinalStatus
 from shared.text import split_urls
 from tests.cli.commands import plumb
 from tests.shared.ledgers import problem
@@ -42,6 +43,19 @@ def test_names_are_printed_as_they_are(name: str, tmp_path: Path) -> None:
     shown = name.replace("\x1b", "\ufffd")
     assert out.getvalue().count(shown) >= 3
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_resumed_run_says_so_and_does_not_count_old_verdicts_as_speed() -> None:
+    out = io.StringIO()
+    plan = make_plan([problem()], lambda _problem: range(100))
+    samples = plan.samples()
+    with ProgressDisplay(Console(file=out, width=200), "loaded") as progress:
+        progress.planned(plan)
+        progress.resumed(samples[:58], dict.fromkeys(samples[:15], FinalStatus.SUCCESS))
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "resuming: 58 loaded, 15 judged"
+    assert "loaded 58/100, judged 15/100, accepted 15" in lines[-1]
+    assert "samples/s" not in lines[-1]
 
 
 @pytest.mark.parametrize(

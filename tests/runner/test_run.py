@@ -1,6 +1,6 @@
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +52,12 @@ class FakeProgress:
         self.statuses: dict[SampleId, FinalStatus] = {}
 
     def planned(self, plan: RunPlan) -> None: ...
+
+    def resumed(
+        self, generated: Sequence[SampleId], judged: Mapping[SampleId, FinalStatus]
+    ) -> None:
+        self.made += generated
+        self.statuses |= judged
 
     def generated(self, sample: SampleId) -> None:
         self.made.append(sample)
