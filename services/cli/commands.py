@@ -27,7 +27,7 @@ COMMANDS = {
         "Serve rewards for training: completions judged as in a run, over HTTP.",
     ),
     "runs": LazyCommand(
-        f"{_CLI}.finished:runs", "List the finished runs below a folder, the latest first."
+        f"{_CLI}.finished:runs", "List the runs below a folder, the latest first."
     ),
     "compare": LazyCommand(
         f"{_CLI}.compare:compare",
