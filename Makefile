@@ -62,13 +62,17 @@ tiny-model: $(TINY) ## train a very small model on the demo's solutions (CPU, tw
 demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
 
-# Most tests only wait, so several can run at once; the others depend on time and load.
+# Most tests only wait, so several can run at once; the cheap ones are first. Those that depend on
+# time and load, or bring a machine of their own, are alone.
 TOGETHER := not alone and not browser and not compose and not e2e and not hostile and not real_data and not verl
+STACKS := (browser or e2e or real_data) and not alone and not compose and not hostile and not verl
+ALONE := alone or compose or hostile or verl
 
 test: $(STAMP) ## all tests
 	@status=0; \
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile -m "$(TOGETHER)" || status=1; \
-	$(BIN)/python -m pytest -m "not ($(TOGETHER))" || status=1; \
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile -m "$(STACKS)" || status=1; \
+	$(BIN)/python -m pytest -m "$(ALONE)" || status=1; \
 	exit $$status
 
 test-compose: $(STAMP) ## test the stack in containers, with injected faults (as root on Debian it installs and starts Docker)
