@@ -62,10 +62,8 @@ class Machine:
     def remove(self) -> None:
         """Remove containers, volumes and the network."""
         ours = ("-q", "--filter", f"label={self.label}")
-        for container in docker("ps", "-a", *ours).split():
-            docker("rm", "-f", "-v", container, check=False)
-        for volume in docker("volume", "ls", *ours).split():
-            docker("volume", "rm", volume, check=False)
+        docker("rm", "-f", "-v", *docker("ps", "-a", *ours).split(), check=False)
+        docker("volume", "rm", *docker("volume", "ls", *ours).split(), check=False)
         docker("network", "rm", self.name, check=False)
 
     def files(self, name: str, contents: Mapping[str, str]) -> Path:

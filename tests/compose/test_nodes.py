@@ -62,12 +62,13 @@ class Nodes:
         self.head.create()
         self.head.start(HEAD)
         self.generator.create()
-        self.head.wait(HEAD)
+        wait_joined(self.head, HEAD)
         self.generator.start(SIDECAR)
         with ThreadPoolExecutor() as together:
-            for pod in together.map(lambda _: self.add_worker(), range(2)):
-                pod.wait(WORKER)
-        self.generator.wait(SIDECAR)
+            list(together.map(lambda _: self.add_worker(), range(2)))
+        for pod in self.workers:
+            wait_joined(pod, WORKER)
+        wait_joined(self.generator, SIDECAR)
 
     def add_worker(self) -> RunningPod:
         """A new pod, with an address of its own."""
@@ -232,6 +233,13 @@ def test_a_replica_across_both_nodes(nodes: Nodes) -> None:
         service.wait_healthy(0, count=1)
         assert {one["status"] for one in asyncio.run(complete(service.url, 8))} == {200}
     check_no_engine(nodes)
+
+
+def wait_joined(pod: RunningPod, container: str) -> None:
+    """Wait for the startup probe, and for the rest of Ray, which listens before it is complete."""
+    pod.wait(container)
+    started = "Ray runtime started"
+    wait_for(lambda: started in pod.log(container), started, lambda: pod.log(container)[-3000:])
 
 
 def check_shared_memory(nodes: Nodes) -> None:
