@@ -43,8 +43,9 @@ $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile -r requirements-verl-cpu.lock
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./packaging/vllm-alias
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
-	@# What each process of a replica imports; compiled by several of them at once, it would take them twice as long to start.
-	@for package in ray verl vllm; do $(VERL_VENV)/bin/python -m compileall -q -j 2 $(VERL_VENV)/lib/python3.11/site-packages/$$package; done >/dev/null || true
+	@# What each process of a replica imports; compiled by several of them at once, it would take them twice as long to start, and
+	@# containers that mount the packages read-only could not keep what they compile.
+	@$(VERL_VENV)/bin/python -m compileall -q -j 2 $(VERL_VENV)/lib/python3.11/site-packages >/dev/null 2>&1 || true
 	@touch $@
 
 install-verl: $(VERL_STAMP) ## install verl, vLLM and TRL for the CPU into .venv-verl (3 GB)

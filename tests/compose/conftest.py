@@ -14,6 +14,7 @@ from tests.compose.stack import ROOT, Stack, compose_command, docker, health, un
 from tests.verl_environment import at_work
 
 IMAGES = ("judge", "aggregator", "runner", "reward", "generator-cpu")
+VERL_IMAGE = "plumblinetest/generator-verl"
 REDIS_USERS = ("JUDGE", "RUNNER", "AGGREGATOR", "REWARD")
 PASSWORD = 'a"b\\c%d@e:f/'  # nothing that a URL, a shell or a configuration file would leave alone
 
@@ -90,32 +91,52 @@ def embedded(
 
 
 @pytest.fixture(scope="session")
+def bases(engine: None, tmp_path_factory: pytest.TempPathFactory, step: Step) -> None:
+    """The images that are not ours.
+
+    It waits for the process ``PLUMBLINE_IMAGES_PREPARER``, which builds all of them beforehand.
+    """
+    preparer = int(os.environ.get("PLUMBLINE_IMAGES_PREPARER") or 0)
+    until("the images are built", lambda: not preparer or not at_work(preparer), seconds=600)
+    _script("bases.sh", str(tmp_path_factory.mktemp("bases")))
+    step.done("base images and sandbox")
+
+
+@pytest.fixture(scope="session")
 def images(
     embedded: "subprocess.Popen[str]",
+    bases: None,
     settings: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
     step: Step,
 ) -> None:
-    """The images of the stack, built as ``make images`` does.
+    """The images of the stack, built as ``make images`` does."""
+    builder = Stack(tmp_path_factory.mktemp("images"), settings)
+    for image in IMAGES:
+        builder.do("--profile", "runner", "--profile", "reward", "build", image)
+        step.done(f"image {image}")
 
-    It waits for the process ``PLUMBLINE_IMAGES_PREPARER``, which builds them beforehand.
-    """
-    preparer = int(os.environ.get("PLUMBLINE_IMAGES_PREPARER") or 0)
-    until("the images are built", lambda: not preparer or not at_work(preparer), seconds=600)
-    folder = tmp_path_factory.mktemp("images")
+
+@pytest.fixture(scope="session")
+def verl_image(
+    bases: None, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory, step: Step
+) -> str:
+    """The generator's image with verl, whose packages are mounted at /opt/packages."""
+    Stack(tmp_path_factory.mktemp("verl-image"), settings).do("build", "generator-cpu")
+    _script("verl.sh", VERL_IMAGE)
+    step.done("image generator with verl")
+    return VERL_IMAGE
+
+
+def _script(name: str, *arguments: str) -> None:
     made = subprocess.run(
-        ["tests/compose/offline/bases.sh", str(folder / "base")],
+        [f"tests/compose/offline/{name}", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert made.returncode == 0, made.stdout + made.stderr
-    step.done("base images and sandbox")
-    builder = Stack(folder, settings)
-    for image in IMAGES:
-        builder.do("--profile", "runner", "--profile", "reward", "build", image)
-        step.done(f"image {image}")
 
 
 @pytest.fixture(scope="session")

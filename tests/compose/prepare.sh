@@ -12,3 +12,4 @@ export REDIS_PASSWORD=none REDIS_JUDGE_PASSWORD=none REDIS_RUNNER_PASSWORD=none 
 for image in judge aggregator runner reward generator-cpu; do
   compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile cpu --profile reward --profile runner build "$image"
 done
+tests/compose/offline/verl.sh plumblinetest/generator-verl

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,17 +97,19 @@ def refused(
     )
 
 
-class Generator:
-    """A running service."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, port_file: Path) -> None:
-        self.process = process
-        self.log = log
-        self._port_file = port_file
+class Service(ABC):
+    """A running generation service."""
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port_file.read_text().strip()}"
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def output(self) -> str:
+        """What it printed."""
+
+    @abstractmethod
+    def running(self) -> bool: ...
 
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as response:
@@ -125,7 +128,7 @@ class Generator:
         """Wait until all replicas serve, and those of the given ranks were started again."""
 
         def healthy() -> bool:
-            assert self.process.poll() is None, self.tail()
+            assert self.running(), self.tail()
             found = self.replicas()
             new = {one["replica"] for one in found if one["generation"]}
             return (
@@ -136,16 +139,8 @@ class Generator:
 
         wait_for(healthy, f"healthy replicas, {again} again", self.tail)
 
-    def engine(self, rank: int) -> psutil.Process:
-        """The process in which a replica's engine runs."""
-        (tag,) = (one["facts"]["tag"] for one in self.replicas() if one["replica"] == rank)
-        for process in psutil.process_iter(["cmdline"]):
-            if "EngineCore" in " ".join(process.info["cmdline"] or ()) and tag_of(process) == tag:
-                return process
-        raise AssertionError(f"replica {rank} has no engine process")
-
     def events(self, name: str) -> list[dict[str, Any]]:
-        lines = (json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{")
+        lines = (json.loads(line) for line in self.output().splitlines() if line[:1] == "{")
         return [line for line in lines if line["event"] == name]
 
     def answered(self) -> float:
@@ -156,7 +151,34 @@ class Generator:
         return 0.0
 
     def tail(self) -> str:
-        return self.log.read_text()[-6000:]
+        return self.output()[-6000:]
+
+
+class Generator(Service):
+    """The service as a child process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, port_file: Path) -> None:
+        self.process = process
+        self.log = log
+        self._port_file = port_file
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port_file.read_text().strip()}"
+
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def engine(self, rank: int) -> psutil.Process:
+        """The process in which a replica's engine runs."""
+        (tag,) = (one["facts"]["tag"] for one in self.replicas() if one["replica"] == rank)
+        for process in psutil.process_iter(["cmdline"]):
+            if "EngineCore" in " ".join(process.info["cmdline"] or ()) and tag_of(process) == tag:
+                return process
+        raise AssertionError(f"replica {rank} has no engine process")
 
 
 @contextmanager
