@@ -56,6 +56,10 @@ def accept(
 ) -> None:
     """Check a run as a baseline; exit code 0: accepted, 1: not accepted, 2: with warnings."""
     opened = open_run(run, unpublished=True)
+    for place in data or []:
+        with reading(place):
+            fs, path = fsspec.core.url_to_fs(place)
+            fs.info(path)
     given = None if size is None else ModelSize(size, "as given")
     evidence, notes = _evidence(opened, data or [], given)
     found = report(evidence, opened.folder.shown, without or [])

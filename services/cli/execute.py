@@ -299,7 +299,6 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        progress.started()
         hashes = request.completions.hashes() if request.completions else None
         run = Run(request.config, request.plan, session, source, progress, hashes)
         work = with_watch(run.complete, stack.watch) if stack else run.complete()

@@ -29,6 +29,8 @@ class ProgressListener(Protocol):
 
     def planned(self, plan: RunPlan) -> None: ...
 
+    def started(self) -> None: ...
+
     def generated(self, sample: SampleId) -> None: ...
 
     def judged(self, sample: SampleId, status: FinalStatus) -> None: ...
@@ -102,6 +104,7 @@ class Run:
 
     async def _complete(self) -> None:
         missing = await asyncio.to_thread(self._reconcile)
+        self._progress.started()
         if self._unjudged:
             self._active = True
             async with asyncio.TaskGroup() as group:
