@@ -3,7 +3,9 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -80,6 +82,7 @@ class ProgressDisplay:
         self._judged_before = 0
         self._last_line = 0.0
         self._last_text = ""
+        self._port_file: Path | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -95,6 +98,7 @@ class ProgressDisplay:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._port_file = None
         if self._live:
             self._live.stop()
         elif kind is None:
@@ -102,6 +106,10 @@ class ProgressDisplay:
 
     def planned(self, plan: RunPlan) -> None:
         self._tallies = {d.name: _Tally(total=len(d.owed)) for d in plan.datasets}
+
+    def page_at(self, port_file: Path) -> None:
+        """Show the address of the live page as soon as its port is in ``port_file``."""
+        self._port_file = port_file
 
     def started(self) -> None:
         """Start the clock: verdicts of earlier sessions do not count for the rate."""
@@ -131,6 +139,13 @@ class ProgressDisplay:
             return f"{seconds:.0f} s"
         return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"
 
+    def _caption(self) -> str:
+        port = ""
+        if self._port_file is not None:
+            with suppress(OSError):
+                port = self._port_file.read_text().strip()
+        return f"{self._pace()}\nlive page: http://127.0.0.1:{port}/" if port else self._pace()
+
     def _widest_table(self) -> Table:
         """The table with the longest bars that fit, so that no heading is cut."""
         # Some columns stay free: a ^C that the terminal echoes at the end must not wrap.
@@ -142,7 +157,7 @@ class ProgressDisplay:
         return self._table(None)
 
     def _table(self, bar: int | None) -> Table:
-        table = Table(box=None, pad_edge=False, caption=self._pace(), caption_justify="left")
+        table = Table(box=None, pad_edge=False, caption=self._caption(), caption_justify="left")
         table.add_column("data set", no_wrap=True)
         for heading in ("generated", "judged"):
             table.add_column(heading, justify="right", no_wrap=True)

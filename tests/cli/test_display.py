@@ -13,6 +13,7 @@ from shared.finished_run import FinishedRun
 from shared.plan import make_plan
 from shared.run_record import RunRecord
 from shared.statuses import FinalStatus
+from tests.e2e.plumb import wait_for
 from tests.shared.ledgers import problem
 
 DATASETS = ("codecontests_test", "codecontests_valid", "humaneval", "mbpp_reg")
@@ -45,3 +46,16 @@ def test_the_summary_breaks_a_long_name_at_its_underscore(tmp_path: Path) -> Non
     assert words.count("codecontests_") == 2 and {"test", "valid"} <= set(words)
     print_summary(Console(file=out, width=120), run)
     assert set(DATASETS) <= set(out.getvalue().split())
+
+
+def test_progress_names_the_live_page_as_long_as_it_is_there(tmp_path: Path) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    port = tmp_path / "aggregator.port"
+    with ProgressDisplay(console) as progress:
+        progress.planned(make_plan([problem()], lambda _problem: range(1)))
+        progress.page_at(port)
+        port.write_text("40123\n")
+        wait_for(lambda: "live page: http://127.0.0.1:40123/" in out.getvalue(), "the address", 20)
+    last = out.getvalue().rpartition("data set")[2]
+    assert "live page" not in last

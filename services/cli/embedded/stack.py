@@ -62,6 +62,10 @@ class EmbeddedStack:
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
 
+    def port_file(self, name: str) -> Path:
+        """Where a service writes its port when it listens."""
+        return self.folder / f"{name}.port"
+
     async def watch(self) -> None:
         """Restart services that die, until cancelled.
 
@@ -191,7 +195,7 @@ def _start_service(
     """Start a service, as a fork where it runs in this interpreter."""
     name = name or launch.module
     # For whoever looks for the page of the aggregator; the command is told through a pipe.
-    port_file = stack.folder / f"{name}.port"
+    port_file = stack.port_file(name)
     port_file.unlink(missing_ok=True)
     environment = base_environment(*OWN_SECRETS[launch.module]) | launch.settings
     environment |= {
