@@ -17,7 +17,7 @@ from services.cli.interrupts import sigterm_as_interrupt
 from services.cli.options import ConfigFile, Overrides
 from shared.artifacts import OutputFolder
 from shared.config import load_config
-from shared.datasets import parquet_files
+from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
 
 PORT = 8090
@@ -52,7 +52,7 @@ def reward(
     paths = [_absolute(path) for path in data or resolved.data.eval_files]
     launch = partial(reward_launch, resolved, data=paths, port=port)
     for path in paths:
-        parquet_files(path)  # refuse a missing one before anything starts
+        check_exists(path)
     if port and _listens(port):
         raise ServiceError(
             f"something else listens on port {port}: choose another one with --port, "

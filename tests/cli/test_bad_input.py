@@ -262,6 +262,11 @@ def test_a_generator_without_a_scheme(desk: Desk, url: str) -> None:
     )
 
 
+def test_a_sandbox_without_a_scheme(desk: Desk) -> None:
+    outcome = desk.judge_all(SANDBOX_URLS="localhost:8080")
+    refused(outcome, desk, "the sandbox at localhost:8080", "not an address such as http://")
+
+
 def test_an_output_that_cannot_be_written(desk: Desk) -> None:
     outcome = desk.judge_all("--embedded", "--output", "data.parquet/out")
     refused(outcome, desk, "cannot write ", "data.parquet/out", "choose another --output")
