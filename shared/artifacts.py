@@ -93,7 +93,7 @@ class OutputFolder:
         try:
             with self._fs.open(self._join(name), "r", encoding="utf-8") as file:
                 return json.load(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None

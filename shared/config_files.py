@@ -161,6 +161,8 @@ def _composing(place: str) -> Iterator[None]:
         except HydraException as error:
             text = str(error).partition("Config search path:")[0]
             hints = "".join(f" ({one.message})" for one in warned)
+            if "is not available" in hints:
+                hints += "; its defaults are in a package that this environment lacks"
             raise ConfigError(f"{place}: {' '.join(text.split())}{hints}") from None
         except RecursionError:
             raise ConfigError(f"{place}: its defaults include each other without end") from None

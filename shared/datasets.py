@@ -111,6 +111,17 @@ def parquet_files(path: str) -> list[str]:
     return files
 
 
+def check_exists(path: str) -> None:
+    """Refuse a file or folder that is not there, before anything that needs it starts.
+
+    Raises:
+        DataError: It is not there, or its filesystem does not answer.
+    """
+    with reading(path):
+        fs, place = fsspec.core.url_to_fs(path)
+        fs.info(place)
+
+
 def row_group_names(path: str) -> list[list[tuple[str, str]]]:
     """List data set and id of every problem of a file, by row group; reads no tests.
 

@@ -28,6 +28,7 @@ from shared.analysis.acceptance import (
 from shared.analysis.model_size import ModelSize, model_size
 from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
 from shared.data_roles import DataRole, manifest_folder
+from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, data_error, reading
 from shared.final_sets import final_set_uses
 from shared.finished_run import FinishedRun, open_run
@@ -57,6 +58,8 @@ def accept(
 ) -> None:
     """Check a run as a baseline; exit code 0: accepted, 1: not accepted, 2: with warnings."""
     opened = open_run(run, unpublished=True)
+    for place in data or []:
+        check_exists(place)
     given = None if size is None else ModelSize(size, "as given")
     evidence, notes = _evidence(opened, data or [], given)
     found = report(evidence, opened.folder.shown, without or [])

@@ -26,9 +26,7 @@ COMMANDS = {
         f"{_CLI}.reward:reward",
         "Serve rewards for training: completions judged as in a run, over HTTP.",
     ),
-    "runs": LazyCommand(
-        f"{_CLI}.finished:runs", "List the runs below a folder, the latest first."
-    ),
+    "runs": LazyCommand(f"{_CLI}.finished:runs", "List the runs below a folder, the latest first."),
     "compare": LazyCommand(
         f"{_CLI}.compare:compare",
         "Compare runs with the first one: differences, confidence intervals, detectable effects.",

@@ -3,12 +3,15 @@
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +25,7 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
+_BARS = (12, 8, 4)  # widths of a progress bar, for wide and for narrow terminals
 _ROWS = (
     ("problems", "total_problems", "{:d}"),
     ("accepted@1", "accepted_at_1", "{:.1%}"),
@@ -82,11 +86,12 @@ class ProgressDisplay:
         self._judged_before = 0
         self._last_line = 0.0
         self._last_text = ""
+        self._port_file: Path | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(
-                get_renderable=self._table, console=self._console, refresh_per_second=5
+                get_renderable=self._widest_table, console=self._console, refresh_per_second=5
             )
             self._live.start()
         return self
@@ -97,6 +102,7 @@ class ProgressDisplay:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._port_file = None
         if self._live:
             self._live.stop()
         elif kind is None:
@@ -104,6 +110,10 @@ class ProgressDisplay:
 
     def planned(self, plan: RunPlan) -> None:
         self._tallies = {d.name: _Tally(total=len(d.owed)) for d in plan.datasets}
+
+    def page_at(self, port_file: Path) -> None:
+        """Show the address of the live page as soon as its port is in ``port_file``."""
+        self._port_file = port_file
 
     def resumed(
         self, generated: Sequence[SampleId], judged: Mapping[SampleId, FinalStatus]
@@ -141,20 +151,38 @@ class ProgressDisplay:
             return f"{seconds:.0f} s"
         return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"
 
-    def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, caption=self._pace(), caption_justify="left")
-        for heading in ("data set", self._made, "", "judged", "", "accepted so far"):
-            right = heading not in ("", "data set")
-            table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    def _caption(self) -> str:
+        port = ""
+        if self._port_file is not None:
+            with suppress(OSError):
+                port = self._port_file.read_text().strip()
+        return f"{self._pace()}\nlive page: http://127.0.0.1:{port}/" if port else self._pace()
+
+    def _widest_table(self) -> Table:
+        """The table with the longest bars that fit, so that no heading is cut."""
+        # Some columns stay free: a ^C that the terminal echoes at the end must not wrap.
+        room = self._console.width - 4
+        for bar in _BARS:
+            table = self._table(bar)
+            if _width(self._console, table) <= room:
+                return table
+        return self._table(None)
+
+    def _table(self, bar: int | None) -> Table:
+        table = Table(box=None, pad_edge=False, caption=self._caption(), caption_justify="left")
+        table.add_column("data set", no_wrap=True)
+        for heading in (self._made, "judged"):
+            table.add_column(heading, justify="right", no_wrap=True)
+            if bar:
+                table.add_column(width=bar)
+        table.add_column("accepted so far", justify="right", no_wrap=True)
         for name, tally in self._tallies.items():
-            table.add_row(
-                Text(printable(name)),
-                f"{len(tally.generated)}/{tally.total}",
-                ProgressBar(tally.total, len(tally.generated), width=12),
-                f"{len(tally.statuses)}/{tally.total}",
-                ProgressBar(tally.total, len(tally.statuses), width=12),
-                _accepted(tally),
-            )
+            cells: list[RenderableType] = [Text(printable(name))]
+            for done in (len(tally.generated), len(tally.statuses)):
+                cells.append(f"{done}/{tally.total}")
+                if bar:
+                    cells.append(ProgressBar(tally.total, done, width=bar))
+            table.add_row(*cells, _accepted(tally))
         return table
 
     def _line(self, *, last: bool = False) -> None:
@@ -185,14 +213,10 @@ def printable(text: str) -> str:
 
 def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column(Text(printable(run.name)), no_wrap=True, style="bold")
-    for dataset in run.summary:
-        table.add_column(Text(printable(dataset)), justify="right", overflow="fold")
-    for heading, name, form in _ROWS:
-        count = _ONLY_IF.get(name)
-        if count is None or any(metrics.get(count) for metrics in run.summary.values()):
-            table.add_row(heading, *(_row_cell(each, name, form) for each in run.summary.values()))
+    table = _summary_table(run, [printable(dataset) for dataset in run.summary])
+    if _width(console, table) > console.width:
+        # Broken after an underscore, not within a word.
+        table = _summary_table(run, [printable(one).replace("_", "_\n") for one in run.summary])
     console.print()
     console.print(table)
     record = run.record
@@ -208,6 +232,23 @@ def print_summary(console: Console, run: FinishedRun) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     _print_canaries(console, record)
     _print_wandb(console, record.wandb)
+
+
+def _summary_table(run: FinishedRun, headings: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(Text(printable(run.name)), no_wrap=True, style="bold")
+    for heading in headings:
+        table.add_column(Text(heading), justify="right", overflow="fold")
+    for label, name, form in _ROWS:
+        count = _ONLY_IF.get(name)
+        if count is None or any(metrics.get(count) for metrics in run.summary.values()):
+            table.add_row(label, *(_row_cell(each, name, form) for each in run.summary.values()))
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    """Columns that a table would take in a terminal without end."""
+    return Measurement.get(console, console.options.update_width(10_000), table).maximum
 
 
 def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:

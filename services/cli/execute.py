@@ -228,6 +228,7 @@ def _services(
         generator=request.own_generator,
         meanwhile=_import_client if request.completions is None else lambda: None,
     ) as stack:
+        progress.page_at(stack.port_file("aggregator"))
         if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
         if languages and not given:

@@ -17,6 +17,7 @@ from services.cli.interrupts import sigterm_as_interrupt
 from services.cli.options import ConfigFile, Overrides
 from shared.artifacts import OutputFolder
 from shared.config import load_config
+from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
 
 PORT = 8090
@@ -31,7 +32,9 @@ def reward(
     output: Annotated[
         str, typer.Option("--output", help="Folder of Redis' data and the logs.")
     ] = "outputs/reward",
-    port: Annotated[int, typer.Option("--port", help="Port of the service, 0 for any.")] = PORT,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port of the service, 0 for any.")
+    ] = PORT,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Start Redis, sandbox, judges and the service.")
     ] = False,
@@ -48,23 +51,21 @@ def reward(
     resolved = load_config(config, overrides or [])
     paths = [_absolute(path) for path in data or resolved.data.eval_files]
     launch = partial(reward_launch, resolved, data=paths, port=port)
+    for path in paths:
+        check_exists(path)
+    if port and _listens(port):
+        raise ServiceError(
+            f"something else listens on port {port}: choose another one with --port, "
+            "and give the trainer the address that is printed"
+        )
     folder = OutputFolder(output)
-    try:
-        with (
-            sigterm_as_interrupt(),
-            suppress(KeyboardInterrupt),
-            open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
-        ):
-            _announce(stack, paths)
-            asyncio.run(stack.watch())
-    except ServiceError as error:
-        # The stack is down, so who listens there now is somebody else.
-        if port and _listens(port):
-            raise ServiceError(
-                f"{error}; something else listens on port {port}: choose another one with --port, "
-                "and give the trainer the address that is printed"
-            ) from None
-        raise
+    with (
+        sigterm_as_interrupt(),
+        suppress(KeyboardInterrupt),
+        open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
+    ):
+        _announce(stack, paths)
+        asyncio.run(stack.watch())
     print("\nstopped")
 
 

@@ -164,6 +164,11 @@ def _recordings_hash(config: Config) -> str:
     if config.generation.backend != "replay":
         return ""
     path = config.generation.replay.completions
+    if not path:
+        raise ConfigError(
+            "generation.backend 'replay' answers from a file: name it with "
+            "generation.replay.completions"
+        )
     try:
         return hashlib.sha256(Path(os.fspath(path)).read_bytes()).hexdigest()
     except OSError as error:

@@ -205,6 +205,10 @@ async def _ping(session: "aiohttp.ClientSession", address: Address) -> None:
             body = await _ANSWERS.read(response)
         async with session.head(f"{url}/run_cases", headers=address.headers) as offer:
             admitted = offer.status != HTTPStatus.UNAUTHORIZED
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        raise ServiceError(
+            f"the sandbox at {url} is not reachable: not an address such as http://localhost:8080"
+        ) from None
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise UnavailableError(
             f"the sandbox at {url} is not reachable: {exception_message(error)}; {advice}"

@@ -238,6 +238,10 @@ async def served_models(
             body = await _SMALL.read(response)
     except AnswerTooLargeError as error:
         raise ServiceError(f"generator {url}: {error}") from None
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        raise ServiceError(
+            f"generator {base_url}: not an address such as http://localhost:8000/v1"
+        ) from None
     except TimeoutError:
         raise UnavailableError(f"generator {url}: no answer in {timeout:g} s") from None
     except (aiohttp.ClientError, OSError) as error:

@@ -23,6 +23,12 @@ from tests.shared.finished_runs import write_run
 SETS = "data_manifests"
 
 
+def test_data_that_are_not_there_are_an_error(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", {"humaneval": "+-"})
+    with pytest.raises(DataError, match="parquet: no such file"):
+        accept(str(tmp_path / "run"), data=[str(tmp_path / "none.parquet")])
+
+
 def letters(problems: int) -> str:
     """Answers of a plausible model: a tenth right, some time-outs, the rest wrong or empty."""
     right, late, empty = problems // 10, problems // 10, problems // 20

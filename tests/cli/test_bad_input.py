@@ -252,6 +252,44 @@ def test_a_generator_that_is_down(desk: Desk) -> None:
     refused(desk.run_at(f"{url}/v1"), desk, f"{url}/v1/models")
 
 
+@pytest.mark.parametrize("url", ["localhost:8000", "localhost:8000/v1"])
+def test_a_generator_without_a_scheme(desk: Desk, url: str) -> None:
+    outcome = desk.run_at(url)
+    refused(
+        outcome,
+        desk,
+        "generator localhost:8000/v1: not an address such as http://localhost:8000/v1",
+    )
+
+
+def test_a_sandbox_without_a_scheme(desk: Desk) -> None:
+    outcome = desk.judge_all(SANDBOX_URLS="localhost:8080")
+    refused(outcome, desk, "the sandbox at localhost:8080", "not an address such as http://")
+
+
+def test_an_output_that_cannot_be_written(desk: Desk) -> None:
+    outcome = desk.judge_all("--embedded", "--output", "data.parquet/out")
+    refused(outcome, desk, "cannot write ", "data.parquet/out", "choose another --output")
+
+
+def test_recordings_that_nobody_named(desk: Desk) -> None:
+    outcome = desk.run("--data", "data.parquet", "--embedded", "generation.backend=replay")
+    refused(outcome, desk, "name it with generation.replay.completions")
+
+
+def test_a_lock_of_data_that_nobody_prepared(desk: Desk, generator: str) -> None:
+    outcome = desk.run_at(generator, "data.lock=manifests/manifest.lock.json")
+    refused(outcome, desk, "manifests/manifest.lock.json: no such file", "plumb data prepare")
+
+
+def test_a_config_on_top_of_a_package_that_is_missing(desk: Desk) -> None:
+    (desk.folder / "grpo.yaml").write_text(
+        "hydra: {searchpath: ['pkg://no_such_trainer.config']}\ndefaults: [trainer, _self_]\n"
+    )
+    outcome = desk.run("--config", "grpo.yaml")
+    refused(outcome, desk, "no_such_trainer.config", "a package that this environment lacks")
+
+
 @pytest.mark.parametrize(
     ("status", "text", "said"),
     [

@@ -62,7 +62,8 @@ async def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_erro
     with pytest.raises(ServiceError) as caught:
         async with asyncio.timeout(20):
             await supervisor.watch(poll=0.01)
-    message = f"worker ended with exit code {code} after {restarts} restarts"
+    tries = f" after {restarts} restarts" if restarts else ""
+    message = f"worker ended with exit code {code}{tries} ({tmp_path}"
     assert str(caught.value).startswith(message)
     assert str(caught.value).endswith("its log ends: the reason")
 

@@ -150,6 +150,24 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
         assert said.endswith("\nstopped\n")
 
 
+def test_data_that_are_not_there_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "services.cli",
+        "reward",
+        "--embedded",
+        "--output",
+        str(output),
+    ]
+    command += ["--data", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr == f"plumb: {tmp_path}/none: no such file; check the path\n"
+    assert not output.exists()
+
+
 @pytest.mark.e2e
 def test_a_port_in_use_is_named_with_the_option_to_change_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

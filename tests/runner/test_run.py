@@ -50,6 +50,7 @@ class FakeProgress:
     def __init__(self) -> None:
         self.made: list[SampleId] = []
         self.statuses: dict[SampleId, FinalStatus] = {}
+        self.known: int | None = None
 
     def planned(self, plan: RunPlan) -> None: ...
 
@@ -58,6 +59,7 @@ class FakeProgress:
     ) -> None:
         self.made += generated
         self.statuses |= judged
+        self.known = len(judged)
 
     def generated(self, sample: SampleId) -> None:
         self.made.append(sample)
@@ -237,6 +239,7 @@ async def test_a_finished_run_is_published_again_and_nothing_else(
     source = FakeSource()
     await stage.complete(source)
     assert source.asked == []
+    assert stage.progress.known == len(SAMPLES)  # no part of this session's rate
     assert len(others.judged) == 12
     assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
     assert stage.ledger.state() is RunState.COMPLETE

@@ -31,7 +31,7 @@ from services.cli.embedded.services import (
 from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor, wait_until
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.errors import ServiceError
+from shared.errors import OutputError, ServiceError
 from shared.run_record import SandboxFacts
 from shared.text import split_urls
 
@@ -61,6 +61,10 @@ class EmbeddedStack:
     reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
+
+    def port_file(self, name: str) -> Path:
+        """Where a service writes its port when it listens."""
+        return self.folder / f"{name}.port"
 
     async def watch(self) -> None:
         """Restart services that die, until cancelled.
@@ -93,14 +97,17 @@ def open_stack(
             started in place of the aggregator, because there is no run to publish.
 
     Raises:
+        OutputError: The folder cannot be written.
         ServiceError: A service does not start, or another command uses this folder.
     """
     folder = _state_folder(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with file_lock(folder / "lock") as lock:
         for part in ("redis", "logs") if force else ():
             shutil.rmtree(folder / part, ignore_errors=True)
-        (folder / "logs").mkdir(exist_ok=True)
+        with _writing(folder):
+            (folder / "logs").mkdir(exist_ok=True)
         stack = EmbeddedStack(folder)
         try:
             with closing(take_prefork()) as prefork:
@@ -188,7 +195,7 @@ def _start_service(
     """Start a service, as a fork where it runs in this interpreter."""
     name = name or launch.module
     # For whoever looks for the page of the aggregator; the command is told through a pipe.
-    port_file = stack.folder / f"{name}.port"
+    port_file = stack.port_file(name)
     port_file.unlink(missing_ok=True)
     environment = base_environment(*OWN_SECRETS[launch.module]) | launch.settings
     environment |= {
@@ -237,6 +244,16 @@ def _state_folder(output: OutputFolder) -> Path:
 
 
 @contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {folder}: {error.strerror or error}; choose another --output"
+        ) from None
+
+
+@contextmanager
 def file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
     """Hold an exclusive lock on a file; yields its descriptor, which children may inherit."""
     retries = Retrying(
@@ -245,7 +262,9 @@ def file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
         wait=wait_fixed(0.1),
         reraise=True,
     )
-    with path.open("a") as file:
+    with _writing(path.parent):
+        opened = path.open("a")
+    with opened as file:
         try:
             retries(fcntl.flock, file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

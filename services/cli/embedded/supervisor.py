@@ -187,10 +187,8 @@ class ChildProcess:
         return f"{self.name} is not ready after {seconds:.0f} s: {self.last_log_line()}"
 
     def exit_message(self) -> str:
-        return (
-            f"{self.name} ended with exit code {self.exit_code} after {self.restarts} restarts "
-            f"({self.log})"
-        )
+        tries = f" after {self.restarts} restarts" if self.restarts else ""
+        return f"{self.name} ended with exit code {self.exit_code}{tries} ({self.log})"
 
     def last_log_line(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []

@@ -288,8 +288,9 @@ def _cause(error: BaseException) -> str:
 
 
 def _is_network(error: BaseException) -> bool:
-    # By module name, because httpx is only an indirect dependency.
-    return type(error).__module__.startswith("httpx")
+    # datasets raises Python's own when the hub cannot be reached. httpx by module name, because it
+    # is only an indirect dependency.
+    return isinstance(error, ConnectionError) or type(error).__module__.startswith("httpx")
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

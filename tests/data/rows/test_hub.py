@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from services.data.rows.hub import hub_errors
+from shared.errors import DataError
 from tests.data.rows.hub_server import COMMIT, serving
 
 README = b"""---
@@ -201,6 +203,13 @@ def test_no_network(ask):
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         (message,) = ask({"source": FULL}, HF_ENDPOINT=url)
     assert message.startswith("own/set@v1.0: the connection to the hub failed (ConnectError: ")
+
+
+def test_what_datasets_raises_without_a_network():
+    """It has its own exception, whose cause is the cache's."""
+    said = r"^a/b: the connection to the hub failed .*check the network"
+    with pytest.raises(DataError, match=said), hub_errors("a/b"):
+        raise ConnectionError("Couldn't reach 'a/b' on the Hub (LocalEntryNotFoundError)")
 
 
 def test_a_download_that_breaks_off_is_made_again(hub, ask):

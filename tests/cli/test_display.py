@@ -1,0 +1,61 @@
+"""Tables of a run in terminals of several widths."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from services.cli.display import ProgressDisplay, print_summary
+from shared.artifacts import OutputFolder
+from shared.finished_run import FinishedRun
+from shared.plan import make_plan
+from shared.run_record import RunRecord
+from shared.statuses import FinalStatus
+from tests.e2e.plumb import wait_for
+from tests.shared.ledgers import problem
+
+DATASETS = ("codecontests_test", "codecontests_valid", "humaneval", "mbpp_reg")
+
+
+@pytest.mark.parametrize(("width", "bars"), [(120, 12), (80, 8), (60, 0)])
+def test_progress_shortens_its_bars_rather_than_its_texts(width: int, bars: int) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    plan = make_plan([problem(dataset=name) for name in DATASETS], lambda _problem: range(1))
+    with ProgressDisplay(console) as progress:
+        progress.planned(plan)
+        for sample in plan.samples():
+            progress.generated(sample)
+            progress.judged(sample, FinalStatus.SUCCESS)
+    last = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", out.getvalue()).splitlines()[-6:]
+    text = "\n".join(last)
+    assert "…" not in text
+    assert all(word in text for word in (*DATASETS, "generated", "judged", "accepted so far"))
+    assert text.count("━") == 2 * bars * len(DATASETS)
+    assert max(len(line.rstrip()) for line in last) < width  # an echoed ^C does not wrap
+
+
+def test_the_summary_breaks_a_long_name_at_its_underscore(tmp_path: Path) -> None:
+    out = io.StringIO()
+    run = FinishedRun(OutputFolder(str(tmp_path)), RunRecord(run="r", name="demo", output="o"),
+                      {name: {"accepted_at_1_ci95": [0.2, 0.6]} for name in DATASETS})  # fmt: skip
+    print_summary(Console(file=out, width=80), run)
+    words = out.getvalue().split()
+    assert words.count("codecontests_") == 2 and {"test", "valid"} <= set(words)
+    print_summary(Console(file=out, width=120), run)
+    assert set(DATASETS) <= set(out.getvalue().split())
+
+
+def test_progress_names_the_live_page_as_long_as_it_is_there(tmp_path: Path) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    port = tmp_path / "aggregator.port"
+    with ProgressDisplay(console) as progress:
+        progress.planned(make_plan([problem()], lambda _problem: range(1)))
+        progress.page_at(port)
+        port.write_text("40123\n")
+        wait_for(lambda: "live page: http://127.0.0.1:40123/" in out.getvalue(), "the address", 20)
+    last = out.getvalue().rpartition("data set")[2]
+    assert "live page" not in last
