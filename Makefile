@@ -24,7 +24,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test client-dist test-client test-fast lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-data bench-aggregator bench-canaries clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-canaries clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -157,6 +157,12 @@ types: $(STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ and c
 
 bench-generate: $(STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
+
+bench-router: $(STAMP) ## CPU time and latency that the router adds to a request, before a stand-in of an engine (no GPU)
+	$(BIN)/python -m tests.bench.router $(ARGS)
+
+bench-balance: $(STAMP) ## how long a burst takes with each way of choosing a replica (simulated replicas, the router's balancer)
+	$(BIN)/python -m tests.bench.balance $(ARGS)
 
 reference: $(STAMP) ## regenerate the tables in docs/reference.md and the READMEs
 	$(BIN)/python -m tools.reference

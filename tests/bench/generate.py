@@ -8,6 +8,7 @@ One scenario a run, each of which makes its own starts and ratios:
 - `start`: seconds from a process's start to the first token, with empty caches and again.
 - `uneven`: verl's `main_generation_server` on prompts of very different lengths.
 - `router`: what the router adds to a request, and many requests at once.
+- `scale`: several replicas over one, asked directly and through the router, from one start.
 - `deterministic`: tokens a second with `generation.deterministic` over those without.
 
 Each measurement goes to `--out` as it is made. After `--limit-seconds` the run ends with what it
@@ -22,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.generation import deterministic, routed, start, throughput, uneven
+from tests.bench.generation import deterministic, routed, scale, start, throughput, uneven
 from tests.bench.generation.bench import CPU, GPU, Bench, Size
 from tests.bench.generation.processes import (
     ServerError,
@@ -90,6 +91,11 @@ def _router(bench: Bench, _options: argparse.Namespace) -> None:
     routed.measure(bench)
 
 
+def _scale(bench: Bench, options: argparse.Namespace) -> None:
+    for replicas in options.replicas:
+        scale.measure(bench, replicas, options.passes)
+
+
 def _deterministic(bench: Bench, options: argparse.Namespace) -> None:
     deterministic.measure(bench, options.passes)
 
@@ -99,6 +105,7 @@ _SCENARIOS: Mapping[str, Callable[[Bench, argparse.Namespace], None]] = {
     "start": _start,
     "uneven": _uneven,
     "router": _router,
+    "scale": _scale,
     "deterministic": _deterministic,
 }
 

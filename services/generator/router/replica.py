@@ -29,6 +29,11 @@ class Replica(Protocol):
         """``http://host:port``, without ``/v1``."""
         ...
 
+    @property
+    def start_seconds(self) -> Mapping[str, float]:
+        """How long the steps of its start took, for the log; some may be parts of others."""
+        ...
+
     async def ended(self) -> str:
         """Wait until the replica is known to have ended by itself; returns the reason."""
         ...

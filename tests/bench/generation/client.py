@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import aiohttp
 import uvloop
+
+_REPLICA_HEADER = "X-Plumbline-Replica"  # not imported: each client would import the router
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +25,19 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``status`` is 0 where there was no answer, and ``trouble`` says what else was wrong."""
+    """``status`` is 0 where there was no answer, and ``trouble`` says what else was wrong.
+
+    ``ended`` is seconds since the first request; ``replica`` is the router's name of the replica,
+    else the address that was asked.
+    """
 
     status: int
     seconds: float
     prompt_tokens: int = 0
     completion_tokens: int = 0
     trouble: str = ""
+    ended: float = 0.0
+    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,8 @@ async def _ask_all(questions: list[dict[str, Any]], at_once: int) -> Load:
 
     async def one(url: str, body: bytes) -> Answer:
         async with slots:
-            return await _ask_one(session, url, body)
+            answer = await _ask_one(session, url, body)
+            return replace(answer, ended=time.perf_counter() - began)
 
     async with session:
         began = time.perf_counter()
@@ -132,9 +141,10 @@ async def _ask_one(session: aiohttp.ClientSession, url: str, body: bytes) -> Ans
         async with session.post(url, data=body) as response:
             text = await response.read()
             status = response.status
+            replica = response.headers.get(_REPLICA_HEADER, response.url.authority)
     except (aiohttp.ClientError, OSError) as error:
         return Answer(0, time.perf_counter() - began, trouble=repr(error))
-    return _judged(status, text, time.perf_counter() - began)
+    return replace(_judged(status, text, time.perf_counter() - began), replica=replica)
 
 
 def _judged(status: int, text: bytes, seconds: float) -> Answer:

@@ -247,6 +247,9 @@ class FakeReplica:
     engine: FakeEngine
     stops: int = 0
     end: asyncio.Event = field(default_factory=asyncio.Event)
+    start_seconds: Mapping[str, float] = field(
+        default_factory=lambda: {"imports": 12.25, "engine": 60.0}
+    )
 
     @property
     def name(self) -> str:

@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.generator.protocol import RequestError
 from services.generator.router.balancer import Balancer
@@ -288,3 +290,64 @@ async def test_streams_are_counted_down_in_the_service(start: Start, factory: Fa
         for _ in range(2):
             await response.content.readuntil(b"\n\n")
         assert 'outstanding_tokens{replica="0"} 98.0' in await service.metrics()
+
+
+# Invariants
+
+_REQUEST = st.tuples(st.integers(1, 300), st.integers(1, 3000))
+"""Prompt and output tokens."""
+
+
+@given(st.integers(1, 6), st.lists(_REQUEST, min_size=1, max_size=60))
+def test_a_burst_is_balanced_to_within_one_request(
+    engines: int, burst: list[tuple[int, int]]
+) -> None:
+    async def loads() -> list[int]:
+        b = balancer(engines, slots=len(burst))
+        slots = [await b.acquire(b.ticket(routed(output, prompt))) for prompt, output in burst]
+        by_rank = Counter(dict.fromkeys(range(engines), 0))
+        for slot, (prompt, output) in zip(slots, burst, strict=True):
+            by_rank[slot.engine.rank] += prompt + output
+            assert slot.engine.load >= prompt + output
+        return list(by_rank.values())
+
+    found = asyncio.run(loads())
+    assert max(found) - min(found) <= max(map(sum, burst))
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.lists(st.one_of(_REQUEST, st.integers(0, 100)), max_size=60),
+)
+def test_no_request_waits_while_a_replica_has_a_free_slot(
+    engines: int, slots: int, happens: list[tuple[int, int] | int]
+) -> None:
+    """What happens is the arrival of a request, or the end of one of those in flight."""
+
+    async def play() -> None:
+        b = balancer(engines, slots)
+        asked: list[asyncio.Task[ReplicaSlot]] = []
+        in_flight: list[ReplicaSlot] = []
+        for what in happens:
+            if isinstance(what, tuple):
+                prompt, output = what
+                ticket = b.ticket(routed(output, prompt))
+                asked.append(asyncio.create_task(b.acquire(ticket)))
+            elif in_flight:
+                b.release(in_flight.pop(what % len(in_flight)), finished=True)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # a request that was waiting goes on
+            # In the order of arrival, so the granted ones are the first.
+            while asked and asked[0].done():
+                in_flight.append(asked.pop(0).result())
+            assert not any(task.done() for task in asked)
+            assert b.queued == len(asked)
+            assert not asked or len(in_flight) == engines * slots
+            taken = Counter(slot.engine.rank for slot in in_flight)
+            assert all(count <= slots for count in taken.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(play())

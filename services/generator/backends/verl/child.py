@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +56,15 @@ class _Pipe:
         return cls(lines, transport, write_end)
 
 
+# The steps of an engine's start that vLLM tells in its output, each with its seconds.
+_STEPS = {
+    "weights": re.compile(r"Loading weights took ([\d.]+) seconds"),
+    "compile": re.compile(r"torch\.compile\b.* (?:takes|took) ([\d.]+) s in total"),
+    "graphs": re.compile(r"Graph capturing finished in ([\d.]+) secs"),
+    "warm-up": re.compile(r"init engine \(.*\) took ([\d.]+) s"),
+}
+
+
 class Child:
     """One child process.
 
@@ -63,6 +73,10 @@ class Child:
         name: Name in log lines and errors.
         environment: The complete environment.
         labels: Fields of the child's log lines.
+
+    Attributes:
+        seconds: How long each phase took since :meth:`rename`, and each step of an engine's start
+            that was in the output. The engine's warm-up includes ``compile`` and ``graphs``.
     """
 
     def __init__(
@@ -81,6 +95,14 @@ class Child:
         self._reader: asyncio.Task[None] | None = None
         self._pipes: list[_Pipe] = []
         self._events = asyncio.StreamReader()
+        self._named = 0.0
+        self.seconds: dict[str, float] = {}
+
+    def rename(self, name: str, **labels: object) -> None:
+        """Give the child another name and labels, because its purpose is known only now."""
+        self._named = time.monotonic()
+        self._name = name
+        self._log = log.bind(**labels)
 
     @property
     def running(self) -> bool:
@@ -152,9 +174,13 @@ class Child:
                 raise ServiceError(f"{self._name} sent an invalid event: {reason}") from None
             if isinstance(event, Phase):
                 self._log.info("phase done", phase=event.phase, seconds=event.seconds)
+                waited = max(0.0, event.ended - self._named)
+                self.seconds[event.phase] = min(event.seconds, waited)
                 continue
             if isinstance(event, Failed):
                 raise self._failure(event)
+            # An error before this success is not the cause of a later failure.
+            self._lines.clear()
             return event
         code = await self._process.wait()
         if self._reader is not None:
@@ -223,3 +249,10 @@ class Child:
             if line:
                 self._lines.append(line)
                 self._log.debug("output", line=line)
+                self._note_step(line)
+
+    def _note_step(self, line: str) -> None:
+        for step, pattern in _STEPS.items():
+            if found := pattern.search(line):
+                # Several workers of one engine load and compile at the same time.
+                self.seconds[step] = max(float(found[1]), self.seconds.get(step, 0.0))

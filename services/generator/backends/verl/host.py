@@ -1,7 +1,8 @@
 """Host process of one verl replica, run with ``python -m``.
 
-It reads a ``ReplicaSpec`` and a ``Cluster``, reports phases and ``ReplicaReady``, and exits when
-its standard input is closed or a process of the replica has ended. It is the Ray driver of its
+It reads a ``HostSpec``, imports its libraries, reads a ``ReplicaSpec``, which may come much later,
+reports phases and ``ReplicaReady``, and exits when its standard input is closed or a process of the
+replica has ended. It is the Ray driver of its
 replica: whenever it exits, Ray kills the actors and frees their placement.
 """
 
@@ -25,6 +26,7 @@ from services.generator.backends.verl.messages import (
     Cluster,
     EventWriter,
     Failed,
+    HostSpec,
     Phase,
     ReplicaReady,
     ReplicaSpec,
@@ -36,6 +38,7 @@ from services.generator.backends.verl.model_folder import (
     read_model_folder,
 )
 from services.generator.router.replica import NoPlacementError
+from shared.config import Config
 from shared.errors import ConfigError, PlumblineError, ServiceError
 
 # After this time SIGALRM kills this process, and Ray frees everything that belongs to it.
@@ -54,8 +57,8 @@ def main() -> int:
     events = EventWriter()
     _on_sigterm()
     try:
-        spec = ReplicaSpec.model_validate_json(sys.stdin.readline())
-        Host(spec, events).run()
+        spec = HostSpec.model_validate_json(sys.stdin.readline())
+        Host(spec.config, events).run()
     except _StopError:
         return 0
     except PlumblineError as error:
@@ -72,9 +75,8 @@ def main() -> int:
 
 
 class Host:
-    def __init__(self, spec: ReplicaSpec, events: EventWriter) -> None:
-        self._spec = spec
-        self._config = spec.config
+    def __init__(self, config: Config, events: EventWriter) -> None:
+        self._config = config
         self._events = events
         self._replica: Any = None
 
@@ -89,12 +91,14 @@ class Host:
         with self._phase("checks"):
             model = self._model()
             self._check_architecture(model)
+        if not (line := sys.stdin.readline()):
+            return  # a spare that is not needed any more
+        self._spec = ReplicaSpec.model_validate_json(line)
         try:
-            cluster = Cluster.model_validate_json(sys.stdin.readline())
             with self._phase("join"):
-                self._join(cluster)
+                self._join(self._spec.cluster)
             with self._phase("placement"):
-                self._check_placement(cluster)
+                self._check_placement(self._spec.cluster)
             with self._phase("engine"):
                 self._start()
             with self._phase("facts"):

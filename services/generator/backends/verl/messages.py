@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from typing import Annotated, ClassVar, Literal, TextIO
 
 from pydantic import (
@@ -37,14 +38,10 @@ class ClusterSpec(_Message):
     needed: int
 
 
-class ReplicaSpec(_Message):
-    """Replica to start; ``name`` distinguishes it in Ray's lists, ``tag`` marks its processes."""
+class HostSpec(_Message):
+    """What a host process needs for its imports and checks, before it has a replica."""
 
     config: Config
-    rank: int
-    generation: int
-    name: str
-    tag: str
 
 
 class Cluster(_Message):
@@ -52,6 +49,16 @@ class Cluster(_Message):
 
     address: str
     placement_timeout: float
+
+
+class ReplicaSpec(_Message):
+    """Replica to start; ``name`` distinguishes it in Ray's lists, ``tag`` marks its processes."""
+
+    rank: int
+    generation: int
+    name: str
+    tag: str
+    cluster: Cluster
 
 
 # Facts about a replica, for ``/info``
@@ -117,11 +124,12 @@ class ReplicaFacts(_Message):
 
 
 class Phase(_Message):
-    """A finished step of the start; ``seconds`` is its duration."""
+    """A finished step of the start; ``seconds`` is its duration, ``ended`` is monotonic time."""
 
     kind: Literal["phase"] = "phase"
     phase: str
     seconds: float
+    ended: float = Field(default_factory=time.monotonic)
 
 
 class ClusterReady(_Message):
