@@ -173,6 +173,9 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 	uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-header --no-annotate --extra generator --override packaging/verl-cpu.overrides \
 		pyproject.toml packaging/verl-cpu.in -o requirements-verl-cpu.lock
+	uv pip compile --python-version 3.12 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--no-header --no-annotate --extra generator --override packaging/sglang.overrides \
+		pyproject.toml packaging/sglang.in -o requirements-sglang.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 		packaging/k8s.in -o requirements-k8s.lock
 	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \

@@ -24,10 +24,11 @@ from shared.text import shorten_end
 # OpenAI's API has no error code for a prompt that is too long, so error messages are matched.
 # vLLM: "maximum context length is 8 tokens. However, you requested", "longer than the maximum model
 # length of 8"; SGLang: "longer than the model's context length (8 tokens)", "exceeds the model's
-# maximum context length of 8 tokens"; the rest is from other servers. vLLM's "max_tokens=9 cannot
-# be greater than max_model_len" must not match: it is a config error that affects every sample.
+# maximum context length of 8 tokens", "exceeds the maximum allowed length (8 tokens)"; the rest is
+# from other servers. vLLM's "max_tokens=9 cannot be greater than max_model_len" must not match: it
+# is a config error that affects every sample.
 _TOO_LONG = re.compile(
-    r"context[ _](length|window)|max(imum)? (model |input |prompt |context )*len(gth)?\b"
+    r"context[ _](length|window)|max(imum)? (model |input |prompt |context |allowed )*len(gth)?\b"
     r"|(exceed|longer than)\w*\b.*\bmax_model_len|(prompt|input|messages?)\b.* too long",
     re.IGNORECASE,
 )

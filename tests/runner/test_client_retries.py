@@ -108,6 +108,8 @@ SGLANG = [
     "requested a total of 5120 tokens: 3072 tokens from the input messages and 2048 tokens for the "
     "completion. Please reduce the number of tokens in the input messages or the completion to fit "
     "within the limit.",
+    "Input length (4093 tokens) exceeds the maximum allowed length (4090 tokens). Use a shorter "
+    "input or enable --allow-auto-truncate.",
 ]
 
 

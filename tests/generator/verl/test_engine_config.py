@@ -1,10 +1,12 @@
 """Configuration of verl and its engines: overrides, environment, number of replicas."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from services.generator.backends.verl.engine_config import (
+    check_sglang,
     child_environment,
     count_replicas,
     engine_variables,
@@ -15,6 +17,7 @@ from shared.config import load_config
 from shared.errors import ConfigError
 
 ROLLOUT = "actor_rollout_ref.rollout."
+SERVER_ARGS = Path(__file__).parents[2] / "fixtures" / "sglang" / "server_args.json"
 
 
 @pytest.mark.parametrize(
@@ -85,13 +88,62 @@ def test_an_engines_own_options_win() -> None:
     assert values[ROLLOUT + "enforce_eager"] is True
 
 
+def sglang_options(*given: str, rank: int = 0) -> dict[str, object]:
+    values = overrides(load_config(None, [f"{ROLLOUT}name=sglang", *given]), rank)
+    options = values[f"{ROLLOUT}engine_kwargs.sglang"]
+    assert isinstance(options, dict)
+    return options
+
+
 def test_determinism_is_an_option_of_sglang_and_a_variable_of_vllm() -> None:
-    given = ["generation.deterministic=true", f"{ROLLOUT}name=sglang"]
-    sglang = overrides(load_config(None, given))[f"{ROLLOUT}engine_kwargs.sglang"]
-    assert sglang == {"enable_deterministic_inference": True}
-    vllm = load_config(None, given[:1])
+    deterministic = "generation.deterministic=true"
+    assert sglang_options(deterministic)["enable_deterministic_inference"] is True
+    assert "enable_deterministic_inference" not in sglang_options()
+    vllm = load_config(None, [deterministic])
     assert overrides(vllm)[f"{ROLLOUT}engine_kwargs.vllm"] == {}
     assert environment_variables(vllm)["VLLM_BATCH_INVARIANT"] == "1"
+
+
+def test_sglang_gets_what_verl_derives_for_vllm_only() -> None:
+    lengths = [f"{ROLLOUT}prompt_length=300", f"{ROLLOUT}response_length=200"]
+    found = sglang_options(*lengths, f"{ROLLOUT}max_num_batched_tokens=2048", rank=3)
+    assert found == {
+        "context_length": 500,
+        "sampling_defaults": "openai",
+        "random_seed": 45,
+        "disable_radix_cache": False,
+        "chunked_prefill_size": 2048,
+        "max_prefill_tokens": 2048,
+        "enable_metrics": True,
+    }
+    off = sglang_options(
+        f"{ROLLOUT}enable_prefix_caching=false",
+        f"{ROLLOUT}enable_chunked_prefill=false",
+        f"{ROLLOUT}disable_log_stats=true",
+    )
+    assert off["disable_radix_cache"] is True
+    assert off["chunked_prefill_size"] == -1
+    assert off["enable_metrics"] is False
+    own = f"{ROLLOUT}engine_kwargs.sglang={{attention_backend: triton, random_seed: 1}}"
+    assert sglang_options(own)["attention_backend"] == "triton"
+    assert sglang_options(own)["random_seed"] == 1
+
+
+def test_sglang_has_the_options_that_it_gets() -> None:
+    """The fields of SGLang's own ``ServerArgs``, in the release that verl 0.9.1 names."""
+    known = json.loads(SERVER_ARGS.read_text())["fields"]
+    template = "generation.verl.chat_template=/t.jinja"
+    types = {bool: ("bool",), int: ("int", "Optional[int]"), str: ("str", "Optional[str]")}
+    for name, value in sglang_options("generation.deterministic=true", template).items():
+        assert known[name] in types[type(value)], name
+
+
+def test_an_option_that_sglang_does_not_have() -> None:
+    known = json.loads(SERVER_ARGS.read_text())["fields"]
+    given = f"{ROLLOUT}engine_kwargs.sglang={{attention_backend: triton, mem_fraction: 0.5}}"
+    with pytest.raises(ConfigError, match="no option 'mem_fraction'; did you mean mem_fraction_st"):
+        check_sglang(load_config(None, [given]), known)
+    check_sglang(load_config(None, [given.replace("mem_fraction", "mem_fraction_static")]), known)
 
 
 def test_engines_on_one_machine_are_on_loopback_and_those_of_a_cluster_are_not() -> None:

@@ -185,6 +185,17 @@ def test_a_chat_template_that_is_given(make_model: MakeModel, tmp_path: Path) ->
     assert check(configured(folder, f"generation.verl.chat_template={given}")) == 1
 
 
+def test_a_chat_template_that_sglang_would_read_as_json(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    given = tmp_path / "chat.txt"
+    given.write_text("{{ messages }}")
+    folder, template = make_model(), f"generation.verl.chat_template={given}"
+    assert check(configured(folder, template)) == 1
+    said = refusal(folder, template, "actor_rollout_ref.rollout.name=sglang")
+    assert "only from a file named *.jinja" in said
+
+
 @pytest.mark.parametrize(
     ("model", "overrides", "said"),
     [

@@ -95,6 +95,15 @@ def check(config: Config, is_installed: Callable[[str], bool] = _is_installed) -
         raise ConfigError(
             "generation.deterministic: vLLM has batch-invariant kernels for GPUs only"
         )
+    if (
+        rollout.name == "sglang"
+        and verl.chat_template
+        and Path(verl.chat_template).suffix != ".jinja"
+    ):
+        raise ConfigError(
+            f"generation.verl.chat_template: SGLang reads a Jinja template only from a file named "
+            f"*.jinja, not from {verl.chat_template!r}"
+        )
     for package in ("verl", "ray", rollout.name):
         if not is_installed(package):
             raise ConfigError(

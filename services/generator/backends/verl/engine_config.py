@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from shared.config import Config, RolloutConfig
@@ -76,8 +77,8 @@ def child_environment(
 # verl's configuration
 
 
-def overrides(config: Config) -> dict[str, object]:
-    """Overrides of verl's sections trainer, model and rollout, by dotted name."""
+def overrides(config: Config, rank: int = 0) -> dict[str, object]:
+    """Overrides of verl's sections trainer, model and rollout, by dotted name, for one replica."""
     trainer, model = config.trainer, config.actor_rollout_ref.model
     rollout = config.actor_rollout_ref.rollout
     values: dict[str, object] = {
@@ -96,7 +97,7 @@ def overrides(config: Config) -> dict[str, object]:
         # Sleep mode frees GPU memory for training, which does not happen here.
         "actor_rollout_ref.rollout.enable_sleep_mode": False,
         "actor_rollout_ref.rollout.full_determinism": False,
-        f"actor_rollout_ref.rollout.engine_kwargs.{rollout.name}": _engine_kwargs(config),
+        f"actor_rollout_ref.rollout.engine_kwargs.{rollout.name}": _engine_kwargs(config, rank),
     }
     if config.generation.verl.cpu_engine:
         # CUDA graphs need a GPU, and compiling for a CPU takes longer than it saves.
@@ -109,20 +110,61 @@ def context(rollout: RolloutConfig) -> int:
     return rollout.max_model_len or rollout.prompt_length + rollout.response_length
 
 
-def _engine_kwargs(config: Config) -> dict[str, object]:
+def _engine_kwargs(config: Config, rank: int) -> dict[str, object]:
     rollout, verl = config.actor_rollout_ref.rollout, config.generation.verl
-    options: dict[str, object] = {}
+    options = _sglang_options(config, rank) if rollout.name == "sglang" else {}
     if verl.cpu_engine:
         # By default the engine reserves a share of the machine's memory.
         options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
     if verl.chat_template:
         options["chat_template"] = verl.chat_template
-    if config.generation.deterministic and rollout.name == "sglang":
-        options["enable_deterministic_inference"] = True  # vLLM has an environment variable
     return {**options, **rollout.engine_kwargs.get(rollout.name, {})}
 
 
-def compose(config: Config) -> Any:
+def _sglang_options(config: Config, rank: int) -> dict[str, object]:
+    """Options that verl 0.9.1 derives from its own keys for vLLM, but not for SGLang.
+
+    Source: verl 0.9.1, verl/workers/rollout/sglang_rollout/async_sglang_server.py.
+    """
+    rollout = config.actor_rollout_ref.rollout
+    tokens = rollout.max_num_batched_tokens
+    options: dict[str, object] = {
+        "context_length": context(rollout),
+        # The model's generation_config.json would add penalties and limits to the sampling.
+        "sampling_defaults": "openai",
+        # The same seed on two replicas would give copies of samples.
+        "random_seed": rollout.seed + rank,
+        "disable_radix_cache": not rollout.enable_prefix_caching,
+        "chunked_prefill_size": tokens if rollout.enable_chunked_prefill else -1,
+        "max_prefill_tokens": tokens,
+        "enable_metrics": not rollout.disable_log_stats,
+    }
+    if config.generation.deterministic:
+        options["enable_deterministic_inference"] = True  # vLLM has an environment variable
+    return options
+
+
+def check_sglang(config: Config, known: Collection[str]) -> None:
+    """Refuse options that SGLang does not have.
+
+    Args:
+        config: The run's configuration.
+        known: Names of the fields of SGLang's ``ServerArgs``.
+
+    Raises:
+        ConfigError: An option has another name, or does not exist in this version.
+    """
+    given = config.actor_rollout_ref.rollout.engine_kwargs.get("sglang", {})
+    for name in sorted(given.keys() - set(known)):
+        similar = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.engine_kwargs.sglang: this SGLang has no option "
+            f"{name!r}{hint}"
+        )
+
+
+def compose(config: Config, rank: int = 0) -> Any:
     """Compose verl's ``ppo_trainer`` with the overrides, as an OmegaConf document. Needs verl."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
@@ -131,7 +173,7 @@ def compose(config: Config) -> Any:
     with initialize_config_module("verl.trainer.config", version_base=None):
         document = hydra_compose("ppo_trainer")
     OmegaConf.set_struct(document, False)
-    for key, value in overrides(config).items():
+    for key, value in overrides(config, rank).items():
         OmegaConf.update(document, key, value, merge=True, force_add=True)
     return document
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -90,7 +91,7 @@ class Host:
             self._import()
         with self._phase("checks"):
             model = self._model()
-            self._check_architecture(model)
+            self._check_engine(model)
         if not (line := sys.stdin.readline()):
             return  # a spare that is not needed any more
         self._spec = ReplicaSpec.model_validate_json(line)
@@ -130,9 +131,28 @@ class Host:
         check_fits(model, self._config)
         return model
 
-    def _check_architecture(self, model: ModelFolder) -> None:
-        if self._config.actor_rollout_ref.rollout.name != "vllm":
+    def _check_engine(self, model: ModelFolder) -> None:
+        if self._config.actor_rollout_ref.rollout.name == "sglang":
+            self._check_sglang(model)
+        else:
+            self._check_architecture(model)
+
+    def _check_sglang(self, model: ModelFolder) -> None:
+        from sglang.srt.parser.conversation import get_conv_template_by_model_path
+        from sglang.srt.server_args import ServerArgs
+
+        engine_config.check_sglang(self._config, [one.name for one in fields(ServerArgs)])
+        if self._config.generation.verl.chat_template:
             return
+        # SGLang guesses from the folder's name, and would not use the model's own template.
+        if own := get_conv_template_by_model_path(str(model.path)):
+            raise ConfigError(
+                f"actor_rollout_ref.model.path: SGLang would use its own chat template {own!r} for "
+                f"a model in {model.path}; rename the folder, or name a Jinja file in "
+                "generation.verl.chat_template"
+            )
+
+    def _check_architecture(self, model: ModelFolder) -> None:
         from vllm import ModelRegistry
 
         if model.architecture not in ModelRegistry.get_supported_archs():
@@ -187,7 +207,7 @@ class Host:
     def _start(self) -> None:
         from verl.utils.config import omega_conf_to_dataclass
 
-        document = engine_config.compose(self._config)
+        document = engine_config.compose(self._config, self._spec.rank)
         self._composed = document
         self._replica = self._class(
             replica_rank=self._spec.rank,

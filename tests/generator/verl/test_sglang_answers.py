@@ -1,0 +1,140 @@
+"""Answers of a real SGLang, read by the self-check, the health check, the client and the metrics.
+
+``answers.json`` says where they come from. The server below gives them to the recorded requests
+only, so what we ask is compared, too.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from services.generator.backends.verl.self_check import check_self
+from services.generator.router.connections import Connections
+from services.generator.router.engine_metrics import count_tokens
+from services.generator.router.health import HealthCheck, ProbeSettings
+from services.generator.router.replica import Engine
+from services.generator.router.responses import Usage, find_usage, has_no_content, is_done
+from services.runner.responses import RejectedError, read_completion
+
+RECORD = Path(__file__).parents[2] / "fixtures" / "sglang" / "answers.json"
+EXCHANGES: Sequence[dict[str, Any]] = json.loads(RECORD.read_text())["exchanges"]
+CHAT = "/v1/chat/completions"
+CONTEXT, VOCABULARY = 896, 2048
+
+
+def recorded(path: str, **request: object) -> list[dict[str, Any]]:
+    """Exchanges whose request has these members."""
+    return [
+        one
+        for one in EXCHANGES
+        if one["path"] == path and request.items() <= (one["request"] or {}).items()
+    ]
+
+
+class Replica:
+    """What the router needs of a replica."""
+
+    name = "sglang-0"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def ended(self) -> str:
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, object]:
+        return {}
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json() if request.can_read_body else None
+        for one in EXCHANGES:
+            if (one["path"], one["request"]) == (request.path, asked):
+                return web.json_response(one["answer"], status=one["status"])
+        return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text="not a recorded request")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    server = TestServer(app)
+    await server.start_server()
+    yield str(server.make_url("")).rstrip("/")
+    await server.close()
+
+
+async def test_the_self_check_reads_prompt_log_probabilities(url: str) -> None:
+    found = await check_self(url, "sglang", VOCABULARY, CONTEXT)
+    assert found.tokens >= 100
+    assert not found.looks_random
+    assert -20 < found.mean_logprob < 0
+
+
+async def test_the_probe_gets_a_token(url: str) -> None:
+    connections = Connections(connect_timeout=5, progress_timeout=5)
+    connections.open()
+    health = HealthCheck(connections, ProbeSettings(interval=1, timeout=5, failures=1))
+    engine = Engine(0, 0, Replica(url))
+    await health.admit(engine)
+    await connections.close()
+    assert engine.model == "/models/tiny"
+    assert engine.last_token > 0
+
+
+def test_a_completion_with_its_tokens() -> None:
+    one = recorded(CHAT, max_tokens=8)[0]
+    body = json.dumps(one["answer"]).encode()
+    found = read_completion(one["status"], {}, body)
+    assert found.finish_reason == "length"
+    assert found.output_tokens == 8
+    usage = find_usage(body)
+    assert usage == Usage(found.prompt_tokens or 0, 8)
+    assert found.text
+
+
+def test_a_stop_string_stays_in_the_answer() -> None:
+    (one,) = recorded(CHAT, stop=["\n"])
+    found = read_completion(one["status"], {}, json.dumps(one["answer"]).encode())
+    assert (found.finish_reason, found.text[-1:]) == ("stop", "\n")
+
+
+def test_prompts_that_are_too_long_for_the_context_that_we_set() -> None:
+    refused = [one for one in EXCHANGES if one["status"] == HTTPStatus.BAD_REQUEST]
+    reasons = []
+    for one in refused:
+        with pytest.raises(RejectedError) as caught:
+            read_completion(one["status"], {}, json.dumps(one["answer"]).encode())
+        reasons.append(str(caught.value).split(":")[0])
+    # The first asks for more tokens than the context has, which is not the prompt's fault.
+    assert reasons == ["http_400", "prompt_too_long", "prompt_too_long"]
+
+
+def test_a_stream() -> None:
+    (one,) = recorded(CHAT, stream=True)
+    block = one["answer"].encode()
+    assert is_done(block)
+    assert not has_no_content(block)
+    usage = find_usage(block)
+    assert usage is not None
+    assert (usage.prompt_tokens > 0, usage.completion_tokens) == (True, 4)
+    first = block.split(b"\n\n")[0] + b"\n\n"
+    assert has_no_content(first)  # only the role
+
+
+def test_the_token_counters() -> None:
+    (one,) = recorded("/metrics")
+    values = re.findall(
+        r"^sglang:(?:prompt|generation)_tokens_total\{.*\} (\S+)$", one["answer"], re.MULTILINE
+    )
+    assert len(values) == 2
+    assert count_tokens(one["answer"]) == sum(map(float, values)) > 0
