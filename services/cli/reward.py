@@ -18,6 +18,8 @@ from services.cli.options import ConfigFile, Overrides
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.errors import ConfigError, ServiceError
+from shared.redaction import redact
+from shared.verl_keys import notices
 
 PORT = 8090
 
@@ -55,7 +57,7 @@ def reward(
             suppress(KeyboardInterrupt),
             open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
         ):
-            _announce(stack, paths)
+            _announce(stack, paths, notices(resolved.run.verl_keys))
             asyncio.run(stack.watch())
     except ServiceError as error:
         # The stack is down, so who listens there now is somebody else.
@@ -68,13 +70,15 @@ def reward(
     print("\nstopped")
 
 
-def _announce(stack: EmbeddedStack, data: Sequence[str]) -> None:
+def _announce(stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]) -> None:
     """Print the address, then what the service knows and where it tells more."""
     # Not wrapped by the console: scripts read it.
     print(f"reward service at {stack.reward_url}", flush=True)
     console = stdout_console()
     if stack.sandbox and (warning := stack.sandbox.warning):
         console.print(f"warning: {warning}", highlight=False, markup=False)
+    for note in notes:
+        console.print(printable(redact(note)), highlight=False, markup=False, soft_wrap=True)
     known = ", ".join(data) or "none, so only inline tests are judged (--data)"
     for line in (f"data: {known}", f"logs: {stack.folder / 'logs'}", "Ctrl-C stops it"):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
