@@ -1,9 +1,11 @@
 """Plumbline's results in Python: finished runs as pandas data frames.
 
-import plumbline
+Open a run, and count the statuses of its samples by data set::
 
-run = plumbline.load_run("outputs/demo")
-run.samples.groupby("dataset").final_status.value_counts()
+    import plumbline
+
+    run = plumbline.load_run("outputs/demo")
+    run.samples.groupby("dataset").final_status.value_counts()
 """
 
 from plumbline.frames import RunFrames, load_run

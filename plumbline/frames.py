@@ -181,7 +181,7 @@ class RunFrames:
 
     @cached_property
     def cases(self) -> "pd.DataFrame":
-        """A row per recorded case of a sample, the first with ``case_index`` 0.
+        """A row per recorded case, with the columns of ``plumb export --table cases``.
 
         Runs record cases if ``output.cases`` says so; without a record the frame is empty. Texts
         are shortened, memory is MiB.
@@ -189,15 +189,9 @@ class RunFrames:
         Raises:
             OutputError: While reading: a file of a run is invalid.
         """
-        import pyarrow as pa
+        from services.exports.tables import case_table
 
-        schema = _case_schema()
-        tables = [pa.Table.from_pylist([], schema=schema)]
-        for run in self._runs:
-            own = {"run": run.record.run}
-            rows = [case.model_dump(mode="json") | own for case in run.cases()]
-            tables.append(pa.Table.from_pylist(rows, schema=schema))
-        return _frame(tables)
+        return _frame([case_table(run) for run in self._runs])
 
     @cached_property
     def figures(self) -> "pd.DataFrame":
@@ -259,18 +253,6 @@ def _figures(metrics: Metrics) -> Iterator[dict[str, Any]]:
 
 
 # Arrow tables as frames
-
-
-def _case_schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    text, number, integer = pa.string(), pa.float64(), pa.int64()
-    columns: dict[str, pa.DataType] = {"run": text, "dataset": text, "problem_id": text}
-    columns |= {"sample_index": integer, "case_index": integer, "status": text}
-    columns |= dict.fromkeys(("input", "expected", "actual", "stderr"), text)
-    columns |= {"exit_code": integer, "duration": number, "cpu_time": number, "memory_mb": number}
-    columns |= {"compile_duration": number, "compile_stderr": text}
-    return pa.schema(columns)
 
 
 def _frame(tables: "Sequence[pa.Table]") -> "pd.DataFrame":

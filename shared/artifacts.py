@@ -4,14 +4,16 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Self
+from uuid import uuid4
 
 import fsspec
 from pydantic import BaseModel
 
 from shared.errors import OutputError
 from shared.files import atomic_write
-from shared.redaction import is_redacted, redact_address, remember_address
+from shared.redaction import is_redacted, redact, redact_address, remember_address
 
 SUMMARY = "phase0_summary.json"
 RUN = "run.json"
@@ -83,6 +85,29 @@ class OutputFolder:
         with self.replacing(name) as file:
             for record in records:
                 file.write(record.model_dump_json() + "\n")
+
+    def check_writable(self) -> None:
+        """Create an empty file in the folder and remove it.
+
+        A local folder that does not exist yet is not made; the one that it will be made in is
+        checked. At any other URL it is made, as ``replacing`` does.
+
+        Raises:
+            OutputError: The file cannot be created, or not be removed.
+        """
+        try:
+            if self.local:
+                folder = Path(self._root)
+                there = next(path for path in (folder, *folder.parents) if path.exists())
+                TemporaryFile(dir=there).close()
+            else:
+                probe = self._join(f".{uuid4().hex}.tmp")
+                self._fs.makedirs(self._root, exist_ok=True)
+                self._fs.pipe_file(probe, b"")
+                self._fs.rm_file(probe)
+        except Exception as error:  # noqa: BLE001 - filesystems' packages have errors of their own
+            cause = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise OutputError(f"cannot write into {self.shown}: {redact(cause)}") from None
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
         """Read a JSON file; None if it does not exist.

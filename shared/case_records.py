@@ -5,7 +5,7 @@ sample. Who reads it adds the input and the expected output.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,7 @@ from shared.schemas import (
 from shared.statuses import NOT_RUN, FinalStatus
 from shared.text import shorten_middle, shown
 
+CaseT = TypeVar("CaseT", bound=CaseResult)
 MOST_BYTES = 64 * 1024
 """Bytes of a sample's cases as packed, as long as shorter texts help."""
 # No text of more bytes is compressed to ``MOST_BYTES``: it is not tried.
@@ -96,7 +97,7 @@ def failed(case: CaseResult) -> bool:
     return case.status not in (FinalStatus.SUCCESS, NOT_RUN)
 
 
-def failing_first(cases: Sequence[CaseResult]) -> list[CaseResult]:
+def failing_first(cases: Sequence[CaseT]) -> list[CaseT]:
     """Sort cases for a reader: those that failed, those that were not run, then the others."""
     return sorted(cases, key=lambda case: (not failed(case), case.status != NOT_RUN))
 

@@ -402,6 +402,10 @@ class _NamedSample(_Record):
     problem_id: str
     sample_index: int = Field(ge=0)
 
+    @property
+    def sample(self) -> SampleId:
+        return SampleId(self.dataset, self.problem_id, self.sample_index)
+
 
 class CaseResult(_Record):
     """A case as the ledger keeps it: what its problem tells is missing.

@@ -403,7 +403,7 @@ class Translation:
         names: Keys of ours and the names under which they were given, where those differ.
     """
 
-    document: object
+    document: Any
     given: Mapping[str, JsonValue]
     names: Mapping[str, str]
 
@@ -423,12 +423,15 @@ def canonical(key: str) -> str:
     return key if row is None else canonical(row.target + key.removeprefix(row.key))
 
 
-def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
+def translate(
+    document: object, overridden: Sequence[str] = (), *, keep: bool = False
+) -> Translation:
     """Replace verl's keys in a document by ours.
 
     Args:
         document: A configuration as parsed, in verl's keys, in ours or in both.
         overridden: Dotted keys from the command line; they count where a file says otherwise.
+        keep: Refuse nothing, and leave what has no effect here in the document.
 
     Raises:
         ConfigError: A value is refused, or two names of a key have different values.
@@ -436,13 +439,14 @@ def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
     if not isinstance(document, Mapping):
         return Translation(document, {}, {})
     places = list(_places(document, (), (), document))
-    if refused := [place for place in places if place.refused]:
+    if not keep and (refused := [place for place in places if place.refused]):
         refused.sort(key=lambda place: VERL_KEYS.index(place.rows[-1]))
         raise ConfigError("; ".join(map(_refusal, refused)))
     claims: dict[_Path, list[_Place]] = {}
     for place in places:
-        if place.target is not None:
-            claims.setdefault(place.target, []).append(place)
+        target = tuple(place.path.split(".")) if keep and place.target is None else place.target
+        if target is not None:
+            claims.setdefault(target, []).append(place)
     result: dict[Any, Any] = {}
     names = {}
     for target, claimants in claims.items():

@@ -35,6 +35,7 @@ from shared.ledger import connect
 from shared.redaction import redact, redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
 from shared.text import split_urls
+from shared.verl_keys import notices
 
 _LEAST_DISK = 1 << 30
 # A sandbox that is away is found at once, and not waited for.
@@ -73,6 +74,9 @@ def _print(console: Console, line: CheckLine) -> None:
 
 
 def _checks(config: Config, *, embedded: bool, named: bool) -> Iterator[CheckLine]:
+    for notice in notices(config.run.verl_keys):
+        subject, _, text = notice.partition(": ")
+        yield CheckLine(Mark.NOTE, subject, text)
     yield from check_machine(config, embedded=embedded)
     yield from _disk(config)
     yield from _data(config)

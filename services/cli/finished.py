@@ -11,7 +11,13 @@ from rich.text import Text
 
 from services.cli.display import print_summary, printable, stdout_console
 from services.cli.options import RunFolder
-from services.exports import ExportFormat, export_samples, load_samples
+from services.exports import (
+    ExportFormat,
+    ExportTable,
+    export_cases,
+    export_samples,
+    load_samples,
+)
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
@@ -86,10 +92,18 @@ def export(
         list[str] | None,
         typer.Option("--data", help="The run's data sets, if they have moved."),
     ] = None,
+    table: Annotated[
+        ExportTable,
+        typer.Option("--table", help="Rows of hf-parquet and csv: samples, or recorded cases."),
+    ] = ExportTable.SAMPLES,
 ) -> None:
     """Write a run's results in another project's format."""
-    samples = load_samples(open_run(run), data or [])
-    folder = OutputFolder(output)
+    finished, folder = open_run(run), OutputFolder(output)
+    if table is ExportTable.CASES:
+        names = export_cases(kind, finished, folder)
+        _print_files(folder, names, finished.skipped)
+        return
+    samples = load_samples(finished, data or [])
     names = export_samples(kind, samples, folder)
     _print_files(folder, names, samples.notes)
 

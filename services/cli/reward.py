@@ -19,6 +19,8 @@ from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
+from shared.redaction import redact
+from shared.verl_keys import notices
 
 PORT = 8090
 
@@ -64,18 +66,20 @@ def reward(
         suppress(KeyboardInterrupt),
         open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
     ):
-        _announce(stack, paths)
+        _announce(stack, paths, notices(resolved.run.verl_keys))
         asyncio.run(stack.watch())
     print("\nstopped")
 
 
-def _announce(stack: EmbeddedStack, data: Sequence[str]) -> None:
+def _announce(stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]) -> None:
     """Print the address, then what the service knows and where it tells more."""
     # Not wrapped by the console: scripts read it.
     print(f"reward service at {stack.reward_url}", flush=True)
     console = stdout_console()
     if stack.sandbox and (warning := stack.sandbox.warning):
         console.print(f"warning: {warning}", highlight=False, markup=False)
+    for note in notes:
+        console.print(printable(redact(note)), highlight=False, markup=False, soft_wrap=True)
     known = ", ".join(data) or "none, so only inline tests are judged (--data)"
     for line in (f"data: {known}", f"logs: {stack.folder / 'logs'}", "Ctrl-C stops it"):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

@@ -32,6 +32,8 @@ from shared.run_record import RunRecord
 from shared.schemas import Problem, describe
 
 _STYLES = {Kind.MISTAKE: "bold red", Kind.DIFFERENCE: "yellow", Kind.EXPECTED: "dim"}
+_TRAINING = "training would not start from the measured baseline"
+_GENERATING = "its answers would not measure what the run measured"
 _TIMEOUT = 10.0  # seconds
 _LARGEST_ANSWER = 1 << 20
 
@@ -47,7 +49,10 @@ class _ServiceInfo(BaseModel):
 def train_check(
     trainer: Annotated[
         str,
-        typer.Argument(help="verl's config: outputs/…/.hydra/config.yaml, or the trainer's log."),
+        typer.Argument(
+            help="verl's config: outputs/…/.hydra/config.yaml, the trainer's log, or a config for "
+            "generating, also an older generation.yaml."
+        ),
     ],
     run: Annotated[
         str,
@@ -72,14 +77,17 @@ def train_check(
     record = open_run(run).record
     problems = read_datasets(data) if data else []
     findings = list(_findings(config, record, problems, reward, files=not no_files))
-    _print(stdout_console(), findings)
+    console = stdout_console()
+    for line in config.notices:
+        console.print(Text(printable(line), style="dim"), soft_wrap=True)
+    _print(console, findings)
     if json_file:
         _write(json_file, findings)
     counts = {kind: sum(one.kind is kind for one in findings) for kind in Kind}
     if counts[Kind.MISTAKE] or counts[Kind.DIFFERENCE]:
         raise FindingsError(
-            f"mistakes: {counts[Kind.MISTAKE]}, differences: {counts[Kind.DIFFERENCE]}; training "
-            "would not start from the measured baseline; see above"
+            f"mistakes: {counts[Kind.MISTAKE]}, differences: {counts[Kind.DIFFERENCE]}; "
+            f"{_GENERATING if config.generates else _TRAINING}; see above"
         )
 
 

@@ -14,6 +14,7 @@ from shared.datasets import parquet_files
 from shared.errors import ConfigError, DataError, OutputError
 from shared.prompts import chat_messages, check_templates, prompt_facts
 from shared.schemas import Problem
+from shared.verl_keys import notices
 
 _NOT_FOR_TRAINING = (
     "is evaluation data, and training on it would spoil every later measurement; prepare training "
@@ -65,6 +66,8 @@ def export_training_data(request: ExportRequest) -> None:
         problems[purpose] = loaded.problems
         for note in loaded.notes:
             print(note)
+    for note in notices(config.run.verl_keys):
+        print(note)
     if not request.allow_eval and Purpose.TRAIN in problems:
         _check_roles(paths[Purpose.TRAIN], problems[Purpose.TRAIN])
     check_disjoint(problems.get(Purpose.TRAIN, []), problems.get(Purpose.VALIDATION, []))

@@ -6,8 +6,10 @@ from enum import StrEnum
 from services.exports import evalplus, inspect_log, lm_eval, tables
 from services.exports.samples import RunSamples, load_samples
 from shared.artifacts import OutputFolder
+from shared.errors import DataError
+from shared.finished_run import FinishedRun
 
-__all__ = ["ExportFormat", "export_samples", "load_samples"]
+__all__ = ["ExportFormat", "ExportTable", "export_cases", "export_samples", "load_samples"]
 
 
 class ExportFormat(StrEnum):
@@ -18,12 +20,23 @@ class ExportFormat(StrEnum):
     CSV = "csv"
 
 
+class ExportTable(StrEnum):
+    """The rows of a table: a run's samples, or the cases that it recorded."""
+
+    SAMPLES = "samples"
+    CASES = "cases"
+
+
 _WRITERS: dict[ExportFormat, Callable[[RunSamples, OutputFolder], Iterator[str]]] = {
     ExportFormat.INSPECT: inspect_log.write,
     ExportFormat.LM_EVAL: lm_eval.write,
     ExportFormat.EVALPLUS: evalplus.write,
     ExportFormat.HF_PARQUET: tables.write_parquet,
     ExportFormat.CSV: tables.write_csv,
+}
+_CASE_WRITERS: dict[ExportFormat, Callable[[FinishedRun, OutputFolder], Iterator[str]]] = {
+    ExportFormat.HF_PARQUET: tables.write_case_parquet,
+    ExportFormat.CSV: tables.write_case_csv,
 }
 
 
@@ -35,3 +48,17 @@ def export_samples(kind: ExportFormat, samples: RunSamples, folder: OutputFolder
         DataError: The format cannot represent any sample of this run.
     """
     return list(_WRITERS[kind](samples, folder))
+
+
+def export_cases(kind: ExportFormat, run: FinishedRun, folder: OutputFolder) -> list[str]:
+    """Write a run's recorded cases and return the names of the files within the folder.
+
+    Raises:
+        OutputError: The folder cannot be written, or the record of cases is invalid.
+        DataError: The run recorded no cases, or the format has no place for them.
+    """
+    if kind not in _CASE_WRITERS:
+        raise DataError(
+            f"the format {kind} has no place for single cases; use {' or '.join(_CASE_WRITERS)}"
+        )
+    return list(_CASE_WRITERS[kind](run, folder))

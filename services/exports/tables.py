@@ -1,4 +1,4 @@
-"""Table exports, one row per sample: a Parquet file for the Hugging Face hub, and a CSV file.
+"""Table exports: a Parquet file for the Hugging Face hub, or a CSV file, of samples or of cases.
 
 All data sets share one file: ``datasets`` interprets words such as ``test`` in file names as
 splits, and then ignores the other files.
@@ -7,18 +7,21 @@ splits, and then ignores the other files.
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.exports.samples import RunSamples, Sample
+from shared import artifacts
 from shared.artifacts import OutputFolder
+from shared.errors import DataError
+from shared.finished_run import FinishedRun
 from shared.statuses import NOT_RUN
 
-PARQUET = "samples.parquet"
-CSV = "samples.csv"
+_Row = dict[str, Any]
 _BATCH = 256
 
 _CASE = pa.struct(
@@ -64,12 +67,100 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
 ]
 _SCHEMA = pa.schema(_COLUMNS)
 
+_CASE_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("run", pa.string()),
+    ("dataset", pa.string()),
+    ("problem_id", pa.string()),
+    ("sample_index", pa.int64()),
+    ("case_index", pa.int64()),
+    ("status", pa.string()),
+    ("input", pa.string()),
+    ("expected", pa.string()),
+    ("actual", pa.string()),
+    ("stderr", pa.string()),
+    ("exit_code", pa.int64()),
+    ("duration", pa.float64()),
+    ("cpu_time", pa.float64()),
+    ("memory_mb", pa.float64()),
+    ("compile_duration", pa.float64()),
+    ("compile_stderr", pa.string()),
+]
+_CASE_SCHEMA = pa.schema(_CASE_COLUMNS)
 
-def _row(samples: RunSamples, sample: Sample) -> dict[str, Any]:
-    """Build the row of a sample; None for unknown values.
+
+def sample_table(samples: RunSamples) -> pa.Table:
+    """A row per sample, as in the files."""
+    return pa.Table.from_batches(_batches(_sample_rows(samples), _SCHEMA), schema=_SCHEMA)
+
+
+def case_table(run: FinishedRun) -> pa.Table:
+    """A row per recorded case, as in the files; none if the run recorded none.
+
+    Raises:
+        OutputError: The record of cases is invalid.
+    """
+    return pa.Table.from_batches(_batches(_case_rows(run), _CASE_SCHEMA), schema=_CASE_SCHEMA)
+
+
+def write_parquet(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
+    """Write all samples into one parquet file; yields its name."""
+    yield _write_parquet(folder, "samples", _sample_rows(samples), _SCHEMA)
+
+
+def write_csv(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
+    """Write all samples into one CSV file (RFC 4180, UTF-8); lists and records are JSON."""
+    yield _write_csv(folder, "samples", _sample_rows(samples), _SCHEMA)
+
+
+def write_case_parquet(run: FinishedRun, folder: OutputFolder) -> Iterator[str]:
+    """Write all recorded cases into one parquet file; yields its name."""
+    yield _write_parquet(folder, "cases", _recorded(run), _CASE_SCHEMA)
+
+
+def write_case_csv(run: FinishedRun, folder: OutputFolder) -> Iterator[str]:
+    """Write all recorded cases into one CSV file; yields its name."""
+    yield _write_csv(folder, "cases", _recorded(run), _CASE_SCHEMA)
+
+
+def _write_parquet(
+    folder: OutputFolder, table: str, rows: Iterator[_Row], schema: pa.Schema
+) -> str:
+    name = f"{table}.parquet"
+    with folder.replacing(name, "wb") as file, pq.ParquetWriter(file, schema) as parquet:
+        for batch in _batches(rows, schema):
+            parquet.write_batch(batch)
+    return name
+
+
+def _write_csv(folder: OutputFolder, table: str, rows: Iterable[_Row], schema: pa.Schema) -> str:
+    name = f"{table}.csv"
+    with folder.replacing(name, "wb") as file:
+        # newline="" keeps the CRLF that RFC 4180 and the csv module use.
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text)
+        writer.writerow(schema.names)
+        for row in rows:
+            writer.writerow(_cell(row[column]) for column in schema.names)
+        text.detach()  # the folder closes the file
+    return name
+
+
+def _batches(rows: Iterator[_Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    while batch := list(islice(rows, _BATCH)):
+        yield pa.RecordBatch.from_pylist(batch, schema=schema)
+
+
+def _sample_rows(samples: RunSamples) -> Iterator[_Row]:
+    """Yield the row of each sample; None for unknown values.
 
     ``accepted`` and ``pass_ratio`` are None for a sample without a verdict.
     """
+    for members in samples.datasets.values():
+        for member in members:
+            yield _sample_row(samples, member)
+
+
+def _sample_row(samples: RunSamples, sample: Sample) -> _Row:
     generation, verdict = sample.generation, sample.verdict
     values = {**generation.model_dump(mode="json"), **verdict.model_dump(mode="json")}
     judged = verdict.judged
@@ -85,38 +176,23 @@ def _row(samples: RunSamples, sample: Sample) -> dict[str, Any]:
     }
 
 
-def sample_table(samples: RunSamples) -> pa.Table:
-    """A row per sample, as in the files."""
-    return pa.Table.from_batches(_batches(samples), schema=_SCHEMA)
+def _case_rows(run: FinishedRun) -> Iterator[_Row]:
+    for case in run.cases():
+        yield {"run": run.record.run, **case.model_dump(mode="json")}
 
 
-def write_parquet(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write all data sets into one parquet file; yields its name."""
-    with folder.replacing(PARQUET, "wb") as file, pq.ParquetWriter(file, _SCHEMA) as parquet:
-        for batch in _batches(samples):
-            parquet.write_batch(batch)
-    yield PARQUET
+def _recorded(run: FinishedRun) -> Iterator[_Row]:
+    """Return the rows of a run that records cases.
 
-
-def _batches(samples: RunSamples) -> Iterator[pa.RecordBatch]:
-    for members in samples.datasets.values():
-        for start in range(0, len(members), _BATCH):
-            rows = [_row(samples, member) for member in members[start : start + _BATCH]]
-            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
-
-
-def write_csv(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write all data sets into one CSV file (RFC 4180, UTF-8); lists and records are JSON."""
-    with folder.replacing(CSV, "wb") as file:
-        # newline="" keeps the CRLF that RFC 4180 and the csv module use.
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text)
-        writer.writerow(_SCHEMA.names)
-        for members in samples.datasets.values():
-            for member in members:
-                writer.writerow(map(_cell, _row(samples, member).values()))
-        text.detach()  # the folder closes the file
-    yield CSV
+    Raises:
+        DataError: It does not.
+    """
+    if not run.folder.exists(artifacts.CASES):
+        raise DataError(
+            f"{run.folder.shown}: the run recorded no cases; judge it again with them: "
+            f"plumb rejudge {run.folder.shown} output.cases=all"
+        )
+    return _case_rows(run)
 
 
 def _cell(value: object) -> object:

@@ -1,8 +1,9 @@
 """SandboxFusion's requests and answers: the models of its SDK, read in bounded time.
 
 The SDK's models are those of pydantic 1, which checks values in Python: an answer with many wrong
-ones would hold up the event loop for seconds. So pydantic 2 checks what the models declare, and
-they are built from what it found without a second check.
+ones would hold up the event loop for seconds. So pydantic 2 checks what the models declare, and its
+core makes them of what it found. They are for reading: answers have no ``__fields_set__``, which
+pydantic 1 needs to change or copy them.
 
 The SDK's package loads an HTTP client that nobody here uses, so this module is imported by the
 first call that needs it. Calls of many cases to this project's sandbox do not.
@@ -14,18 +15,18 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,
     TypeVar,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic.v1 import BaseModel
+from pydantic.v1.fields import ModelField
+from pydantic_core import CoreSchema, core_schema
 from sandbox_fusion import EvalResult, RunCodeResponse, SubmitRequest, TestConfig
 from sandbox_fusion import RunCodeRequest as _RunCodeRequest
-from typing_extensions import TypedDict
 
 from services.judge.requests import RunCode, Submit
 
@@ -112,20 +113,41 @@ def decoder(model: type[Model]) -> Callable[[bytes], Model]:
 def _checked(kind: Any) -> Any:  # noqa: ANN401 - a type's form
     """Return the type for pydantic 2, whose values are those of the type."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return Annotated[_fields(kind), AfterValidator(_builder(kind))]
+        return Annotated[kind, _MadeByCore(kind)]
     origin, members = get_origin(kind), get_args(kind)
     if origin in (None, Literal):
         return kind
     return origin[tuple(map(_checked, members))]
 
 
-def _fields(model: type[BaseModel]) -> Any:  # noqa: ANN401 - a type that is made here
-    kinds = get_type_hints(model)
-    fields = {
-        name: _checked(kinds[name]) if field.required else NotRequired[_checked(kinds[name])]
-        for name, field in model.__fields__.items()
-    }
-    return TypedDict(model.__name__, fields)  # type: ignore[operator]
+class _MadeByCore:
+    """Schema by which pydantic 2's core makes instances of a model of pydantic 1.
+
+    The core takes any class for a dataclass, and sets the ``__dict__`` of its instances. A function
+    in Python for each instance would take as long as all the rest.
+    """
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self._model = model
+
+    def __get_pydantic_core_schema__(
+        self, _source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        kinds = get_type_hints(self._model)
+        fields = [
+            core_schema.dataclass_field(name, self._with_default(field, handler, kinds[name]))
+            for name, field in self._model.__fields__.items()
+        ]
+        name = self._model.__name__
+        arguments = core_schema.dataclass_args_schema(name, fields)
+        return core_schema.dataclass_schema(self._model, arguments, list(kinds))
+
+    @staticmethod
+    def _with_default(field: ModelField, handler: GetCoreSchemaHandler, kind: object) -> CoreSchema:
+        schema = handler.generate_schema(_checked(kind))
+        if field.required:
+            return schema
+        return core_schema.with_default_schema(schema, default=field.default)
 
 
 read_run_code = decoder(RunCodeResponse)

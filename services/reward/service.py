@@ -23,6 +23,10 @@ from shared.config import Config, load_config
 from shared.ledger import connect_async, fail_fast
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
+from shared.service.logs import get_logger
+from shared.verl_keys import notices
+
+_log = get_logger(__name__)
 
 
 class RewardService:
@@ -83,7 +87,10 @@ class RewardService:
         Raises:
             PlumblineError: Config or data cannot be used, or Redis is not reachable.
         """
-        session = RewardSession(config or load_config(settings.config or None))
+        config = config or load_config(settings.config or None)
+        for notice in notices(config.run.verl_keys):
+            _log.warning(notice)
+        session = RewardSession(config)
         log = sample_log or settings.sample_log
         problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
         waiting = await connect_async(settings.redis_url)

@@ -1,7 +1,8 @@
 """Differences between a trainer's configuration and the protocol of a run.
 
-A trainer's validation is to measure what the run measured, so that its step 0 is the baseline.
-Its rollouts for training explore: other sampling is expected there.
+A trainer's validation has to measure what the run measured, so that its step 0 is the baseline.
+Its rollouts for training explore: other sampling is expected there. A configuration for generating
+has neither, and samples as its rollout says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,8 @@ def compare(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     yield from _sampling(trainer, run)
     yield from _chat_template(trainer, run)
     yield from _seeds(trainer, run)
-    yield from _validation(trainer)
+    if not trainer.generates:
+        yield from _validation(trainer)
 
 
 def compare_judges(
@@ -80,6 +82,8 @@ def _normalized(name: str) -> str:
 def _lengths(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     rollout = run.config.actor_rollout_ref.rollout
     for path, name, text in _LENGTHS:
+        if trainer.generates and not path.startswith(_ROLLOUT):
+            continue
         ours, theirs = trainer.number(path), float(getattr(rollout, name))
         if ours != theirs:
             yield Finding(Kind.DIFFERENCE, path, ours, theirs, text)
@@ -89,15 +93,14 @@ def _sampling(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     rollout = run.config.actor_rollout_ref.rollout
     for name in _SAMPLING:
         theirs = _limit(name, float(getattr(rollout, name)))
-        validating, exploring = (
-            _limit(name, trainer.number(f"{part}.{name}"))
-            for part in (f"{_ROLLOUT}.val_kwargs", _ROLLOUT)
+        measuring = _ROLLOUT if trainer.generates else f"{_ROLLOUT}.val_kwargs"
+        measured, exploring = (
+            _limit(name, trainer.number(f"{part}.{name}")) for part in (measuring, _ROLLOUT)
         )
-        if validating != theirs:
-            text = "validation samples otherwise than the run"
-            subject = f"{_ROLLOUT}.val_kwargs.{name}"
-            yield Finding(Kind.DIFFERENCE, subject, validating, theirs, text)
-        if exploring != theirs:
+        if measured != theirs:
+            text = f"{'it' if trainer.generates else 'validation'} samples otherwise than the run"
+            yield Finding(Kind.DIFFERENCE, f"{measuring}.{name}", measured, theirs, text)
+        if exploring != theirs and not trainer.generates:
             text = "training explores; validation has its own sampling"
             yield Finding(Kind.EXPECTED, f"{_ROLLOUT}.{name}", exploring, theirs, text)
     if stop := run.config.generation.stop:
@@ -131,7 +134,7 @@ def _seeds(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     theirs = run.seed if run.config.generation.seed is None else run.config.generation.seed
     for path in ("data.seed", f"{_ROLLOUT}.seed"):
         if trainer.get(path) != theirs:
-            text = "greedy validation does not depend on it"
+            text = "greedy answers do not depend on it"
             yield Finding(Kind.EXPECTED, path, trainer.get(path), theirs, text)
 
 

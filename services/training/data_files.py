@@ -18,6 +18,8 @@ from shared.run_record import PromptTemplate, RunRecord
 from shared.schemas import Problem, sha256
 
 _KEYS = {Purpose.TRAIN: "data.train_files", Purpose.VALIDATION: "data.val_files"}
+# Of a configuration for generating, whatever verl's name of the key was.
+_GENERATING_KEYS = {Purpose.VALIDATION: "data.eval_files"}
 _REQUIRED = ("data_source", "prompt", "reward_model", "extra_info")
 _NAMED = 3
 
@@ -27,6 +29,7 @@ class _File:
     """What the rows of a data file say."""
 
     purpose: Purpose
+    key: str
     path: str
     rows: int = 0
     references: list[ProblemReference] = field(default_factory=list)
@@ -61,9 +64,9 @@ def check_files(
     known = {(p.dataset, p.problem_id): problem_digest(p) for p in problems}
     prompts: dict[Purpose, set[str]] = {purpose: set() for purpose in Purpose}
     validated: dict[str, int] = {}
-    for purpose, key in _KEYS.items():
+    for purpose, key in (_GENERATING_KEYS if trainer.generates else _KEYS).items():
         for path in filter(None, trainer.files(key)):
-            file = _read(purpose, path)
+            file = _read(purpose, key, path)
             prompts[purpose] |= file.prompts
             yield from _rows(file)
             yield from _export(file, run)
@@ -88,15 +91,15 @@ def _datasets(found: Mapping[str, int], run: RunRecord) -> Iterator[Finding]:
             text = "the run has no figure for this data set"
             yield Finding(Kind.DIFFERENCE, f"validation of {name}", found[name], None, text)
         elif name not in found:
-            text = "is not validated during training"
+            text = "is not in the trainer's data"
             yield Finding(Kind.EXPECTED, f"validation of {name}", None, theirs[name], text)
         elif found[name] != theirs[name]:
             text = "another number of problems"
             yield Finding(Kind.DIFFERENCE, f"validation of {name}", found[name], theirs[name], text)
 
 
-def _read(purpose: Purpose, path: str) -> _File:
-    file = _File(purpose, path)
+def _read(purpose: Purpose, key: str, path: str) -> _File:
+    file = _File(purpose, key, path)
     for number, values in parquet_rows(path, _REQUIRED, ("agent_name",)):
         file.rows += 1
         source = str(values["data_source"])
@@ -119,7 +122,7 @@ def _read(purpose: Purpose, path: str) -> _File:
 
 
 def _finding(kind: Kind, file: _File, text: str, ours: JsonValue = None) -> Finding:
-    return Finding(kind, f"{_KEYS[file.purpose]} {file.path}", ours, None, text)
+    return Finding(kind, f"{file.key} {file.path}", ours, None, text)
 
 
 def _rows(file: _File) -> Iterator[Finding]:

@@ -21,6 +21,9 @@ _GROUPED = ("grpo", "grpo_passk", "grpo_vectorized", "gdpo", "rloo", "rloo_vecto
 
 
 def find_mistakes(trainer: TrainerConfig) -> Iterator[Finding]:
+    if trainer.generates:
+        yield from _rollout(trainer)
+        return
     yield from _ignored_keys(trainer)
     yield from _reward(trainer)
     yield from _rollout(trainer)
@@ -86,12 +89,12 @@ def _is_ours(path: str) -> bool:
 
 
 def _rollout(trainer: TrainerConfig) -> Iterator[Finding]:
-    if trainer.get(f"{_ROLLOUT}.load_format") == "dummy" and _generates(trainer):
+    if trainer.get(f"{_ROLLOUT}.load_format") == "dummy" and trainer.generates:
         text = "random weights: nothing loads the model into a standalone engine; use auto"
         yield _mistake(f"{_ROLLOUT}.load_format", trainer, text)
     n = trainer.number(f"{_ROLLOUT}.n") or 1
     grouped = trainer.get("algorithm.adv_estimator") in _GROUPED
-    if grouped and n < 2 and not _generates(trainer):
+    if grouped and n < 2 and not trainer.generates:
         text = "an answer is compared with others of its problem, so its advantage is always 0"
         yield _mistake(f"{_ROLLOUT}.n", trainer, text)
     if n > 1 and trainer.number(f"{_ROLLOUT}.temperature") == 0:
@@ -102,11 +105,6 @@ def _rollout(trainer: TrainerConfig) -> Iterator[Finding]:
     if not greedy and trainer.get(f"{validation}.do_sample") is False:
         text = "is ignored: the agent loops sample at val_kwargs.temperature"
         yield _mistake(f"{validation}.do_sample", trainer, text)
-
-
-def _generates(trainer: TrainerConfig) -> bool:
-    """Whether the configuration is for ``main_generation_server``."""
-    return trainer.get("data.output_path") is not None
 
 
 def _tools(trainer: TrainerConfig) -> Iterator[Finding]:

@@ -1,14 +1,19 @@
-"""Resolved configuration of a trainer: verl's, as Hydra writes it or as ``main_ppo`` prints it."""
+"""Resolved configuration of a trainer: verl's, as Hydra writes it or as ``main_ppo`` prints it.
+
+A configuration for generating (``main_generation_server``'s, or the generation.yaml of older
+versions) is read in the keys of a run's configuration, as ``plumb run`` reads it.
+"""
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from shared.errors import ConfigError
+from shared.verl_keys import notices, translate
 
 # Ray marks the lines of a process with its name; a terminal's colours may be in between.
 _RAY_MARK = re.compile(r"^(?:\x1b\[\d+m)*\(\w+ pid=\d+(?:, ip=[\d.]+)?\)(?:\x1b\[\d+m)* ?", re.M)
@@ -18,9 +23,17 @@ _LARGEST = 64 << 20  # bytes; a log of many hours
 
 @dataclass(frozen=True, slots=True)
 class TrainerConfig:
-    """Values of a configuration by dotted path; interpolations are resolved."""
+    """Values of a configuration by dotted path; interpolations are resolved.
+
+    Attributes:
+        values: The configuration.
+        generates: Whether it is for generating answers, without training.
+        notices: Lines about keys that were read under other names, or have no effect.
+    """
 
     values: Mapping[str, JsonValue]
+    generates: bool = False
+    notices: Sequence[str] = ()
 
     def get(self, path: str) -> JsonValue:
         """The value at a path; None if it, or a part of the path, is missing."""
@@ -48,7 +61,8 @@ def read_trainer_config(path: str) -> TrainerConfig:
     """Read ``.hydra/config.yaml``, the output of ``--cfg job``, or a log of ``main_ppo``.
 
     Raises:
-        ConfigError: The file cannot be read, or has no configuration of verl.
+        ConfigError: The file cannot be read, or has no configuration of verl; or two names of a key
+            have different values.
     """
     file = Path(path) / ".hydra" / "config.yaml" if Path(path).is_dir() else Path(path)
     try:
@@ -58,12 +72,19 @@ def read_trainer_config(path: str) -> TrainerConfig:
         cause = error.strerror or error
         raise ConfigError(f"cannot read the trainer's config {file}: {cause}") from None
     values = _printed(text) if "'actor_rollout_ref'" in text else _yaml(text, str(file))
-    if not isinstance(values, dict) or not isinstance(values.get("actor_rollout_ref"), dict):
+    given = values if isinstance(values, dict) else {}
+    older = isinstance(given.get("rollout"), dict)
+    if not older and not isinstance(given.get("actor_rollout_ref"), dict):
         raise ConfigError(
-            f"{file}: no configuration of verl (a mapping with actor_rollout_ref); give "
-            "outputs/…/.hydra/config.yaml, the output of `--cfg job --resolve`, or the log"
+            f"{file}: no configuration of verl (a mapping with actor_rollout_ref, or rollout in "
+            "older versions); give outputs/…/.hydra/config.yaml, the output of `--cfg job "
+            "--resolve`, or the log"
         )
-    return TrainerConfig(values)
+    config = TrainerConfig(given)
+    if not older and config.get("data.output_path") is None:
+        return config
+    found = translate(given, keep=True)
+    return TrainerConfig(found.document, generates=True, notices=notices(found.given))
 
 
 def _printed(text: str) -> object:

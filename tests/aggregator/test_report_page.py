@@ -13,10 +13,9 @@ from services.aggregator.report.page import write_report
 from services.aggregator.report.samples import Bounds
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.config import Config
 from shared.finished_run import open_run
 from tests.aggregator.reports import finished
-from tests.page import hostile
+from tests.page import hostile, plain
 from tests.page.conftest import Visit, browser, visit
 
 pytestmark = pytest.mark.browser
@@ -119,14 +118,28 @@ def test_nothing_is_wider_than_the_window(
     assert errors == []
 
 
+def test_recorded_cases_of_a_sample(visit: Visit, redis: Redis, tmp_path: Path) -> None:
+    ledger = plain.begin(redis, "run-1", str(tmp_path / "out"))
+    plain.judge_some(ledger, 0, 6)
+    publish(ledger)
+    path = tmp_path / "out" / artifacts.REPORT
+    page, errors = opened(visit, path, "#/run/run-1/codecontests_valid/codecontests_valid_001/0")
+    cases = page.get_by_role("group", name="Cases")
+    rows = cases.locator("tr").filter(has=page.locator("th[scope=row]"))
+    expect(rows).to_have_count(50)
+    assert [one.split()[0] for one in rows.all_inner_texts()[:4]] == ["21", "41", "60", "1"]
+    expect(page.locator(".cases")).to_contain_text("60 recorded, of")
+    expect(page.locator(".cases")).to_contain_text("has 50 of them; the run's cases.jsonl.gz has")
+    cases.get_by_text("Texts of case 21").click()
+    expect(cases.get_by_role("group", name="Standard error")).to_have_text("KeyError: 7\n")
+    expect(page.get_by_role("button", name="More cases")).to_be_hidden()
+    assert errors == []
+
+
 def test_hostile_texts_do_nothing(visit: Visit, redis: Redis, tmp_path: Path) -> None:
     ledger = hostile.begin(redis, hostile.RUN, str(tmp_path / "out"))
     hostile.judge_all(ledger)
     publish(ledger)
-    folder = OutputFolder(str(tmp_path / "out"))
-    run = folder.read_json(artifacts.RUN) | {"config": Config().model_dump(mode="json")}
-    folder.write_json(artifacts.RUN, run)
-    write_report(open_run(folder.url), folder, artifacts.REPORT)
     path = tmp_path / "out" / artifacts.REPORT
     page, watch = visit()
     page.goto(path.as_uri())
@@ -137,6 +150,9 @@ def test_hostile_texts_do_nothing(visit: Visit, redis: Redis, tmp_path: Path) ->
         parts = [quote(part, safe="") for part in (hostile.RUN, *names, "0")]
         page.goto(f"{path.as_uri()}#/run/{'/'.join(parts)}")
         expect(page.locator("dl")).to_be_visible()
+        expect(page.locator(".cases tbody tr")).to_have_count(2)
+        page.locator(".cases summary").click()
+        expect(page.locator(".cases pre").first).to_be_visible()
         assert page.evaluate("typeof canary") == "undefined"
         assert page.locator(".made").count() == 0
     assert watch.errors == []

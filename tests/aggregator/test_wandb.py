@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import psutil
 import pytest
 from redis import Redis
@@ -352,6 +353,57 @@ def test_upload(redis: Redis, tmp_path: Path, online: Callable[[WandbServer], No
         assert server.keys == {"Basic " + base64.b64encode(f"api:{KEY}".encode()).decode()}
         assert not [path for path in server.paths if "otel" in path]
         assert KEY not in (tmp_path / "out" / artifacts.RUN).read_text()
+
+
+@pytest.fixture
+def elsewhere(
+    redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Publishes a run whose folder is no local one, and copies its files to ``out``."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+
+    def publish_there(name: str, **section: Any) -> dict[str, Any]:
+        wandb = {"enabled": True, **section}
+        ledger, _ = open_run(redis, f"memory://{name}", problems(), wandb=wandb)
+        publish(ledger)
+        assert ledger.state() is RunState.INCOMPLETE
+        assert list(scratch.iterdir()) == []  # neither the results nor the library's files
+        fs = fsspec.filesystem("memory")
+        assert not fs.exists(f"/{name}/wandb")
+        fs.get(f"/{name}", str(tmp_path / "out"), recursive=True)
+        run = json.loads((tmp_path / "out" / artifacts.RUN).read_text())
+        return dict(run["wandb"])
+
+    return publish_there
+
+
+def test_upload_from_a_folder_elsewhere(
+    elsewhere: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    online: Callable[[WandbServer], None],
+) -> None:
+    with wandb_server() as server:
+        online(server)
+        note = elsewhere("wandb-real-upload")
+        assert (note["mode"], note.get("online_error")) == ("online", None)
+        assert_uploaded(server, note, tmp_path / "out")
+
+
+def test_an_upload_that_fails_from_a_folder_elsewhere(
+    elsewhere: Callable[..., dict[str, Any]], online: Callable[[WandbServer], None]
+) -> None:
+    """There is no place for offline files; both reasons are recorded, and the run is published."""
+    with wandb_server(
+        Fault("/graphql", HTTPStatus.UNAUTHORIZED, "user is not logged in")
+    ) as server:
+        online(server)
+        note = elsewhere("wandb-real-failure", timeout=40)
+    assert note["mode"] == "none"
+    assert "not logged in" in note["online_error"]
+    assert "need a local output folder, not memory://wandb-real-failure" in note["offline_error"]
+    assert "path" not in note
 
 
 @pytest.mark.parametrize(

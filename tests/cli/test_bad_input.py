@@ -357,6 +357,7 @@ def test_an_embedded_stack_with_a_sandbox_that_is_away(desk: Desk) -> None:
         ("data.output_path=answers.json", "ends in .parquet"),
         ("data.output_path=broken", "a folder; name the file to write"),
         ("data.output_path=./data.parquet", "the run reads data.parquet"),
+        ("data.output_path=data.parquet/new/answers.parquet", "Not a directory; make it writable"),
     ],
 )
 def test_a_tokenizer_or_an_output_that_cannot_be_used(desk: Desk, override: str, said: str) -> None:

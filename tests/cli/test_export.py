@@ -45,6 +45,16 @@ def test_exporting_again_writes_the_same(finished: Exported, tmp_path: Path) -> 
         assert one == two != {}
 
 
+def test_the_table_of_cases_needs_no_data(finished: Exported, tmp_path: Path) -> None:
+    finished.data.unlink()
+    finished.record()
+    out = tmp_path / "out"
+    options = ("--format", "hf-parquet", "--table", "cases", "--output", str(out))
+    result = run_export(finished.run, *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [str(out / "cases.parquet")]
+
+
 def test_notes_go_to_stderr(finished: Exported, tmp_path: Path) -> None:
     finished.data.unlink()
     result = run_export(finished.run, "--format", "csv", "--output", str(tmp_path / "out"))
@@ -71,11 +81,19 @@ def test_an_output_that_cannot_be_written(finished: Exported, tmp_path: Path) ->
     assert isinstance(result.exception, OutputError)
 
 
-@pytest.mark.parametrize("kind", ["inspect", "lm-eval", "evalplus", "hf-parquet", "csv"])
-def test_no_format_needs_numpy(finished: Exported, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [
+        *((kind, "samples") for kind in ("inspect", "lm-eval", "evalplus", "hf-parquet", "csv")),
+        *((kind, "cases") for kind in ("hf-parquet", "csv")),
+    ],
+)
+def test_no_format_needs_numpy(finished: Exported, tmp_path: Path, kind: str, table: str) -> None:
     """The runner's image has ``plumb export`` and no numpy."""
+    finished.record()
     blocked = "import sys; sys.modules['numpy'] = None; from services.cli.__main__ import main; "
-    command = ["export", str(finished.run), "--format", kind, "--output", str(tmp_path / "out")]
+    command = ["export", str(finished.run), "--format", kind, "--table", table]
+    command += ["--output", str(tmp_path / "out")]
     program = f"{blocked}sys.argv = ['plumb', *{command!r}]; main()"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """Fixtures: a finished run with every special case for exports, and its data sets."""
 
+import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.data.records import write_dataset
-from services.exports import ExportFormat, export_samples
+from services.exports import ExportFormat, export_cases, export_samples
 from services.exports.samples import RunSamples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
@@ -16,7 +17,7 @@ from shared.config import Config
 from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.run_record import DatasetRecord
-from shared.schemas import FailedCase, Generation, Problem, SampleId, Verdict
+from shared.schemas import CaseRecord, FailedCase, Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, problem, verdict
 
@@ -74,6 +75,17 @@ class Exported:
         files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         assert sorted(names) == sorted(files)
         return folder
+
+    def record(self, *cases: CaseRecord) -> None:
+        """Write the run's record of cases."""
+        lines = "".join(f"{case.model_dump_json()}\n" for case in cases)
+        (self.run / artifacts.CASES).write_bytes(gzip.compress(lines.encode()))
+
+    def export_cases(self, kind: ExportFormat) -> Path:
+        folder = self.run.parent / f"{kind.value}-cases"
+        (name,) = export_cases(kind, open_run(str(self.run)), OutputFolder(str(folder)))
+        assert [path.name for path in folder.iterdir()] == [name]
+        return folder / name
 
 
 @pytest.fixture

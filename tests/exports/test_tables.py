@@ -6,6 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from services.exports import ExportFormat
+from shared.errors import DataError
+from shared.schemas import CaseRecord
 from tests.exports.conftest import ODD, Exported
 
 
@@ -81,3 +83,44 @@ def test_the_library_reads_them(finished: Exported) -> None:
     assert same[4] == table[4]
     path = str(finished.export(ExportFormat.CSV) / "samples.csv")
     assert datasets.load_dataset("csv", data_files=path, cache_dir=cache)["train"].num_rows == 6
+
+
+def case(index: int, status: str, **fields: Any) -> CaseRecord:
+    sample = {"dataset": "code-contests test", "problem_id": "cc 1", "sample_index": 0}
+    return CaseRecord.model_validate({**sample, "case_index": index, "status": status, **fields})
+
+
+def test_a_row_per_recorded_case(finished: Exported) -> None:
+    cases = [case(index, "success", exit_code=0, memory_mb=8.5) for index in range(300)]
+    finished.record(*cases, case(300, "wrong_answer", expected="1", actual=ODD))
+    table = pq.read_table(finished.export_cases(ExportFormat.HF_PARQUET))
+    assert table.column_names == ["run", *CaseRecord.model_fields]
+    rows = table.to_pylist()
+    assert [row["case_index"] for row in rows] == list(range(301))
+    assert {name: value for name, value in rows[300].items() if value is not None} == {
+        "run": "mine-0123",
+        "dataset": "code-contests test",
+        "problem_id": "cc 1",
+        "sample_index": 0,
+        "case_index": 300,
+        "status": "wrong_answer",
+        "expected": "1",
+        "actual": ODD,
+    }
+    with finished.export_cases(ExportFormat.CSV).open(newline="", encoding="utf-8") as file:
+        texts = list(csv.DictReader(file))
+    assert texts == [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in rows
+    ]
+
+
+def test_a_run_without_a_record_of_cases(finished: Exported) -> None:
+    with pytest.raises(DataError, match=r"no cases; .* plumb rejudge \S+run output\.cases=all"):
+        finished.export_cases(ExportFormat.CSV)
+    assert not list(finished.run.parent.rglob("cases.*"))
+
+
+def test_other_formats_have_no_place_for_cases(finished: Exported) -> None:
+    finished.record(case(0, "success"))
+    with pytest.raises(DataError, match=r"evalplus has no place .* use hf-parquet or csv"):
+        finished.export_cases(ExportFormat.EVALPLUS)

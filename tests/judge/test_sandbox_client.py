@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import subprocess
@@ -665,6 +666,36 @@ def test_what_is_read_is_what_the_sdk_makes_of_it(model: Any, answer: dict[str, 
     assert type(found) is model
     assert found == model.parse_obj(answer)
     assert found.dict() == model.parse_obj(answer).dict()
+
+
+def test_reading_an_answer_calls_no_python_for_each_case() -> None:
+    """Such calls took as long as all the rest of reading."""
+
+    def calls(cases: int) -> int:
+        body = json.dumps({**RESULT, "tests": RESULT["tests"] * cases}).encode()
+        count = 0
+
+        def profile(_frame: object, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        gc.disable()  # hypothesis is called by each collection
+        sys.setprofile(profile)
+        try:
+            fusion.read_result(body)
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        return count
+
+    calls(1)  # what only the first time costs
+    assert calls(1) == calls(50)
+
+
+def test_answers_share_no_defaults() -> None:
+    first, second = (fusion.read_run_code(b'{"status": "Success", "message": ""}') for _ in "12")
+    assert first.files == {}
+    assert first.files is not second.files
 
 
 @pytest.mark.parametrize(

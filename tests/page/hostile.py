@@ -5,6 +5,7 @@ import json
 from redis import Redis
 
 from shared.case_records import SampleCases
+from shared.config import load_config
 from shared.ledger import Ledger
 from shared.plan import make_plan
 from shared.schemas import CaseResult, FailedCase, Problem, SampleId
@@ -80,7 +81,7 @@ def begin(books: Redis, run: str, output: str) -> Ledger:
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(books, run)
     facts = {"name": RUN, "model": TEXTS["image"], "started_at": 1_700_000_000.0, "output": output}
-    enter(ledger, problems, plan, **facts)
+    enter(ledger, problems, plan, config=load_config(None, ["output.cases=failed"]), **facts)
     return ledger
 
 

@@ -1,6 +1,7 @@
 """`plumbline.load_run`: finished runs as pandas frames."""
 
 import gzip
+import inspect
 import json
 import shutil
 import subprocess
@@ -220,3 +221,16 @@ def test_importing_it_does_not_import_pandas() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_the_example_of_the_package_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a code block: indented, after a line that ends in two colons."""
+    _, _, block = (plumbline.__doc__ or "").partition("::\n\n")
+    assert all(line.startswith("    ") for line in block.rstrip().splitlines() if line)
+    second_run(folder, folder.parent / "outputs" / "demo")
+    monkeypatch.chdir(folder.parent)
+    *setup, last = inspect.cleandoc(f"\n{block}").splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join(setup), names)
+    counts = eval(last, names)
+    assert counts["humaneval", "success"] == 1

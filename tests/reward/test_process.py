@@ -123,6 +123,19 @@ def test_wrong_settings_end_the_process(redis_server: RedisServer, tmp_path: Pat
         assert said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_keys_of_verl_are_named_in_the_log(redis_server: RedisServer, tmp_path: Path) -> None:
+    config = tmp_path / "grpo.yaml"
+    config.write_text(
+        "trainer: {save_freq: 20}\nreward: {sandbox_fusion: {max_concurrent: 64}}\n"
+        "judge: {canaries: {enabled: false}}\n"
+    )
+    environment = {"REDIS_URL": redis_server.url, "PLUMBLINE_REWARD_CONFIG": str(config)}
+    with process("verl", "services.reward", tmp_path, **environment):
+        log = (tmp_path / "verl.log").read_text()
+    assert "reward.sandbox_fusion.max_concurrent is read as sandbox.max_concurrency" in log
+    assert "trainer.save_freq: no effect here; only training uses it" in log
+
+
 @pytest.mark.e2e
 def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
     tests = {"inputs": ["1\n"], "outputs": ["2\n"]}
@@ -130,6 +143,7 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
     for cached in (False, True):
         command = [sys.executable, "-m", "services.cli", "reward", "--embedded", "--port", "0"]
         command += ["--data", str(DEMO / "data"), "--output", str(tmp_path), "sandbox.timeout=5"]
+        command += ["trainer.save_freq=20"]
         log = tmp_path / "log"
         with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as plumb:
             try:
@@ -147,6 +161,7 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
                 assert plumb.wait(30) == 0
         said = log.read_text()
         assert f"data: {DEMO / 'data'}\nlogs: {tmp_path}/.plumbline/logs\n" in said
+        assert "config: trainer.save_freq: no effect here; only training uses it" in said
         assert said.endswith("\nstopped\n")
 
 

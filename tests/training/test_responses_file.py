@@ -11,6 +11,7 @@ import fsspec
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,7 +172,42 @@ def test_paths_that_are_refused_before_the_run_begins(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+class ReadOnly(MemoryFileSystem):
+    """A bucket to which the key in use may not write."""
+
+    protocol = "readonly"
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: object) -> None:
+        raise KeyError("AccessDenied: token=abcdefghijklmnop is for reading")
+
+
+def test_a_path_that_cannot_be_written_is_found_before_the_run_begins(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    fsspec.register_implementation("readonly", ReadOnly, clobber=True)
+    for folder, said in (
+        (f"{tmp_path}/file/deeper", "Not a directory"),
+        ("/proc/of", "No such file or directory"),
+        ("readonly://bucket/deeper", "AccessDenied"),
+    ):
+        with pytest.raises(OutputError) as caught:
+            ResponsesFile(config(f"{folder}/responses.parquet"), [])
+        text = str(caught.value)
+        assert text.startswith(f"data.output_path: cannot write into {folder}: ")
+        assert said in text
+        assert text.endswith("; make it writable, or give another path (null writes no file)")
+        assert "abcdefghijklmnop" not in text
+
+
+def test_the_check_of_a_path_leaves_nothing(tmp_path: Path) -> None:
+    ResponsesFile(config(tmp_path / "new" / "folder" / "responses.parquet"), [])
+    assert list(tmp_path.iterdir()) == []
+    ResponsesFile(config("memory://checked/responses.parquet"), [])
+    assert fsspec.filesystem("memory").find("/checked") == []
+
+
+def test_a_folder_that_can_no_longer_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    responses = ResponsesFile(config(folder / "responses.parquet"), [])
+    folder.write_text("")
     with pytest.raises(OutputError, match=r"data\.output_path: .*; repeat the command"):
-        write(tmp_path / "file" / "responses.parquet", tmp_path / "run")
+        responses.write(finished(tmp_path / "run"), PROBLEMS)

@@ -32,7 +32,6 @@ function wanted({ status, dataset, q }) {
 export const only = () => id;
 export const notes = () => data.notes;
 export const runs = async () => ({ [id]: data.run.summary });
-export const cases = async () => ({ recorded: null, total: 0, cases: [], next: null });
 export const follow = () => () => {};
 
 export async function run(name) {
@@ -56,11 +55,21 @@ export async function samples(name, query) {
   return { samples: found.slice(from, to), next_cursor: to < found.length ? String(to) : null };
 }
 
-export async function sample(name, dataset, problem, index) {
+function find(name, dataset, problem, index) {
   known(name);
   const row = rows.find((one) => one.dataset === dataset && one.problem_id === problem && one.sample_index === Number(index));
   if (!row) throw new Error("This report does not contain the sample.");
-  const { texts, ...verdict } = row;
+  return row;
+}
+
+export async function cases(...id) {
+  const { total, rows: found } = find(...id).texts?.cases ?? { total: 0, rows: [] };
+  const shown = found.map((values) => Object.fromEntries(data.case_columns.map((column, i) => [column, values[i]])));
+  return { recorded: data.recorded, total, cases: shown, next: null };
+}
+
+export async function sample(name, dataset, problem, index) {
+  const { texts, ...verdict } = find(name, dataset, problem, index);
   const problems = Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : [];
   const [, difficulty = null, tags = [], quality = null, prompt = null] = problems.find(([one]) => one === problem) ?? [];
   return { difficulty, tags, quality, prompt, generation: null, code: null, verdict, ...texts, missing: texts === null };

@@ -1,11 +1,11 @@
 """Data of a report as JSON, which replaces the API for the scripts of the page.
 
-``{"run", "timeline", "notes", "columns", "problems", "samples"}``: the first two are responses of
-the API. ``samples`` has one row per sample by data set, in the order of the API: the values of
-``columns``, then the sample's texts or null.
+``{"run", "timeline", "notes", "recorded", "columns", "case_columns", "problems", "samples"}``: the
+first two are responses of the API. ``samples`` has one row per sample by data set, in the order of
+the API: the values of ``columns``, then the sample's texts or null. If cases were recorded, they
+are among the texts, each with the values of ``case_columns``.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterator
 
@@ -16,6 +16,7 @@ from services.aggregator.api.models import ExtractedCode
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import FiguresCache, find_run, timeline
 from services.aggregator.qa_logs import shorten_case
+from services.aggregator.report import cases
 from services.aggregator.report.samples import (
     Bounds,
     Problems,
@@ -24,10 +25,12 @@ from services.aggregator.report.samples import (
     report_problems,
     select_samples,
 )
+from services.aggregator.report.script_json import by_dataset, compact
+from shared import artifacts
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
 from shared.outlines import read_outlines
-from shared.schemas import Generation, SampleId, Verdict, describe, without_surrogates
+from shared.schemas import Generation, SampleId, Verdict, describe
 from shared.text import shorten_middle
 
 COLUMNS = (
@@ -40,7 +43,6 @@ _ROWS = (
 )
 # Fields of a verdict that the page does not show; there may be thousands of case codes.
 _NOT_SHOWN = {"case_codes", "worker", "code"}
-_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 class Contents:
@@ -58,7 +60,8 @@ class Contents:
         with database.read() as connection:
             self._shown = select_samples(connection, self._problems, bounds)
 
-        self.notes = _notes(run, self._shown, self._problems)
+        self._cases = cases.CaseTables(run, self._shown.with_texts, bounds)
+        self.notes = _notes(run, self._shown, self._problems, self._cases)
 
     def json(self) -> Iterator[str]:
         """Yield the JSON in parts; it is safe inside a script element."""
@@ -67,9 +70,9 @@ class Contents:
             for name, value in self._head(connection).items():
                 yield f'{"," if name != "run" else "{"}"{name}":{compact(value)}'
             yield ',"problems":'
-            yield from _by_dataset(self._problem_parts())
+            yield from by_dataset(self._problem_parts())
             yield ',"samples":'
-            yield from _by_dataset(self._row_parts(connection, texts))
+            yield from by_dataset(self._row_parts(connection, texts))
             yield "}"
 
     def _head(self, connection: sqlite3.Connection) -> dict[str, object]:
@@ -84,7 +87,9 @@ class Contents:
             "run": detail.model_dump(mode="json"),
             "timeline": times.model_dump(mode="json"),
             "notes": self.notes,
+            "recorded": self._cases.recorded,
             "columns": COLUMNS,
+            "case_columns": cases.COLUMNS,
         }
 
     def _problem_parts(self) -> Iterator[tuple[str, str]]:
@@ -110,7 +115,8 @@ class Contents:
         for verdict, generation in self._run.judged_samples():
             if (sample := verdict.sample) in self._shown.with_texts:
                 code = answers.extracted(generation, verdict)
-                yield sample, compact(self._detail(verdict, generation, code))
+                texts = compact(self._detail(verdict, generation, code))
+                yield sample, f'{texts[:-1]},"cases":{self._cases.json(sample)}}}'
 
     def _detail(
         self,
@@ -135,7 +141,9 @@ class Contents:
         }
 
 
-def _notes(run: FinishedRun, shown: SampleSelection, problems: Problems) -> list[str]:
+def _notes(
+    run: FinishedRun, shown: SampleSelection, problems: Problems, tables: cases.CaseTables
+) -> list[str]:
     """List notes for the reader about data that the page omits."""
     notes = []
     listed, with_texts = len(shown.listed), len(shown.with_texts)
@@ -152,27 +160,9 @@ def _notes(run: FinishedRun, shown: SampleSelection, problems: Problems) -> list
         notes.append(
             "The run's folder has no problems.jsonl, so prompts, difficulty and tags are missing."
         )
-    if run.record.cases:
-        notes.append(f"{run.record.cases.file} has the recorded cases of the samples.")
+    if tables.included < tables.cases:
+        notes.append(
+            f"{tables.included} of {tables.cases} recorded cases are included, of "
+            f"{tables.samples} samples, those that failed first; {artifacts.CASES} has all."
+        )
     return [*notes, *(f"Left out: {line}" for line in dict.fromkeys(run.skipped))]
-
-
-def compact(value: object) -> str:
-    """Encode JSON that is safe in a script element: no ``<``, ``>``, ``&`` or line separators."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError as error:
-        raise OutputError(f"the report cannot be written: {error}") from None
-    return without_surrogates(text).translate(_ESCAPES)
-
-
-def _by_dataset(parts: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Join parts, grouped by data set, into a JSON object of arrays."""
-    current: str | None = None
-    for dataset, part in parts:
-        if dataset == current:
-            yield f",{part}"
-        else:
-            yield f"{'{' if current is None else '],'}{compact(dataset)}:[{part}"
-            current = dataset
-    yield "{}" if current is None else "]}"

@@ -38,17 +38,24 @@ _OMITTED = {"run", "qa_logs", "wandb"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Size limits of a report: about 25 MB in all, which a browser opens in a second or two.
+    """Size limits of a report: about 25 MB in all, which a browser opens in a second or two, and
+    8 MB more for a run that recorded cases.
 
     Attributes:
         rows: Number of listed samples.
         text_bytes: Bytes of the samples' texts: prompts, completions, code, failed cases.
         characters: Characters of one text; the middle of a longer one is left out.
+        cases: Number of recorded cases of a sample.
+        case_bytes: Bytes of all recorded cases.
+        case_characters: As ``characters``, of a recorded case's text.
     """
 
     rows: int = 50_000
     text_bytes: int = 16 * 2**20
     characters: int = 20_000
+    cases: int = 50
+    case_bytes: int = 8 * 2**20
+    case_characters: int = 1000
 
     def cost(self, text: str | None) -> int:
         """Return an upper bound of the bytes that a text takes in the page."""
@@ -73,11 +80,14 @@ class ReportProblem:
 
 @dataclass(frozen=True, slots=True)
 class SampleSelection:
-    """Selected samples: ``samples`` is the total, ``with_texts`` is a subset of ``listed``."""
+    """Selected samples: ``samples`` is the total, ``with_texts`` is a subset of ``listed``.
+
+    ``with_texts`` has the place of each in the order in which they were chosen.
+    """
 
     samples: int
     listed: set[SampleId]
-    with_texts: set[SampleId]
+    with_texts: dict[SampleId, int]
 
 
 Problems = Mapping[tuple[str, str], ReportProblem]
@@ -115,7 +125,7 @@ def select_samples(
     """Choose samples within the bounds: round robin over data sets and statuses, in a random but
     reproducible order (hash of seed and sample)."""
     listed: set[SampleId] = set()
-    with_texts: set[SampleId] = set()
+    with_texts: dict[SampleId, int] = {}
     prompts: set[tuple[str, str]] = set()
     samples, left = 0, bounds.text_bytes
     for dataset, problem_id, index, cost in connection.execute(_ROUND_ROBIN):
@@ -129,7 +139,7 @@ def select_samples(
             cost += problems[problem].cost
         left -= cost
         if left >= 0:
-            with_texts.add(sample)
+            with_texts[sample] = len(with_texts)
             prompts.add(problem)
     return SampleSelection(samples, listed, with_texts)
 

@@ -65,6 +65,7 @@ const RECORDED = {
   all: "",
   failed: "Only cases that failed are recorded (output.cases=failed).",
   first: "Only the first case that failed is recorded (output.cases=first).",
+  mixed: "The run was resumed with another output.cases, so not all samples have the same cases recorded.",
 };
 const COLUMNS = ["Case", "Status", "Exit code", "Seconds", "CPU, s", "Memory, MiB", "Compiling, s"];
 
@@ -98,10 +99,12 @@ async function showCases(place, verdict, id) {
   const rows = el("tbody");
   const more = el("button", { type: "button" }, "More cases");
   let offset = 0;
+  let shown = 0;
   const next = async () => {
     const page = await api.cases(...id, { offset });
     rows.append(...page.cases.flatMap((one) => caseRows(one)));
     offset = page.next;
+    shown += page.cases.length;
     more.hidden = offset === null;
     return page;
   };
@@ -113,7 +116,8 @@ async function showCases(place, verdict, id) {
   place.append(
     el("h2", {}, "Cases ", el("span", { class: "soft" }, `${total} recorded, of ${verdict.cases_total}`)),
     ...(RECORDED[recorded] ? [el("p", { class: "soft" }, RECORDED[recorded])] : []),
-    ...(total ? [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table), more] : []));
+    ...(shown ? [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table), more] : []),
+    ...(offset === null && shown < total ? [el("p", { class: "soft" }, `This file has ${shown} of them; the run's cases.jsonl.gz has all.`)] : []));
 }
 
 const FOUND = {

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Installs what a lock names into the environment /opt/venv, or VENV: pip-install.sh LOCK [OPTION OF PIP...]
+# Nothing but the lock's own hashes and those of the build backend (build.lock) decides what is installed: wheels, and antlr4's
+# runtime (of omegaconf and hydra), which is published as source alone. pip would fetch what it is built with without a hash.
+set -eu
+lock=$1
+shift
+beside=$(dirname "$lock")
+made=$(mktemp -d)
+source='/^antlr4-python3-runtime==/,/[^\\]$/'
+sed "${source}d" "$lock" >"$made/wheels.lock"
+sed -n "${source}p" "$lock" >"$made/sources.lock"
+into_venv() { python -m pip --python "${VENV:-/opt/venv}/bin/python" install -q --no-deps "$@"; }
+into_venv --only-binary :all: --require-hashes "$@" -r "$made/wheels.lock"
+if [ -s "$made/sources.lock" ]; then
+  python -m pip install -q --require-hashes -r "$beside/build.lock"
+  python -m pip wheel -q --no-deps --no-build-isolation --require-hashes -w "$made" -r "$made/sources.lock"
+  into_venv --no-index "$@" "$made"/*.whl
+fi
+rm -rf "$made"
