@@ -1,7 +1,7 @@
 """N-gram index of evaluation problems, for the search in a corpus."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -17,10 +17,10 @@ from services.data.contamination.code import (
     Keys,
     information,
     pattern_hashes,
-    pattern_keys,
     plain_code,
     tokenize_code,
     unescape,
+    word_keys,
 )
 from services.data.contamination.tokens import Positions, tokenize
 from services.data.contamination.words import fold_text, word_information
@@ -396,20 +396,21 @@ class Postings:
 class Sieve:
     """Prefilter: reports whether any n-gram can begin with a hash of ``length`` words or tokens.
 
-    One lookup in this table, which fits into a cache, rejects most words of a corpus.
+    One lookup in this table, which fits into a cache, rejects most words of a corpus. ``lookups``
+    are of the n-grams that have passed it, by length.
     """
 
+    view: View
     length: int
     shift: int
     slots: npt.NDArray[np.bool_]
     beginnings: Hashes
+    lookups: tuple[Lookup, ...]
 
     def candidates(self, hashes: Hashes | Keys) -> Numbers:
         chosen = np.flatnonzero(
             self.slots[(hashes >> hashes.dtype.type(self.shift)).astype(np.intp)]
         )
-        if not len(self.beginnings):
-            return chosen[:0]
         wanted = hashes[chosen].astype(np.uint64)
         places = np.searchsorted(self.beginnings, wanted)
         places[places == len(self.beginnings)] = 0
@@ -423,12 +424,11 @@ class Index:
 
     texts: tuple[EvalText, ...]
     ngram_counts: Numbers
-    lookups: tuple[Lookup, ...]
     postings: Postings
-    sieves: Mapping[View, Sieve]
+    sieves: tuple[Sieve, ...]
 
-    def lookups_in(self, view: View) -> tuple[Lookup, ...]:
-        return tuple(lookup for lookup in self.lookups if lookup.view is view)
+    def sieves_of(self, *views: View) -> tuple[Sieve, ...]:
+        return tuple(sieve for sieve in self.sieves if sieve.view in views)
 
     def words(self, ngram: int) -> list[bytes]:
         text = self.texts[self.postings.texts_of(ngram)[0]]
@@ -477,12 +477,8 @@ def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -
     return Index(
         texts=texts,
         ngram_counts=np.bincount(rows.texts, minlength=len(texts)),
-        lookups=tuple(_lookups(rows.take(offsets[:-1]))),
         postings=Postings(offsets, rows.texts, rows.positions),
-        sieves={
-            view: _sieve(view, shortest, rows.beginnings[rows.kinds // _KINDS == number])
-            for number, view in enumerate(_VIEWS)
-        },
+        sieves=tuple(_sieves(rows, tuple(_lookups(rows.take(offsets[:-1]))), shortest)),
     )
 
 
@@ -492,12 +488,13 @@ def _all_rows(texts: Sequence[EvalText], shortest: int) -> _Rows:
         if text.view in CODE_VIEWS:
             tokens = tokenize_code(text.code)
             found = pattern_hashes(tokens, text.starts, text.length)
-            keys = pattern_keys(tokens)[text.view is View.PATTERNS]
+            begin = _sieve_length(text.view, text.length, shortest)
+            keys = ngram_hashes(word_keys(tokens), begin)
             first = keys[text.starts].astype(np.uint64)
         else:
             words = tokenize(b" ".join(text.words)).hashes
             found = (ngram_hashes(words, text.length) if text.length else words[:0])[text.starts]
-            begin = min(shortest, text.length)
+            begin = _sieve_length(text.view, text.length, shortest)
             first = ngram_hashes(words, begin)[text.starts] if text.length else found
         hashes.append(found)
         beginnings.append(first)
@@ -530,15 +527,34 @@ def _lookups(distinct: _Rows) -> Iterator[Lookup]:
         yield Lookup(view, kind % _KINDS, first, distinct.hashes[first:end])
 
 
-def _sieve(view: View, shortest: int, beginnings: Hashes) -> Sieve:
-    """Build the table, for hashes of words with 64 bits and keys of patterns with 32."""
+def _sieve_length(view: View, length: int, shortest: int) -> int:
+    """Choose the words or tokens by which n-grams of this length are found."""
+    if view is View.WORDS:
+        return shortest
+    if view is View.PHRASES:
+        return _PHRASE
+    return PATTERN if length >= PATTERN else SHORTEST
+
+
+def _sieves(rows: _Rows, lookups: Sequence[Lookup], shortest: int) -> Iterator[Sieve]:
+    def key(view: View, length: int) -> tuple[View, int]:
+        return view, _sieve_length(view, length, shortest)
+
+    keys = [key(_VIEWS[kind // _KINDS], kind % _KINDS) for kind in rows.kinds.tolist()]
+    for view, length in dict.fromkeys(keys):
+        own = np.fromiter((one == (view, length) for one in keys), np.bool_, len(keys))
+        found = tuple(one for one in lookups if key(one.view, one.length) == (view, length))
+        yield _sieve(view, length, rows.beginnings[own], found)
+
+
+def _sieve(view: View, length: int, beginnings: Hashes, lookups: tuple[Lookup, ...]) -> Sieve:
+    """Build the table, for hashes of words with 64 bits and keys of tokens with 32."""
     bits = (len(beginnings) * _SLOTS_PER_NGRAM).bit_length()
     bits = min(max(bits, _MIN_SLOT_BITS), _MAX_SLOT_BITS)
-    lengths = {View.WORDS: shortest, View.PHRASES: _PHRASE, View.PATTERNS: PATTERN}
     shift = (32 if view in CODE_VIEWS else 64) - bits
     slots = np.zeros(1 << bits, dtype=np.bool_)
     slots[(beginnings >> np.uint64(shift)).astype(np.intp)] = True
-    return Sieve(lengths.get(view, SHORTEST), shift, slots, np.unique(beginnings))
+    return Sieve(view, length, shift, slots, np.unique(beginnings), lookups)
 
 
 def _changes(column: Numbers | Hashes) -> npt.NDArray[np.bool_]:
