@@ -169,6 +169,9 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _KNOWN = _known_slots()
 _SELF = tokenize_words(b"self cls")
 _ZERO = tokenize_words(b"0")
+_ZERO_BYTE = ord("0")
+_ELSE, _IF, _ELIF = tokenize_words(b"else if elif")
+_COLON, _BRACKET = hash_words(b":]" + b" " * 8, np.arange(2), np.arange(1, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,7 @@ def tokenize_code(code: bytes) -> CodeTokens:
     ``self``, the prefixes of strings, and ``>`` where it may be the prompt of an interpreter or a
     quotation mark of Markdown.
     """
-    padded = b"\n" + code + b"\0" + b" " * 8
+    padded = b"\n\n" + code + b"\0" + b" " * 8
     classes = np.frombuffer(padded.translate(_CLASSES), np.uint8)
     word = (classes & _WORD).view(np.bool_)
     bounds = word[1:] != word[:-1]
@@ -223,19 +226,44 @@ def tokenize_code(code: bytes) -> CodeTokens:
     ends *= words
     ends += starts
     ends += 1
-    hashes = hash_words(padded, starts, ends)
     before, after = classes[starts - 1], classes[ends]
+    _strip_zeros(padded, starts, ends, np.flatnonzero((first & _DIGIT) & (before & _DOT) >> 2))
+    hashes = hash_words(padded, starts, ends)
     own = (hashes == _SELF[0]) | (hashes == _SELF[1])
     dotted = (before & _DOT) != 0
     dropped = own | ((hashes == _ZERO[0]) & dotted)  # 1. is 1.0
     dropped |= ((first & _PREFIX) != 0) & ((after & _QUOTE) != 0) & (ends - starts == 1)
     dropped |= ((first & _ANGLE) != 0) & (((before & (_ANGLE | _LINE_END)) | (after & _ANGLE)) != 0)
     dotted[1:] &= ~own[:-1]
+    dotted |= (before == 0) & ((classes[starts - 2] & _DOT) != 0)  # `a. b` is `a.b`
+    _join_formats(hashes, dropped)
     names = words & ((first & _DIGIT) == 0) & ~dotted & ~_KNOWN[_slot(hashes)]
     kept = np.flatnonzero(~dropped)
     return CodeTokens(
-        starts[kept] - 1, ends[kept] - 1, hashes[kept], names[kept], *_quotes(classes)
+        starts[kept] - 2, ends[kept] - 2, hashes[kept], names[kept], *_quotes(classes)
     )
+
+
+def _strip_zeros(text: bytes, starts: Positions, ends: Positions, decimals: Positions) -> None:
+    """End decimals before their trailing zeros: 2.50 is 2.5."""
+    characters = np.frombuffer(text, np.uint8)
+    while len(decimals):
+        zero = (characters[ends[decimals] - 1] == _ZERO_BYTE) & (
+            ends[decimals] > starts[decimals] + 1
+        )
+        decimals = decimals[zero]
+        ends[decimals] -= 1
+
+
+def _join_formats(hashes: Hashes, dropped: npt.NDArray[np.bool_]) -> None:
+    """Give one form to what has two: ``elif`` and ``else: if``, ``[a:]`` and ``[a::]``."""
+    at = np.flatnonzero(hashes[:-2] == _ELSE)
+    at = at[(hashes[at + 1] == _COLON) & (hashes[at + 2] == _IF)]
+    hashes[at + 2] = _ELIF
+    dropped[at] = dropped[at + 1] = True
+    at = np.flatnonzero(hashes[:-2] == _COLON)
+    at = at[(hashes[at + 1] == _COLON) & (hashes[at + 2] == _BRACKET)]
+    dropped[at] = True
 
 
 def _quotes(classes: npt.NDArray[np.uint8]) -> tuple[Positions, npt.NDArray[np.bool_]]:
@@ -252,7 +280,7 @@ def _quotes(classes: npt.NDArray[np.uint8]) -> tuple[Positions, npt.NDArray[np.b
     firsts = np.maximum.accumulate(np.where(np.append(False, same)[: len(at)], 0, numbers))
     opening = np.zeros(len(at) + 1, np.bool_)
     opening[1:-1] = same & ((numbers - firsts) % 2 == 0)[:-1]
-    return events[at] - 1, opening
+    return events[at] - 2, opening
 
 
 # Patterns
@@ -290,13 +318,15 @@ def pattern_hashes_of(
 
     Yields the positions that have so many tokens, and their hashes.
     """
-    names, hashes = [], []
+    names: list[npt.NDArray[np.bool_]] = []
+    hashes: list[Hashes] = []
     result = np.zeros(len(at), np.uint64)
     for length in lengths:
         complete = at + length <= len(tokens.hashes)
         if not complete.all():
             at, result = at[complete], result[complete]
-            names, hashes = ([one[complete] for one in of] for of in (names, hashes))
+            names = [one[complete] for one in names]
+            hashes = [one[complete] for one in hashes]
         for end in range(len(names), length):
             own, name = tokens.hashes[at + end], tokens.names_at(at + end)
             # 0 is a new name.
@@ -306,9 +336,8 @@ def pattern_hashes_of(
                 np.copyto(code, np.uint64(end - begin), where=same)
             names.append(name)
             hashes.append(own)
-            result = (result ^ result >> np.uint64(29)) * _MIX + np.where(name, code, own) * (
-                _CODE_FACTOR
-            )
+            np.copyto(code, own, where=~name)
+            result = (result ^ result >> np.uint64(29)) * _MIX + code * _CODE_FACTOR
         yield at, result ^ result >> np.uint64(32)
 
 
@@ -317,16 +346,25 @@ _CODE_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 
 # Information
 
-_KEYWORD_BITS, _BUILTIN_BITS, _SIGN_BITS, _LITERAL_BITS = 2.0, 4.0, 2.0, 7.0
-_DIGIT_BITS = 3.0
+_KEYWORD_BITS, _BUILTIN_BITS, _SIGN_BITS, _LITERAL_BITS = 2.0, 4.0, 2.0, 10.0
+_DIGIT_BITS, _COMMON_BITS = 3.0, 7.0
+# Each of them is more than one in 1024 of the method calls in 174 MB of installed packages.
+_COMMON_METHODS = frozenset(
+    word.decode()
+    for word in b"""
+    add append clear copy count decode encode endswith extend find format get index insert items
+    join keys lower pop remove replace setdefault sort split startswith strip update upper values
+    """.split()
+)
 
 
 def information(tokens: Sequence[bytes], names: Sequence[bool]) -> float:
     """Estimate how specific a pattern is, in bits.
 
     The bits are rough logarithms of frequencies: a keyword or an operator is one of about 4, a
-    builtin one of 16, a word of a string, an attribute or a number above 9 one of 128. A new name
-    says next to nothing, and a known one which of those before it.
+    builtin one of 16, a common method or a number above 9 one of 128, another attribute or a word
+    of a string one of 1024. A new name says next to nothing, and a known one which of those before
+    it.
     """
     seen: set[bytes] = set()
     bits = 0.0
@@ -347,4 +385,6 @@ def _token_bits(token: bytes) -> float:
         return _DIGIT_BITS if text.isdigit() else _SIGN_BITS
     if text in KEYWORDS:
         return _KEYWORD_BITS
-    return _BUILTIN_BITS if text in BUILTINS else _LITERAL_BITS
+    if text in BUILTINS:
+        return _BUILTIN_BITS
+    return _COMMON_BITS if text[0].isdigit() or text in _COMMON_METHODS else _LITERAL_BITS

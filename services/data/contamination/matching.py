@@ -22,7 +22,15 @@ from services.data.contamination.code import (
 from services.data.contamination.code import SEPARATOR as CODE_SEPARATOR
 from services.data.contamination.documents import Document
 from services.data.contamination.files import DEFAULT_SIZES, BufferSizes
-from services.data.contamination.index import CODE_VIEWS, Index, Lookup, Numbers, Sieve, View
+from services.data.contamination.index import (
+    CODE_VIEWS,
+    EvalText,
+    Index,
+    Lookup,
+    Numbers,
+    Sieve,
+    View,
+)
 from services.data.contamination.tokens import Tokens, tokenize
 from services.data.contamination.words import fold_text
 from services.data.ngrams import Hashes, extend_ngrams, ngram_hashes
@@ -38,7 +46,7 @@ class WordMatcher:
 
     def __init__(self, index: Index, window: int) -> None:
         self._window = window
-        self._sieves = index.sieves_of(View.WORDS, View.PHRASES)
+        self._sieves = index.sieves_of(View.WORDS, View.PHRASES, View.GAPPED)
         self._words = lru_cache(_CACHED)(index.words)
         lengths = [lookup.length for sieve in self._sieves for lookup in sieve.lookups]
         self._overlap = max(lengths, default=0) - 1
@@ -231,6 +239,9 @@ class _Batch:
     def text_of(self, owner: int) -> bytes:
         return self.texts[self.owners.index(owner)] if owner in self.owners else b""
 
+    def start_of(self, owner: int) -> int:
+        return self.starts[self.owners.index(owner)]
+
     def owner(self, offset: int) -> int:
         return self.owners[bisect_right(self.starts, offset) - 1]
 
@@ -300,6 +311,8 @@ class _TallyBuilder:
             one = self._index.texts[text]
             if one.named and not has_program(self._code.text_of(number), one.code):
                 continue
+            if one.gapped and not self._has_gapped(number, one, ngrams):
+                continue
             if one.span is None:
                 chosen = sorted({ngram for _, ngram in ngrams})
             else:
@@ -307,6 +320,15 @@ class _TallyBuilder:
             share = len(chosen) / self._ngram_counts[text]
             matches.append(Match(share, text, self._path, self._rows[number], tuple(chosen)))
         return matches
+
+    def _has_gapped(self, number: int, text: EvalText, found: Iterable[tuple[int, int]]) -> bool:
+        """Whether the words around an n-gram that was found are those of a gapped text."""
+        document = self._words.text_of(number) + b" "
+        first, span = self._words.start_of(number), text.span or 0
+        return any(
+            text.gapped and text.gapped.search(document, max(0, at - span), at + span)
+            for at in (offset - first for offset, _ in found)
+        )
 
 
 def _densest(found: Sequence[tuple[int, int]], span: int) -> list[int]:
