@@ -315,7 +315,7 @@ def print_contamination(console: Console, report: ContaminationReport) -> None:
         console.print(Text(f"{count:,} problems: {reason}", style="yellow"))
     unchecked = sum(len(one.unchecked) for one in report.problems)
     if unchecked:
-        console.print(f"{unchecked:,} texts are not specific enough to check")
+        console.print(f"{unchecked:,} texts are not specific enough to check without their names")
     console.print(
         f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
         f"{sum(one.contaminated for one in report.problems):,} of {len(report.problems):,} "

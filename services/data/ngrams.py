@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,7 @@ _fold_known = lru_cache(maxsize=1 << 14)(_fold_run)
 
 
 Hashes = npt.NDArray[np.uint64]
+Unsigned = TypeVar("Unsigned", Hashes, npt.NDArray[np.uint32])
 _FACTOR = 0x9E3779B97F4A7C15
 
 
@@ -78,14 +80,14 @@ def _word_hash(word: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little")
 
 
-def ngram_hashes(hashes: Hashes, size: int) -> Hashes:
+def ngram_hashes(hashes: Unsigned, size: int) -> Unsigned:
     """Hash each run of ``size`` words, in order; empty if there are fewer words.
 
     The hash is a polynomial in the words' hashes, so runs are joined from halves: 13 words take
     5 multiplications instead of 12.
     """
     if len(hashes) < size:
-        return np.empty(0, dtype=np.uint64)
+        return hashes[:0]
     run, width = hashes, 1
     result, length = hashes[:0], 0
     while True:
@@ -97,16 +99,18 @@ def ngram_hashes(hashes: Hashes, size: int) -> Hashes:
         run, width = _join(run, run, width, width), width * 2
 
 
-def _join(first: Hashes, second: Hashes, width: int, length: int) -> Hashes:
+def _join(first: Unsigned, second: Unsigned, width: int, length: int) -> Unsigned:
     """Join each n-gram of ``width`` words with the n-gram of ``length`` words that follows it."""
     count = len(second) - width
-    return first[:count] * _power(length) + second[width:]
+    joined = first[:count] * first.dtype.type(_power(length) & np.iinfo(first.dtype).max)
+    joined += second[width:]
+    return joined
 
 
 def extend_ngrams(ngrams: Hashes, following: Hashes) -> Hashes:
     """Extend each n-gram by the word that follows it."""
-    return ngrams * _power(1) + following
+    return ngrams * np.uint64(_power(1)) + following
 
 
-def _power(exponent: int) -> np.uint64:
-    return np.uint64(pow(_FACTOR, exponent, 1 << 64))
+def _power(exponent: int) -> int:
+    return pow(_FACTOR, exponent, 1 << 64)

@@ -77,7 +77,7 @@ def write_corpus(path: Path, megabytes: int) -> int:
         while size < megabytes * 1_000_000:
             lines = dice.choice(documents)
             if number % LEAK_EVERY == 0:
-                leaked = evaluation[number // LEAK_EVERY % PROBLEMS].prompt
+                leaked = evaluation[number // LEAK_EVERY % PROBLEMS].statement
                 lines = [*lines[:5], leaked.upper(), *lines[5:]]
             row = {"id": number, "text": "\n".join(lines), "meta": {"source": "bench"}}
             size += file.write(json.dumps(row) + "\n")

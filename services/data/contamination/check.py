@@ -9,6 +9,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
+
 from services.data.contamination.documents import (
     RowCounter,
     RowError,
@@ -29,6 +31,7 @@ from services.data.contamination.matching import Tally, tally_documents
 from services.data.contamination.report import ContaminationReport, ReportLimits, make_report
 from shared.errors import DataError, data_error
 
+_KEPT_BYTES = 60_000_000
 ProgressCallback = Callable[[int, int], None]
 _READERS = {Format.JSONL: read_lines, Format.PARQUET: read_rows, Format.TEXT: read_passages}
 
@@ -110,6 +113,7 @@ class Scanner:
         Raises:
             DataError: The file cannot be read.
         """
+        _keep_freed_memory()
         counter = RowCounter()
         documents = _READERS[part.format](part, counter, self.sizes)
         try:
@@ -121,6 +125,15 @@ class Scanner:
             tally.documents = 1
             tally.hit_documents = Counter(dict.fromkeys(tally.hit_documents, 1))
         return ScanResult(part, counter.rows, tally)
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator of the C library keep what the arrays of a batch free.
+
+    glibc returns freed memory to the system above twice the largest block freed so far; fetching it
+    again for each batch took a fifth of the time. The block is never written, so it costs nothing.
+    """
+    np.empty(_KEPT_BYTES // 2, np.uint8)
 
 
 # All parts

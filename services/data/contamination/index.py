@@ -1,10 +1,10 @@
 """N-gram index of evaluation problems, for the search in a corpus."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,10 @@ from services.data.contamination.code import (
     Keys,
     information,
     pattern_hashes,
-    pattern_keys,
     plain_code,
     tokenize_code,
     unescape,
+    word_keys,
 )
 from services.data.contamination.tokens import Positions, tokenize
 from services.data.contamination.words import fold_text, word_information
@@ -39,6 +39,9 @@ _MIN_BODY_BITS = 40.0
 _PHRASE = 4
 _MIN_PHRASES = 4
 _MIN_PHRASES_BITS = 40.0
+# Words by which a statement is found as a whole, and those of a copy per word of a name.
+_ANCHOR = 2
+_WORDS_PER_NAME = 4
 # A pattern of twelve tokens with less is nearly a row of names.
 _MIN_PATTERN_BITS = 14.0
 # An n-gram of tests with less information, such as thirteen small numbers, is in any corpus.
@@ -66,6 +69,8 @@ class View(StrEnum):
     WORDS = "words"
     PHRASES = "phrases"
     """Sequences of four words without the names that the statement's code defines."""
+    GAPPED = "gapped"
+    """All words of a short statement, with any words where its code has names."""
     PATTERNS = "patterns"
     """Sequences of tokens of a program without its names."""
     PROGRAM = "program"
@@ -99,7 +104,7 @@ class EvalText:
     n-gram; 0 means that the text is not specific enough to check. ``starts`` are the words at which
     n-grams begin. ``code`` is the plain code of a program. ``span`` is the number of bytes of a
     document within which n-grams count together, or None for all. ``named`` if a match must have
-    the names of the program, too.
+    the names of the program, too. ``gapped`` must match around the n-gram of a gapped text.
     """
 
     problem: int
@@ -112,6 +117,7 @@ class EvalText:
     code: bytes = b""
     span: int | None = None
     named: bool = False
+    gapped: re.Pattern[bytes] | None = None
 
 
 def eval_texts(problems: Sequence[EvalProblem], size: int) -> list[EvalText]:
@@ -131,7 +137,9 @@ def _texts_of(number: int, problem: EvalProblem, size: int) -> Iterator[EvalText
     for prose in _prose(statement):
         yield _words_text(number, Part.STATEMENT, PROSE, prose, size)
     if names := own_names(statement):
-        yield _phrases_text(number, statement, names)
+        yield (phrases := _phrases_text(number, statement, names))
+        if not phrases.length:
+            yield from _gapped_text(phrases, names)
     shown = _shown_patterns(statement)
     for at, code in enumerate(problem.solutions, start=1):
         name = f"solution {at}"
@@ -173,7 +181,7 @@ def _words_text(number: int, part: Part, name: str, text: str, size: int) -> Eva
 def _phrases_text(number: int, statement: str, names: frozenset[str]) -> EvalText:
     """Select the phrases of a statement that do not change when its code is renamed."""
     text = unescape(statement)
-    named = {word for name in names for word in fold_text(name).split()}
+    named = _folded_names(names)
     words = tuple(fold_text(text).split())
     kept = np.array([word not in named for word in words], np.bool_)
     starts = _windows_without(~kept, _PHRASE)
@@ -191,6 +199,42 @@ def _phrases_text(number: int, statement: str, names: frozenset[str]) -> EvalTex
         starts,
         span=_span(len(text.encode("utf-8", "surrogatepass"))),
     )
+
+
+def _gapped_text(phrases: EvalText, names: frozenset[str]) -> Iterator[EvalText]:
+    """Yield a statement with too few phrases as a whole, found by its most specific short run."""
+    own = _folded_names(names)
+    runs = [
+        (is_name, list(run)) for is_name, run in groupby(phrases.words, lambda word: word in own)
+    ]
+    runs = runs[runs[0][0] : len(runs) - runs[-1][0]]
+    kept = [word for is_name, run in runs for word in run if not is_name]
+    if word_information(kept) < MIN_BITS or len(kept) < MIN_WORDS:
+        return
+    starts = [
+        at
+        for at in range(len(phrases.words) - _ANCHOR + 1)
+        if own.isdisjoint(phrases.words[at : at + _ANCHOR])
+    ]
+    if starts:
+        best = max(starts, key=lambda at: word_information(phrases.words[at : at + _ANCHOR]))
+        parts = (
+            rb"(?:[^ ]+ +){1,%d}?" % (_WORDS_PER_NAME * len(run))
+            if is_name
+            else b"".join(re.escape(word) + b" +" for word in run)
+            for is_name, run in runs
+        )
+        yield replace(
+            phrases,
+            view=View.GAPPED,
+            length=_ANCHOR,
+            starts=np.array([best], np.intp),
+            gapped=re.compile(b"".join((rb"(?<![^ ])", *parts))),
+        )
+
+
+def _folded_names(names: frozenset[str]) -> frozenset[bytes]:
+    return frozenset(word for name in names for word in fold_text(name).split())
 
 
 def _tests_text(number: int, tests: Sequence[str], size: int) -> EvalText:
@@ -262,6 +306,8 @@ def _idioms() -> frozenset[int]:
     programs = (
         "def gcd(a, b):\n while b:\n  a, b = b, a % b\n return a",
         "def unique(xs):\n ys = []\n for x in xs:\n  if x not in ys:\n   ys.append(x)\n return ys",
+        "def merged(a, b):\n c = a.copy()\n c.update(b)\n return c",
+        "def length(xs):\n n = 0\n for x in xs:\n  n += 1\n return n",
         "def product(xs):\n p = 1\n for x in xs:\n  p *= x\n return p",
     )
     return frozenset(
@@ -396,20 +442,21 @@ class Postings:
 class Sieve:
     """Prefilter: reports whether any n-gram can begin with a hash of ``length`` words or tokens.
 
-    One lookup in this table, which fits into a cache, rejects most words of a corpus.
+    One lookup in this table, which fits into a cache, rejects most words of a corpus. ``lookups``
+    are of the n-grams that have passed it, by length.
     """
 
+    view: View
     length: int
     shift: int
     slots: npt.NDArray[np.bool_]
     beginnings: Hashes
+    lookups: tuple[Lookup, ...]
 
     def candidates(self, hashes: Hashes | Keys) -> Numbers:
         chosen = np.flatnonzero(
             self.slots[(hashes >> hashes.dtype.type(self.shift)).astype(np.intp)]
         )
-        if not len(self.beginnings):
-            return chosen[:0]
         wanted = hashes[chosen].astype(np.uint64)
         places = np.searchsorted(self.beginnings, wanted)
         places[places == len(self.beginnings)] = 0
@@ -423,12 +470,11 @@ class Index:
 
     texts: tuple[EvalText, ...]
     ngram_counts: Numbers
-    lookups: tuple[Lookup, ...]
     postings: Postings
-    sieves: Mapping[View, Sieve]
+    sieves: tuple[Sieve, ...]
 
-    def lookups_in(self, view: View) -> tuple[Lookup, ...]:
-        return tuple(lookup for lookup in self.lookups if lookup.view is view)
+    def sieves_of(self, *views: View) -> tuple[Sieve, ...]:
+        return tuple(sieve for sieve in self.sieves if sieve.view in views)
 
     def words(self, ngram: int) -> list[bytes]:
         text = self.texts[self.postings.texts_of(ngram)[0]]
@@ -477,12 +523,8 @@ def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -
     return Index(
         texts=texts,
         ngram_counts=np.bincount(rows.texts, minlength=len(texts)),
-        lookups=tuple(_lookups(rows.take(offsets[:-1]))),
         postings=Postings(offsets, rows.texts, rows.positions),
-        sieves={
-            view: _sieve(view, shortest, rows.beginnings[rows.kinds // _KINDS == number])
-            for number, view in enumerate(_VIEWS)
-        },
+        sieves=tuple(_sieves(rows, tuple(_lookups(rows.take(offsets[:-1]))), shortest)),
     )
 
 
@@ -492,12 +534,13 @@ def _all_rows(texts: Sequence[EvalText], shortest: int) -> _Rows:
         if text.view in CODE_VIEWS:
             tokens = tokenize_code(text.code)
             found = pattern_hashes(tokens, text.starts, text.length)
-            keys = pattern_keys(tokens)[text.view is View.PATTERNS]
+            begin = _sieve_length(text.view, text.length, shortest)
+            keys = ngram_hashes(word_keys(tokens), begin)
             first = keys[text.starts].astype(np.uint64)
         else:
             words = tokenize(b" ".join(text.words)).hashes
             found = (ngram_hashes(words, text.length) if text.length else words[:0])[text.starts]
-            begin = min(shortest, text.length)
+            begin = _sieve_length(text.view, text.length, shortest)
             first = ngram_hashes(words, begin)[text.starts] if text.length else found
         hashes.append(found)
         beginnings.append(first)
@@ -530,15 +573,36 @@ def _lookups(distinct: _Rows) -> Iterator[Lookup]:
         yield Lookup(view, kind % _KINDS, first, distinct.hashes[first:end])
 
 
-def _sieve(view: View, shortest: int, beginnings: Hashes) -> Sieve:
-    """Build the table, for hashes of words with 64 bits and keys of patterns with 32."""
+def _sieve_length(view: View, length: int, shortest: int) -> int:
+    """Choose the words or tokens by which n-grams of this length are found."""
+    if view is View.WORDS:
+        return shortest
+    if view is View.PHRASES:
+        return _PHRASE
+    if view is View.GAPPED:
+        return _ANCHOR
+    return PATTERN if length >= PATTERN else SHORTEST
+
+
+def _sieves(rows: _Rows, lookups: Sequence[Lookup], shortest: int) -> Iterator[Sieve]:
+    def key(view: View, length: int) -> tuple[View, int]:
+        return view, _sieve_length(view, length, shortest)
+
+    keys = [key(_VIEWS[kind // _KINDS], kind % _KINDS) for kind in rows.kinds.tolist()]
+    for view, length in dict.fromkeys(keys):
+        own = np.fromiter((one == (view, length) for one in keys), np.bool_, len(keys))
+        found = tuple(one for one in lookups if key(one.view, one.length) == (view, length))
+        yield _sieve(view, length, rows.beginnings[own], found)
+
+
+def _sieve(view: View, length: int, beginnings: Hashes, lookups: tuple[Lookup, ...]) -> Sieve:
+    """Build the table, for hashes of words with 64 bits and keys of tokens with 32."""
     bits = (len(beginnings) * _SLOTS_PER_NGRAM).bit_length()
     bits = min(max(bits, _MIN_SLOT_BITS), _MAX_SLOT_BITS)
-    lengths = {View.WORDS: shortest, View.PHRASES: _PHRASE, View.PATTERNS: PATTERN}
     shift = (32 if view in CODE_VIEWS else 64) - bits
     slots = np.zeros(1 << bits, dtype=np.bool_)
     slots[(beginnings >> np.uint64(shift)).astype(np.intp)] = True
-    return Sieve(lengths.get(view, SHORTEST), shift, slots, np.unique(beginnings))
+    return Sieve(view, length, shift, slots, np.unique(beginnings), lookups)
 
 
 def _changes(column: Numbers | Hashes) -> npt.NDArray[np.bool_]:

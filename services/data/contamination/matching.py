@@ -13,16 +13,24 @@ from services.data.contamination.code import (
     LONGEST,
     CodeTokens,
     may_have_code,
-    pattern_hashes,
-    pattern_keys,
+    pattern_hashes_of,
     plain_code,
     tokenize_code,
     unescape,
+    word_keys,
 )
 from services.data.contamination.code import SEPARATOR as CODE_SEPARATOR
 from services.data.contamination.documents import Document
 from services.data.contamination.files import DEFAULT_SIZES, BufferSizes
-from services.data.contamination.index import CODE_VIEWS, Index, Lookup, Numbers, View
+from services.data.contamination.index import (
+    CODE_VIEWS,
+    EvalText,
+    Index,
+    Lookup,
+    Numbers,
+    Sieve,
+    View,
+)
 from services.data.contamination.tokens import Tokens, tokenize
 from services.data.contamination.words import fold_text
 from services.data.ngrams import Hashes, extend_ngrams, ngram_hashes
@@ -37,13 +45,10 @@ class WordMatcher:
     """Finds the n-grams of an index in folded text; ``window`` bytes are searched at once."""
 
     def __init__(self, index: Index, window: int) -> None:
-        self._index = index
         self._window = window
-        self._lookups = {
-            view: found for view in (View.WORDS, View.PHRASES) if (found := index.lookups_in(view))
-        }
+        self._sieves = index.sieves_of(View.WORDS, View.PHRASES, View.GAPPED)
         self._words = lru_cache(_CACHED)(index.words)
-        lengths = [lookup.length for found in self._lookups.values() for lookup in found]
+        lengths = [lookup.length for sieve in self._sieves for lookup in sieve.lookups]
         self._overlap = max(lengths, default=0) - 1
 
     def find(self, folded: bytes) -> Iterator[tuple[int, int]]:
@@ -53,22 +58,21 @@ class WordMatcher:
         longest n-gram, so a shorter n-gram may be found twice.
         """
         start = end = 0
-        while end < len(folded) and self._lookups:
+        while end < len(folded) and self._sieves:
             end = _window_end(folded, end + self._window)
             window = folded[start:end]
             tokens = tokenize(window)
-            for view in self._lookups:
-                for offset, ngram in self._find(window, tokens, view):
+            for sieve in self._sieves:
+                for offset, ngram in self._find(window, tokens, sieve):
                     yield start + offset, ngram
             if len(tokens.starts) >= self._overlap:
                 start += int(tokens.starts[-self._overlap])
 
-    def _find(self, window: bytes, tokens: Tokens, view: View) -> Iterator[tuple[int, int]]:
-        sieve = self._index.sieves[view]
+    def _find(self, window: bytes, tokens: Tokens, sieve: Sieve) -> Iterator[tuple[int, int]]:
         beginnings = ngram_hashes(tokens.hashes, sieve.length)
         at = sieve.candidates(beginnings)
         hashes, length = beginnings[at], sieve.length
-        for lookup in self._lookups[view]:
+        for lookup in sieve.lookups:
             while length < lookup.length:
                 kept = at + length < len(tokens.hashes)
                 at, hashes = at[kept], hashes[kept]
@@ -90,13 +94,12 @@ class CodeMatcher:
     """Finds the patterns of an index in plain code."""
 
     def __init__(self, index: Index, window: int) -> None:
-        self._index = index
         self._window = window
-        self._lookups = {view: found for view in CODE_VIEWS if (found := index.lookups_in(view))}
+        self._sieves = index.sieves_of(*CODE_VIEWS)
 
     @property
     def idle(self) -> bool:
-        return not self._lookups
+        return not self._sieves
 
     def find(self, code: bytes) -> Iterator[tuple[int, int]]:
         """Yield (offset in the text, number of the pattern) of every match.
@@ -104,7 +107,7 @@ class CodeMatcher:
         Windows overlap by the longest pattern, so a pattern may be found twice.
         """
         start = end = 0
-        while end < len(code) and self._lookups:
+        while end < len(code) and self._sieves:
             end = _window_end(code, end + self._window)
             window = code[start:end]
             tokens = tokenize_code(window)
@@ -114,15 +117,18 @@ class CodeMatcher:
                 start += int(tokens.starts[-LONGEST - 1])
 
     def _find(self, window: bytes, tokens: CodeTokens) -> Iterator[tuple[int, int]]:
-        short, long = pattern_keys(tokens)
-        for view, lookups in self._lookups.items():
-            chosen = self._index.sieves[view].candidates(long if view is View.PATTERNS else short)
-            for lookup in lookups:
-                at = chosen[chosen + lookup.length <= len(tokens.hashes)]
-                if view is View.PROGRAM:
-                    at = at[[_ends_line(window, tokens, one + lookup.length) for one in at]]
-                at, patterns = _known(lookup, at, pattern_hashes(tokens, at, lookup.length))
-                yield from zip(tokens.starts[at].tolist(), patterns.tolist(), strict=True)
+        keys = word_keys(tokens)
+        for sieve in self._sieves:
+            chosen = sieve.candidates(ngram_hashes(keys, sieve.length))
+            lengths = [lookup.length for lookup in sieve.lookups]
+            patterns_of = pattern_hashes_of(tokens, chosen, lengths)
+            for lookup, (at, hashes) in zip(sieve.lookups, patterns_of, strict=True):
+                at, patterns = _known(lookup, at, hashes)
+                for one, pattern in zip(at.tolist(), patterns.tolist(), strict=True):
+                    if sieve.view is View.PATTERNS or _ends_line(
+                        window, tokens, one + lookup.length
+                    ):
+                        yield int(tokens.starts[one]), pattern
 
 
 _AFTER_PROGRAM = re.compile(rb"(?:\.0*)?[ \t\r\\();,]*[\n\"'`]")
@@ -233,6 +239,9 @@ class _Batch:
     def text_of(self, owner: int) -> bytes:
         return self.texts[self.owners.index(owner)] if owner in self.owners else b""
 
+    def start_of(self, owner: int) -> int:
+        return self.starts[self.owners.index(owner)]
+
     def owner(self, offset: int) -> int:
         return self.owners[bisect_right(self.starts, offset) - 1]
 
@@ -302,6 +311,8 @@ class _TallyBuilder:
             one = self._index.texts[text]
             if one.named and not has_program(self._code.text_of(number), one.code):
                 continue
+            if one.gapped and not self._has_gapped(number, one, ngrams):
+                continue
             if one.span is None:
                 chosen = sorted({ngram for _, ngram in ngrams})
             else:
@@ -309,6 +320,15 @@ class _TallyBuilder:
             share = len(chosen) / self._ngram_counts[text]
             matches.append(Match(share, text, self._path, self._rows[number], tuple(chosen)))
         return matches
+
+    def _has_gapped(self, number: int, text: EvalText, found: Iterable[tuple[int, int]]) -> bool:
+        """Whether the words around an n-gram that was found are those of a gapped text."""
+        document = self._words.text_of(number) + b" "
+        first, span = self._words.start_of(number), text.span or 0
+        return any(
+            text.gapped and text.gapped.search(document, max(0, at - span), at + span)
+            for at in (offset - first for offset, _ in found)
+        )
 
 
 def _densest(found: Sequence[tuple[int, int]], span: int) -> list[int]:

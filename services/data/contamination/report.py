@@ -39,7 +39,7 @@ class ReportLimits:
         statement = text.part is Part.STATEMENT
         min_share = self.min_share if statement else self.min_solution_share
         enough = self.size if text.view is View.WORDS and statement else ENOUGH_NGRAMS
-        many = len(match.ngrams) >= enough and text.view is not View.PHRASES
+        many = len(match.ngrams) >= enough and text.view not in (View.PHRASES, View.GAPPED)
         return match.share >= (min_share if many else max(min_share, NEARLY_ALL))
 
 
@@ -218,10 +218,15 @@ class _ReportBuilder:
         return int(self._index.ngram_counts[text])
 
     def _unchecked(self, texts: Sequence[int]) -> Iterator[str]:
-        """Name the texts that no view of them is searched for, with the reason."""
-        searched = {self._index.texts[text].name for text in texts if self._ngram_count(text)}
+        """Name the texts that are not searched for, or not without their names, with the reason."""
+        searched = {
+            self._index.texts[text].name
+            for text in texts
+            if self._ngram_count(text) and not self._index.texts[text].named
+        }
         reasons = {
-            self._index.texts[text].name: self._unchecked_reason(text) for text in reversed(texts)
+            self._index.texts[text].name: self._unchecked_reason(text)
+            for text in sorted(texts, key=lambda text: (self._index.texts[text].named, -text))
         }
         for name, reason in reversed(reasons.items()):
             if name not in searched and name != PROSE:
@@ -251,6 +256,8 @@ class _ReportBuilder:
 
     def _unchecked_reason(self, number: int) -> str:
         text = self._index.texts[number]
+        if text.named:
+            return f"{text.name}: {len(text.words)} words, only searched for with its own names"
         if text.length:
             return f"{text.name}: only phrases of more than {self._limits.max_problems} problems"
         least = min_words(self._limits.size)

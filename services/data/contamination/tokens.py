@@ -14,6 +14,7 @@ _FIRST, _LAST, _LENGTH, _LONG = (
     np.uint64(odd)
     for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 )
+_LONGEST = 64
 _LOWEST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 
 
@@ -42,8 +43,8 @@ def tokenize(folded: bytes) -> Tokens:
 def hash_words(text: bytes, starts: Positions, ends: Positions) -> Hashes:
     """Hash words of a text, which must have 8 more bytes after the last one's start.
 
-    The hash covers a word's length, its first and last 8 bytes and, above 16 bytes, a checksum of
-    the whole word.
+    The hash covers a word's length and its first and last 8 bytes, the others by 8 bytes too, or
+    above 64 bytes by a checksum of the whole word.
     """
     eight: Hashes = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     lengths = ends - starts
@@ -52,7 +53,13 @@ def hash_words(text: bytes, starts: Positions, ends: Positions) -> Hashes:
     numbers += lengths.astype(np.uint64) * _LENGTH
     longer = np.flatnonzero(lengths > 8)
     numbers[longer] += eight[ends[longer] - 8] * _LAST
-    longest = np.flatnonzero(lengths > 16)
+    for at in range(8, _LONGEST - 8, 8):
+        longer = longer[lengths[longer] > at + 8]
+        if not len(longer):
+            break
+        numbers[longer] ^= numbers[longer] >> np.uint64(29)
+        numbers[longer] += eight[starts[longer] + at] * _LONG
+    longest = longer[lengths[longer] > _LONGEST]
     spans = zip(starts[longest].tolist(), ends[longest].tolist(), strict=True)
     sums = [zlib.crc32(text[start:end]) for start, end in spans]
     numbers[longest] += np.array(sums, dtype=np.uint64) * _LONG

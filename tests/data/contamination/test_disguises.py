@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.data.contamination.index import EvalProblem, Part, eval_texts
+from services.data.contamination.index import EvalProblem, Part
 from services.data.layouts import get_layout
 from services.data.layouts.base import Imported, Options
 from services.data.ngrams import words
@@ -66,6 +66,16 @@ class Planting:
                 yield problem, disguise(problem.statement)
             elif problem.solutions:
                 yield problem, disguise(problem.solutions[0])
+
+    def known_by_names(self):
+        """The planted problems whose first solution the check can only know with its names."""
+        path = write_jsonl(self.folder / "corpus.jsonl", [{"text": self.clean[0]}])
+        report = check(path, problems=self.problems)
+        return {
+            one.problem_id
+            for one in report.problems
+            if any(reason.startswith("solution 1:") for reason in one.unchecked)
+        }
 
     def figures(self, part, leaks):
         dice = random.Random(3)
@@ -123,22 +133,21 @@ def normalized(function):
     return ast.unparse(tree)
 
 
-def specific(problems):
-    """Those whose solution is long enough to be known without its names."""
-    texts = [text for text in eval_texts(problems, 13) if text.name == "solution 1" and text.code]
-    return [problems[number] for number in {text.problem for text in texts if text.length}]
-
-
 def measure(planting, part, out):
-    total = []
+    """Figures by disguise, of the problems that the check does not name as known by names only."""
+    by_names = planting.known_by_names() if part is Part.SOLUTIONS else set()
+    by_disguise = {}
     for name, disguise in DISGUISES[part].items():
-        figures, missed, wrong = planting.figures(part, list(planting.leaked(part, disguise)))
-        total.append(figures)
+        leaks = list(planting.leaked(part, disguise))
+        figures, missed, wrong = planting.figures(part, leaks)
         out(f"{part:9} {name:22} {figures} missed: {missed[:6]} accused: {sorted(wrong)}")
-    names = ("planted", "found", "accused")
-    everything = Figures(*(sum(getattr(one, name) for one in total) for name in names))
-    out(f"{part:9} {'all':22} {everything}")
-    return everything
+        renamed = "renamed" in name
+        hidden = {problem.problem_id for problem, _ in leaks} & by_names if renamed else set()
+        found = figures.found - len(hidden - set(missed))
+        by_disguise[name] = Figures(figures.planted - len(hidden), found, figures.accused)
+        if hidden:
+            out(f"{part:9} {f'without {len(hidden)} by name':22} {by_disguise[name]}")
+    return by_disguise
 
 
 def imported(kind, source, **options):
@@ -191,8 +200,8 @@ def test_disguised_leaks_of_the_public_sets_are_found(public_problems, tmp_path,
     with capsys.disabled():
         print()
         figures = measure(planting, part, print)
-    assert figures.accused == 0
-    assert figures.recall >= 0.99
+    assert not any(one.accused for one in figures.values())
+    assert {name for name, one in figures.items() if one.recall < 0.99} == set()
 
 
 @pytest.mark.parametrize("part", DISGUISES)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.data.contamination import tokens
-from services.data.contamination.code import pattern_hashes, pattern_keys, tokenize_code
+from services.data.contamination.code import pattern_hashes, tokenize_code, word_keys
 from services.data.contamination.index import EvalProblem
 from tests.data.contamination.support import LEAKED, PROMPT, check, one, write_jsonl
 
@@ -105,7 +105,7 @@ def test_a_hash_that_collides_is_no_hit(tmp_path, monkeypatch):
 LONG = "a" * 8 + "b" * 40 + "c" * 8
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from("abcd"), min_size=40, max_size=40),
     st.permutations("abcd"),
@@ -121,9 +121,7 @@ def test_a_pattern_depends_on_no_names_and_not_on_what_is_before_it(names, other
         at = np.arange(len(own.hashes) - length)
         wanted, found = pattern_hashes(own, at, length), pattern_hashes(other, at + shift, length)
         assert wanted.tolist() == found.tolist()
-    for wanted_keys, found_keys in zip(pattern_keys(own), pattern_keys(other), strict=True):
-        count = len(own.hashes) - 12
-        assert wanted_keys[:count].tolist() == found_keys[shift:][:count].tolist()
+    assert word_keys(own).tolist() == word_keys(other)[shift:].tolist()
 
 
 @pytest.mark.parametrize("other", [LONG.replace("bb", "xb", 1), LONG.replace("b", "bb", 1)])
@@ -182,3 +180,42 @@ def test_rows_may_be_any_json(tmp_path):
     found = one(check(path))
     assert found.documents == 3
     assert found.statement.hit.row == 1
+
+
+FORMS = {
+    "if a:\n b = 2.50\nelse:\n if c:\n  d = e[f::]\n": "if a:\n b = 2.5\nelif c:\n d = e[f:]\n",
+    "a = '' . join(b)": "a = ''.join(b)",
+    "a = 1.00": "a = 1.",
+}
+
+
+@pytest.mark.parametrize("written", FORMS)
+def test_two_forms_of_one_program_have_the_same_tokens(written):
+    own, other = (tokenize_code(text.encode()) for text in (written, FORMS[written]))
+    assert own.hashes.tolist() == other.hashes.tolist()
+    assert own.names.tolist() == other.names.tolist()
+
+
+def test_different_decimals_are_different_tokens():
+    own, other = (tokenize_code(text).hashes.tolist() for text in (b"a = 2.05", b"a = 2.50"))
+    assert own != other
+
+
+SHORT = 'def add(x: int, y: int):\n    """Add two numbers x and y\n    >>> add(2, 3)\n    5\n'
+OTHER_NAMES = SHORT.replace("add(", "total_of(").replace("x", "first").replace("y", "last")
+
+
+def test_a_short_statement_is_found_with_other_names_but_not_with_other_words(tmp_path):
+    problems = [problem(f'{SHORT}    >>> add(5, 7)\n    12\n    """')]
+    for number, changed in ((12, True), (13, False)):
+        text = f"an example\n{OTHER_NAMES}    >>> total_of(5, 7)\n    {number}\n\nand so on"
+        path = write_jsonl(tmp_path / f"{number}.jsonl", [{"t": text}])
+        assert one(check(path, problems=problems)).statement.contaminated is changed
+
+
+def test_a_program_that_is_only_known_by_its_names_is_listed(tmp_path):
+    program = "def length_of_harbour_wall(stones):\n    return len(stones)"
+    path = write_jsonl(tmp_path / "c.jsonl", [{"t": program.replace("stones", "x")}])
+    found = one(check(path, problems=[problem(PHRASE, program)]))
+    assert found.unchecked == ("solution 1: 7 words, only searched for with its own names",)
+    assert not found.contaminated
