@@ -13,8 +13,9 @@ from shared.foreign_json import first_errors
 from shared.reference import is_reference
 
 _THRESHOLD = "threshold:"
-# A special token at the end of a text that was decoded with them. No program ends like this.
-_TOKEN = re.compile(r"(?:<\|[^<>|\s]{1,40}\|>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
+# A special token at the end of a text that was decoded with them. No program ends like this. The
+# client's openrlhf_reward has the same rule; a test compares them.
+_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_TOKEN = 44
 
 
