@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self
 
 from redis import Redis
@@ -84,12 +84,16 @@ class RewardService:
             PlumblineError: Config or data cannot be used, or Redis is not reachable.
         """
         session = RewardSession(config or load_config(settings.config or None))
-        log = sample_log or settings.sample_log
-        problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
-        waiting = await connect_async(settings.redis_url)
-        shared = await connect_async(settings.redis_url)
-        upkeep = fail_fast(redis)
-        try:
+        async with AsyncExitStack() as opened:
+            log = sample_log or settings.sample_log
+            opened.push_async_callback(asyncio.to_thread, log.close)
+            problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
+            opened.callback(problems.close)
+            waiting = await connect_async(settings.redis_url)
+            opened.push_async_callback(waiting.aclose)
+            shared = await connect_async(settings.redis_url)
+            opened.push_async_callback(shared.aclose)
+            upkeep = opened.enter_context(fail_fast(redis))
             commands = PipelinedRedis(shared)
             ledger = RewardLedger(waiting, commands, session.run, remember=settings.remember)
             most = session.config.judge.max_deliveries
@@ -105,12 +109,6 @@ class RewardService:
             service = cls(settings, session, problems, ledger, commands, janitor, log, programs)
             async with service._running():
                 yield service
-        finally:
-            problems.close()
-            await asyncio.to_thread(log.close)
-            await waiting.aclose()
-            await shared.aclose()
-            upkeep.close()
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
