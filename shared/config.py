@@ -24,7 +24,8 @@ from shared.redaction import is_secret_variable
 from shared.result_config import QaLogsConfig, WandbConfig
 from shared.schemas import QualityFinding, RecordedCases, sha256
 from shared.statuses import ExtractionPolicy
-from shared.verl_keys import RANDOM_WEIGHTS, translate
+from shared.verl_keys import RANDOM_WEIGHTS
+from shared.verl_translation import translate
 
 ENGINES = ("vllm", "sglang")
 # Load formats of vLLM and SGLang, except those that create random weights.
@@ -501,7 +502,7 @@ class Config(Section):
 def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (or none), apply ``key=value`` overrides, and validate.
 
-    Keys may be verl's (``shared/verl_keys.py``); those that differ from ours are recorded in
+    Keys may be verl's (:mod:`shared.verl_keys`); those that differ from ours are recorded in
     ``run.verl_keys``.
 
     Raises:
