@@ -18,11 +18,11 @@ from services.reward.sample_log import SampleLog
 from services.reward.scorer import Scorer
 from services.reward.session import RewardSession
 from services.reward.settings import RewardSettings
-from services.reward.tasks import end
 from shared.config import Config, load_config
 from shared.ledger import connect_async, fail_fast
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
+from shared.service.tasks import cancel_and_wait
 
 
 class RewardService:
@@ -126,7 +126,7 @@ class RewardService:
                     task.result()
         finally:
             stop_warming.set()
-            await end(*tasks)
+            await cancel_and_wait(*tasks)
             await self.programs.close()
             await asyncio.gather(warming, asyncio.to_thread(self._janitor.leave))
 

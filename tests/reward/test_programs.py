@@ -16,11 +16,11 @@ from redis import Redis
 
 from services.reward.errors import RefusedError
 from services.reward.programs import Programs, ProgramTimings
-from services.reward.tasks import end
 from shared.config import Config
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program, ProgramStatus
+from shared.service.tasks import cancel_and_wait
 from tests.conftest import RedisServer
 from tests.reward.servers import Served, served
 
@@ -62,7 +62,7 @@ async def programs(
     )
     tasks = found.start()
     yield found
-    await end(*tasks)
+    await cancel_and_wait(*tasks)
     await found.close()
     await client.aclose()
 
