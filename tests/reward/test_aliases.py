@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -71,20 +71,6 @@ READ: dict[str, tuple[Ask, Callable[[Any], float]]] = {
     "/verify": (gym, lambda body: body["reward"]),
 }
 aliases = pytest.mark.parametrize("path", READ)
-
-
-@pytest.fixture(scope="module")
-def judge(
-    redis_server: RedisServer, sandbox_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    with judge_process(redis_server.url, sandbox_url, tmp_path_factory.mktemp("judge")):
-        yield
-
-
-@pytest.fixture
-async def service(judge: None, redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url) as found:
-        yield found
 
 
 @pytest.fixture
