@@ -28,8 +28,8 @@ class RefusedError(Exception):
         self.index = index
         self.retry_after = retry_after
 
-    def at(self, index: int) -> "RefusedError":
-        """The same refusal, about an item of a batch."""
+    def at(self, index: int | None) -> "RefusedError":
+        """The same refusal, about an item of a batch; None for a request without a batch."""
         return RefusedError(self.status, self.message, index=index, retry_after=self.retry_after)
 
 
