@@ -153,6 +153,7 @@ class RolloutConfig(Section):
 
     @property
     def gpus_per_replica(self) -> int:
+        """Product of the tensor, data and pipeline parallel sizes."""
         return (
             self.tensor_model_parallel_size
             * self.data_parallel_size
@@ -478,10 +479,12 @@ class Config(Section):
 
     @property
     def output_dir(self) -> str:
+        """Folder of the artifacts, a path or any fsspec URL."""
         return self.output.dir or f"outputs/{self.run.name}"
 
     @property
     def sandbox_urls(self) -> list[str]:
+        """Base URLs of the sandboxes, without ``/run_code``."""
         urls = [self.sandbox.url] if isinstance(self.sandbox.url, str) else self.sandbox.url
         return [url.removesuffix("/").removesuffix("/run_code") for url in urls]
 

@@ -11,6 +11,8 @@ __all__ = ["ExportFormat", "export_samples", "load_samples"]
 
 
 class ExportFormat(StrEnum):
+    """Format of another project; the value is that of ``plumb export --format``."""
+
     INSPECT = "inspect"
     LM_EVAL = "lm-eval"
     EVALPLUS = "evalplus"

@@ -34,4 +34,5 @@ class RefusedError(Exception):
 
 
 def too_many(message: str) -> RefusedError:
+    """A refusal by admission control (429): the same request may be accepted later."""
     return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, retry_after=RETRY_AFTER)

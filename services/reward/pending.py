@@ -87,6 +87,7 @@ class PendingAnswers:
 
     @property
     def count(self) -> int:
+        """Number of different samples that requests wait for."""
         return len(self._waiting)
 
     def start(self) -> list[asyncio.Task[None]]:

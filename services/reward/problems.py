@@ -105,7 +105,7 @@ class ProblemStore:
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self.roles: dict[str, DataRole] = {}
+        self._roles: dict[str, DataRole] = {}
         self._datasets: set[str] = set()
         self._groups: dict[_Name, _Group] = {}
         self._names: dict[_Group, list[_Name]] = {}
@@ -125,13 +125,15 @@ class ProblemStore:
         }
 
     def role(self, dataset: str) -> DataRole:
-        return self.roles.get(dataset, DataRole.EVAL)
+        """The role of a data set; ``eval`` if it has none, so nobody trains on it."""
+        return self._roles.get(dataset, DataRole.EVAL)
 
     def record(self, problem: KnownProblem) -> bytes:
         """The packed record of a problem, for the ledger."""
         return self._records.read(*problem.place) if problem.place else problem.inline
 
     def close(self) -> None:
+        """Remove the temporary file of records."""
         self._records.close()
 
     async def resolve(
@@ -168,7 +170,7 @@ class ProblemStore:
     def _add(self, file: str) -> None:
         _check_lock(file)
         for dataset, role in dataset_roles(file).items():
-            if self.roles.setdefault(dataset, role) is not role:
+            if self._roles.setdefault(dataset, role) is not role:
                 cause = f"data set {dataset!r} has another role in another file; import it again"
                 raise data_error(file, cause)
         for number, names in enumerate(row_group_names(file)):

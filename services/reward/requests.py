@@ -95,4 +95,5 @@ def refusal(error: RefusedError) -> web.Response:
 
 
 def retry_after(seconds: float) -> dict[str, str]:
+    """The header ``Retry-After``, in whole seconds and at least one."""
     return {"Retry-After": str(max(1, math.ceil(seconds)))}

@@ -30,6 +30,7 @@ class TrainerConfig:
         return None if found == "???" else found
 
     def number(self, path: str) -> float | None:
+        """A number, as a float; None if the value is none."""
         found = self.get(path)
         return float(found) if isinstance(found, int | float) else None
 

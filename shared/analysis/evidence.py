@@ -88,9 +88,11 @@ class AnswerCounts:
 
     @property
     def judged(self) -> int:
+        """Number of samples with a verdict on the answer, which ``api_error`` is not."""
         return self.statuses.total() - self.statuses[FinalStatus.API_ERROR]
 
     def add(self, verdict: Verdict, generation: Generation | None) -> None:
+        """Count a sample; ``generation`` is None if the run has no record of it."""
         self.problems.add(verdict.problem_id)
         self.statuses[verdict.final_status] += 1
         self.without_code += (
