@@ -1,8 +1,7 @@
 """Configuration of a run: typed sections, YAML file with overrides, validation."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -13,24 +12,20 @@ from shared.config_files import load_document, overridden_keys, validate_documen
 from shared.errors import ConfigError
 from shared.protocol import (
     InProtocol,
-    LeafDifference,
-    LeafRole,
     Numerics,
     Operation,
     Protocol,
     Recorded,
-    Role,
     Section,
     Subject,
-    differences,
     redacted_document,
-    values,
 )
 from shared.redaction import is_secret_variable
 from shared.result_config import QaLogsConfig, WandbConfig
 from shared.schemas import QualityFinding, RecordedCases, sha256
 from shared.statuses import ExtractionPolicy
-from shared.verl_keys import RANDOM_WEIGHTS, translate
+from shared.verl_keys import RANDOM_WEIGHTS
+from shared.verl_translation import translate
 
 ENGINES = ("vllm", "sglang")
 # Load formats of vLLM and SGLang, except those that create random weights.
@@ -158,6 +153,7 @@ class RolloutConfig(Section):
 
     @property
     def gpus_per_replica(self) -> int:
+        """Product of the tensor, data and pipeline parallel sizes."""
         return (
             self.tensor_model_parallel_size
             * self.data_parallel_size
@@ -378,6 +374,11 @@ class JudgeConfig(Section):
     """Redeliveries of a job whose worker died, before the sample is ``api_error``."""
     canaries: CanaryConfig = CanaryConfig()
 
+    @property
+    def effective_checker(self) -> str:
+        """The checker in effect: the one that is set, else the method's own."""
+        return self.checker or _OWN_CHECKERS.get(self.method, "tokens")
+
     def for_dataset(self, name: str) -> Self:
         """The settings for one data set.
 
@@ -478,10 +479,12 @@ class Config(Section):
 
     @property
     def output_dir(self) -> str:
+        """Folder of the artifacts, a path or any fsspec URL."""
         return self.output.dir or f"outputs/{self.run.name}"
 
     @property
     def sandbox_urls(self) -> list[str]:
+        """Base URLs of the sandboxes, without ``/run_code``."""
         urls = [self.sandbox.url] if isinstance(self.sandbox.url, str) else self.sandbox.url
         return [url.removesuffix("/").removesuffix("/run_code") for url in urls]
 
@@ -499,90 +502,10 @@ class Config(Section):
         return Protocol.of(self)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDifferences:
-    """Differences between the configurations of two compared runs, by the role of the leaf.
-
-    ``protocol``: the runs are not the same measurement. ``subject``: the settings that a comparison
-    is about (model, seed). ``numerics``: engine settings that can change low bits of the results.
-    """
-
-    protocol: list[LeafDifference]
-    subject: list[LeafDifference]
-    numerics: list[LeafDifference]
-
-
-def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> ConfigDifferences:
-    """Compare two configurations over the data sets that both runs have.
-
-    Judge settings are compared as they take effect for each data set, and templates of other data
-    sets do not count. A judge setting that differs alike for all data sets is named once.
-    """
-    ours, theirs = (_protocol_outside_judge(config, datasets) for config in (first, second))
-    judged = {
-        dataset: differences(*(_effective_judge(config, dataset) for config in (first, second)))
-        for dataset in datasets
-    }
-    return ConfigDifferences(
-        protocol=[*differences(ours, theirs), *_by_setting(judged)],
-        subject=differences(*(values(config, _is_subject) for config in (first, second))),
-        numerics=differences(*(values(config, _is_numerics) for config in (first, second))),
-    )
-
-
-def protocol_on(config: Config, dataset: str) -> dict[str, JsonValue]:
-    """The protocol as it takes effect for one data set, without the model and the seeds."""
-    outside = _protocol_outside_judge(config, [dataset])
-    others = {path: value for path, value in outside.items() if not path.startswith("judge.")}
-    judged = _effective_judge(config, dataset)
-    return {**others, **{f"judge.{path}": value for path, value in judged.items()}}
-
-
-def _is_subject(leaf: LeafRole) -> bool:
-    return leaf.subject
-
-
-def _is_numerics(leaf: LeafRole) -> bool:
-    return leaf.numerics
-
-
-def _in_comparison(leaf: LeafRole) -> bool:
-    return leaf.role is Role.PROTOCOL and not leaf.subject
-
-
-def _protocol_outside_judge(config: Config, datasets: Sequence[str]) -> dict[str, JsonValue]:
-    templates = {name: text for name, text in config.data.templates.items() if name in datasets}
-    data = config.data.model_copy(update={"templates": templates})
-    narrowed = config.model_copy(update={"judge": JudgeConfig(), "data": data})
-    return values(narrowed, _in_comparison)
-
-
-def _effective_judge(config: Config, dataset: str) -> dict[str, JsonValue]:
-    effective = config.judge.for_dataset(dataset)
-    checker = effective.checker or _OWN_CHECKERS.get(effective.method, "tokens")
-    narrowed = effective.model_copy(update={"datasets": {}, "checker": checker})
-    return values(narrowed, _in_comparison)
-
-
-def _by_setting(judged: Mapping[str, Sequence[LeafDifference]]) -> Iterator[LeafDifference]:
-    """Name a difference once where all data sets have it, else for each data set."""
-    settings = dict.fromkeys(leaf.path for found in judged.values() for leaf in found)
-    for path in settings:
-        found = {
-            name: leaf for name, leaves in judged.items() for leaf in leaves if leaf.path == path
-        }
-        if len(found) == len(judged) and len({str(leaf) for leaf in found.values()}) == 1:
-            leaf = next(iter(found.values()))
-            yield LeafDifference(f"judge.{path}", leaf.first, leaf.second)
-        else:
-            for name, leaf in found.items():
-                yield LeafDifference(f"judge.datasets.{name}.{path}", leaf.first, leaf.second)
-
-
 def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (or none), apply ``key=value`` overrides, and validate.
 
-    Keys may be verl's (``shared/verl_keys.py``); those that differ from ours are recorded in
+    Keys may be verl's (:mod:`shared.verl_keys`); those that differ from ours are recorded in
     ``run.verl_keys``.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from shared.artifacts import OutputFolder
-from shared.config import protocol_on
+from shared.config_differences import protocol_on
 from shared.errors import DataError, OutputError, reading
 from shared.finished_run import FinishedRun
 from shared.protocol import shown

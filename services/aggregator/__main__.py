@@ -14,14 +14,13 @@ from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.output_roots import OutputRoots
 from services.aggregator.settings import AggregatorSettings
-from shared.errors import OutputError, PlumblineError, ServiceError
+from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, connect_async, keys, wait_for_redis
 from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, report_unreadable
 from shared.service.access import Access
-from shared.service.health import refuse
-from shared.service.logs import configure_logging, get_logger
+from shared.service.logs import get_logger
+from shared.service.main import run_service
 from shared.service.server import serve
-from shared.service.settings import load_settings
 
 log = get_logger(__name__)
 
@@ -30,17 +29,12 @@ _NOTICE_WAIT = 20.0  # less than the connection's own time-out
 
 
 def main() -> int:
-    configure_logging("aggregator")
-    try:
-        settings = load_settings(AggregatorSettings)
-        configure_logging("aggregator", settings.log_level)
-        redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
-        asyncio.run(_serve(settings, redis))
-    except PlumblineError as error:
-        return refuse("aggregator", error)
-    except OSError as error:
-        return refuse("aggregator", ServiceError(str(error)))
-    return 0
+    return run_service("aggregator", AggregatorSettings, _run)
+
+
+def _run(settings: AggregatorSettings) -> None:
+    redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
+    asyncio.run(_serve(settings, redis))
 
 
 async def _serve(settings: AggregatorSettings, redis: Redis) -> None:

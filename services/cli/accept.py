@@ -13,19 +13,17 @@ from rich.text import Text
 from services.cli.compare import JsonFile, write_json
 from services.cli.display import printable, stdout_console
 from services.cli.options import RunFolder
-from shared.analysis.acceptance import (
-    SILENT_FAILURES,
+from shared.analysis.acceptance import AcceptanceReport, report
+from shared.analysis.evidence import (
     AcceptanceFinding,
-    AcceptanceReport,
     AnswerCounts,
     Check,
     Evidence,
     Mark,
     PreparedData,
-    report,
-    silent_failures,
 )
 from shared.analysis.model_size import ModelSize, model_size
+from shared.analysis.silent_failures import SIGNS, silent_failures
 from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
 from shared.data_roles import DataRole, manifest_folder
 from shared.datasets import check_exists
@@ -244,7 +242,7 @@ def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -
     table.add_column(overflow="fold")
     silent = False
     for check in dict.fromkeys(one.check for one in found.findings):
-        if not silent and check in SILENT_FAILURES:
+        if not silent and check in SIGNS:
             silent = True
             table.add_row()
         rows = [one for one in found.findings if one.check is check]

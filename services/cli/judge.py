@@ -46,7 +46,7 @@ from shared.errors import ConfigError
 from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.text import not_run_note
-from shared.verl_keys import notices
+from shared.verl_translation import notices
 
 _COMPARISON = "comparison.json"
 _MAX_NAMES = 5

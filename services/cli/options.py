@@ -13,7 +13,7 @@ from shared.errors import ConfigError
 from shared.protocol import leaves
 from shared.redaction import remember_address
 from shared.schemas import describe
-from shared.verl_keys import canonical
+from shared.verl_translation import canonical
 
 # Folder in which runs are looked for by name.
 _OUTPUTS = "outputs"

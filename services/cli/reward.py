@@ -20,7 +20,7 @@ from shared.config import load_config
 from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
 from shared.redaction import redact
-from shared.verl_keys import notices
+from shared.verl_translation import notices
 
 PORT = 8090
 

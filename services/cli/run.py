@@ -37,7 +37,7 @@ from shared.plan import make_plan
 from shared.prompts import check_templates
 from shared.schemas import Problem
 from shared.text import split_urls
-from shared.verl_keys import notices
+from shared.verl_translation import notices
 
 
 def run(

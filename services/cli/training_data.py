@@ -14,7 +14,7 @@ from shared.datasets import parquet_files
 from shared.errors import ConfigError, DataError, OutputError
 from shared.prompts import chat_messages, check_templates, prompt_facts
 from shared.schemas import Problem
-from shared.verl_keys import notices
+from shared.verl_translation import notices
 
 _NOT_FOR_TRAINING = (
     "is evaluation data, and training on it would spoil every later measurement; prepare training "

@@ -13,6 +13,8 @@ __all__ = ["ExportFormat", "ExportTable", "export_cases", "export_samples", "loa
 
 
 class ExportFormat(StrEnum):
+    """Format of another project; the value is that of ``plumb export --format``."""
+
     INSPECT = "inspect"
     LM_EVAL = "lm-eval"
     EVALPLUS = "evalplus"

@@ -56,6 +56,7 @@ class RunSamples:
 
     @property
     def model(self) -> str:
+        """Name of the served model; empty if it is not known."""
         return self.record.served_model or ""
 
     def messages(self, sample: Sample) -> list[dict[str, str]]:

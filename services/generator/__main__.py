@@ -4,23 +4,11 @@ import asyncio
 import sys
 
 from services.generator.settings import GeneratorSettings
-from shared.errors import PlumblineError, ServiceError
-from shared.service.health import refuse
-from shared.service.logs import configure_logging
-from shared.service.settings import load_settings
+from shared.service.main import run_service
 
 
 def main() -> int:
-    configure_logging("generator")
-    try:
-        settings = load_settings(GeneratorSettings)
-        configure_logging("generator", settings.log_level)
-        _serve(settings)
-    except PlumblineError as error:
-        return refuse("generator", error)
-    except OSError as error:
-        return refuse("generator", ServiceError(str(error)))
-    return 0
+    return run_service("generator", GeneratorSettings, _serve)
 
 
 def _serve(settings: GeneratorSettings) -> None:

@@ -31,6 +31,7 @@ from shared.ledger.jobs import HeldJobs, JobInput, RefusedJob, TakenJob, WorkerJ
 from shared.ledger.keys import is_canary_run
 from shared.ledger.pipelined import PipelinedRedis
 from shared.service.logs import get_logger
+from shared.service.tasks import cancel_and_wait
 
 log = get_logger(__name__)
 
@@ -253,9 +254,7 @@ class JobLoop:
         stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        while not waiting.done():  # before Python 3.12 a command may swallow a cancellation
-            waiting.cancel()
-            await asyncio.wait([waiting], timeout=0.1)
+        await cancel_and_wait(waiting)
         if not waiting.cancelled():
             waiting.result()
 

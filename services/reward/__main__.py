@@ -7,27 +7,19 @@ from redis import Redis
 from services.reward.app import make_app
 from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
-from shared.errors import PlumblineError, ServiceError
 from shared.ledger import wait_for_redis
 from shared.service.access import Access
-from shared.service.health import refuse
-from shared.service.logs import configure_logging
+from shared.service.main import run_service
 from shared.service.server import serve
-from shared.service.settings import load_settings
 
 
 def main() -> int:
-    configure_logging("reward")
-    try:
-        settings = load_settings(RewardSettings)
-        configure_logging("reward", settings.log_level)
-        redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
-        asyncio.run(_serve(settings, redis))
-    except PlumblineError as error:
-        return refuse("reward", error)
-    except OSError as error:
-        return refuse("reward", ServiceError(str(error)))
-    return 0
+    return run_service("reward", RewardSettings, _run)
+
+
+def _run(settings: RewardSettings) -> None:
+    redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
+    asyncio.run(_serve(settings, redis))
 
 
 async def _serve(settings: RewardSettings, redis: Redis) -> None:

@@ -23,7 +23,7 @@ from services.reward.models import (
 )
 from services.reward.requests import body_of, counted, retry_after
 from services.reward.run import RunRoute
-from services.reward.scorer import DEADLINE_PASSED
+from services.reward.scorer import DEADLINE_PASSED, why_not_judged
 from services.reward.service import RewardService
 from services.reward.session import version
 from shared.ledger import ping_error
@@ -87,16 +87,14 @@ class _Routes:
         try:
             [result] = await self._service.scorer.score(items, options)
         except RefusedError as error:
-            raise RefusedError(error.status, error.message, retry_after=error.retry_after) from None
+            raise error.at(None) from None
         if result.judged:
             return _json(json.dumps(result.document()))
-        if result.reason == DEADLINE_PASSED:
-            deadline = self._service.scorer.deadline_of(options)
-            text = f"not judged within the deadline of {deadline:g} s"
-            return json_error(HTTPStatus.GATEWAY_TIMEOUT, text, headers=retry_after(RETRY_AFTER))
-        text = f"not judged: {result.reason}"
+        late = result.reason == DEADLINE_PASSED
+        status = HTTPStatus.GATEWAY_TIMEOUT if late else HTTPStatus.SERVICE_UNAVAILABLE
+        text = why_not_judged(result, self._service.scorer.deadline_of(options))
         headers = retry_after(result.retry_after or RETRY_AFTER)
-        return json_error(HTTPStatus.SERVICE_UNAVAILABLE, text, headers=headers)
+        return json_error(status, text, headers=headers)
 
     async def _batch(self, body: BatchRequest) -> web.Response:
         results = await self._service.scorer.score(*body.split())

@@ -28,10 +28,11 @@ class RefusedError(Exception):
         self.index = index
         self.retry_after = retry_after
 
-    def at(self, index: int) -> "RefusedError":
-        """The same refusal, about an item of a batch."""
+    def at(self, index: int | None) -> "RefusedError":
+        """The same refusal, about an item of a batch; None for a request without a batch."""
         return RefusedError(self.status, self.message, index=index, retry_after=self.retry_after)
 
 
 def too_many(message: str) -> RefusedError:
+    """A refusal by admission control (429): the same request may be accepted later."""
     return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, retry_after=RETRY_AFTER)

@@ -11,11 +11,11 @@ from functools import partial
 from redis import Redis
 from redis.exceptions import RedisError
 
-from services.reward.tasks import pause_after
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.rewards import AT_ONCE, RewardLedger
 from shared.schemas import SampleId
 from shared.service.logs import get_logger
+from shared.service.tasks import pause_after
 
 log = get_logger(__name__)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from redis.exceptions import RedisError
 
 from services.reward.problems import KnownProblem, ProblemStore
-from services.reward.tasks import pause_after
 from shared.ledger.rewards import (
     AT_ONCE,
     RewardAnswer,
@@ -24,6 +23,7 @@ from shared.ledger.rewards import (
     SessionClosedError,
 )
 from shared.service.logs import get_logger
+from shared.service.tasks import pause_after
 
 log = get_logger(__name__)
 
@@ -87,6 +87,7 @@ class PendingAnswers:
 
     @property
     def count(self) -> int:
+        """Number of different samples that requests wait for."""
         return len(self._waiting)
 
     def start(self) -> list[asyncio.Task[None]]:

@@ -6,6 +6,7 @@ a row group at a time, and lie in a temporary file.
 
 import asyncio
 import json
+import os
 import tempfile
 import threading
 from collections import Counter
@@ -20,7 +21,6 @@ import fsspec
 
 from services.reward.errors import RETRY_AFTER, RefusedError
 from services.reward.models import INLINE, DatasetFacts, Purpose, ScoreItem
-from services.reward.records import RecordFile
 from shared.data_lock import LOCK_NAME, hash_file, load_lock
 from shared.data_roles import DataRole, dataset_roles, manifest_folder
 from shared.datasets import parquet_files, read_row_group, row_group_names
@@ -66,6 +66,34 @@ class _Group:
     number: int
 
 
+class _RecordFile:
+    """Packed records, in a file without a name that ends with the process."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="plumbline-reward-")  # noqa: SIM115 - closed below
+        self._size = 0
+
+    def add(self, record: bytes) -> tuple[int, int]:
+        """Append a record; returns its offset and size. Not thread-safe.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        place = self._size, len(record)
+        left = memoryview(record)
+        while left:  # a nearly full disk takes a part
+            written = os.pwrite(self._file.fileno(), left, self._size)
+            self._size += written
+            left = left[written:]
+        return place
+
+    def read(self, offset: int, size: int) -> bytes:
+        return os.pread(self._file.fileno(), size, offset)
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class ProblemStore:
     """Index of all problems, and the records of those that were used.
 
@@ -77,13 +105,13 @@ class ProblemStore:
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self.roles: dict[str, DataRole] = {}
+        self._roles: dict[str, DataRole] = {}
         self._datasets: set[str] = set()
         self._groups: dict[_Name, _Group] = {}
         self._names: dict[_Group, list[_Name]] = {}
         self._known: dict[_Name, KnownProblem | DataError] = {}
         self._inline: WeakValueDictionary[str, KnownProblem] = WeakValueDictionary()
-        self._records = RecordFile()
+        self._records = _RecordFile()
         self._lock = threading.Lock()
         for file in (file for path in paths for file in parquet_files(path)):
             self._add(file)
@@ -97,13 +125,15 @@ class ProblemStore:
         }
 
     def role(self, dataset: str) -> DataRole:
-        return self.roles.get(dataset, DataRole.EVAL)
+        """The role of a data set; ``eval`` if it has none, so nobody trains on it."""
+        return self._roles.get(dataset, DataRole.EVAL)
 
     def record(self, problem: KnownProblem) -> bytes:
         """The packed record of a problem, for the ledger."""
         return self._records.read(*problem.place) if problem.place else problem.inline
 
     def close(self) -> None:
+        """Remove the temporary file of records."""
         self._records.close()
 
     async def resolve(
@@ -140,7 +170,7 @@ class ProblemStore:
     def _add(self, file: str) -> None:
         _check_lock(file)
         for dataset, role in dataset_roles(file).items():
-            if self.roles.setdefault(dataset, role) is not role:
+            if self._roles.setdefault(dataset, role) is not role:
                 cause = f"data set {dataset!r} has another role in another file; import it again"
                 raise data_error(file, cause)
         for number, names in enumerate(row_group_names(file)):

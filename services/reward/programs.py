@@ -29,7 +29,7 @@ class ProgramTimings:
 
     Attributes:
         block: Longest wait for answers at once.
-        check: Time between two searches for lost programs.
+        check: Time between two searches for lost programs; also the limit of each clean-up.
         young: Age up to which a program is not searched for.
         pause: Time until the next attempt while Redis is unavailable.
     """
@@ -100,7 +100,7 @@ class Programs:
             async with asyncio.timeout(self._timings.check):
                 await self._ledger.close()
         except (RedisError, TimeoutError) as error:  # what is left expires
-            log.warning("answers to programs not deleted", reason=str(error))
+            log.warning("answers to programs not deleted", reason=repr(error))
 
     async def run(self, program: Program, deadline: float) -> ProgramResult:
         """Run a program and wait up to ``deadline`` seconds for its result.
@@ -143,9 +143,10 @@ class Programs:
 
     async def _cancel(self, program: SentProgram) -> None:
         try:
-            await self._ledger.cancel(program)
-        except RedisError as error:  # the request expires
-            log.warning("a program was not cancelled", reason=str(error))
+            async with asyncio.timeout(self._timings.check):  # a client may wait for its answer
+                await self._ledger.cancel(program)
+        except (RedisError, TimeoutError) as error:  # it is cancelled late, or expires
+            log.warning("a program was not cancelled", reason=repr(error))
 
     async def _receive(self) -> None:
         after = "0"

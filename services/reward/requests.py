@@ -61,17 +61,24 @@ async def body_of(
 
 
 def counted(route: str, metrics: RewardMetrics, handler: Handler) -> Handler:
-    """Wrap a handler: refusals become responses, and every response is counted."""
+    """Wrap a handler: refusals become responses, and every request is counted, however it ends."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        code = HTTPStatus.INTERNAL_SERVER_ERROR.value
         try:
             response = await handler(request)
+            code = response.status
         except RefusedError as error:
             response = refusal(error)
-        except (asyncio.CancelledError, ConnectionResetError):
-            metrics.count_request(route, _CLIENT_GONE)
+            code = response.status
+        except web.HTTPException as error:
+            code = error.status
             raise
-        metrics.count_request(route, response.status)
+        except (asyncio.CancelledError, ConnectionResetError):
+            code = _CLIENT_GONE
+            raise
+        finally:
+            metrics.count_request(route, code)
         return response
 
     return handle
@@ -88,4 +95,5 @@ def refusal(error: RefusedError) -> web.Response:
 
 
 def retry_after(seconds: float) -> dict[str, str]:
+    """The header ``Retry-After``, in whole seconds and at least one."""
     return {"Retry-After": str(max(1, math.ceil(seconds)))}

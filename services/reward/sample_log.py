@@ -9,7 +9,7 @@ logged again. Of completions in which a guard stopped something, ten times as ma
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Protocol
@@ -111,7 +111,8 @@ class SampleFiles:
         if not result.judged or result.cached or not self._is_chosen(item, problem, result):
             return
         if self._room.acquire(blocking=False):
-            self._writer.submit(self._write, item, problem, result, time.time())
+            written = self._writer.submit(self._write, item, problem, result, time.time())
+            written.add_done_callback(_report)
 
     def close(self) -> None:
         """Write what is waiting; blocks."""
@@ -152,6 +153,11 @@ class SampleFiles:
             os.close(file)
         if full:
             path.replace(path.with_name(f"{path.name}.1"))
+
+
+def _report(written: Future[None]) -> None:
+    if error := written.exception():  # a bug, which nobody else would see
+        log.error("a sample is not logged", exc_info=error)
 
 
 def _record(

@@ -193,6 +193,13 @@ class _Asked:
         self._news.set()
 
 
+def why_not_judged(result: ScoreResult, deadline: float) -> str:
+    """The reason of an unjudged result for its client, who waited up to ``deadline`` seconds."""
+    if result.reason == DEADLINE_PASSED:
+        return f"not judged within the deadline of {deadline:g} s"
+    return f"not judged: {result.reason}"
+
+
 def make_result(
     item: ScoreItem, problem: KnownProblem, rule: ScoreRule, answered: Answered | None
 ) -> ScoreResult:

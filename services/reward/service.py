@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self
 
 from redis import Redis
@@ -18,13 +18,13 @@ from services.reward.sample_log import SampleLog
 from services.reward.scorer import Scorer
 from services.reward.session import RewardSession
 from services.reward.settings import RewardSettings
-from services.reward.tasks import end
 from shared.config import Config, load_config
 from shared.ledger import connect_async, fail_fast
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
 from shared.service.logs import get_logger
-from shared.verl_keys import notices
+from shared.service.tasks import cancel_and_wait
+from shared.verl_translation import notices
 
 _log = get_logger(__name__)
 
@@ -91,12 +91,16 @@ class RewardService:
         for notice in notices(config.run.verl_keys):
             _log.warning(notice)
         session = RewardSession(config)
-        log = sample_log or settings.sample_log
-        problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
-        waiting = await connect_async(settings.redis_url)
-        shared = await connect_async(settings.redis_url)
-        upkeep = fail_fast(redis)
-        try:
+        async with AsyncExitStack() as opened:
+            log = sample_log or settings.sample_log
+            opened.push_async_callback(asyncio.to_thread, log.close)
+            problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
+            opened.callback(problems.close)
+            waiting = await connect_async(settings.redis_url)
+            opened.push_async_callback(waiting.aclose)
+            shared = await connect_async(settings.redis_url)
+            opened.push_async_callback(shared.aclose)
+            upkeep = opened.enter_context(fail_fast(redis))
             commands = PipelinedRedis(shared)
             ledger = RewardLedger(waiting, commands, session.run, remember=settings.remember)
             most = session.config.judge.max_deliveries
@@ -112,12 +116,6 @@ class RewardService:
             service = cls(settings, session, problems, ledger, commands, janitor, log, programs)
             async with service._running():
                 yield service
-        finally:
-            problems.close()
-            await asyncio.to_thread(log.close)
-            await waiting.aclose()
-            await shared.aclose()
-            upkeep.close()
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
@@ -135,7 +133,7 @@ class RewardService:
                     task.result()
         finally:
             stop_warming.set()
-            await end(*tasks)
+            await cancel_and_wait(*tasks)
             await self.programs.close()
             await asyncio.gather(warming, asyncio.to_thread(self._janitor.leave))
 

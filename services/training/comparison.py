@@ -23,6 +23,7 @@ _LENGTHS = (
     ("data.max_response_length", "response_length", "answers are cut at another length"),
     (f"{_ROLLOUT}.response_length", "response_length", "answers are cut at another length"),
 )
+_OF_DATASETS = "judge.datasets."
 _SAMPLING = ("temperature", "top_p", "top_k", "n")
 
 
@@ -52,7 +53,9 @@ def compare_judges(
         path: value for path, value in leaves.items() if path.startswith(("judge.", "sandbox."))
     }
     for path in sorted({*known, *service}):
-        named = path.split(".")[2] if path.startswith("judge.datasets.") else None
+        # The leaf has no dot, the data set's name may.
+        below = path.removeprefix(_OF_DATASETS) if path.startswith(_OF_DATASETS) else ""
+        named = below.rpartition(".")[0]
         if named and datasets and named not in datasets:
             continue
         if known.get(path) != service.get(path):

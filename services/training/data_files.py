@@ -104,13 +104,13 @@ def _read(purpose: Purpose, key: str, path: str) -> _File:
         file.rows += 1
         source = str(values["data_source"])
         file.sources[source] = file.sources.get(source, 0) + 1
-        messages, truth = values["prompt"], (values["reward_model"] or {}).get("ground_truth")
-        if not isinstance(messages, list) or not isinstance(truth, str):
+        prompt, truth = _prompt(values["prompt"]), _truth(values["reward_model"])
+        if prompt is None or truth is None:
             file.malformed.append(number)
             continue
-        file.prompts.add(sha256("\n".join(str(one.get("content")) for one in messages)))
-        if values.get("agent_name"):
-            file.agents.add(values["agent_name"])
+        file.prompts.add(sha256(prompt))
+        if isinstance(agent := values.get("agent_name"), str) and agent:
+            file.agents.add(agent)
         if not is_reference(truth):
             file.inline += 1
             continue
@@ -119,6 +119,18 @@ def _read(purpose: Purpose, key: str, path: str) -> _File:
         except ValueError:
             file.malformed.append(number)
     return file
+
+
+def _prompt(messages: object) -> str | None:
+    """The text of chat messages; None if the column has something else."""
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        return None
+    return "\n".join(str(one.get("content")) for one in messages)
+
+
+def _truth(reward_model: object) -> str | None:
+    truth = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
+    return truth if isinstance(truth, str) else None
 
 
 def _finding(kind: Kind, file: _File, text: str, ours: JsonValue = None) -> Finding:

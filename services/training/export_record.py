@@ -12,22 +12,20 @@ from shared.schemas import describe
 RECORD = "export.json"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
 class ExportedFile(LockedFile):
     """A written file: its hash and size, and the problems of each data set."""
 
     datasets: dict[str, int]
 
 
-class ExportRecord(_Part):
+class ExportRecord(BaseModel):
     """``export.json``: provenance of the files beside it.
 
     ``config`` has the leaves of the baseline's protocol by path; ``prompts`` and ``system_prompt``
     are as in a run's ``run.json``; ``data_files`` are the prepared files by purpose.
     """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     version: int = 1
     tests: TestsForm

@@ -17,6 +17,7 @@ class Purpose(StrEnum):
 
     @property
     def file(self) -> str:
+        """Name of the exported file."""
         return f"{self}.parquet"
 
 

@@ -21,6 +21,7 @@ _GROUPED = ("grpo", "grpo_passk", "grpo_vectorized", "gdpo", "rloo", "rloo_vecto
 
 
 def find_mistakes(trainer: TrainerConfig) -> Iterator[Finding]:
+    """Yield what verl would do otherwise than its configuration seems to say."""
     if trainer.generates:
         yield from _rollout(trainer)
         return

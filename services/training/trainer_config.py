@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from shared.errors import ConfigError
-from shared.verl_keys import notices, translate
+from shared.verl_translation import notices, translate
 
 # Ray marks the lines of a process with its name; a terminal's colours may be in between.
 _RAY_MARK = re.compile(r"^(?:\x1b\[\d+m)*\(\w+ pid=\d+(?:, ip=[\d.]+)?\)(?:\x1b\[\d+m)* ?", re.M)
@@ -43,6 +43,7 @@ class TrainerConfig:
         return None if found == "???" else found
 
     def number(self, path: str) -> float | None:
+        """A number, as a float; None if the value is none."""
         found = self.get(path)
         return float(found) if isinstance(found, int | float) else None
 

@@ -1,51 +1,32 @@
-"""Acceptance of a baseline run: what it needs, and the signs of failures that nobody notices.
+"""Acceptance of a baseline run: what it needs, with the signs of silent failures.
 
 Each rule yields findings: pass, warning or failure, the figure, and the next step. The rules are
 functions of :class:`Evidence`; docs/acceptance.md has them with their limits.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from shared.analysis.model_size import (
-    METRICS,
-    ModelSize,
-    TypicalMetric,
-    TypicalRange,
-    typical_range,
+from shared.analysis.evidence import (
+    BASELINE_SETS,
+    AcceptanceFinding,
+    AnswerCounts,
+    Check,
+    Evidence,
+    Mark,
+    Rule,
 )
-from shared.analysis.statistics import Metrics, ratio, wilson_interval
+from shared.analysis.silent_failures import SIGNS
+from shared.analysis.statistics import Metrics, ratio
 from shared.config import Config
-from shared.final_sets import FinalSetUse
 from shared.protocol import shown
 from shared.result_config import QUOTAS
-from shared.run_record import RunRecord, RunState
-from shared.schemas import Generation, Verdict
-from shared.statuses import FinalStatus, VerdictDetail
+from shared.run_record import RunState
 
-BASELINE_SETS: Mapping[str, int] = {
-    "codecontests_valid": 117,
-    "codecontests_test": 165,
-    "humaneval": 164,
-    "mbpp_reg": 200,
-}
-"""Data sets of the baseline, with the number of their problems."""
 _LEFT_OUT = 0.05
 """Share of a set's problems that may be missing: rows without tests, ``data.exclude_quality``."""
 _UNJUDGED = 0.01
 """Share of samples without a verdict from which infrastructure failed systematically."""
-_FEW = 20
-"""Judged samples below which a small share tells nothing."""
-_FEW_STATUSES = 10
-"""Judged samples below which it may be chance that almost all have one status."""
-# Shares of the judged samples above which something is wrong.
-_ONE_STATUS = 0.9
-_TRUNCATED = 0.05
-_WITHOUT_CODE = 0.1
-_TIMEOUTS = 0.2
-
 _KINDS_OF_METRICS: Mapping[str, tuple[str, ...]] = {
     "quality": ("accepted_at_1", "pass_ratio_mean", "pass_ratio_p50", "pass_ratio_p90",
                 "exec_success_rate", "total_problems"),
@@ -64,65 +45,6 @@ _PROTOCOL = (
     "judge.language",
 )  # fmt: skip
 """The leaves that the baseline fixes; its values are the defaults."""
-_HIGHER_IS_BETTER = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate")
-_NO_CODE = (VerdictDetail.NO_CODE_BLOCK, VerdictDetail.EMPTY)
-
-
-class Mark(StrEnum):
-    """Outcome of a check, or of all of them."""
-
-    PASS = "pass"
-    WARNING = "warning"
-    FAILURE = "failure"
-
-
-class Check(StrEnum):
-    """Subject of a check; the value is its name in tables, JSON and ``--without``."""
-
-    STATE = "state"
-    SETS = "sets"
-    VERDICTS = "verdicts"
-    CANARIES = "canaries"
-    METRICS = "metrics"
-    DATA = "data"
-    MANIFESTS = "manifests"
-    AUDIT = "audit"
-    QA_LOGS = "qa-logs"
-    WANDB = "wandb"
-    PROTOCOL = "protocol"
-    FINAL_SETS = "final-sets"
-    MODEL = "model"
-    ZERO = "accepted"
-    ONE_STATUS = "one-status"
-    TRUNCATED = "truncated"
-    WITHOUT_CODE = "without-code"
-    TIMEOUTS = "time-outs"
-    TYPICAL = "typical-range"
-
-
-SILENT_FAILURES = (
-    Check.MODEL,
-    Check.ZERO,
-    Check.ONE_STATUS,
-    Check.TRUNCATED,
-    Check.WITHOUT_CODE,
-    Check.TIMEOUTS,
-    Check.TYPICAL,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptanceFinding:
-    """Outcome of a check, for one data set or (``dataset`` empty) the run.
-
-    ``found`` is the figure, ``next_step`` a command or config key; empty if the check passed.
-    """
-
-    check: Check
-    mark: Mark
-    found: str
-    next_step: str = ""
-    dataset: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,94 +62,6 @@ class AcceptanceReport:
         return list(dict.fromkeys(found))
 
 
-@dataclass
-class AnswerCounts:
-    """Counts over the samples of one data set.
-
-    ``finished``: samples of which the server said why they end, ``truncated`` of them at the limit
-    of tokens.
-    """
-
-    statuses: Counter[FinalStatus] = field(default_factory=Counter)
-    finished: int = 0
-    truncated: int = 0
-    without_code: int = 0
-    problems: set[str] = field(default_factory=set)
-
-    @property
-    def judged(self) -> int:
-        return self.statuses.total() - self.statuses[FinalStatus.API_ERROR]
-
-    def add(self, verdict: Verdict, generation: Generation | None) -> None:
-        self.problems.add(verdict.problem_id)
-        self.statuses[verdict.final_status] += 1
-        self.without_code += (
-            verdict.detail in _NO_CODE or verdict.final_status is FinalStatus.EMPTY_OUTPUT
-        )
-        if generation is not None and generation.finish_reason is not None:
-            self.finished += 1
-            self.truncated += generation.finish_reason == "length"
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedData:
-    """What lies beside the run's data files.
-
-    Attributes:
-        folder: Folder of lock, manifests and audit.
-        problems: Ids of the manifests' problems by data set.
-        training: Training sets among them.
-        open_overlaps: Pairs of similar problems of different sets that nobody reviewed.
-        reviewed_overlaps: Number of the other pairs.
-        has_report: Whether there is an audit report.
-        differences: One line for each of these files that is not as in the lock.
-    """
-
-    folder: str
-    problems: Mapping[str, frozenset[str]]
-    training: Sequence[str]
-    open_overlaps: Sequence[str]
-    reviewed_overlaps: int
-    has_report: bool
-    differences: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that is known of a run.
-
-    Attributes:
-        record: ``run.json``.
-        summary: ``{dataset: {metric: value}}``; empty before the run is published.
-        answers: Counts by data set.
-        unreadable: Messages about files of the run that cannot be read.
-        qa_records: Number of readable records by file of ``run.json``'s ``qa_logs``.
-        data: What lies beside the data files, or why it is not at hand.
-        final_sets: The runs on the run's final sets.
-        size: Size of the model; None if unknown.
-    """
-
-    record: RunRecord
-    summary: Mapping[str, Metrics]
-    answers: Mapping[str, AnswerCounts] = field(default_factory=dict)
-    unreadable: Sequence[str] = ()
-    qa_records: Mapping[str, int] = field(default_factory=dict)
-    data: PreparedData | str = "not looked for"
-    final_sets: Sequence[FinalSetUse] = ()
-    size: ModelSize | None = None
-
-    @property
-    def config(self) -> Config:
-        return self.record.config
-
-    @property
-    def datasets(self) -> list[str]:
-        """The run's data sets, those of the baseline first and in its order."""
-        own = [one.dataset for one in self.record.datasets]
-        return [*(name for name in BASELINE_SETS if name in own),
-                *(name for name in own if name not in BASELINE_SETS)]  # fmt: skip
-
-
 def report(evidence: Evidence, folder: str, without: Sequence[Check] = ()) -> AcceptanceReport:
     """Check everything but ``without``."""
     findings = [
@@ -236,26 +70,6 @@ def report(evidence: Evidence, folder: str, without: Sequence[Check] = ()) -> Ac
     marks = [one.mark for one in findings]
     outcome = next((mark for mark in (Mark.FAILURE, Mark.WARNING) if mark in marks), Mark.PASS)
     return AcceptanceReport(evidence.record.run, folder, outcome, findings)
-
-
-def silent_failures(evidence: Evidence) -> list[AcceptanceFinding]:
-    """The signs of silent failures in a run that has just ended, which need not be a baseline."""
-    return [
-        one
-        for check in SILENT_FAILURES
-        for one in _RULES[check](evidence)
-        # All answers may be right: they may be reference solutions. The size may be unknown.
-        if one.mark is Mark.FAILURE
-        or (one.mark is Mark.WARNING and one.dataset and not _all_right(evidence, one))
-    ]
-
-
-def _all_right(evidence: Evidence, finding: AcceptanceFinding) -> bool:
-    counts = evidence.answers[finding.dataset]
-    return finding.check is Check.ONE_STATUS and _most_common(counts) is FinalStatus.SUCCESS
-
-
-# The baseline's needs
 
 
 def _state(evidence: Evidence) -> Iterator[AcceptanceFinding]:
@@ -502,172 +316,7 @@ def _final_sets(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         )
 
 
-# Signs of silent failures
-
-
-def _model(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    if _looks_random(evidence.record.generator):
-        found = "the server's self-check says random weights"
-        step = "set actor_rollout_ref.rollout.load_format=auto, and check the model's files"
-        yield AcceptanceFinding(Check.MODEL, Mark.FAILURE, found, step)
-    elif evidence.size is None:
-        name = evidence.record.served_model
-        whose = f"the size of {name!r}" if name else "the model"
-        found = f"{whose} is unknown, so no typical ranges apply"
-        step = "give its billions of parameters: plumb accept RUN --size 7"
-        yield AcceptanceFinding(Check.MODEL, Mark.WARNING, found, step)
-    else:
-        name = evidence.record.served_model or "model"
-        yield AcceptanceFinding(Check.MODEL, Mark.PASS, f"{name}, {evidence.size}")
-
-
-def _looks_random(generator: object) -> bool:
-    if not isinstance(generator, dict):
-        return False
-    return generator.get("looks_random") is True or any(map(_looks_random, generator.values()))
-
-
-def _zero(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    judged = {name: one for name, one in _judged(evidence) if one.judged}
-    accepted = {name: one.statuses[FinalStatus.SUCCESS] for name, one in judged.items()}
-    nothing = not any(accepted.values())
-    enough = sum(one.judged for one in judged.values()) >= _FEW
-    for name, one in judged.items():
-        mark, step = Mark.PASS, ""
-        found = f"{accepted[name]} of {one.judged} accepted"
-        if not accepted[name] and (nothing and enough):
-            mark = Mark.FAILURE
-        elif not accepted[name] and one.judged >= _FEW:
-            mark = Mark.WARNING
-        if mark is not Mark.PASS:
-            if evidence.summary.get(name, {}).get("pass_ratio_mean") == 0:
-                found += ", and no test passed"
-            step = "read answers in qa_logs: extraction, format of the tests, load_format"
-        yield AcceptanceFinding(Check.ZERO, mark, found, step, name)
-
-
-def _one_status(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    for name, one in _judged(evidence):
-        status = _most_common(one)
-        share = ratio(one.statuses[status], one.judged) or 0.0
-        found, mark, step = f"{status} {share:.1%}", Mark.PASS, ""
-        if (
-            share > _ONE_STATUS
-            and one.judged >= _FEW_STATUSES
-            and not _expected(evidence, name, status)
-        ):
-            mark = Mark.WARNING
-            step = _STEPS[status]
-        yield AcceptanceFinding(Check.ONE_STATUS, mark, found, step, name)
-
-
-_STEPS: Mapping[FinalStatus, str] = {
-    FinalStatus.SUCCESS: "look for the set in the training data: plumb data contamination",
-    FinalStatus.WRONG_ANSWER: "compare outputs in qa_logs: judge.checker, format of the tests",
-    FinalStatus.RUNTIME_ERROR: "read stderr in qa_logs: a missing module, sandbox.memory_limit_mb",
-    FinalStatus.TIMEOUT: "check the sandbox with plumb doctor; raise sandbox.timeout",
-    FinalStatus.SYNTAX_ERROR: "read answers in qa_logs: judge.extraction, the chat template",
-    FinalStatus.EMPTY_OUTPUT: "read answers in qa_logs: the chat template, generation.stop",
-}
-
-
-def _expected(evidence: Evidence, name: str, status: FinalStatus) -> bool:
-    """Whether almost all answers are right because that is typical of the model's size."""
-    if status is not FinalStatus.SUCCESS or evidence.size is None:
-        return False
-    typical = typical_range(evidence.size, name, "accepted_at_1")
-    return typical is not None and typical.high > _ONE_STATUS
-
-
-def _truncated(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    for name, one in _judged(evidence):
-        if not one.finished:
-            found = "not recorded why answers end"
-            yield AcceptanceFinding(Check.TRUNCATED, Mark.PASS, found, dataset=name)
-            continue
-        length = evidence.config.actor_rollout_ref.rollout.response_length
-        step = f"raise actor_rollout_ref.rollout.response_length ({length}), or set generation.stop"
-        yield _share(Check.TRUNCATED, name, one.truncated, one.finished, _TRUNCATED, step)
-
-
-def _without_code(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    for name, one in _judged(evidence):
-        step = "read answers in qa_logs: the prompt (data.templates), judge.extraction"
-        yield _share(Check.WITHOUT_CODE, name, one.without_code, one.judged, _WITHOUT_CODE, step)
-
-
-def _timeouts(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    for name, one in _judged(evidence):
-        step = "check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
-        yield _share(
-            Check.TIMEOUTS, name, one.statuses[FinalStatus.TIMEOUT], one.judged, _TIMEOUTS, step
-        )
-
-
-def _typical(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    if evidence.size is None:
-        return
-    for name in evidence.datasets:
-        within = known = 0
-        for metric in METRICS:
-            typical = typical_range(evidence.size, name, metric)
-            metrics = evidence.summary.get(name, {})
-            value, interval = metrics.get(metric), metrics.get(f"{metric}_ci95")
-            if typical is None or not isinstance(interval, list) or isinstance(value, list | None):
-                continue
-            known += 1
-            if typical.excludes(interval):
-                yield _unusual(name, metric, value, typical)
-            else:
-                within += 1
-        if within or not known:
-            found = f"{within} of {known} figures within" if known else "no range is known"
-            yield AcceptanceFinding(Check.TYPICAL, Mark.PASS, found, dataset=name)
-
-
-def _unusual(
-    dataset: str, metric: TypicalMetric, value: float, typical: TypicalRange
-) -> AcceptanceFinding:
-    usual = f"{100 * typical.low:.0f}-{100 * typical.high:.0f} %"
-    low = (value < typical.low) == (metric in _HIGHER_IS_BETTER)
-    step = "read answers in qa_logs: the chat template, extraction, load_format"
-    if not low:
-        step = "look for the set in the training data: plumb data contamination"
-    return AcceptanceFinding(
-        Check.TYPICAL,
-        Mark.WARNING,
-        f"{metric} {value:.1%}; {typical.of}: {usual}",
-        step,
-        dataset,
-    )
-
-
-def _judged(evidence: Evidence) -> Iterator[tuple[str, AnswerCounts]]:
-    for name in evidence.datasets:
-        if (counts := evidence.answers.get(name)) and counts.judged:
-            yield name, counts
-
-
-def _most_common(counts: AnswerCounts) -> FinalStatus:
-    judged = [status for status in FinalStatus if status is not FinalStatus.API_ERROR]
-    return max(judged, key=lambda status: counts.statuses[status])
-
-
-def _share(
-    check: Check, dataset: str, part: int, whole: int, limit: float, step: str
-) -> AcceptanceFinding:
-    """A share of answers that is suspicious above a limit."""
-    share = ratio(part, whole) or 0.0
-    # Of few answers only a share that is hardly chance tells something.
-    least, _ = wilson_interval(share, whole) or (0.0, 1.0)
-    suspicious = share > limit and (whole >= _FEW or least > limit)
-    found = f"{part} of {whole}" + (f" ({share:.1%})" if part else "")
-    found += f", above {limit:.0%}" if suspicious else ""
-    mark = Mark.WARNING if suspicious else Mark.PASS
-    return AcceptanceFinding(check, mark, found, step if suspicious else "", dataset)
-
-
-_RULES: Mapping[Check, Callable[[Evidence], Iterator[AcceptanceFinding]]] = {
+_RULES: Mapping[Check, Rule] = {
     Check.STATE: _state,
     Check.SETS: _sets,
     Check.VERDICTS: _verdicts,
@@ -680,11 +329,5 @@ _RULES: Mapping[Check, Callable[[Evidence], Iterator[AcceptanceFinding]]] = {
     Check.WANDB: _wandb,
     Check.PROTOCOL: _protocol,
     Check.FINAL_SETS: _final_sets,
-    Check.MODEL: _model,
-    Check.ZERO: _zero,
-    Check.ONE_STATUS: _one_status,
-    Check.TRUNCATED: _truncated,
-    Check.WITHOUT_CODE: _without_code,
-    Check.TIMEOUTS: _timeouts,
-    Check.TYPICAL: _typical,
+    **SIGNS,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.config import compare_configs
+from shared.config_differences import compare_configs
 from shared.protocol import LeafDifference, differences, shown
 from shared.run_record import RunRecord
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from services.cli.accept import accept, print_warnings
-from shared.analysis.acceptance import BASELINE_SETS
+from shared.analysis.evidence import BASELINE_SETS
 from shared.data_lock import LOCK_NAME, hash_file
 from shared.errors import DataError, FindingsError, OutputError
 from shared.finished_run import open_run

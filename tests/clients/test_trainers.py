@@ -7,11 +7,14 @@ from typing import Any
 
 import plumbline_reward
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from plumbline_reward import NotJudgedError, RefusedError
 from plumbline_reward.openrlhf_reward import response_of
 from plumbline_reward.other_trainers import areal_reward, slime_reward, verifiers_reward
 from plumbline_reward.trl_reward import completion_text
 
+from services.reward.aliases.base import without_end
 from tests.clients.stand_in import UNJUDGED, Request, Server, verdict_of
 
 REFERENCE = "plumbline:demo/add#0123456789abcdef"
@@ -183,6 +186,26 @@ def test_openrlhf_response_is_the_query_without_its_prompt(
     query: str, prompt: str, response: str
 ) -> None:
     assert response_of(query, prompt) == response
+
+
+TOKENS = [
+    "<|im_end|>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+    "<pad>",
+    "<eos>",
+    "<end_of_turn>",
+    "<||>",
+    "<|",
+    "|>",
+    "<b>",
+]
+
+
+@given(st.lists(st.sampled_from([*TOKENS, "<|a b|>", "x", " ", "\n"]), max_size=8).map("".join))
+def test_openrlhf_ends_are_those_of_the_service(text: str) -> None:
+    """The service's route for OpenRLHF has a rule of its own: the client stands alone."""
+    assert response_of(text, "") == without_end(text)
 
 
 @pytest.mark.parametrize("repeated", [" ", "</s>", "</s> "])

@@ -1,9 +1,7 @@
 """Real servers on loopback, as processes whose log and memory a test can look at."""
 
 import json
-import os
 import socket
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from services.cli.embedded.supervisor import ChildProcess, wait_until
+from tests.processes import service_process
 
 MIB = 2**20
 # Short, so that a test of a slow client takes seconds.
@@ -69,20 +67,10 @@ class Server:
 @contextmanager
 def served(name: str, folder: Path, **environment: str) -> Iterator[Server]:
     """Start a server; it has ended when the block is left."""
-    port, log = folder / "port", folder / "log"
-    variables = {**os.environ, "HOST": "127.0.0.1", "PORT": "0", **DEADLINES, **environment}
-    variables["PLUMBLINE_PORT_FILE"] = str(port)
-    child = ChildProcess(name, [sys.executable, "-m", MODULES[name]], log, variables)
-    child.start()
-    try:
-        wait_until(port.exists, child)
-        url = f"http://127.0.0.1:{port.read_text().strip()}"
+    log, settings = folder / "log", {**DEADLINES, **environment}
+    with service_process(MODULES[name], log, folder / "port", **settings) as (child, url):
         assert child.process is not None
-        server = Server(name, url, log, child.process.pid)
-        wait_until(lambda: _ready(server), child)
-        yield server
-    finally:
-        child.stop(10)
+        yield Server(name, url, log, child.process.pid)
 
 
 @contextmanager
@@ -93,14 +81,6 @@ def unharmed(server: Server) -> Iterator[None]:
     assert server.alive()
     assert server.traces()[traces:] == []
     assert server.memory() - before < _GROWTH
-
-
-def _ready(server: Server) -> bool:
-    try:
-        with urllib.request.urlopen(f"{server.url}/readyz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 def environment(name: str, redis_url: str, completions: Path, index: Path) -> Mapping[str, str]:

@@ -11,6 +11,17 @@ from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from tests.shared.ledgers import generation, problem
 
+HUMANEVAL = problem(
+    ground_truth=json.dumps(
+        {
+            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+            "entry_point": "inc",
+            "prompt": "def inc(n):\n    '''One more.'''\n",
+        }
+    )
+)
+"""A problem with the tests of HumanEval: ``inc(1)`` is 2."""
+
 
 def fenced(code: str, language: str = "python") -> str:
     return f"Here it is:\n```{language}\n{code}\n```\nDone."

@@ -10,18 +10,9 @@ from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, case
-from tests.judge.tasks import as_verdict, fenced
+from tests.judge.tasks import HUMANEVAL, as_verdict, fenced
 from tests.shared.ledgers import problem
 
-HUMANEVAL = problem(
-    ground_truth=json.dumps(
-        {
-            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-            "entry_point": "inc",
-            "prompt": "def inc(n):\n    '''One more.'''\n",
-        }
-    )
-)
 MBPP = problem(
     ground_truth=json.dumps(
         {"test_list": ["assert inc(1) == 2", "assert inc(2) == 3"], "test_setup_code": ""}

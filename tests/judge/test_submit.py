@@ -16,20 +16,11 @@ from services.judge.sandbox import SandboxClient
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio, verdict_of
 from tests.shared.ledgers import problem
 
 BASE = "judge.method=submit"
 ECHO = "print(input())"
-HUMANEVAL = problem(
-    ground_truth=json.dumps(
-        {
-            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-            "entry_point": "inc",
-            "prompt": "def inc(n):\n    '''One more.'''\n",
-        }
-    )
-)
 MBPP = problem(
     ground_truth=json.dumps(
         {"test_list": ["assert inc(1) == 2", "assert inc(2) == 3"], "test_setup_code": "one = 1"}

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import sys
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ from pathlib import Path
 from aiohttp import ClientSession, ClientTimeout
 from redis import Redis
 
-from services.cli.embedded.supervisor import ChildProcess, wait_until
+from services.cli.embedded.supervisor import ChildProcess
 from services.reward.app import make_app
 from services.reward.sample_log import SampleLog
 from services.reward.service import RewardService
@@ -21,6 +18,7 @@ from services.reward.settings import RewardSettings
 from shared.config import Config, load_config
 from shared.service.access import Access
 from shared.service.server import listening
+from tests.processes import service_process
 
 DEMO = Path(__file__).parents[2] / "demo"
 EVERYTHING = {"PLUMBLINE_REWARD_ALLOW_EVAL": "true"}
@@ -73,32 +71,14 @@ def process(
 ) -> Iterator[tuple[ChildProcess, str]]:
     """Start a service of the project as a process; yields it and its base URL when it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
-    port_file = folder / f"{name}.port"
-    port_file.unlink(missing_ok=True)
-    variables = {**os.environ, "HOST": "127.0.0.1", "PORT": "0", **environment}
-    variables["PLUMBLINE_PORT_FILE"] = str(port_file)
-    child = ChildProcess(name, [sys.executable, "-m", module], folder / f"{name}.log", variables)
-    child.start()
-    try:
-        wait_until(port_file.exists, child)
-        url = f"http://127.0.0.1:{port_file.read_text().strip()}"
-        wait_until(lambda: answers(f"{url}/readyz"), child)
-        yield child, url
-    finally:
-        child.stop(10)
+    files = folder / f"{name}.log", folder / f"{name}.port"
+    with service_process(module, *files, **environment) as found:
+        yield found
 
 
 def judge_process(redis_url: str, sandbox_url: str, folder: Path, name: str = "judge"):
     """A judge worker as a process."""
     return process(name, "services.judge", folder, REDIS_URL=redis_url, SANDBOX_URLS=sandbox_url)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False
 
 
 def demo_completions() -> list[dict[str, str]]:

@@ -3,17 +3,26 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import encode_basic_auth
+from aiohttp import ClientSession, encode_basic_auth, web
 from redis import Redis
 
+from services.reward.aliases import AliasRoutes
 from services.reward.aliases.base import without_end
+from services.reward.metrics import RewardMetrics
+from services.reward.models import ScoreOptions, ScoreResult
+from services.reward.settings import RewardSettings
 from shared.datasets import read_datasets
 from shared.reference import reference_of
+from shared.service.access import Access
+from shared.service.bodies import Bodies
+from shared.service.server import listening, make_application
+from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.reward.servers import DEMO, Served, demo_completions, eventually, judge_process, served
 
@@ -62,20 +71,6 @@ READ: dict[str, tuple[Ask, Callable[[Any], float]]] = {
     "/verify": (gym, lambda body: body["reward"]),
 }
 aliases = pytest.mark.parametrize("path", READ)
-
-
-@pytest.fixture(scope="module")
-def judge(
-    redis_server: RedisServer, sandbox_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    with judge_process(redis_server.url, sandbox_url, tmp_path_factory.mktemp("judge")):
-        yield
-
-
-@pytest.fixture
-async def service(judge: None, redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url) as found:
-        yield found
 
 
 @pytest.fixture
@@ -250,6 +245,66 @@ async def test_what_a_client_gave_up_on_is_judged_and_found_by_its_repetition(
     with judge_process(own_redis_server.url, sandbox_url, tmp_path):
         assert await post(unjudged, "/slime", body) == (200, 1.0)
     redis.close()
+
+
+class Late:
+    """Stands in for the scorer: the test says when its answer comes."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+        self.shuts_down = asyncio.Event()
+        self.cancelled = 0
+
+    def deadline_of(self, options: ScoreOptions) -> float:
+        return options.deadline
+
+    async def score(self, _items: object, _options: ScoreOptions) -> list[ScoreResult]:
+        self.asked.set()
+        try:
+            await self.answer.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return [ScoreResult(score=1.0, judged=True, status=FinalStatus.SUCCESS)]
+
+
+@asynccontextmanager
+async def late_service(late: Late) -> AsyncIterator[str]:
+    """Serve the aliases alone; yields the URL of slime's."""
+
+    async def shut_down(_app: web.Application) -> None:
+        late.shuts_down.set()
+
+    app = make_application(Access())
+    bodies = Bodies(max_body=1 << 20, max_held=1 << 20)
+    AliasRoutes(late, RewardMetrics(), bodies, None).add(app)
+    app.on_shutdown.append(shut_down)
+    async with listening(app, "127.0.0.1", 0, RewardSettings().connection_limits, 10.0) as port:
+        yield f"http://127.0.0.1:{port}/slime"
+
+
+async def test_a_request_in_flight_is_answered_while_the_service_shuts_down() -> None:
+    late = Late()
+    async with ClientSession() as client, AsyncExitStack() as serving:
+        url = await serving.enter_async_context(late_service(late))
+        asked = asyncio.create_task(client.post(url, json=slime(TESTS, ECHO)))
+        await late.asked.wait()
+        closing = asyncio.create_task(serving.aclose())
+        await late.shuts_down.wait()
+        late.answer.set()
+        async with await asked as response:
+            assert (response.status, await response.json()) == (200, 1.0)
+        await closing
+
+
+async def test_what_clients_gave_up_on_ends_with_the_service() -> None:
+    late = Late()
+    async with ClientSession() as client, late_service(late) as url:
+        asked = asyncio.create_task(client.post(url, json=slime(TESTS, ECHO)))
+        await late.asked.wait()
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+    assert late.cancelled == 1
 
 
 async def test_what_clients_gave_up_on_still_counts_as_held(own_redis_server: RedisServer) -> None:

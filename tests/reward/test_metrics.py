@@ -1,9 +1,15 @@
 """Metrics of rewards: what is counted as what, with a bounded number of labels."""
 
+import asyncio
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from prometheus_client import generate_latest
 
 from services.reward.metrics import RewardMetrics, kind_of
 from services.reward.models import ScoreResult
+from services.reward.requests import counted
 from tests.reward.test_sample_log import result
 
 
@@ -49,6 +55,26 @@ def test_requests_and_refusals() -> None:
         'plumbline_reward_refused_total{code="409"} 1.0',
         'plumbline_reward_refused_total{code="429"} 1.0',
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("a bug"), 500),
+        (web.HTTPRequestEntityTooLarge(1, 2), 413),
+        (asyncio.CancelledError(), 499),
+        (ConnectionResetError(), 499),
+    ],
+)
+async def test_requests_that_end_in_an_error_are_counted(error: BaseException, code: int) -> None:
+    async def handler(_request: web.Request) -> web.Response:
+        raise error
+
+    metrics = RewardMetrics()
+    with pytest.raises(type(error)):
+        await counted("/v1/score", metrics, handler)(make_mocked_request("POST", "/v1/score"))
+    counter = f'plumbline_reward_requests_total{{code="{code}",route="/v1/score"}} 1.0'
+    assert counter in text(metrics)
 
 
 def test_clients_cannot_make_labels_without_end() -> None:

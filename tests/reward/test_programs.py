@@ -16,11 +16,11 @@ from redis import Redis
 
 from services.reward.errors import RefusedError
 from services.reward.programs import Programs, ProgramTimings
-from services.reward.tasks import end
 from shared.config import Config
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program, ProgramStatus
+from shared.service.tasks import cancel_and_wait
 from tests.conftest import RedisServer
 from tests.reward.servers import Served, served
 
@@ -61,10 +61,12 @@ async def programs(
         timings=FAST,
     )
     tasks = found.start()
-    yield found
-    await end(*tasks)
-    await found.close()
-    await client.aclose()
+    try:
+        yield found
+    finally:
+        await cancel_and_wait(*tasks)
+        await found.close()
+        await client.aclose()
 
 
 async def until(true: object, seconds: float = 30) -> None:
@@ -143,6 +145,22 @@ async def test_a_deadline_that_passes_is_504_and_nothing_is_left(
         assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
         assert nothing_left(redis)
         assert redis.llen("rq:queue:judge") == 0
+
+
+async def test_a_deadline_that_passes_is_504_while_redis_hangs(
+    own_redis_server: RedisServer,
+) -> None:
+    server = own_redis_server.child.process
+    assert server is not None
+    async with programs(own_redis_server, "http://127.0.0.1:9") as found:
+        server.send_signal(signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(20):  # far less than the client retries a command
+                with pytest.raises(RefusedError) as caught:
+                    await found.run(Program(code="print(1)"), 0.2)
+        finally:
+            server.send_signal(signal.SIGCONT)
+    assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
 
 
 async def test_a_client_that_goes_takes_its_program_along(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.reward.models import ScoreItem, ScoreResult
 from services.reward.sample_log import SampleFiles
@@ -127,6 +128,15 @@ def test_names_of_clients_stay_in_the_folder(tmp_path: Path, name: str) -> None:
 def test_a_disk_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     logged(tmp_path / "file", *[("x", result())] * 200)
+
+
+def test_a_bug_is_in_the_log_of_the_service(tmp_path: Path) -> None:
+    broken = result().model_copy(update={"detail": "\ud800"})  # UTF-8 cannot encode it
+    with capture_logs() as said:
+        logged(tmp_path, ("x", broken), ("x", result()))
+    assert [line["event"] for line in said] == ["a sample is not logged"]
+    assert said[0]["exc_info"]
+    assert [path.name for path in tmp_path.iterdir()] == ["set.success.full.jsonl"]
 
 
 def test_settings(tmp_path: Path) -> None:

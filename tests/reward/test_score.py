@@ -1,27 +1,10 @@
 """Scores through the real queue, judge and sandbox."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
 
-import pytest
 from redis import Redis
 
-from tests.conftest import RedisServer
-from tests.reward.servers import Served, demo_completions, judge_process, served
-
-
-@pytest.fixture(scope="module")
-def judge(
-    redis_server: RedisServer, sandbox_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    with judge_process(redis_server.url, sandbox_url, tmp_path_factory.mktemp("judge")):
-        yield
-
-
-@pytest.fixture
-async def service(judge: None, redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url) as found:
-        yield found
+from tests.reward.servers import Served, demo_completions
 
 
 async def test_single_completion(service: Served) -> None:

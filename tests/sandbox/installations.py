@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from services.cli.embedded.supervisor import ChildProcess, wait_until
-from tests.sandboxes import answers_ready
+from tests.processes import service_process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # A user that nothing else runs as.
@@ -103,7 +102,6 @@ def installed(installation: Installation, folder: Path, **settings: str) -> Iter
     programs = hidden_python(folder, python) if installation.hidden else python
     temp = folder / "temp"
     temp.mkdir()
-    port_file = temp / "port"
     for path in (folder, temp):
         path.chmod(0o755)
     if ROOT and installation.command[:1] == ("setpriv",):
@@ -113,20 +111,16 @@ def installed(installation: Installation, folder: Path, **settings: str) -> Iter
         "PATH": os.environ["PATH"],
         "PYTHONPATH": ":".join([str(REPOSITORY), *packages]),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "HOST": "127.0.0.1",
-        "PORT": "0",
-        "PLUMBLINE_PORT_FILE": str(port_file),
         "PLUMBLINE_SANDBOX_PYTHON": str(programs),
         "PLUMBLINE_SANDBOX_TEMP_ROOT": str(temp),
-        **settings,
     }
-    command = [*installation.command, str(python), "-m", "services.sandbox"]
-    child = ChildProcess("sandbox", command, folder / "log", environment)
-    child.start()
-    try:
-        wait_until(port_file.exists, child)
-        url = f"http://127.0.0.1:{port_file.read_text().strip()}"
-        wait_until(lambda: answers_ready(url), child)
+    command = [*installation.command, str(python)]
+    with service_process(
+        "services.sandbox",
+        folder / "log",
+        temp / "port",
+        python=command,
+        environment=environment,
+        **settings,
+    ) as (_, url):
         yield url
-    finally:
-        child.stop(10)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.analysis.acceptance import BASELINE_SETS
+from shared.analysis.evidence import BASELINE_SETS
 from shared.config import load_config
 from shared.result_config import QUOTAS
 from shared.run_record import DatasetRecord, QaLogRecord, RunRecord, RunState

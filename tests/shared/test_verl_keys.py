@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from shared.config import Config, load_config, validate_config
 from shared.errors import ConfigError
 from shared.protocol import leaves
-from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate, canonical, is_known, notices, translate
+from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate
+from shared.verl_translation import canonical, is_known, notices, translate
 
 KNOWN = Path(__file__).with_suffix("").with_name("verl_keys.txt").read_text().splitlines()[1:]
 LEAVES = {leaf.path for leaf in leaves(Config)}

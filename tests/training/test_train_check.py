@@ -8,13 +8,16 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from pydantic import JsonValue
 from typer.testing import CliRunner
 
 from services.cli.data import app as data_app
 from services.cli.train_check import train_check
-from shared.config import load_config
+from services.training.comparison import compare_judges
+from shared.config import Config, load_config
 from shared.datasets import read_datasets
 from shared.errors import ConfigError, FindingsError, PlumblineError, ServiceError
+from shared.finished_run import open_run
 from shared.plan import make_plan
 from shared.prompts import prompt_facts
 from shared.run_record import RunMeta, RunRecord
@@ -322,9 +325,7 @@ def test_references_to_other_states_of_the_problems(desk: Desk) -> None:
     path = desk.folder / "rl" / "train.parquet"
     frame = pd.read_parquet(path)
     truth = "reward_model"
-    frame[truth] = [
-        {**one, "ground_truth": one["ground_truth"][:-4] + "0000"} for one in frame[truth]
-    ]
+    frame[truth] = list(map(changed, frame[truth]))
     frame.to_parquet(path)
     found = desk.check()
     assert "have changed since" in found[f"data.train_files {path}"]["text"]
@@ -343,15 +344,40 @@ def changed(reward_model: dict[str, str]) -> dict[str, str]:
     return {**reward_model, "ground_truth": f"{reference[:-4]}0000"}
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("prompt", "Add two numbers."),
+        ("prompt", ["Add two numbers."]),
+        ("reward_model", "plumbline:humaneval/1#0123456789abcdef"),
+        ("reward_model", None),
+        ("reward_model", {"ground_truth": 7}),
+    ],
+)
+def test_rows_of_another_layout(desk: Desk, column: str, value: object) -> None:
+    path = desk.folder / "rl" / "train.parquet"
+    frame = pd.read_parquet(path)
+    frame[column] = [value] * len(frame)
+    frame.to_parquet(path)
+    desk.check()
+    texts = [one["text"] for one in desk.findings if one["trainer"] == len(frame)]
+    assert any(text.startswith("row 1 has no messages, or no ground truth") for text in texts)
+
+
 def test_one_prompt_in_both_files(desk: Desk) -> None:
     both = str(desk.folder / "rl" / "validation.parquet")
     desk.set("data.train_files", both)
     assert desk.check()["data.val_files"]["trainer"] == 15
 
 
+def config_leaves(config: Config) -> dict[str, JsonValue]:
+    """The leaves that a reward service reports."""
+    leaves = config.protocol().leaves
+    return {path: leaves[path] for path in leaves if path.startswith(("judge.", "sandbox."))}
+
+
 def test_the_judge_of_a_reward_service(desk: Desk) -> None:
-    leaves = load_config(CONFIG, BASELINE).protocol().leaves
-    judging = {path: leaves[path] for path in leaves if path.startswith(("judge.", "sandbox."))}
+    judging = config_leaves(load_config(CONFIG, BASELINE))
     with answering({"/v1/info": (200, json.dumps({"protocol": judging}))}) as url:
         assert desk.weighty(reward=url) == {}
     other = judging | {"judge.method": "compute_score", "sandbox.timeout": 10.0}
@@ -370,6 +396,14 @@ def test_the_judge_of_a_reward_service(desk: Desk) -> None:
         desk.check(reward=url)
     with pytest.raises(ServiceError, match=r"does not answer \(.*Connection refused"):
         desk.check(reward=url)
+
+
+def test_the_judge_of_a_data_set_with_a_dot_in_its_name(desk: Desk) -> None:
+    record = open_run(str(desk.run)).record
+    leaves = config_leaves(record.config)
+    own = {"judge.datasets.apps.v2.checker": "json", "judge.datasets.other.checker": "json"}
+    found = list(compare_judges(leaves | own, record, ["apps.v2"]))
+    assert [one.subject for one in found] == ["judge.datasets.apps.v2.checker"]
 
 
 def test_what_cannot_be_compared_is_exit_code_2(desk: Desk) -> None:

@@ -13,8 +13,9 @@ from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.ground_truth import judged_item
 from plumbline_reward.responses import Verdict
 
-# A special token at the end of a text: OpenRLHF decodes with them.
-_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\n]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\Z")
+# A special token at the end of a text: OpenRLHF decodes with them. The service's route for OpenRLHF
+# has the same rule.
+_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_TOKEN = 44
 _TAIL = 64
 

@@ -87,7 +87,7 @@ class PublicTestsTool(BaseTool):
         if not instance.tests:
             return ToolResponse(text="This problem has no public tests."), None, {}
         try:
-            failures = await asyncio.gather(*(self._failure(code, t) for t in instance.tests))
+            failures = await self._failures(code, instance.tests)
         except RewardError as error:
             return ToolResponse(text=describe_failure(error)), None, {}
         total = len(failures)
@@ -109,6 +109,14 @@ class PublicTestsTool(BaseTool):
 
     async def release(self, instance_id: str, **_: Any) -> None:
         self._instances.pop(instance_id, None)
+
+    async def _failures(self, code: str, tests: list[Mapping[str, Any]]) -> list[str | None]:
+        running = [asyncio.ensure_future(self._failure(code, test)) for test in tests]
+        try:
+            return await asyncio.gather(*running)
+        finally:
+            for one in running:  # if one program cannot be run, nobody waits for the others
+                one.cancel()
 
     async def _failure(self, code: str, test: Mapping[str, Any]) -> str | None:
         """Run one test and describe its failure, None if it passes."""

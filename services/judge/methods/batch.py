@@ -39,7 +39,7 @@ class BatchMethod(Method):
         settings = task.settings
         self._special = SpecialJudge.of(task, tests)
         # Until the special judge runs, once all outputs are available, exit code 0 passes.
-        name = tests.checker or settings.checker or "tokens"
+        name = tests.checker or settings.effective_checker
         self.checker = name if self._special is None else self._special.name
         self._passes: Checker = get_checker(name) if self._special is None else _passes_for_now
         self.extraction = extract(

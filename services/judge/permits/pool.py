@@ -19,6 +19,7 @@ from services.judge.permits.script import (
 from shared.errors import ServiceError
 from shared.ledger.pipelined import PipelinedRedis
 from shared.service.logs import get_logger
+from shared.service.tasks import cancel_and_wait
 
 log = get_logger(__name__)
 T = TypeVar("T")
@@ -127,9 +128,7 @@ class SandboxPool:
         try:
             await asyncio.shield(waking)
         finally:
-            while not waking.done():  # before Python 3.12 a command may swallow a cancellation
-                waking.cancel()
-                await asyncio.wait([waking], timeout=0.1)
+            await cancel_and_wait(waking)
 
     async def _withdraw(self, name: str, asking: asyncio.Task[PermitAnswer]) -> None:
         # A request that arrived after the withdrawal would join the queue again.

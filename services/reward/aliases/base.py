@@ -8,13 +8,14 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from services.reward.errors import RETRY_AFTER, RefusedError
 from services.reward.models import DEADLINE, Purpose, ScoreItem, ScoreOptions, ScoreResult
-from services.reward.scorer import DEADLINE_PASSED
-from shared.foreign_json import first_errors
+from services.reward.scorer import why_not_judged
 from shared.reference import is_reference
+from shared.schemas import describe
 
 _THRESHOLD = "threshold:"
-# A special token at the end of a text that was decoded with them. No program ends like this.
-_TOKEN = re.compile(r"(?:<\|[^<>|\s]{1,40}\|>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
+# A special token at the end of a text that was decoded with them. No program ends like this. The
+# client's openrlhf_reward has the same rule; a test compares them.
+_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_TOKEN = 44
 
 
@@ -47,7 +48,7 @@ def options_of(query: Mapping[str, str]) -> ScoreOptions:
     try:
         return ScoreOptions.model_validate(given)
     except ValidationError as error:
-        raise _shape("in the URL: " + _described(error)) from None
+        raise _shape("in the URL: " + describe(error)) from None
 
 
 def item_of(
@@ -67,7 +68,7 @@ def item_of(
     try:
         return ScoreItem.model_validate(given)
     except ValidationError as error:
-        raise _shape(_described(error), index) from None
+        raise _shape(describe(error), index) from None
 
 
 def without_end(text: str) -> str:
@@ -114,10 +115,7 @@ def figures(result: ScoreResult) -> dict[str, JsonValue]:
 
 
 def _not_judged(result: ScoreResult, index: int | None, deadline: float) -> RefusedError:
-    if result.reason == DEADLINE_PASSED:
-        text = f"not judged within the deadline of {deadline:g} s"
-    else:
-        text = f"not judged: {result.reason}"
+    text = why_not_judged(result, deadline)
     seconds = result.retry_after or RETRY_AFTER
     status = HTTPStatus.SERVICE_UNAVAILABLE
     return RefusedError(status, text, index=index, retry_after=seconds)
@@ -125,8 +123,3 @@ def _not_judged(result: ScoreResult, index: int | None, deadline: float) -> Refu
 
 def _shape(message: str, index: int | None = None) -> RefusedError:
     return RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, message, index=index)
-
-
-def _described(error: ValidationError) -> str:
-    found = first_errors(error)[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}".removeprefix(": ")

@@ -73,7 +73,8 @@ class AliasRoutes:
             (SEED, self._seed),
         ):
             app.router.add_post(path, counted(path, self._metrics, self._admitted(handler)))
-        app.on_shutdown.append(self._stop)
+        # Not on_shutdown, which comes before the requests in flight have had their time to finish.
+        app.on_cleanup.append(self._stop)
 
     def _admitted(self, handler: Handler) -> Handler:
         async def admit(request: web.Request) -> web.Response:
@@ -140,8 +141,10 @@ class AliasRoutes:
             task.exception()  # of a request whose client is gone; nobody else asks for it
 
     async def _stop(self, _app: web.Application) -> None:
-        for task in self._scoring:
+        left = list(self._scoring)
+        for task in left:
             task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 def _json(text: str) -> web.Response:

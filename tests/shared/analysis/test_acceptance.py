@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.analysis.acceptance import (
+from shared.analysis.acceptance import report
+from shared.analysis.evidence import (
     BASELINE_SETS,
     AnswerCounts,
     Check,
     Evidence,
     Mark,
     PreparedData,
-    report,
-    silent_failures,
 )
 from shared.analysis.model_size import ModelSize
+from shared.analysis.silent_failures import silent_failures
 from shared.final_sets import FinalSetUse
 from shared.result_config import QUOTAS
 from shared.statuses import FinalStatus

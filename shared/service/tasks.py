@@ -1,10 +1,16 @@
-"""Ending of background tasks."""
+"""Background tasks: ending them, and the pause between rounds of upkeep."""
 
 import asyncio
+from typing import Any
+
+_AGAIN = 0.1
+# Share of a core that upkeep may take, and the most seconds that it is put off for that.
+_SHARE = 0.01
+_LONGEST = 30.0
 
 
-async def end(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait until all are done.
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until all are done; their results and errors are left to the caller.
 
     Before Python 3.12 a Redis command may swallow a cancellation, so it is repeated.
     """
@@ -12,12 +18,7 @@ async def end(*tasks: asyncio.Task[None]) -> None:
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=0.1)
-
-
-# Share of a core that upkeep may take, and the most seconds that it is put off for that.
-_SHARE = 0.01
-_LONGEST = 30.0
+        _, left = await asyncio.wait(left, timeout=_AGAIN)
 
 
 def pause_after(took: float, every: float) -> float:

@@ -1,0 +1,214 @@
+"""Signs of silent failures: a run that ended well, but whose figures may not be the model's.
+
+Random weights, a missing chat template, an extraction that finds no code, a slow sandbox: each
+leaves a trace in the counts of the answers. docs/acceptance.md has the limits.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from shared.analysis.evidence import AcceptanceFinding, AnswerCounts, Check, Evidence, Mark, Rule
+from shared.analysis.model_size import METRICS, TypicalMetric, TypicalRange, typical_range
+from shared.analysis.statistics import ratio, wilson_interval
+from shared.statuses import FinalStatus
+
+_FEW = 20
+"""Judged samples below which a small share tells nothing."""
+_FEW_STATUSES = 10
+"""Judged samples below which it may be chance that almost all have one status."""
+# Shares of the judged samples above which something is wrong.
+_ONE_STATUS = 0.9
+_TRUNCATED = 0.05
+_WITHOUT_CODE = 0.1
+_TIMEOUTS = 0.2
+_HIGHER_IS_BETTER = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate")
+
+
+def silent_failures(evidence: Evidence) -> list[AcceptanceFinding]:
+    """The signs of silent failures in a run that has just ended, which need not be a baseline."""
+    return [
+        one
+        for rule in SIGNS.values()
+        for one in rule(evidence)
+        # All answers may be right: they may be reference solutions. The size may be unknown.
+        if one.mark is Mark.FAILURE
+        or (one.mark is Mark.WARNING and one.dataset and not _all_right(evidence, one))
+    ]
+
+
+def _all_right(evidence: Evidence, finding: AcceptanceFinding) -> bool:
+    counts = evidence.answers[finding.dataset]
+    return finding.check is Check.ONE_STATUS and _most_common(counts) is FinalStatus.SUCCESS
+
+
+def _model(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    if _looks_random(evidence.record.generator):
+        found = "the server's self-check says random weights"
+        step = "set actor_rollout_ref.rollout.load_format=auto, and check the model's files"
+        yield AcceptanceFinding(Check.MODEL, Mark.FAILURE, found, step)
+    elif evidence.size is None:
+        name = evidence.record.served_model
+        whose = f"the size of {name!r}" if name else "the model"
+        found = f"{whose} is unknown, so no typical ranges apply"
+        step = "give its billions of parameters: plumb accept RUN --size 7"
+        yield AcceptanceFinding(Check.MODEL, Mark.WARNING, found, step)
+    else:
+        name = evidence.record.served_model or "model"
+        yield AcceptanceFinding(Check.MODEL, Mark.PASS, f"{name}, {evidence.size}")
+
+
+def _looks_random(generator: object) -> bool:
+    if not isinstance(generator, dict):
+        return False
+    return generator.get("looks_random") is True or any(map(_looks_random, generator.values()))
+
+
+def _zero(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    judged = {name: one for name, one in _judged(evidence) if one.judged}
+    accepted = {name: one.statuses[FinalStatus.SUCCESS] for name, one in judged.items()}
+    nothing = not any(accepted.values())
+    enough = sum(one.judged for one in judged.values()) >= _FEW
+    for name, one in judged.items():
+        mark, step = Mark.PASS, ""
+        found = f"{accepted[name]} of {one.judged} accepted"
+        if not accepted[name] and (nothing and enough):
+            mark = Mark.FAILURE
+        elif not accepted[name] and one.judged >= _FEW:
+            mark = Mark.WARNING
+        if mark is not Mark.PASS:
+            if evidence.summary.get(name, {}).get("pass_ratio_mean") == 0:
+                found += ", and no test passed"
+            step = "read answers in qa_logs: extraction, format of the tests, load_format"
+        yield AcceptanceFinding(Check.ZERO, mark, found, step, name)
+
+
+def _one_status(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    for name, one in _judged(evidence):
+        status = _most_common(one)
+        share = ratio(one.statuses[status], one.judged) or 0.0
+        found, mark, step = f"{status} {share:.1%}", Mark.PASS, ""
+        if (
+            share > _ONE_STATUS
+            and one.judged >= _FEW_STATUSES
+            and not _expected(evidence, name, status)
+        ):
+            mark = Mark.WARNING
+            step = _STEPS[status]
+        yield AcceptanceFinding(Check.ONE_STATUS, mark, found, step, name)
+
+
+_STEPS: Mapping[FinalStatus, str] = {
+    FinalStatus.SUCCESS: "look for the set in the training data: plumb data contamination",
+    FinalStatus.WRONG_ANSWER: "compare outputs in qa_logs: judge.checker, format of the tests",
+    FinalStatus.RUNTIME_ERROR: "read stderr in qa_logs: a missing module, sandbox.memory_limit_mb",
+    FinalStatus.TIMEOUT: "check the sandbox with plumb doctor; raise sandbox.timeout",
+    FinalStatus.SYNTAX_ERROR: "read answers in qa_logs: judge.extraction, the chat template",
+    FinalStatus.EMPTY_OUTPUT: "read answers in qa_logs: the chat template, generation.stop",
+}
+
+
+def _expected(evidence: Evidence, name: str, status: FinalStatus) -> bool:
+    """Whether almost all answers are right because that is typical of the model's size."""
+    if status is not FinalStatus.SUCCESS or evidence.size is None:
+        return False
+    typical = typical_range(evidence.size, name, "accepted_at_1")
+    return typical is not None and typical.high > _ONE_STATUS
+
+
+def _truncated(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    for name, one in _judged(evidence):
+        if not one.finished:
+            found = "not recorded why answers end"
+            yield AcceptanceFinding(Check.TRUNCATED, Mark.PASS, found, dataset=name)
+            continue
+        length = evidence.config.actor_rollout_ref.rollout.response_length
+        step = f"raise actor_rollout_ref.rollout.response_length ({length}), or set generation.stop"
+        yield _share(Check.TRUNCATED, name, one.truncated, one.finished, _TRUNCATED, step)
+
+
+def _without_code(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    for name, one in _judged(evidence):
+        step = "read answers in qa_logs: the prompt (data.templates), judge.extraction"
+        yield _share(Check.WITHOUT_CODE, name, one.without_code, one.judged, _WITHOUT_CODE, step)
+
+
+def _timeouts(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    for name, one in _judged(evidence):
+        step = "check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
+        yield _share(
+            Check.TIMEOUTS, name, one.statuses[FinalStatus.TIMEOUT], one.judged, _TIMEOUTS, step
+        )
+
+
+def _typical(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    if evidence.size is None:
+        return
+    for name in evidence.datasets:
+        within = known = 0
+        for metric in METRICS:
+            typical = typical_range(evidence.size, name, metric)
+            metrics = evidence.summary.get(name, {})
+            value, interval = metrics.get(metric), metrics.get(f"{metric}_ci95")
+            if typical is None or not isinstance(interval, list) or isinstance(value, list | None):
+                continue
+            known += 1
+            if typical.excludes(interval):
+                yield _unusual(name, metric, value, typical)
+            else:
+                within += 1
+        if within or not known:
+            found = f"{within} of {known} figures within" if known else "no range is known"
+            yield AcceptanceFinding(Check.TYPICAL, Mark.PASS, found, dataset=name)
+
+
+def _unusual(
+    dataset: str, metric: TypicalMetric, value: float, typical: TypicalRange
+) -> AcceptanceFinding:
+    usual = f"{100 * typical.low:.0f}-{100 * typical.high:.0f} %"
+    low = (value < typical.low) == (metric in _HIGHER_IS_BETTER)
+    step = "read answers in qa_logs: the chat template, extraction, load_format"
+    if not low:
+        step = "look for the set in the training data: plumb data contamination"
+    return AcceptanceFinding(
+        Check.TYPICAL,
+        Mark.WARNING,
+        f"{metric} {value:.1%}; {typical.of}: {usual}",
+        step,
+        dataset,
+    )
+
+
+def _judged(evidence: Evidence) -> Iterator[tuple[str, AnswerCounts]]:
+    for name in evidence.datasets:
+        if (counts := evidence.answers.get(name)) and counts.judged:
+            yield name, counts
+
+
+def _most_common(counts: AnswerCounts) -> FinalStatus:
+    judged = [status for status in FinalStatus if status is not FinalStatus.API_ERROR]
+    return max(judged, key=lambda status: counts.statuses[status])
+
+
+def _share(
+    check: Check, dataset: str, part: int, whole: int, limit: float, step: str
+) -> AcceptanceFinding:
+    """A share of answers that is suspicious above a limit."""
+    share = ratio(part, whole) or 0.0
+    # Of few answers only a share that is hardly chance tells something.
+    least, _ = wilson_interval(share, whole) or (0.0, 1.0)
+    suspicious = share > limit and (whole >= _FEW or least > limit)
+    found = f"{part} of {whole}" + (f" ({share:.1%})" if part else "")
+    found += f", above {limit:.0%}" if suspicious else ""
+    mark = Mark.WARNING if suspicious else Mark.PASS
+    return AcceptanceFinding(check, mark, found, step if suspicious else "", dataset)
+
+
+SIGNS: Mapping[Check, Rule] = {
+    Check.MODEL: _model,
+    Check.ZERO: _zero,
+    Check.ONE_STATUS: _one_status,
+    Check.TRUNCATED: _truncated,
+    Check.WITHOUT_CODE: _without_code,
+    Check.TIMEOUTS: _timeouts,
+    Check.TYPICAL: _typical,
+}
+"""The rules by their check, in the order of a report."""

@@ -1,0 +1,34 @@
+"""Main function of a service that serves HTTP: settings, logs, and an exit code for each error."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from shared.errors import PlumblineError, ServiceError
+from shared.service.health import refuse
+from shared.service.logs import configure_logging
+from shared.service.settings import ServiceSettings, load_settings
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
+
+
+def run_service(name: str, kind: type[Settings], serve: Callable[[Settings], object]) -> int:
+    """Read the settings, configure the logs and serve; returns the exit code.
+
+    An expected error, or one of the operating system, is told in one line. Every other exception is
+    a bug and keeps its traceback.
+
+    Args:
+        name: The service's name in logs and messages.
+        kind: Its settings.
+        serve: Serves until a signal; it may raise ``PlumblineError`` and ``OSError``.
+    """
+    configure_logging(name)
+    try:
+        settings = load_settings(kind)
+        configure_logging(name, settings.log_level)
+        serve(settings)
+    except PlumblineError as error:
+        return refuse(name, error)
+    except OSError as error:
+        return refuse(name, ServiceError(str(error)))
+    return 0

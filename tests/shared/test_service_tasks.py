@@ -1,0 +1,41 @@
+"""Background tasks end when they are told to, whatever they swallow."""
+
+import asyncio
+
+from shared.service.tasks import cancel_and_wait, pause_after
+
+
+async def test_a_swallowed_cancellation_is_repeated() -> None:
+    swallowed = 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+        await asyncio.Event().wait()
+
+    async def ended() -> None:
+        return
+
+    tasks = [asyncio.create_task(stubborn()), asyncio.create_task(ended())]
+    await tasks[1]
+    await asyncio.sleep(0)
+    await cancel_and_wait(*tasks)
+    assert [task.cancelled() for task in tasks] == [True, False]
+    assert swallowed == 2
+
+
+async def test_a_task_that_never_began_is_cancelled() -> None:
+    task = asyncio.create_task(asyncio.Event().wait())
+    await cancel_and_wait(task)
+    assert task.cancelled()
+
+
+def test_upkeep_takes_a_small_share_of_a_core() -> None:
+    assert pause_after(0.0, 2.0) == 2.0
+    assert pause_after(0.1, 2.0) == 10.0
+    assert pause_after(60.0, 2.0) == 30.0
+    assert pause_after(60.0, 40.0) == 40.0
