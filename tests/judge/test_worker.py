@@ -58,10 +58,14 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
 
 
 def nothing_in_hand(redis: Redis) -> None:
-    queue = JudgeQueue(redis).rq
-    assert StartedJobRegistry(queue=queue).get_job_ids(cleanup=False) == []
+    """What a job had is released after its result is stored, with a command of its own."""
+    until(lambda: not in_hand(redis))
+
+
+def in_hand(redis: Redis) -> list[object]:
+    started = StartedJobRegistry(queue=JudgeQueue(redis).rq).get_job_ids(cleanup=False)
     left = ("*:lease:*", "rq:execution:*", "rq:executions:*", "rq:worker:*:executions", "*:woken:*")
-    assert [key for pattern in left for key in redis.keys(pattern)] == []
+    return [*started, *(key for pattern in left for key in redis.keys(pattern))]
 
 
 # What RQ sees
