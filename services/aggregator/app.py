@@ -18,7 +18,9 @@ from shared.service.health import Readiness
 from shared.service.server import add_operations, make_application
 
 STATIC = Path(__file__).parent / "page" / "static"
-_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_TYPES = {
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"
+}  # fmt: skip
 # Completions are untrusted text: only the page's own scripts may run.
 _PAGE_HEADERS = {
     "Content-Security-Policy": (

@@ -11,6 +11,7 @@ from redis import Redis
 
 from shared.ledger import Ledger
 from shared.run_record import RunState
+from shared.statuses import FinalStatus
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
@@ -256,6 +257,71 @@ def test_filters_stay_in_the_address(address: str, visit: Visit) -> None:
     expect(page.locator("h1")).to_have_text("humaneval_054")
     page.go_back()
     expect(problems).to_have_text(["humaneval_054", "humaneval_005"])
+
+
+def scrolled_to(page: Page, place: float) -> None:
+    give_up = time.monotonic() + 20
+    while abs(page.evaluate("scrollY") - place) > 50:
+        assert time.monotonic() < give_up, page.evaluate("scrollY")
+        page.wait_for_timeout(20)
+
+
+def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(
+    address: str, visit: Visit
+) -> None:
+    page, _watch = visit()
+    show(page, f"{address}/{VIEWS['run']}")
+    row = page.locator("tr.row a").nth(40)
+    row.scroll_into_view_if_needed()
+    place = page.evaluate("scrollY")
+    assert place > 500
+    row.click()
+    expect(page.locator("h1")).to_have_text("codecontests_valid_040")
+    scrolled_to(page, 0)
+    page.go_back()
+    expect(page.locator("h1")).to_have_text("done")
+    scrolled_to(page, place)
+    page.go_forward()
+    expect(page.locator("h1")).to_have_text("codecontests_valid_040")
+    scrolled_to(page, 0)
+
+
+def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
+    address: str, visit: Visit
+) -> None:
+    page, watch = visit()
+    show(page, f"{address}/{VIEWS['run']}?dataset=humaneval&order=desc")
+    heading = page.locator("h1")
+    page.locator("tr.row a").nth(48).click()
+    expect(heading).to_have_text("humaneval_011")
+    page.keyboard.press("j")
+    expect(heading).to_have_text("humaneval_010")
+    page.keyboard.press("j")  # the first one of the next page
+    expect(heading).to_have_text("humaneval_009")
+    page.keyboard.press("k")
+    expect(heading).to_have_text("humaneval_010")
+    page.get_by_role("link", name="Next sample").click()
+    expect(heading).to_have_text("humaneval_009")
+    page.keyboard.press("Escape")
+    expect(heading).to_have_text("done")
+    expect(page.locator("tr.row a").first).to_have_text("humaneval_059")
+    page.locator("tr.row a").first.click()
+    expect(heading).to_have_text("humaneval_059")
+    assert page.get_by_role("link", name="Previous sample").count() == 0
+    assert watch.errors == []
+
+
+def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
+    address: str, visit: Visit
+) -> None:
+    page, _watch = visit()
+    show(page, f"{address}/{VIEWS['run']}")
+    errors = len(range(list(FinalStatus).index(FinalStatus.API_ERROR), 120, len(FinalStatus)))
+    text = f"{120 - errors} of 120 judged, {errors} could not be judged (api_error): incomplete"
+    expect(page.locator("div.incomplete.number").first).to_have_text(text)
+    bounds = page.locator(".card .incomplete").first
+    expect(bounds).to_contain_text("not judged: ")
+    expect(bounds).to_contain_text("if they passed")
 
 
 def test_a_link_to_a_sample_can_be_given_away(address: str, visit: Visit) -> None:

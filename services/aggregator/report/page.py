@@ -20,6 +20,7 @@ _DEFAULT_BOUNDS = Bounds()
 _STATIC = Path(__file__).parent.parent / "page" / "static"
 # Replaces the API client by a module that reads the data embedded in the page.
 _REPLACED = {"api": Path(__file__).parent / "api.js"}
+_ICON = '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">\n'
 _STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 _SCRIPT = '<script type="module" src="/static/app.js"></script>\n'
 _API_HINT = "; everything it shows is at /api/runs."
@@ -93,6 +94,7 @@ def _frame() -> tuple[str, str]:
     page = (_STATIC / "index.html").read_text("utf-8")
     for found, replacement in (
         (_CHARSET, meta),
+        (_ICON, ""),
         (_STYLE, f"<style>{style}</style>\n"),
         (_SCRIPT, ""),
         (_API_HINT, "."),

@@ -3,10 +3,10 @@ import * as api from "./api.js";
 import { pace, passRatios, percent, shares, spread, STATUSES } from "./charts.js";
 import { el, name, plain, warn } from "./dom.js";
 import { headline, metrics, slices } from "./figures.js";
+import { address, listing, lookedAt, PAGE, runAddress } from "./listing.js";
 import { moment, progress } from "./runs.js";
 import { setup } from "./setup.js";
 
-const PAGE = 50;
 const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 const LOST = "The connection to the aggregator is lost; trying again.";
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
@@ -19,6 +19,7 @@ function dataset(key, found, metrics) {
     el("div", { class: "big number" }, percent(found.accepted_at_1)),
     el("div", { class: "soft number" }, `accepted@1${interval}`),
     el("div", { class: "soft number" }, `${found.judged} of ${found.planned_samples} samples judged`),
+    unjudged(found),
     el("dl", { class: "number" }, headline(metrics)),
     shares(found.statuses),
     el("h3", {}, "Pass ratios"),
@@ -29,8 +30,12 @@ function dataset(key, found, metrics) {
     spread("Judging, seconds", found.total_judge_time, 3));
 }
 
-export const address = (run, row) =>
-  `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}`;
+// What accepted@1 would be with the samples that could not be judged.
+function unjudged({ accepted, planned_samples: planned, statuses: { api_error: errors } }) {
+  if (!errors) return null;
+  const [low, high] = [accepted / planned, (accepted + errors) / planned];
+  return el("div", { class: "incomplete number" }, `${errors} not judged: ${percent(low)} if they failed, ${percent(high)} if they passed`);
+}
 
 // Filter with `usual` as the label of its empty, default option.
 function select(label, key, usual, values, query, change) {
@@ -44,24 +49,22 @@ function browser(run, datasets, query) {
   const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
   const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
   const status = el("p", { class: "soft number", role: "status" });
-  const cursors = [null]; // start of each page seen so far
+  let list = listing(run, query);
   let at = 0;
   let asked = 0;
 
   // The document holds one page at a time, so the number of samples does not matter.
   async function load(page) {
     const mine = ++asked;
-    const wanted = Object.fromEntries([...query].filter(([, value]) => value));
-    if (page) wanted.cursor = cursors[page];
-    const found = await api.samples(run, { ...wanted, limit: PAGE });
+    const found = await list.at(page);
     if (mine !== asked) return; // superseded by a newer request
     at = page;
-    cursors[page + 1] = found.next_cursor;
-    body.replaceChildren(...found.samples.map((row) => line(run, row)));
+    lookedAt(list, found);
+    body.replaceChildren(...found.rows.map((row) => line(run, row)));
     back.disabled = page === 0;
-    on.disabled = found.next_cursor === null;
+    on.disabled = !found.more;
     const last = page * PAGE + body.rows.length;
-    const range = `Samples ${page * PAGE + 1} to ${last}${found.next_cursor ? "; there are more" : ""}`;
+    const range = `Samples ${page * PAGE + 1} to ${last}${found.more ? "; there are more" : ""}`;
     status.textContent = body.rows.length ? range : "No such sample.";
   }
 
@@ -69,9 +72,9 @@ function browser(run, datasets, query) {
   const turn = (page) => show(page).then(() => form.scrollIntoView());
   const filter = (event) => {
     for (const field of form.elements) if (field.name) query.set(field.name, field.value);
-    const kept = new URLSearchParams([...query].filter(([, value]) => value));
-    if (event) history.replaceState(null, "", `#/run/${encodeURIComponent(run)}${kept.size ? `?${kept}` : ""}`);
-    show(0);
+    list = listing(run, query);
+    if (event) history.replaceState(history.state, "", runAddress(run, list.query));
+    return show(0);
   };
   const search = el("input", { name: "q", type: "search", value: query.get("q") ?? "", placeholder: "problem or detail", oninput: filter });
   const sorts = ["judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"];
@@ -87,9 +90,10 @@ function browser(run, datasets, query) {
     el("thead", {}, el("tr", {}, headings.map((heading) => el("th", { class: right(heading) }, heading)))), body);
   const keys = (event) => move(event, body, search);
   addEventListener("keydown", keys);
-  filter();
+  const filled = filter();
   const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
-  return [[el("h2", {}, "Samples"), ...notes, form, el("div", { class: "wide" }, table), status, el("div", { class: "pager" }, back, on)], () => removeEventListener("keydown", keys)];
+  const help = el("p", { class: "soft" }, "Keys: / searches, j and k go to the next and the previous sample, Enter opens it.");
+  return [[el("h2", {}, "Samples"), ...notes, form, el("div", { class: "wide" }, table), status, el("div", { class: "pager" }, back, on), help], () => removeEventListener("keydown", keys), filled];
 }
 
 function line(run, row) {
@@ -136,10 +140,11 @@ export async function showRun(main, [run], query) {
     published.replaceChildren(...metrics(detail.metrics), ...slices(detail.slices));
   };
   fill(found, line);
-  const [parts, stop] = browser(run, Object.keys(found.datasets), query);
+  const [parts, stop, filled] = browser(run, Object.keys(found.datasets), query);
   main.replaceChildren(
     el("h1", {}, name(found.summary.name ?? run)), state, warnings, bar, setup(found),
     el("h2", {}, "Data sets"), cards, published, el("h2", {}, "Pace"), chart, ...parts);
+  await filled; // who comes back finds the place where the page was left
   if (FINAL.includes(found.summary.state)) return stop;
   const update = async () => fill(await api.run(run), await api.timeline(run));
   const unfollow = api.follow(run, () => update().then(() => warn(""), warn), () => warn(LOST));

@@ -2,6 +2,7 @@
 import * as api from "./api.js";
 import { percent, shares } from "./charts.js";
 import { el, name, warn } from "./dom.js";
+import { runAddress } from "./listing.js";
 
 const EVERY = 3000;
 
@@ -17,8 +18,9 @@ export const moment = (seconds) => (seconds ? new Date(1000 * seconds).toLocaleS
 export function progress(run) {
   const { planned, judged, api_errors: errors, ratio } = run.progress;
   const left = run.state === "running" && run.seconds_left !== null ? `, ${clock(run.seconds_left)} left` : "";
-  const text = `${judged} of ${planned} judged${errors ? `, ${errors} api_error` : ""}${left}`;
-  return [el("progress", { max: 1, value: ratio ?? 0, "aria-label": text }), el("div", { class: "soft number" }, text)];
+  const text = `${judged} of ${planned} judged${errors ? `, ${errors} could not be judged (api_error): incomplete` : ""}${left}`;
+  const kind = errors ? "incomplete" : "soft";
+  return [el("progress", { class: kind, max: 1, value: ratio ?? 0, "aria-label": text }), el("div", { class: `${kind} number` }, text)];
 }
 
 function card(run) {
@@ -27,7 +29,7 @@ function card(run) {
     for (const [status, count] of Object.entries(statuses)) counts[status] = (counts[status] ?? 0) + count;
   const judged = run.progress.judged;
   return el("article", { class: "card" },
-    el("h2", {}, el("a", { href: `#/run/${encodeURIComponent(run.run)}` }, name(run.name ?? run.run))),
+    el("h2", {}, el("a", { href: runAddress(run.run) }, name(run.name ?? run.run))),
     el("div", { class: "soft" }, name([run.model, run.state].filter(Boolean).join(", ")), `, ${moment(run.started_at)}`),
     run.name ? el("div", { class: "soft" }, name(run.run)) : null,
     progress(run),

@@ -1,6 +1,7 @@
 // View of one sample: prompt, completion, extracted code, and verdict.
 import * as api from "./api.js";
 import { el, name, visible, warn } from "./dom.js";
+import { address, backTo, neighbours } from "./listing.js";
 import { coloured } from "./python.js";
 import { moment } from "./runs.js";
 
@@ -155,7 +156,7 @@ function facts(found) {
   const values = {
     "cases passed": verdict && `${verdict.cases_passed} of ${verdict.cases_total}`,
     "cases not run, after too many time-outs": verdict?.cases_not_run || null,
-    "judged by": verdict?.method && `${verdict.method}, ${verdict.checker}`,
+    "judged by": verdict && verdict.method !== "none" ? `${verdict.method}, ${verdict.checker}` : null,
     "tests": verdict?.shared_process ? "in the answer's process, within its reach" : null,
     "judging, s": verdict?.total_judge_time?.toFixed(3),
     "CPU, s": verdict?.cpu_time?.toFixed(3),
@@ -187,19 +188,38 @@ const texts = (found, cases) => [
   ...failed(found.verdict), cases, answers(found), el("h2", {}, "Prompt"), ...block("Prompt", found.prompt),
 ];
 
+// Links to the samples before and after this one in the list that it was opened from, with their keys.
+function pager(run, before, after) {
+  const way = (label, there) => (there ? el("a", { href: address(run, there.row), onclick: there.enter }, label) : null);
+  const back = el("a", { href: backTo(run) }, "Back to the run");
+  const links = { k: way("Previous sample", before), j: way("Next sample", after), Escape: back };
+  const keys = (event) => {
+    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    links[event.key]?.click();
+  };
+  addEventListener("keydown", keys);
+  const named = { k: "k", j: "j", Escape: "Esc" };
+  const parts = Object.entries(links).filter(([, link]) => link).map(([key, link]) => el("span", {}, link, el("span", { class: "soft" }, ` (${named[key]})`)));
+  return [el("nav", { class: "pager", "aria-label": "Samples" }, parts), () => removeEventListener("keydown", keys)];
+}
+
 export async function showSample(main, [run, dataset, problem, index]) {
-  const found = await api.sample(run, dataset, problem, index);
+  const [found, [before, after]] = await Promise.all([
+    api.sample(run, dataset, problem, index),
+    neighbours(run, dataset, problem, index).catch(() => [null, null]),
+  ]);
   const cases = el("div", { class: "cases" });
   const { verdict } = found;
   const status = verdict
     ? [el("span", { class: `status ${verdict.final_status}` }, verdict.final_status), verdict.detail ? [" ", name(verdict.detail)] : null]
     : ["not judged yet"];
+  const [ways, stop] = pager(run, before, after);
   main.replaceChildren(
-    el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
+    ways, el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
     el("p", {}, name(dataset), ": ", ...status.flat()),
     ...manyAnswers(found),
     facts(found),
-    ...(found.missing ? [el("p", {}, MISSING)] : texts(found, cases)),
-    el("p", {}, el("a", { href: `#/run/${encodeURIComponent(run)}` }, "Back to the run")));
+    ...(found.missing ? [el("p", {}, MISSING)] : texts(found, cases)));
   if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index]).catch(warn);
+  return stop;
 }
