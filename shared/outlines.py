@@ -10,8 +10,11 @@ from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.extraction import called_functions
 from shared.json_lines import read_json_lines
+from shared.prompts import recorded_messages
 from shared.reference import problem_digest
+from shared.run_record import Provenance
 from shared.schemas import (
+    ChatMessage,
     HumanEvalTests,
     MbppTests,
     Problem,
@@ -26,9 +29,10 @@ from shared.schemas import (
 class ProblemOutline(BaseModel):
     """A line of ``problems.jsonl``.
 
-    ``num_tests`` is None if the tests are invalid, ``entry_point`` if they name no function;
-    ``quality`` has the audit's findings; ``digest`` is :func:`problem_digest`, empty in runs of
-    earlier versions.
+    ``messages`` are what the model was sent; None where the run did not record it (recorded
+    completions, earlier versions). ``num_tests`` is None if the tests are invalid, ``entry_point``
+    if they name no function; ``quality`` has the audit's findings; ``digest`` is
+    :func:`problem_digest`, empty in runs of earlier versions.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,6 +40,7 @@ class ProblemOutline(BaseModel):
     dataset: str
     problem_id: str
     prompt: str
+    messages: tuple[ChatMessage, ...] | None = None
     difficulty: str = ""
     tags: tuple[str, ...] = ()
     num_tests: int | None = None
@@ -44,12 +49,14 @@ class ProblemOutline(BaseModel):
     digest: str = ""
 
     @classmethod
-    def of(cls, problem: Problem) -> Self:
+    def of(cls, problem: Problem, run: Provenance) -> Self:
         facts = ProblemFacts.of(problem)
+        sent = recorded_messages(problem, run)
         return cls(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
             prompt=without_surrogates(problem.prompt),
+            messages=sent and tuple(_clean(one) for one in sent),
             difficulty=facts.difficulty,
             tags=facts.tags,
             num_tests=facts.num_tests,
@@ -59,9 +66,18 @@ class ProblemOutline(BaseModel):
         )
 
     @property
+    def texts(self) -> list[str]:
+        """What the model was asked: the messages, or the prompt where they are unknown."""
+        return [one.content for one in self.messages] if self.messages else [self.prompt]
+
+    @property
     def facts(self) -> ProblemFacts:
         many = QualityFinding.MANY_ANSWERS in quality_findings(self.quality)
         return ProblemFacts(self.difficulty, self.tags, self.num_tests, len(self.prompt), many)
+
+
+def _clean(message: ChatMessage) -> ChatMessage:
+    return message.model_copy(update={"content": without_surrogates(message.content)})
 
 
 def entry_point(problem: Problem) -> str | None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from shared.config import Config, DataConfig
 from shared.errors import ConfigError
-from shared.run_record import PromptTemplate, SystemPrompt
+from shared.run_record import PromptTemplate, Provenance, SystemPrompt
 from shared.schemas import (
+    ChatMessage,
     GroundTruth,
     HumanEvalTests,
     MbppTests,
@@ -90,6 +91,26 @@ def chat_messages(problem: Problem, config: Config) -> list[dict[str, str]]:
     return [*system, {"role": "user", "content": content}]
 
 
+def recorded_messages(problem: Problem, run: Provenance) -> list[ChatMessage] | None:
+    """The messages that a run sent, from the templates that it recorded; None if it recorded none.
+
+    Unlike :func:`chat_messages` it does not depend on the defaults of this version.
+    """
+    prompts = run.prompts or {}
+    try:
+        recorded = prompts.get(problem.dataset) or prompts.get(_of_kind(problem))
+    except ValueError:  # the tests cannot be read
+        return None
+    if recorded is None:
+        return None
+    system = run.system_prompt
+    content = recorded.template.replace(_PLACEHOLDER, problem.prompt)
+    return [
+        *([ChatMessage(role="system", content=system.text)] if system else []),
+        ChatMessage(role="user", content=content),
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class PromptFacts:
     """Provenance for ``run.json``: the template of each data set, and the system prompt."""
@@ -109,7 +130,7 @@ def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
         kind = _kind(problem.tests)
         used.setdefault(problem.dataset, {}).setdefault(_template(problem, config), kind)
     prompts = {
-        dataset if len(templates) == 1 else f"{dataset} ({kind})": PromptTemplate(
+        dataset if len(templates) == 1 else _name_of(dataset, kind): PromptTemplate(
             template=template, sha256=sha256(template)
         )
         for dataset, templates in used.items()
@@ -117,6 +138,14 @@ def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
     }
     text = config.data.system_prompt
     return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
+
+
+def _of_kind(problem: Problem) -> str:
+    return _name_of(problem.dataset, _kind(problem.tests))
+
+
+def _name_of(dataset: str, kind: str) -> str:
+    return f"{dataset} ({kind})"
 
 
 def _wording(language: str) -> _Wording:

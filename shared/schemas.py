@@ -238,6 +238,13 @@ def quality_findings(text: str) -> set[QualityFinding]:
     return {finding for finding in QualityFinding if finding in text.split(",")}
 
 
+class ChatMessage(_Record):
+    """A message as a model gets it; ``role`` is ``system`` or ``user``."""
+
+    role: str
+    content: str
+
+
 class Problem(_Record):
     """A row of a data set. ``tests`` and ``info`` are parsed from JSON columns.
 

@@ -53,8 +53,8 @@ ARTIFACTS: Mapping[str, str] = {
     "finish reason",
     artifacts.VERDICTS: "one line per sample: final status, cases passed, first failed case, "
     "judging time",
-    artifacts.PROBLEMS: "one line per problem: prompt, difficulty, tags, number of tests, "
-    "digest of its content; no test content",
+    artifacts.PROBLEMS: "one line per problem: prompt, messages sent, difficulty, tags, number of "
+    "tests, digest of its content; no test content",
     artifacts.CASES: "one line per case, if `output.cases` is set: status, input, outputs, exit "
     "code, times, memory",
     artifacts.SLICES: "metrics by difficulty, tag, number of tests and prompt length",

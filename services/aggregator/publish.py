@@ -85,7 +85,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan, roots: OutputRoots) -
     folder = OutputFolder(meta.output)
     samples = _write_samples(folder, ledger, plan)
     qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
-    facts = _write_problems(folder, ledger, plan, qa_logs)
+    facts = _write_problems(folder, ledger, plan, meta, qa_logs)
     cases = _write_cases(folder, ledger, plan, meta.config.output.cases, samples.judged)
     metrics = {
         name: summarize(found, meta.active_seconds, _with_many_answers(facts.get(name, {})))
@@ -238,7 +238,7 @@ def _samples(
 
 
 def _write_problems(
-    folder: OutputFolder, ledger: Ledger, plan: RunPlan, qa_logs: QaLogs
+    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: RunMeta, qa_logs: QaLogs
 ) -> FactsByProblem:
     """Write ``problems.jsonl``; return the facts of problems whose tests can be read.
 
@@ -248,8 +248,8 @@ def _write_problems(
 
     def outlines() -> Iterator[ProblemOutline]:
         for problem in _problems(ledger, plan):
-            qa_logs.add_problem(problem)
-            outline = ProblemOutline.of(problem)
+            outline = ProblemOutline.of(problem, meta)
+            qa_logs.add_problem(problem, outline)
             if outline.num_tests is not None:
                 facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
             yield outline

@@ -11,9 +11,11 @@ from pydantic import BaseModel, ConfigDict
 
 from shared.artifacts import QA_LOGS, OutputFolder
 from shared.finished_run import FinishedRun
+from shared.outlines import ProblemOutline
 from shared.result_config import QaLogsConfig
 from shared.run_record import QaLogRecord, RunRecord
 from shared.schemas import (
+    ChatMessage,
     FailedCase,
     Generation,
     GroundTruth,
@@ -140,6 +142,7 @@ class QaRecord(_Record):
     dataset: str
     sample_index: int
     prompt: str
+    messages: tuple[ChatMessage, ...] | None = None
     response: str
     ground_truth: ShortenedTests
     pass_ratio: float
@@ -156,14 +159,16 @@ class QaRecord(_Record):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The prompt of a problem and its tests, shortened: a problem's tests may have many MB."""
+    """What was asked, and the tests, shortened: a problem's tests may have many MB."""
 
     prompt: str
+    messages: tuple[ChatMessage, ...] | None
     ground_truth: ShortenedTests
 
     @classmethod
-    def of(cls, problem: Problem, limits: QaLogsConfig) -> Self:
-        return cls(problem.prompt, _shortened_tests(problem.tests, limits))
+    def of(cls, problem: Problem, outline: ProblemOutline, limits: QaLogsConfig) -> Self:
+        tests = _shortened_tests(problem.tests, limits)
+        return cls(problem.prompt, outline.messages, tests)
 
 
 def qa_record(
@@ -180,6 +185,7 @@ def qa_record(
         dataset=verdict.dataset,
         sample_index=verdict.sample_index,
         prompt=question.prompt,
+        messages=question.messages,
         response=generation.completion,
         ground_truth=question.ground_truth,
         pass_ratio=verdict.pass_ratio,
@@ -268,11 +274,11 @@ class QaLogs:
         self._problems = {(sample.dataset, sample.problem_id) for sample in self._chosen}
         self._questions: dict[tuple[str, str], Question] = {}
 
-    def add_problem(self, problem: Problem) -> None:
+    def add_problem(self, problem: Problem, outline: ProblemOutline) -> None:
         """Keep what the logs need of a problem, if one of its samples was chosen."""
         name = (problem.dataset, problem.problem_id)
         if name in self._problems:
-            self._questions[name] = Question.of(problem, self._config)
+            self._questions[name] = Question.of(problem, outline, self._config)
 
     def write(self, run: FinishedRun) -> dict[str, QaLogRecord]:
         """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.

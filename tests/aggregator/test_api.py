@@ -258,6 +258,13 @@ async def test_a_question_that_is_none(client: TestClient, query: str) -> None:
 async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
     sample = SampleDetail.model_validate(await ask(client, "/api/runs/run-1/samples/d1/p2/0"))
     assert (sample.prompt, sample.difficulty) == ("Solve p2.", "")
+    assert sample.messages is None
+    prompts = {"d1": {"template": "Do: {prompt}", "sha256": ""}}
+    put_meta(ledger, prompts=prompts, system_prompt={"text": "Be brief.", "sha256": ""})
+    sent = SampleDetail.model_validate(await ask(client, "/api/runs/run-1/samples/d1/p2/0"))
+    assert [(one.role, one.content) for one in sent.messages or []] == [
+        ("system", "Be brief."), ("user", "Do: Solve p2.")
+    ]  # fmt: skip
     assert sample.generation == ledger.completion(SampleId("d1", "p2"))
     assert sample.verdict == ledger.verdict(SampleId("d1", "p2"))
     waiting = SampleDetail.model_validate(await ask(client, "/api/runs/run-1/samples/d1/p4/0"))

@@ -74,6 +74,7 @@ def test_a_record(redis: Redis, tmp_path: Path) -> None:
         "dataset": "d1",
         "sample_index": 0,
         "prompt": f"Solve {name}.",
+        "messages": None,
         "response": f"answer to {name}",
         "ground_truth": {"inputs": ["1\n"], "outputs": ["1\n"], "num_test_cases": 1},
         "pass_ratio": 0.0,

@@ -28,6 +28,11 @@ print(solve(input().split()), "pairs", 3.5)
 """
 _TESTS = json.dumps({"inputs": ["4\nnoon noon noon noon\n"] * 60, "outputs": ["6\nsame\n"] * 60})
 _STATUSES = list(FinalStatus)
+# What the run recorded of its prompts: nothing of the first data set.
+ASKED = {
+    "prompts": {"humaneval": {"template": "Complete this:\n{prompt}", "sha256": ""}},
+    "system_prompt": {"text": "You write Python.", "sha256": ""},
+}
 
 
 def samples() -> list[SampleId]:
@@ -40,7 +45,7 @@ def begin(books: Redis, run: str, output: str) -> Ledger:
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(books, run)
     config = load_config(None, ["output.cases=all"])
-    facts = {"name": run, "model": "org/model", "started_at": BEGUN, "output": output}
+    facts = {"name": run, "model": "org/model", "started_at": BEGUN, "output": output, **ASKED}
     enter(ledger, problems, plan, config=config, **facts)
     return ledger
 

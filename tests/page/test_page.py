@@ -133,6 +133,21 @@ def test_problems_with_many_right_answers_are_named(url: str, visit: Visit) -> N
     assert watch.errors == []
 
 
+def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Visit) -> None:
+    page, watch = visit()
+    heading = page.locator("h2", has_text="Prompt")
+    for base in (f"{address}/", report):
+        show(page, f"{base}#/run/done/humaneval/humaneval_001/0")
+        expect(page.get_by_label("Prompt, system")).to_have_text("You write Python.")
+        expect(page.get_by_label("Prompt, user")).to_contain_text("Complete this:")
+        expect(page.get_by_label("Prompt, user")).to_contain_text("Mirror signs")
+        expect(heading).to_have_text("Prompt, as it was sent")
+        show(page, f"{base}{SAMPLE}")
+        expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
+        expect(heading).to_contain_text("which the run did not record")
+    assert watch.errors == []
+
+
 def test_contrast_is_really_measured(address: str, visit: Visit) -> None:
     page, _watch = visit()
     show(page, f"{address}/")

@@ -19,6 +19,7 @@ from services.exports import ExportFormat
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.outlines import ProblemOutline
+from shared.run_record import Provenance
 from shared.statuses import FinalStatus
 from tests.docs.markdown import ROOT
 from tests.exports.conftest import ODD, Exported, problems
@@ -45,7 +46,7 @@ CASE: dict[str, Any] = {
 @pytest.fixture
 def folder(finished: Exported) -> Path:
     """The run's folder with its problems, as it is since there is such a file."""
-    outlines = [ProblemOutline.of(one) for one in problems()]
+    outlines = [ProblemOutline.of(one, Provenance()) for one in problems()]
     OutputFolder(str(finished.run)).write_jsonl(artifacts.PROBLEMS, outlines)
     return finished.run
 

@@ -7,8 +7,8 @@ import pytest
 
 from shared.config import load_config
 from shared.errors import ConfigError
-from shared.prompts import chat_messages, check_templates, prompt_facts
-from shared.run_record import PromptTemplate, SystemPrompt
+from shared.prompts import chat_messages, check_templates, prompt_facts, recorded_messages
+from shared.run_record import PromptTemplate, Provenance, SystemPrompt
 from tests.shared.ledgers import problem
 
 TESTS = {
@@ -109,3 +109,18 @@ def test_a_data_set_of_several_kinds_has_a_template_for_each() -> None:
     prompts = prompt_facts(problems, load_config(None)).prompts
     assert list(prompts) == ["d1 (stdio)", "d1 (humaneval)", "d1 (mbpp)"]
     assert len({entry.sha256 for entry in prompts.values()}) == 3
+
+
+@pytest.mark.parametrize("system", ["", "Be brief."])
+@pytest.mark.parametrize("kinds", [["Complete this"], list(TESTS)])
+def test_the_messages_of_a_run_are_those_that_it_sent(system: str, kinds: list[str]) -> None:
+    config = load_config(None, [f"data.system_prompt={system!r}"])
+    problems = [problem(kind, ground_truth=json.dumps(TESTS[kind])) for kind in kinds]
+    facts = prompt_facts(problems, config)
+    run = Provenance(prompts=facts.prompts, system_prompt=facts.system_prompt)
+    for one in problems:
+        found = recorded_messages(one, run)
+        assert found is not None
+        assert [message.model_dump() for message in found] == chat_messages(one, config)
+    assert recorded_messages(problem(dataset="other"), run) is None
+    assert recorded_messages(problems[0], Provenance()) is None

@@ -3,6 +3,8 @@
 import sqlite3
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from services.aggregator.api.models import (
     CasePage,
     CasesQuery,
@@ -29,7 +31,7 @@ from shared.analysis.statistics import ratio
 from shared.case_records import SampleCases, failing_first, readable_tests
 from shared.ledger import Ledger
 from shared.outlines import ProblemOutline
-from shared.run_record import RunMeta
+from shared.run_record import Provenance, RunMeta
 from shared.schemas import Generation, SampleId, Verdict
 
 _SHOWN = ("config", "versions", "state")
@@ -81,7 +83,7 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
     generation, verdict = ledger.completion(sample), ledger.verdict(sample)
     if generation is None and verdict is None:
         return None
-    outline = ProblemOutline.of(problem) if problem else None
+    outline = ProblemOutline.of(problem, _provenance(ledger)) if problem else None
     return SampleDetail(
         run=ledger.run,
         dataset=sample.dataset,
@@ -91,10 +93,19 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
         tags=list(outline.tags) if outline else [],
         quality=outline.quality if outline else None,
         prompt=outline.prompt if outline else None,
+        messages=list(outline.messages) if outline and outline.messages else None,
         generation=generation,
         code=extracted(generation, verdict),
         verdict=verdict,
     )
+
+
+def _provenance(ledger: Ledger) -> Provenance:
+    """What a run recorded of its prompts; nothing if another version wrote it otherwise."""
+    try:
+        return Provenance.model_validate(ledger.meta_document())
+    except ValidationError:
+        return Provenance()
 
 
 def case_page(ledger: Ledger, sample: SampleId, query: CasesQuery) -> CasePage | None:

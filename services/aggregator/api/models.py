@@ -8,7 +8,7 @@ from services.aggregator.index.pages import Sort, SortOrder
 from services.aggregator.index.rows import SampleRow
 from shared.analysis.statistics import MetricValue
 from shared.run_record import JsonObject, RunState
-from shared.schemas import CaseRecord, Generation, RecordedCases, Verdict
+from shared.schemas import CaseRecord, ChatMessage, Generation, RecordedCases, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 
 # A count is not negative; a share is between 0 and 1.
@@ -130,7 +130,8 @@ class ExtractedCode(_Answer):
 class SampleDetail(_Answer):
     """A sample with prompt, completion, code and verdict; missing parts are None.
 
-    ``quality`` has the findings of the data's audit. ``code`` is also None if nothing was run, if
+    ``messages`` are what the model was sent, as far as the run recorded it. ``quality`` has the
+    findings of the data's audit. ``code`` is also None if nothing was run, if
     SandboxFusion extracted it (``submit``), or if an older version wrote the verdict and did not
     record it.
     """
@@ -143,6 +144,7 @@ class SampleDetail(_Answer):
     tags: list[str]
     quality: str | None
     prompt: str | None
+    messages: list[ChatMessage] | None
     generation: Generation | None
     code: ExtractedCode | None
     verdict: Verdict | None

@@ -71,6 +71,7 @@ export async function cases(...id) {
 export async function sample(name, dataset, problem, index) {
   const { texts, ...verdict } = find(name, dataset, problem, index);
   const problems = Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : [];
-  const [, difficulty = null, tags = [], quality = null, prompt = null] = problems.find(([one]) => one === problem) ?? [];
-  return { difficulty, tags, quality, prompt, generation: null, code: null, verdict, ...texts, missing: texts === null };
+  const [, difficulty = null, tags = [], quality = null, asked = null] = problems.find(([one]) => one === problem) ?? [];
+  const messages = Array.isArray(asked) ? asked.map(([role, content]) => ({ role, content })) : null;
+  return { difficulty, tags, quality, prompt: messages ? null : asked, messages, generation: null, code: null, verdict, ...texts, missing: texts === null };
 }

@@ -29,7 +29,7 @@ from services.aggregator.report.script_json import by_dataset, compact
 from shared import artifacts
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
-from shared.outlines import read_outlines
+from shared.outlines import ProblemOutline, read_outlines
 from shared.schemas import Generation, SampleId, Verdict, describe
 from shared.text import shorten_middle
 
@@ -98,10 +98,17 @@ class Contents:
         with_texts = {(one.dataset, one.problem_id) for one in self._shown.with_texts}
         for outline in read_outlines(self._run.folder):
             if (problem := (outline.dataset, outline.problem_id)) in listed:
-                values = [outline.difficulty, outline.tags, outline.quality]
+                values: list[object] = [outline.difficulty, outline.tags, outline.quality]
                 if problem in with_texts:
-                    values.append(shorten_middle(outline.prompt, self._bounds.characters))
+                    values.append(self._asked(outline))
                 yield outline.dataset, compact([outline.problem_id, *values])
+
+    def _asked(self, outline: ProblemOutline) -> object:
+        """Role and text of each message, or the prompt where they are unknown; shortened."""
+        texts = [shorten_middle(text, self._bounds.characters) for text in outline.texts]
+        if not outline.messages:
+            return texts[0]
+        return [[one.role, text] for one, text in zip(outline.messages, texts, strict=True)]
 
     def _row_parts(
         self, connection: sqlite3.Connection, texts: dict[SampleId, str]

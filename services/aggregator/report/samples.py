@@ -72,7 +72,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ReportProblem:
-    """A problem of the run; ``cost`` is the size of its prompt in the page, in bytes."""
+    """A problem of the run; ``cost`` is the size of what was asked in the page, in bytes."""
 
     facts: ProblemFacts
     cost: int
@@ -95,7 +95,7 @@ Problems = Mapping[tuple[str, str], ReportProblem]
 
 def report_problems(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
     return {
-        (one.dataset, one.problem_id): ReportProblem(one.facts, bounds.cost(one.prompt))
+        (one.dataset, one.problem_id): ReportProblem(one.facts, sum(map(bounds.cost, one.texts)))
         for one in outlines
     }
 

@@ -184,9 +184,14 @@ const manyAnswers = (found) =>
     ? [el("p", { class: "soft" }, "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.")]
     : [];
 
-const texts = (found, cases) => [
-  ...failed(found.verdict), cases, answers(found), el("h2", {}, "Prompt"), ...block("Prompt", found.prompt),
-];
+// What the model was sent, as far as it is known; else the problem's prompt.
+function asked({ messages, prompt }) {
+  if (!messages) return [el("h2", {}, "Prompt", el("span", { class: "soft" }, ", without the template, which the run did not record")), ...block("Prompt", prompt)];
+  const parts = messages.flatMap(({ role, content }) => [...(messages.length > 1 ? [el("h3", {}, name(role))] : []), ...block(`Prompt, ${role}`, content)]);
+  return [el("h2", {}, "Prompt", el("span", { class: "soft" }, ", as it was sent")), ...parts];
+}
+
+const texts = (found, cases) => [...failed(found.verdict), cases, answers(found), ...asked(found)];
 
 // Links to the samples before and after this one in the list that it was opened from, with their keys.
 function pager(run, before, after) {
