@@ -383,7 +383,7 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     expect(page.locator("main")).to_contain_text("org/model, running")
     ledger = Ledger(books, "moving")
     plain.judge_some(ledger, 24, 120)
-    expect(page.locator("main")).to_contain_text("103 of 120 judged, 17 api_error")
+    expect(page.locator("main")).to_contain_text("103 of 120 judged, 17 could not be judged")
     expect(page.locator("article").first).to_contain_text("of 60 samples judged")
     ledger.set_state(RunState.JUDGED)
     expect(page.locator("main")).to_contain_text("org/model, incomplete")

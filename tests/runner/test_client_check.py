@@ -28,7 +28,7 @@ async def test_check_of_a_server_that_is_down(servers: Servers) -> None:
 
 @pytest.mark.parametrize("url", ["localhost", "ftp://localhost", "http://"])
 async def test_check_of_an_invalid_address(servers: Servers, url: str) -> None:
-    await complains(await servers.client(url), "cannot reach the generator")
+    await complains(await servers.client(url), "not an address such as http://localhost:8000/v1")
 
 
 async def test_check_with_a_wrong_key(servers: Servers) -> None:
