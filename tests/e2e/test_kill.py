@@ -18,6 +18,8 @@ _SMALL = (
     "generation.replay.latency=0.3",
     "sandbox.timeout=2",
 )
+# For what stops a run before its end, however late a busy machine is with it.
+_SLOW = (*_SMALL, "generation.replay.latency=2")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def test_a_killed_runner_leaves_nothing_running_and_the_same_command_goes_on(
     tmp_path: Path, undisturbed: dict[str, object]
 ) -> None:
     output = tmp_path / "out"
-    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+    with plumb.running(plumb.demo_run(output, *_SLOW), output) as process:
         plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
         family = plumb.children(process.pid)
         process.kill()
@@ -65,7 +67,7 @@ def test_an_interrupted_run_ends_its_children_and_goes_on_later(
     sign: signal.Signals, tmp_path: Path, undisturbed: dict[str, object]
 ) -> None:
     output = tmp_path / "out"
-    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+    with plumb.running(plumb.demo_run(output, *_SLOW), output) as process:
         plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
         family = plumb.children(process.pid)
         process.send_signal(sign)
