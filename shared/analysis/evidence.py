@@ -1,4 +1,4 @@
-"""What is known of a finished run, and findings on it: the vocabulary of the rules.
+"""Evidence of a finished run, and the findings of acceptance checks on it.
 
 The rules are in :mod:`shared.analysis.acceptance` and :mod:`shared.analysis.silent_failures`.
 """

@@ -233,6 +233,8 @@ def test_slime_scores_a_sample_or_a_list() -> None:
     samples = [SimpleNamespace(prompt="p", response=f"pass {r}", label=REFERENCE) for r in (0.5, 1)]
     assert asyncio.run(slime_reward(None, samples[0])) == 0.5
     assert asyncio.run(slime_reward(None, samples, evaluation=True)) == [0.5, 1.0]
+    ended = SimpleNamespace(prompt="p", response="pass 0.25<|im_end|>", label=REFERENCE)
+    assert asyncio.run(slime_reward(None, ended)) == 0.25
 
 
 def test_areal_and_verifiers_find_the_reference_in_the_row() -> None:

@@ -4,7 +4,6 @@ OpenRLHF wants its path: ``$(python -m plumbline_reward path openrlhf_reward)``.
 by itself and calls :func:`reward_func` in threads, with one sample each; they share requests.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +11,8 @@ from plumbline_reward.client import Client
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.ground_truth import judged_item
 from plumbline_reward.responses import Verdict
+from plumbline_reward.special_tokens import without_special_tokens
 
-# A special token at the end of a text: OpenRLHF decodes with them. The service's route for OpenRLHF
-# has the same rule.
-_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
-_LONGEST_TOKEN = 44
 _TAIL = 64
 
 
@@ -70,24 +66,7 @@ def response_of(query: str, prompt: str) -> str:
     end = len(prompt) if query.startswith(prompt) else _cut_prompt(query, prompt)
     if end is None:
         raise RefusedError("a query does not begin with its prompt")
-    return _without_end(query[end:])
-
-
-def _without_end(text: str) -> str:
-    """Remove special tokens, and blanks before them, in time in proportion to what it removes."""
-    kept = len(text)
-    while True:
-        end = _before_blanks(text, kept)
-        found = _TOKEN.search(text, max(0, end - _LONGEST_TOKEN), end)
-        if found is None:
-            return text[:kept]
-        kept = _before_blanks(text, found.start())
-
-
-def _before_blanks(text: str, end: int) -> int:
-    while end and text[end - 1].isspace():
-        end -= 1
-    return end
+    return without_special_tokens(query[end:])
 
 
 def _cut_prompt(query: str, prompt: str) -> int | None:

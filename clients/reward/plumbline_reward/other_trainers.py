@@ -6,6 +6,7 @@ from typing import Any
 from plumbline_reward.client import Client
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.ground_truth import judged_item
+from plumbline_reward.special_tokens import without_special_tokens
 from plumbline_reward.trl_reward import Completion, completion_text
 
 _TRUTHS = ("ground_truth", "reward_model", "label", "answer")
@@ -21,7 +22,9 @@ async def slime_reward(args: object, sample: Any, **_: object) -> float | list[f
         RefusedError, NotJudgedError: As :meth:`Client.score`.
     """
     samples = sample if isinstance(sample, list) else [sample]
-    scores = await _scores([judged_item(s.label, s.response) for s in samples])
+    scores = await _scores(
+        [judged_item(s.label, without_special_tokens(s.response)) for s in samples]
+    )
     return scores if isinstance(sample, list) else scores[0]
 
 
