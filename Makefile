@@ -23,8 +23,8 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-verl demo demo-verl tiny-model test client-dist test-client test-fast lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-canaries clean
+.PHONY: help install install-verl demo demo-verl tiny-model test with-stacks with-containers with-verl client-dist test-client test-fast lint format types reference lock audit pin-images \
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -63,18 +63,28 @@ tiny-model: $(TINY) ## train a very small model on the demo's solutions (CPU, tw
 demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
 
-# Most tests only wait, so several can run at once; the cheap ones are first. Those that depend on
-# time and load, or bring a machine of their own, are alone.
-TOGETHER := not alone and not browser and not compose and not e2e and not hostile and not real_data and not verl
-STACKS := (browser or e2e or real_data) and not alone and not compose and not hostile and not verl
-ALONE := alone or compose or hostile or verl
+# The cheap ones first; three at once keep two cores at work, since many wait for a limit of time. Then stacks, containers and
+# real verl beside each other, which wait for one start after another. Those that depend on time and load are alone.
+TOGETHER := not alone and not browser and not compose and not e2e and not real_data and not verl
+STACKS := (browser or e2e or real_data) and not alone and not compose and not verl
+# By another name: `make -n` would run a recipe with this one.
+AGAIN := $(MAKE)
 
 test: $(STAMP) ## all tests
 	@status=0; \
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile -m "$(TOGETHER)" || status=1; \
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile -m "$(STACKS)" || status=1; \
-	$(BIN)/python -m pytest -m "$(ALONE)" || status=1; \
+	$(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadfile -m "$(TOGETHER)" || status=1; \
+	$(AGAIN) --no-print-directory -j -k -O with-stacks with-containers with-verl || status=1; \
+	$(BIN)/python -m pytest -m alone || status=1; \
 	exit $$status
+
+with-stacks: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(STACKS)"
+
+with-containers: $(STAMP)
+	@$(BIN)/python -m pytest -m "compose and not alone"
+
+with-verl: $(STAMP)
+	@$(BIN)/python -m pytest -m "verl and not alone and not compose"
 
 test-compose: $(STAMP) ## test the stack in containers, with injected faults (as root on Debian it installs and starts Docker)
 	tests/compose/engine.sh $(BIN)/python -m pytest --capture=sys -m compose tests/compose
@@ -142,6 +152,9 @@ k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-no
 
 k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
+
+chaos: $(STAMP) ## kill, freeze and starve the processes of runs; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze)
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 lint: $(STAMP) ## ruff: check rules and format
 	$(BIN)/ruff check .
@@ -211,6 +224,9 @@ bench-reward-step: $(TINY) ## seconds that a reward adds to a step of GRPO, besi
 
 bench-aggregator: $(STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
 	$(BIN)/python -m tests.bench.aggregator
+
+bench-view: $(STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
+	$(BIN)/python -m tests.bench.view $(ARGS)
 
 clean: ## remove everything that the targets above created
 	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

@@ -128,15 +128,12 @@ class RunFrames:
         Raises:
             OutputError: While reading: a file of a run is missing or invalid.
         """
-        from services.exports.samples import Question, join_samples
+        from services.exports.samples import join_samples, recorded_questions
         from services.exports.tables import sample_table
 
         tables = []
         for run in self._runs:
-            questions = {
-                (one.dataset, one.problem_id): Question(one.prompt, one.entry_point)
-                for one in self._outlines(run)
-            }
+            questions = recorded_questions(self._outlines(run))
             tables.append(sample_table(join_samples(run, run.verdicts_by_sample(), questions)))
             for line in run.skipped:
                 warnings.warn(line, stacklevel=2)

@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
 import fsspec
@@ -30,7 +30,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
                 yield number, parse_line(f"{path}:{number}", line)
 
 
-def numbered_lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(path: str, file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of an open file, gzip or not, with their numbers from 1.
 
     Raises:

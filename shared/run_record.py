@@ -201,6 +201,14 @@ class Provenance(_Part):
     versions: dict[str, str] | None = None
     git_commit: str | None = None
 
+    @classmethod
+    def read(cls, document: JsonObject) -> Self:
+        """Read what a run recorded; nothing if another version wrote it otherwise."""
+        try:
+            return cls.model_validate(document)
+        except ValidationError:
+            return cls()
+
     def without_secrets(self) -> Self:
         """Return a copy whose addresses have no secrets."""
         return type(self).model_validate(_redacted(self.model_dump(mode="json")))

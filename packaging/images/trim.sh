@@ -4,7 +4,7 @@
 # which imports them, is installed.
 set -eu
 cd "$1"
-if [ -d pygments ]; then # comes with rich, which colours no source of ours
+if [ -d pygments ]; then # comes with rich, which colours Python only: plumb show prints other languages plain
   find pygments/lexers -name '[a-z]*.py' ! -name python.py ! -name special.py -delete
 fi
 # The libraries of numpy and scipy bear no stripping.

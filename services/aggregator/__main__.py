@@ -1,21 +1,21 @@
 """Entry point of the aggregator: index verdicts, publish finished runs, serve API and page."""
 
 import asyncio
-import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from services.aggregator.app import make_app
+from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.output_roots import OutputRoots
+from services.aggregator.repeat import repeat
 from services.aggregator.settings import AggregatorSettings
+from shared.analysis.gate_policy import default_policy
 from shared.errors import OutputError, ServiceError
-from shared.ledger import Ledger, connect_async, keys, wait_for_redis
+from shared.ledger import Ledger, connect_async, keys, list_runs, wait_for_redis
 from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, report_unreadable
 from shared.service.access import Access
 from shared.service.logs import get_logger
@@ -24,6 +24,7 @@ from shared.service.server import serve
 
 log = get_logger(__name__)
 
+_SEARCH_INTERVAL = 5.0  # seconds between two searches for finished runs
 _LISTEN_AGAIN = 5.0
 _NOTICE_WAIT = 20.0  # less than the connection's own time-out
 
@@ -38,51 +39,36 @@ def _run(settings: AggregatorSettings) -> None:
 
 
 async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
+    policy = default_policy(settings.gate_policy)
     database = open_database(settings.index_dir)
     ingester = Ingester(redis, database)
+    in_ledger = partial(list_runs, redis)
+    folders = RunFolders(settings.roots.urls, database, in_ledger=in_ledger)
     stop = asyncio.Event()
     judged = asyncio.Event()
     publish_all = partial(publish_due, ingester, settings.roots)
     tasks = [
-        asyncio.create_task(_repeat(ingester.catch_up, settings.interval)),
-        asyncio.create_task(_repeat(publish_all, settings.interval, judged)),
+        asyncio.create_task(repeat(ingester.catch_up, settings.interval)),
+        asyncio.create_task(repeat(publish_all, settings.interval, judged)),
+        asyncio.create_task(repeat(folders.refresh, _SEARCH_INTERVAL)),
         asyncio.create_task(_listen(settings.redis_url, judged)),
     ]
     for task in tasks:
         task.add_done_callback(lambda _task: stop.set())
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
-        await serve(make_app(redis, ingester, access=access), settings, stop=stop)
+        app = make_app(redis, ingester, folders=folders, access=access, policy=policy)
+        await serve(app, settings, stop=stop)
         for task in tasks:
             if task.done():
                 task.result()
     finally:
         ingester.stop()
+        folders.stop()
         for task in tasks:
             task.cancel()
     # Skipped if a task crashed: another thread may still use the database.
     database.close()
-
-
-async def _repeat(
-    work: Callable[[], object], interval: float, wake: asyncio.Event | None = None
-) -> None:
-    """Run ``work`` in a thread forever, with a pause of ``interval`` seconds or until ``wake``.
-
-    The pause also follows work that found something: a hundred verdicts in one transaction cost
-    little more than one.
-    """
-    while True:
-        try:
-            await asyncio.to_thread(work)
-        except RedisError as error:
-            log.error("Redis unavailable, retrying", reason=str(error))
-        except sqlite3.OperationalError as error:
-            log.error("the index cannot be written, retrying", reason=str(error))
-        wake = wake or asyncio.Event()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), interval)
-        wake.clear()
 
 
 async def _listen(redis_url: str, judged: asyncio.Event) -> None:

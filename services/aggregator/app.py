@@ -10,9 +10,16 @@ from redis import Redis
 
 from services.aggregator.api.events import ProgressEvents
 from services.aggregator.api.routes import add_api
+from services.aggregator.folders.source import FolderSource
+from services.aggregator.folders.watch import RunFolders
+from services.aggregator.index.database import Database
+from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
-from shared.ledger import ping_error
+from services.aggregator.sources import LedgerSource, SampleSource
+from shared.analysis.gate_policy import NamedPolicy
+from shared.ledger import Ledger, fail_fast, ping_error
+from shared.ledger.reward_hours import reward_sessions
 from shared.service.access import Access
 from shared.service.health import Readiness
 from shared.service.server import add_operations, make_application
@@ -38,17 +45,62 @@ def make_app(
     ingester: Ingester,
     events: ProgressEvents | None = None,
     *,
+    folders: RunFolders | None = None,
     access: Access | None = None,
+    policy: NamedPolicy | None = None,
 ) -> web.Application:
-    """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page."""
+    """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
+
+    Args:
+        redis: The ledger's server.
+        ingester: Has the index.
+        events: Event streams of the API.
+        folders: Folders whose finished runs are in the index, too.
+        access: Access rules.
+        policy: Policy of the gate, which the page shows verdicts of.
+    """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(IndexCollector(ingester.database, ingester.metrics))
     registry.register(RedisCollector(redis, ingester.database))
+    asked = fail_fast(redis)
+
+    def source_of(run: IndexedRun) -> SampleSource:
+        if run.folder is not None:
+            return FolderSource(ingester.database, run)
+        return LedgerSource(Ledger(asked, run.run))
+
+    async def close(_app: web.Application) -> None:
+        asked.close()
 
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(partial(ping_error, redis)), registry)
-    add_api(app, redis, ingester.database, events or ProgressEvents())
+    add_api(
+        app,
+        source_of,
+        ingester.database,
+        events or ProgressEvents(),
+        folders=folders,
+        rewards=partial(reward_sessions, asked),
+        policy=policy,
+    )
+    app.on_cleanup.append(close)
+    add_page(app)
+    return app
+
+
+def make_folders_app(
+    database: Database,
+    folders: RunFolders,
+    *,
+    access: Access | None = None,
+    policy: NamedPolicy | None = None,
+) -> web.Application:
+    """Create the same application over the runs of folders alone, without metrics."""
+    app = make_application(access or Access(page=True))
+    add_operations(app, Readiness(), None)
+    source_of = partial(FolderSource, database)
+    add_api(app, source_of, database, ProgressEvents(), folders=folders, policy=policy)
     add_page(app)
     return app
 

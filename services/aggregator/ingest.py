@@ -6,19 +6,23 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from redis import Redis
 
 from services.aggregator.index.database import Database, open_database
+from services.aggregator.index.problems import verdict_notes
 from services.aggregator.index.rows import MAX_INTEGER, SampleRow
+from services.aggregator.index.search import SampleTexts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
 from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
 from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, report_unreadable
-from shared.run_record import RunState
+from shared.prompts import recorded_messages
+from shared.reference import problem_digest
+from shared.run_record import Provenance, RunState
 from shared.schemas import Problem, ProblemFacts, SampleId, Verdict
 from shared.service.logs import get_logger
 
@@ -29,6 +33,13 @@ _FACTS_INTERVAL = 1.0
 _ABANDONED_AFTER = 600.0
 
 Record = TypeVar("Record", bound=BaseModel)
+
+
+class _NewProblem(NamedTuple):
+    """A problem that is not in the index yet: what the model was sent, and its digest."""
+
+    prompt: str
+    digest: str
 
 
 class Ingester:
@@ -69,6 +80,8 @@ class Ingester:
         runs = {progress.run: progress for progress in runs_progress(self._redis)}
         known = self._writer.runs()
         for run in known.values():
+            if run.folder is not None:
+                continue  # RunFolders keeps these
             if run.run not in runs or runs[run.run].incarnation != run.incarnation:
                 self._writer.drop_run(run)
                 self._joined.discard(run.id)
@@ -94,7 +107,7 @@ class Ingester:
     def _follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
         ledger = Ledger(self._redis, progress.run)
         if run is None or run.incarnation != progress.incarnation:
-            self._writer.add_run(progress, _planned(ledger))
+            self._writer.add_run(progress, *_planned(ledger))
             run = self._writer.runs()[progress.run]
         busy = progress.last_event != run.position and self._index(ledger, run)
         self._update_facts(ledger, run, progress)
@@ -127,25 +140,33 @@ class Ingester:
         generations = {
             g.sample: g for g in _readable(samples, ledger.completions, ledger.completion)
         }
-        facts = self._problem_facts(ledger, run, verdicts)
-        rows = {}
+        facts, new = self._problem_facts(ledger, run, verdicts)
+        prompts = {key: one.prompt for key, one in new.items()}
+        notes = verdict_notes(verdicts, facts, {key: one.digest for key, one in new.items()})
+        rows, texts = {}, {}
         for verdict in verdicts:
             sample = verdict.sample
             known = facts.get((sample.dataset, sample.problem_id), ProblemFacts())
             rows[sample] = SampleRow.of(verdict, generations.get(sample), known)
+            texts[sample] = SampleTexts.of(verdict, generations.get(sample))
         failures = {v.sample: [f.kind for f in v.infra_failures] for v in verdicts}
-        return Batch(entries, rows, failures)
+        return Batch(entries, rows, failures, texts, prompts, notes)
 
     def _problem_facts(
         self, ledger: Ledger, run: KnownRun, verdicts: Sequence[Verdict]
-    ) -> dict[tuple[str, str], ProblemFacts]:
-        """Facts by data set and problem: from the index, else from the ledger."""
+    ) -> tuple[dict[tuple[str, str], ProblemFacts], dict[tuple[str, str], _NewProblem]]:
+        """Facts by data set and problem, from the index, else from the ledger; and the problems
+        that are not in the index yet."""
         problems = {(one.dataset, one.problem_id): one.sample for one in verdicts}
         facts = self._writer.problem_facts(run, problems)
         unknown = [sample for problem, sample in problems.items() if problem not in facts]
+        provenance = Provenance.read(ledger.meta_document()) if unknown else Provenance()
+        new = {}
         for problem in _readable(unknown, ledger.problems, _problem_of(ledger)):
-            facts[problem.dataset, problem.problem_id] = ProblemFacts.of(problem)
-        return facts
+            key = (problem.dataset, problem.problem_id)
+            facts[key] = ProblemFacts.of(problem)
+            new[key] = _NewProblem(_asked(problem, provenance), problem_digest(problem))
+        return facts, new
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
         """Store state and metadata: immediately on a change of state, otherwise once a second."""
@@ -158,18 +179,26 @@ class Ingester:
             self._facts_stored_at[run.id] = now
 
 
-def _planned(ledger: Ledger) -> dict[str, tuple[int, int]]:
-    """Problems and samples of each data set; empty if the plan is missing or unreadable."""
+def _planned(ledger: Ledger) -> tuple[dict[str, tuple[int, int]], dict[str, str]]:
+    """Problems and samples of each data set, and its hash; empty without a readable plan."""
     try:
         plan = ledger.plan()
     except OutputError as error:
         log.error("a plan cannot be read", run=ledger.run, reason=str(error))
-        return {}
-    return {one.name: (one.problems, len(one.owed)) for one in plan.datasets} if plan else {}
+        return {}, {}
+    datasets = plan.datasets if plan else []
+    counts = {one.name: (one.problems, len(one.owed)) for one in datasets}
+    return counts, {one.name: one.sha256 for one in datasets}
 
 
 def _problem_of(ledger: Ledger) -> Callable[[SampleId], Problem | None]:
     return lambda sample: ledger.problem(sample.dataset, sample.problem_id)
+
+
+def _asked(problem: Problem, run: Provenance) -> str:
+    """What the model was sent, as far as the run recorded it."""
+    messages = recorded_messages(problem, run)
+    return "\n".join(one.content for one in messages) if messages else problem.prompt
 
 
 def _storable(entry: StreamEntry) -> StreamEntry:

@@ -1,4 +1,4 @@
-"""Prometheus metrics: counters of ingested verdicts, gauges of index, judging queue and streams."""
+"""Prometheus metrics: counters of ingested verdicts, gauges of index, judging queue and Redis."""
 
 import re
 import sqlite3
@@ -173,7 +173,8 @@ class IndexCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         try:
             with self._database.read() as connection:
-                runs = all_runs(connection)
+                # Alerts are about the runs at work, not about finished ones that are looked at.
+                runs = [run for run in all_runs(connection) if run.folder is None]
         except sqlite3.OperationalError as error:
             log.warning("index unavailable for a scrape", reason=str(error))
             yield from self._ingested.collect()
@@ -211,7 +212,7 @@ class IndexCollector(Collector):
 
 
 class RedisCollector(Collector):
-    """Gauges of the judging queue, and of the lag of the index behind the streams."""
+    """Gauges of judging queue, leases and Redis' memory, and of the lag behind the streams."""
 
     def __init__(self, redis: Redis, database: Database) -> None:
         self._redis = redis
@@ -222,8 +223,11 @@ class RedisCollector(Collector):
             with closing(fail_fast(self._redis)) as redis:
                 yield from _queue(JudgeQueue(redis))
                 yield from _streams(redis, self._database)
+                # Last, since a Redis of one's own may have users that may not ask for these.
+                yield from _memory(redis)
+                yield _leases(JudgeQueue(redis))
         except (RedisError, sqlite3.OperationalError) as error:
-            log.warning("queue metrics unavailable for a scrape", reason=str(error))
+            log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
 
 def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
@@ -275,3 +279,29 @@ def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
             "Unix time of the newest verdict.",
             value=newest / 1000,
         )
+
+
+def _memory(redis: Redis) -> Iterator[Metric]:
+    info = redis.info("memory")
+    used, most = int(info["used_memory"]), int(info["maxmemory"])
+    # Buffers of the append-only file and of replicas do not count towards maxmemory.
+    counted = used - int(info.get("mem_not_counted_for_evict", 0))
+    yield GaugeMetricFamily(
+        "plumbline_redis_memory_used_bytes",
+        "Memory of Redis that counts towards its maxmemory.",
+        value=counted,
+    )
+    if most:
+        yield GaugeMetricFamily(
+            "plumbline_redis_memory_max_bytes",
+            "Redis' maxmemory, beyond which it refuses writes; absent if it has none.",
+            value=most,
+        )
+
+
+def _leases(queue: JudgeQueue) -> Metric:
+    return GaugeMetricFamily(
+        "plumbline_judge_oldest_lease_seconds",
+        "Time for which a judge has had the job that was taken first; 0 if none has one.",
+        value=queue.oldest_lease(),
+    )

@@ -15,6 +15,9 @@ class OutputRoots:
     including user, host and bucket, and have no parts that lead elsewhere: ``..``, options, or
     fsspec's chains of filesystems (``::``).
 
+    Attributes:
+        urls: The roots; none if any folder is allowed.
+
     Args:
         urls: Local folders, or URLs without options.
     """
@@ -23,6 +26,7 @@ class OutputRoots:
         self._local = [Path(path).resolve() for path in map(_local_path, urls) if path is not None]
         self._remote = [url.rstrip("/") for url in urls if _local_path(url) is None]
         self._any = not urls
+        self.urls = tuple(urls)
 
     def check(self, url: str) -> None:
         """Check a run's output folder, before any filesystem is opened for it.

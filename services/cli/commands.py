@@ -26,6 +26,10 @@ COMMANDS = {
         f"{_CLI}.reward:reward",
         "Serve rewards for training: completions judged as in a run, over HTTP.",
     ),
+    "view": LazyCommand(
+        f"{_CLI}.view:view",
+        "Show the finished runs below a folder in a browser, without any other service.",
+    ),
     "runs": LazyCommand(f"{_CLI}.finished:runs", "List the runs below a folder, the latest first."),
     "compare": LazyCommand(
         f"{_CLI}.compare:compare",
@@ -42,7 +46,9 @@ COMMANDS = {
     "export": LazyCommand(
         f"{_CLI}.finished:export", "Write a run's results in another project's format."
     ),
-    "show": LazyCommand(f"{_CLI}.finished:show", "Print a run's results and settings."),
+    "show": LazyCommand(
+        f"{_CLI}.finished:show", "Print a run's results and settings, or a sample."
+    ),
     "report": LazyCommand(
         f"{_CLI}.finished:report",
         "Write a run's page as one self-contained file, from its folder alone.",

@@ -1,11 +1,15 @@
-"""Terminal tables of comparisons and gate findings, and a bar chart of several runs."""
+"""Terminal tables of comparisons and gate findings, and bars with intervals."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.display import printable
+from services.cli.layout import bars, plain_table, print_fitting, print_line
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
 from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
@@ -13,7 +17,6 @@ from shared.analysis.runs import ComparedRun, SampleVerdict
 from shared.final_sets import FinalSetUse, advice, final_set_uses
 from shared.text import not_run_note
 
-_BAR = 50
 _SIGNIFICANT = 0.05
 _ABSENT = "–"
 _OUTCOMES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow"}
@@ -47,21 +50,89 @@ def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[Fina
     return found
 
 
+# Columns of the table of two runs, and those that a narrower terminal can do without.
+_COLUMNS = ("data set", "metric", "problems", "A", "B", "difference", "95 % interval", "p",
+            "detectable", "gained/lost")  # fmt: skip
+_DISPENSABLE = (
+    frozenset[str](),
+    frozenset({"problems", "detectable"}),
+    frozenset({"problems", "detectable", "metric"}),
+    frozenset({"problems", "detectable", "metric", "gained/lost"}),
+)
+
+
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the differences of two runs."""
-    table = _table(console, "data set", "metric", "problems", comparison.first.label,
-                   comparison.second.label, "difference", "95 % interval", "p", "detectable",
-                   "gained/lost")  # fmt: skip
-    for one in comparison.datasets:
-        flips = f"{len(one.paired.gained)}/{len(one.paired.lost)}"
-        problems = str(one.accepted_at_1.problems)
-        dataset = _text(one.paired.dataset)
-        table.add_row(dataset, "accepted@1", problems, *_cells(one.accepted_at_1), flips)
-        at_least = ", at least" if one.pass_ratio_bounds else ""
-        table.add_row("", f"pass ratio{at_least}", "", *_cells(one.pass_ratio_mean), "")
-    console.print(table)
+    """Print the differences of two runs: a table or, where that is too wide, lines; then bars."""
+    tables = [_comparison_table(comparison, dropped) for dropped in _DISPENSABLE]
+    console.print()
+    print_fitting(console, tables, lambda: _comparison_lines(comparison))
+    _print_difference_bars(console, comparison)
     for one in comparison.datasets:
         _print_cut(console, one)
+    for line in comparison.clustering:
+        _line(console, line)
+
+
+def _comparison_table(comparison: Comparison, dropped: Collection[str]) -> Table:
+    """A row for accepted@1 of a data set, and one for its pass ratio."""
+    kept = [column for column in _COLUMNS if column not in dropped]
+    labels = {"A": comparison.first.label, "B": comparison.second.label}
+    table = plain_table([labels.get(each, each) for each in kept], left=("data set", "metric"))
+    for one in comparison.datasets:
+        ratio = _pass_ratio_name(one)
+        second = Text(f"  {ratio}" if "metric" in dropped else "")
+        problems = str(one.accepted_at_1.problems)
+        name = _text(one.paired.dataset)
+        accepted = [name, "accepted@1", problems, *_cells(one.accepted_at_1), _flips(one)]
+        for row in (accepted, [second, ratio, "", *_cells(one.pass_ratio_mean), ""]):
+            cells = dict(zip(_COLUMNS, row, strict=True))
+            table.add_row(*(cells[column] for column in kept))
+    return table
+
+
+def _comparison_lines(comparison: Comparison) -> Iterator[Text]:
+    for one in comparison.datasets:
+        found = one.accepted_at_1
+        yield _text(f"{one.paired.dataset}, {found.problems} problems", "bold")
+        flips = f", gained/lost {_flips(one)}"
+        for name, each, more in (
+            ("accepted@1", found, flips),
+            (_pass_ratio_name(one), one.pass_ratio_mean, ""),
+        ):
+            first, second, difference, interval, p_value, detectable = _cells(each)
+            yield Text(f"  {name}: {first} to {second}")
+            yield Text.assemble("    ", difference, f" ({interval})")
+            yield Text(f"    p {p_value}, detectable {detectable}{more}")
+
+
+def _flips(one: DatasetComparison) -> str:
+    return f"{len(one.paired.gained)}/{len(one.paired.lost)}"
+
+
+def _pass_ratio_name(one: DatasetComparison) -> str:
+    return "pass ratio, at least" if one.pass_ratio_bounds else "pass ratio"
+
+
+def _print_difference_bars(console: Console, comparison: Comparison) -> None:
+    """Draw the differences in accepted@1 with their intervals, on one scale."""
+    drawn = [
+        (_text(one.paired.dataset), found.difference, found.ci95, _style(found))
+        for one in comparison.datasets
+        for found in [one.accepted_at_1]
+        if found.difference is not None and found.ci95 is not None
+    ]
+    names = max((name.cell_len for name, *_ in drawn), default=0)
+    if not drawn or (bar := bars(console, names + 4 + len("+100.0") + 2)) is None:
+        return
+    # A multiple of 5 points, so that two comparisons often have the same scale.
+    most = math.ceil(20 * max(abs(end) for _, _, ends, _ in drawn for end in ends)) / 20 or 0.05
+    labels = comparison.first.label, comparison.second.label
+    scale = f"{-100 * most:+.0f} to {100 * most:+.0f} points"
+    print_line(console, Text(f"\n{labels[1]} minus {labels[0]} in accepted@1, {scale}"))
+    for name, value, ends, style in drawn:
+        name.pad_right(names - name.cell_len)
+        drawing = Text(bar.difference(value, ends, most), style=style)
+        console.print(Text.assemble("  ", name, "  ", drawing, f"  {points(value):>6}"))
 
 
 def _print_cut(console: Console, one: DatasetComparison) -> None:
@@ -86,18 +157,28 @@ def print_unpaired(console: Console, comparison: Comparison) -> None:
 
 def print_flips(console: Console, comparison: Comparison) -> None:
     """Print every sample that is accepted in only one run, with both verdicts."""
-    table = _table(
-        console, "data set", "problem", "sample", "", comparison.first.label,
-        comparison.second.label, left=6,
-    )  # fmt: skip
-    for one in comparison.datasets:
-        for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost)):
-            for pair in pairs:
-                table.add_row(*_flip(pair, word))
-    if table.row_count:
-        console.print(table)
-    else:
+    labels = [comparison.first.label, comparison.second.label]
+    table = plain_table(["data set", "problem", "sample", "", *labels])
+    rows = [
+        _flip(pair, word)
+        for one in comparison.datasets
+        for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost))
+        for pair in pairs
+    ]
+    for row in rows:
+        table.add_row(*row)
+    console.print()
+    if not rows:
         console.print("no sample is accepted in only one run")
+        return
+
+    def lines() -> Iterator[Text]:
+        for dataset, problem, sample, word, first, second in rows:
+            yield Text.assemble(word, "  ", Text("/").join((dataset, problem, sample)))
+            for label, verdict in zip(labels, (first, second), strict=True):
+                yield Text.assemble(f"  {label}  ", verdict)
+
+    print_fitting(console, [table], lines)
 
 
 def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
@@ -108,24 +189,50 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
         for one in comparisons
         for each in one.datasets
     }
-    table = _table(console, "data set", "run", "accepted@1", "95 % interval", "to A",
-                   "95 % interval", "p")  # fmt: skip
-    for name in comparisons[0].first.verdicts:
-        for run in runs:
-            table.add_row(_text(name), *_overview_row(run, name, found.get((run.label, name))))
-    console.print(table)
-    for name in comparisons[0].first.verdicts:
+    headings = ["run", "accepted@1", "95 % interval", "to A", "95 % interval", "p"]
+    names = list(comparisons[0].first.verdicts)
+    rows = {
+        name: [_overview_row(run, name, found.get((run.label, name))) for run in runs]
+        for name in names
+    }
+    tables = [plain_table(["data set", *headings[:end]], ["data set", "run"]) for end in (6, 5)]
+    for end, table in zip((6, 5), tables, strict=True):
+        for name in names:
+            for row in rows[name]:
+                table.add_row(_text(name), *row[:end])
+
+    def by_dataset() -> Iterator[RenderableType]:
+        for name in names:
+            yield _text(name, "bold")
+            table = plain_table(headings[:5], ["run"])
+            for row in rows[name]:
+                table.add_row(*row[:5])
+            yield table
+
+    console.print()
+    print_fitting(console, tables, by_dataset)
+    for name in names:
         _print_chart(console, name, runs)
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print each rule of a policy, the observed value, and the reason why it passes or fails."""
-    table = _table(console, "data set", "rule", "limit", "found", "outcome", "why", left=6)
+    table = plain_table(["data set", "rule", "limit", "found", "outcome", "why"])
     for one in findings:
         cells = (one.dataset, one.rule, one.limit, one.found)
         outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
-        table.add_row(*(_text(cell) for cell in cells), outcome, one.why)
-    console.print(table)
+        table.add_row(*(_text(cell) for cell in cells), outcome, _text(one.why))
+
+    def lines() -> Iterator[RenderableType]:
+        for one in findings:
+            outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
+            yield Text.assemble(outcome, "  ", _text(one.dataset, "bold"))
+            said = f"{one.rule} {one.limit}: found {one.found}"
+            for line in (said, one.why):
+                yield Padding(_text(line), (0, 0, 0, 2))
+
+    console.print()
+    print_fitting(console, [table], lines)
 
 
 def percent(value: float | None) -> str:
@@ -170,19 +277,15 @@ def _overview_row(
 
 def _print_chart(console: Console, dataset: str, runs: Sequence[ComparedRun]) -> None:
     _line(console, f"\n{dataset}: accepted@1 with its 95 % interval, 0 to 100 %")
+    labels = max(len(run.label) for run in runs)
+    bar = bars(console, labels + 4 + 2 + len("100.0%"), always=True)
     for run in runs:
         own = dataset_score(run, dataset)
         if own.accepted_at_1 is None or own.ci95 is None:
-            _line(console, f"  {run.label}  no verdicts")
+            _line(console, f"  {run.label:{labels}}  no verdicts")
         else:
-            bar = _bar(own.accepted_at_1, own.ci95)
-            _line(console, f"  {run.label}  {bar}  {percent(own.accepted_at_1)}")
-
-
-def _bar(value: float, interval: Sequence[float]) -> str:
-    """Solid up to the interval, shaded within it: dark below the value, light above."""
-    low, middle, high = (round(_BAR * each) for each in (interval[0], value, interval[1]))
-    return ("█" * low + "▓" * (middle - low) + "░" * (high - middle)).ljust(_BAR, "·")
+            drawn = f"{bar.share(own.accepted_at_1, own.ci95)}  " if bar else ""
+            _line(console, f"  {run.label:{labels}}  {drawn}{percent(own.accepted_at_1)}")
 
 
 def _print_unpaired(console: Console, comparison: Comparison, one: DatasetComparison) -> None:
@@ -217,19 +320,10 @@ def _verdict(verdict: SampleVerdict) -> str:
     return f"{verdict.final_status}{detail} {passed}"
 
 
-def _table(console: Console, *headings: str, left: int = 2) -> Table:
-    console.print()
-    table = Table(box=None, pad_edge=False)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place < left else "right", overflow="fold")
-    return table
-
-
 def _line(console: Console, line: str, style: str = "") -> None:
-    console.print(_text(line, style), soft_wrap=True)
+    print_line(console, _text(line, style))
 
 
 def _text(text: str, style: str = "") -> Text:
     """Text without markup, its control characters replaced, for the terminal."""
-    shown = (letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
-    return Text("".join(shown), style=style)
+    return Text("\n".join(map(printable, text.split("\n"))), style=style)

@@ -11,11 +11,12 @@ from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.layout import bars, natural_width, print_fitting, print_line
+from shared import artifacts
 from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
@@ -164,7 +165,7 @@ class ProgressDisplay:
         room = self._console.width - 4
         for bar in _BARS:
             table = self._table(bar)
-            if _width(self._console, table) <= room:
+            if natural_width(self._console, table) <= room:
                 return table
         return self._table(None)
 
@@ -213,42 +214,70 @@ def printable(text: str) -> str:
 
 def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
-    table = _summary_table(run, [printable(dataset) for dataset in run.summary])
-    if _width(console, table) > console.width:
-        # Broken after an underscore, not within a word.
-        table = _summary_table(run, [printable(one).replace("_", "_\n") for one in run.summary])
     console.print()
-    console.print(table)
+    whole = _summary_table(run, list(run.summary))
+    print_fitting(console, [whole], lambda: _narrow_tables(console, run))
+    _print_bars(console, run)
     record = run.record
-    console.print(
-        f"\n{record.samples_judged} of {record.samples} samples judged "
-        f"in {record.active_seconds:.1f} s; artifacts in {printable(record.output)}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-
+    console.print()
+    where = f"artifacts in {printable(record.output)}"
+    judged = f"{record.samples_judged} of {record.samples} samples judged"
+    print_line(console, Text(f"{judged} in {record.active_seconds:.1f} s; {where}"))
+    if run.folder.exists(artifacts.REPORT):
+        page = f"{run.folder.shown.rstrip('/')}/{artifacts.REPORT}"
+        print_line(console, Text(f"its page: {printable(page)}; `plumb view` shows all runs"))
+    if limit := record.config.data.limit:
+        part = f"a part of the data: the first {limit} problems of each set (data.limit)"
+        print_line(console, Text(part, style="yellow"))
     for line in _token_counts(record):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, Text(line))
     _print_canaries(console, record)
     _print_wandb(console, record.wandb)
 
 
-def _summary_table(run: FinishedRun, headings: Sequence[str]) -> Table:
+def _narrow_tables(console: Console, run: FinishedRun) -> Iterator[RenderableType]:
+    """The name, and tables of as many data sets as fit; theirs are broken after an underscore."""
+    yield Text(printable(run.name), style="bold")
+    chosen: list[str] = []
+    for name in run.summary:
+        wider = natural_width(console, _summary_table(run, [*chosen, name], narrow=True))
+        if chosen and wider > console.width:
+            yield _summary_table(run, chosen, narrow=True)
+            chosen = []
+        chosen.append(name)
+    yield _summary_table(run, chosen, narrow=True)
+
+
+def _summary_table(run: FinishedRun, names: Sequence[str], *, narrow: bool = False) -> Table:
+    """The columns of some data sets; a narrow table has no name of the run, and short headings."""
     table = Table(box=None, pad_edge=False)
-    table.add_column(Text(printable(run.name)), no_wrap=True, style="bold")
-    for heading in headings:
+    table.add_column(Text("" if narrow else printable(run.name)), no_wrap=True, style="bold")
+    for name in names:
+        heading = printable(name).replace("_", "_\n") if narrow else printable(name)
         table.add_column(Text(heading), justify="right", overflow="fold")
-    for label, name, form in _ROWS:
-        count = _ONLY_IF.get(name)
+    for label, metric, form in _ROWS:
+        count = _ONLY_IF.get(metric)
         if count is None or any(metrics.get(count) for metrics in run.summary.values()):
-            table.add_row(label, *(_row_cell(each, name, form) for each in run.summary.values()))
+            table.add_row(label, *(_row_cell(run.summary[name], metric, form) for name in names))
     return table
 
 
-def _width(console: Console, table: Table) -> int:
-    """Columns that a table would take in a terminal without end."""
-    return Measurement.get(console, console.options.update_width(10_000), table).maximum
+def _print_bars(console: Console, run: FinishedRun) -> None:
+    """Draw accepted@1 of each data set with its interval, where the terminal can."""
+    shares = [
+        (Text(printable(name)), value, interval)
+        for name, metrics in run.summary.items()
+        for value in [metrics.get("accepted_at_1")]
+        for interval in [metrics.get("accepted_at_1_ci95")]
+        if isinstance(value, float | int) and isinstance(interval, list)
+    ]
+    names = max((name.cell_len for name, *_ in shares), default=0)
+    if not shares or (bar := bars(console, names + 4 + len("100.0%"))) is None:
+        return
+    print_line(console, Text("\naccepted@1 with its 95 % interval, 0 to 100 %"))
+    for name, value, interval in shares:
+        name.pad_right(names - name.cell_len)
+        console.print(Text.assemble(name, "  ", bar.share(value, interval), f"  {value:>6.1%}"))
 
 
 def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, cast, get_args
 import typer
 from pydantic import ValidationError
 
+from shared.artifacts import RUN
 from shared.config import Config, Method
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError
@@ -36,7 +37,8 @@ def run_folder(named: str) -> str:
     # Imported here because most commands need no finished run.
     from shared.finished_run import open_runs
 
-    if "://" in named or os.path.lexists(named):
+    # A folder without a run, such as demo/ in a checkout, does not hide a run of its name.
+    if "://" in named or os.path.lexists(f"{named}/{RUN}"):
         return named
     known = [run for run in open_runs(_OUTPUTS)[0] if named in (run.name, run.record.run)]
     if len(known) > 1:
@@ -114,6 +116,31 @@ MaxConcurrentRequests = Annotated[
         help="Requests to the generator in flight.",
     ),
 ]
+_SHORT = "Short for keys of the config"
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", min=1, rich_help_panel=_SHORT, help="Only the first N problems of each data set."
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option("--n", min=1, rich_help_panel=_SHORT, help="Answers per problem, for pass@k."),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature", min=0, rich_help_panel=_SHORT, help="Of sampling; 0 (default) is greedy."
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option("--top-p", min=0, max=1, rich_help_panel=_SHORT, help="Nucleus sampling."),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option("--max-tokens", min=1, rich_help_panel=_SHORT, help="Tokens of an answer."),
+]
 AllowUnlocked = Annotated[
     bool,
     typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
@@ -169,7 +196,7 @@ def method_named(name: str) -> Method:
 
 
 def flags_as_overrides(
-    flags: Mapping[str, tuple[str, str | int | None]], overrides: Sequence[str]
+    flags: Mapping[str, tuple[str, str | float | None]], overrides: Sequence[str]
 ) -> list[str]:
     """Convert flags to ``key=value`` overrides.
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,18 @@ from services.cli.options import (
     Engine,
     Force,
     GpusPerNode,
+    Limit,
     MaxConcurrentRequests,
+    MaxTokens,
     MethodName,
     Output,
     OutputDir,
     Overrides,
+    Samples,
     SandboxUrl,
+    Temperature,
     TensorParallelSize,
+    TopP,
     UseComputeScore,
     UseSubmit,
     flags_as_overrides,
@@ -32,12 +38,15 @@ from services.cli.options import (
 from services.runner.preflight import check_judging
 from services.runner.problems import load_problems
 from shared.config import Config, load_config
+from shared.config_files import overridden_keys
 from shared.errors import ConfigError, DataError
 from shared.plan import make_plan
 from shared.prompts import check_templates
 from shared.schemas import Problem
 from shared.text import split_urls
 from shared.verl_translation import notices
+
+_ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def run(
@@ -53,9 +62,25 @@ def run(
     data: Annotated[
         list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
     ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset",
+            help="Public data set, such as humaneval; fetched and prepared if it is not there.",
+        ),
+    ] = None,
+    data_config: Annotated[
+        str | None,
+        typer.Option("--data-config", help="Data sets of --dataset, as for plumb data prepare."),
+    ] = None,
     output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
+    limit: Limit = None,
+    n: Samples = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    max_tokens: MaxTokens = None,
     method: MethodName = None,
     use_submit_api: UseSubmit = False,
     use_compute_score: UseComputeScore = False,
@@ -83,11 +108,18 @@ def run(
             "--output": ("output.dir", output),
             "--output-dir": ("output.dir", output_dir),
             "--max-concurrent-requests": ("generation.concurrency", max_concurrent_requests),
+            "--limit": ("data.limit", limit),
+            "--n": (f"{_ROLLOUT}.n", n),
+            "--temperature": (f"{_ROLLOUT}.temperature", temperature),
+            "--top-p": (f"{_ROLLOUT}.top_p", top_p),
+            "--max-tokens": (f"{_ROLLOUT}.response_length", max_tokens),
         },
         given,
     )
-    options = _as_overrides(base_url, data)
+    fetched, locks = _known(dataset or [], data_config)
+    options = [*_as_overrides(base_url, [*(data or []), *fetched]), *locks]
     resolved = with_model(load_config(config, [*options, *flags, *given]), model, given)
+    resolved = _named_as_part(resolved, overridden_keys([*flags, *given]))
     resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
     if resolved.data.completions:
         raise ConfigError(
@@ -95,17 +127,19 @@ def run(
             "run generates its own; give the config to plumb judge"
         )
     if not resolved.data.eval_files:
-        raise ConfigError("no data sets: give --data PATH, or data.eval_files in the config")
+        raise ConfigError(
+            "no data sets: give --data PATH, --dataset NAME, or data.eval_files in the config"
+        )
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
     loaded = load_problems(resolved.data, resolved.data.eval_files, allow_unlocked=allow_unlocked)
     problems = _limited(loaded.problems, resolved.data.limit)
     check_judging(resolved, problems)
-    n = resolved.actor_rollout_ref.rollout.n
+    samples = range(resolved.actor_rollout_ref.rollout.n)
     request = RunRequest(
         config=resolved,
         problems=problems,
-        plan=make_plan(problems, lambda _problem: range(n)),
+        plan=make_plan(problems, lambda _problem: samples),
         embedded=embedded,
         force=force,
         source=_recordings_hash(resolved),
@@ -113,6 +147,31 @@ def run(
         notes=[*notices(resolved.run.verl_keys), *loaded.notes],
     )
     execute(request)
+
+
+def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
+    """The files of data sets named with ``--dataset``, and an override with their lock."""
+    if not names:
+        if config is not None:
+            raise ConfigError("--data-config describes the sets of --dataset; name one of them")
+        return [], []
+    # Imported here because the libraries that prepare data take seconds to import.
+    from services.cli.known_sets import known_sets
+
+    found = known_sets(names, config)
+    locks = {str(one.lock) for one in found}
+    # A run has one lock. Each file was just compared with its own.
+    lock = yaml_string(locks.pop()) if len(locks) == 1 else "null"
+    return [str(one.file) for one in found], [f"data.lock={lock}"]
+
+
+def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
+    """Add ``data.limit`` to the run's name, unless the command line has another name."""
+    limit = config.data.limit
+    if limit is None or "data.limit" not in overridden or "run.name" in overridden:
+        return config
+    named = config.run.model_copy(update={"name": f"{config.run.name}_first{limit}"})
+    return config.model_copy(update={"run": named})
 
 
 def _check_generation(config: Config, *, embedded: bool) -> None:

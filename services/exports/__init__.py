@@ -36,6 +36,8 @@ _WRITERS: dict[ExportFormat, Callable[[RunSamples, OutputFolder], Iterator[str]]
     ExportFormat.HF_PARQUET: tables.write_parquet,
     ExportFormat.CSV: tables.write_csv,
 }
+# Formats whose readers show what a model was asked: an empty text would pass for the question.
+_NEED_PROMPTS = (ExportFormat.INSPECT, ExportFormat.LM_EVAL)
 _CASE_WRITERS: dict[ExportFormat, Callable[[FinishedRun, OutputFolder], Iterator[str]]] = {
     ExportFormat.HF_PARQUET: tables.write_case_parquet,
     ExportFormat.CSV: tables.write_case_csv,
@@ -47,8 +49,15 @@ def export_samples(kind: ExportFormat, samples: RunSamples, folder: OutputFolder
 
     Raises:
         OutputError: The folder cannot be written.
-        DataError: The format cannot represent any sample of this run.
+        DataError: The format cannot represent any sample of this run, or needs prompts that are not
+            known.
     """
+    members = (one for each in samples.datasets.values() for one in each)
+    if kind in _NEED_PROMPTS and any(one.question is None for one in members):
+        raise DataError(
+            f"{samples.run.folder.url}: {'; '.join(samples.notes)}; the format {kind} needs the "
+            f"prompts ({ExportFormat.HF_PARQUET} and {ExportFormat.CSV} do without)"
+        )
     return list(_WRITERS[kind](samples, folder))
 
 

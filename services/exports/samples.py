@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from shared.datasets import read_datasets
 from shared.errors import DataError
 from shared.finished_run import FinishedRun
+from shared.outlines import ProblemOutline, entry_point, read_outlines
 from shared.plan import make_plan
 from shared.run_record import RunRecord
-from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
+from shared.schemas import Generation, SampleId, Verdict, sha256
 
 _SLOT = "{prompt}"
 
@@ -25,7 +26,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample; ``question`` is None if the run's data sets are not available."""
+    """One sample; ``question`` is None if neither the run nor its data sets have the prompt."""
 
     generation: Generation
     verdict: Verdict
@@ -75,7 +76,8 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
     Args:
         run: The run.
         data: Parquet files or folders of the data sets. If empty, the paths in ``run.json`` are
-            used; if those no longer exist, the export has no prompts, and a note reports that.
+            used; if those no longer exist, the prompts are those that the run itself recorded.
+            Runs of earlier versions recorded none: then a note says that there are no prompts.
 
     Raises:
         DataError: ``data`` cannot be read or differs from the run's data, or the run has no
@@ -91,12 +93,20 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
     except DataError as error:
         if data:
             raise
-        questions = {}
-        notes.append(f"no prompts: {error} (or name the data with --data)")
+        questions = recorded_questions(read_outlines(run.folder))
+        if any((one.dataset, one.problem_id) not in questions for one in verdicts):
+            notes.append(f"no prompts: {error} (or name the data with --data)")
     samples = join_samples(run, verdicts, questions)
     if not samples.datasets:
         raise DataError(f"{run.folder.url}: the run has no verdicts; there is nothing to export")
     return replace(samples, notes=[*notes, *run.skipped])
+
+
+def recorded_questions(outlines: Iterable[ProblemOutline]) -> dict[tuple[str, str], Question]:
+    """The questions that a run recorded, by data set and problem."""
+    return {
+        (one.dataset, one.problem_id): Question(one.prompt, one.entry_point) for one in outlines
+    }
 
 
 def join_samples(
@@ -132,11 +142,10 @@ def _questions(
         if found.get(dataset.dataset) != dataset.sha256:
             cause = f"{dataset.dataset} is not the data set that the run was made with"
             raise DataError(f"{', '.join(paths)}: {cause}; name that one")
-    return {(problem.dataset, problem.problem_id): _question(problem) for problem in known}
-
-
-def _question(problem: Problem) -> Question:
-    return Question(problem.prompt, getattr(problem.tests, "entry_point", None))
+    return {
+        (problem.dataset, problem.problem_id): Question(problem.prompt, entry_point(problem))
+        for problem in known
+    }
 
 
 def by_problem(samples: Sequence[Sample]) -> Iterator[list[Sample]]:

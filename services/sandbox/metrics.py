@@ -1,6 +1,6 @@
 """Prometheus metrics of the sandbox server."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from services.sandbox.admission import Admission
 
@@ -12,6 +12,7 @@ class SandboxMetrics:
 
     def __init__(self, admission: Admission) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "plumbline_sandbox_requests",
             "Requests to /run_code by outcome.",

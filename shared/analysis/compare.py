@@ -1,16 +1,29 @@
 """Comparison of two runs: paired samples, differences, gained and lost answers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+
+from shared.analysis.bootstrap import Floats
+from shared.analysis.contests import Ints, contest_clusters
 from shared.analysis.differences import Mismatch, run_differences
-from shared.analysis.paired import PairedDifference, paired_difference
-from shared.analysis.runs import ComparedRun, SampleVerdict, common_datasets
-from shared.analysis.statistics import mean, ratio, wilson_interval
+from shared.analysis.paired import PairedDifference, paired_differences
+from shared.analysis.paired_slices import SliceDifference, problem_buckets, slice_differences
+from shared.analysis.runs import (
+    STATUSES,
+    Bools,
+    ComparedRun,
+    DatasetVerdicts,
+    SampleVerdict,
+    common_datasets,
+)
+from shared.analysis.statistics import ratio, wilson_interval
 from shared.errors import DataError
 from shared.final_sets import FinalSetUse
-from shared.schemas import SampleId
-from shared.statuses import JudgeMethod
+from shared.schemas import ProblemFacts, SampleId
+from shared.statuses import FinalStatus
 
 _SHOWN = 5
 
@@ -43,44 +56,136 @@ class Unpaired:
         return self.only_first + self.only_second + self.api_error + self.changed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class PairedSamples:
     """The samples of one data set in two runs, paired.
 
-    ``same_data``: both runs have the same problems. Otherwise only problems with the same content
-    are paired.
+    Attributes:
+        dataset: Its name.
+        runs: The two runs.
+        rows: The rows of each pair in both runs' verdicts: two columns, by problem and index.
+        unpaired: What is in no pair.
+        same_data: Whether both runs have the same problems. Otherwise only problems with the same
+            content are paired.
     """
 
     dataset: str
-    pairs: list[Pair]
+    runs: tuple[ComparedRun, ComparedRun]
+    rows: Ints
     unpaired: Unpaired
     same_data: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def verdicts(self) -> tuple[DatasetVerdicts, DatasetVerdicts]:
+        first, second = self.runs
+        return first.verdicts[self.dataset], second.verdicts[self.dataset]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return [self.pair(place) for place in range(len(self))]
+
+    def pair(self, place: int) -> Pair:
+        first, second = (int(row) for row in self.rows[place])
+        return Pair(
+            self.verdicts[0].sample(self.dataset, first),
+            self.runs[0].verdict(self.dataset, first),
+            self.runs[1].verdict(self.dataset, second),
+        )
 
     @property
     def gained(self) -> list[Pair]:
         """Accepted only in the second run."""
-        return [pair for pair in self.pairs if pair.second.accepted and not pair.first.accepted]
+        return [self.pair(int(place)) for place in np.flatnonzero(self.flipped > 0)]
 
     @property
     def lost(self) -> list[Pair]:
         """Accepted only in the first run."""
-        return [pair for pair in self.pairs if pair.first.accepted and not pair.second.accepted]
+        return [self.pair(int(place)) for place in np.flatnonzero(self.flipped < 0)]
+
+    @cached_property
+    def flipped(self) -> Ints:
+        """Per pair: 1 if it was gained, -1 if it was lost, else 0."""
+        first, second = self.columns(lambda verdicts: verdicts.accepted)
+        return np.asarray(second, dtype=np.int64) - np.asarray(first, dtype=np.int64)
 
     @property
     def cut(self) -> int:
         """The number of pairs with a verdict that left cases out (`judge.max_timeouts`)."""
-        return sum(bool(one.first.cases_not_run or one.second.cases_not_run) for one in self.pairs)
+        first, second = self.columns(lambda verdicts: verdicts.cases[:, 2] > 0)
+        return int(np.count_nonzero(first + second))
 
-    def difference(
-        self,
-        value: Callable[[SampleVerdict], float],
-        second: Callable[[SampleVerdict], float] | None = None,
-    ) -> PairedDifference:
-        """Compare a value of the samples, averaged per problem; ``second`` is the other run's."""
-        return paired_difference(
-            _problem_means(self.pairs, lambda pair: value(pair.first)),
-            _problem_means(self.pairs, lambda pair: (second or value)(pair.second)),
+    @cached_property
+    def statuses(self) -> Ints:
+        """The number of pairs by the first run's status (rows) and the second's (columns)."""
+        first, second = (each.astype(np.int64) for each in self.columns(lambda one: one.status))
+        places = first * len(STATUSES) + second
+        counts = np.bincount(places, minlength=len(STATUSES) ** 2)
+        return np.asarray(counts.reshape(len(STATUSES), len(STATUSES)), dtype=np.int64)
+
+    @cached_property
+    def problem_ids(self) -> list[str]:
+        """The problems of the pairs, sorted."""
+        names = self.verdicts[0].problem_ids
+        return [names[place] for place in self._problems[0]]
+
+    @property
+    def problem(self) -> Ints:
+        """The place of each pair's problem in ``problem_ids``."""
+        return self._problems[1]
+
+    @cached_property
+    def clusters(self) -> Ints | None:
+        """The cluster of each of ``problem_ids``: see :mod:`shared.analysis.contests`."""
+        return contest_clusters(self.problem_ids)
+
+    def columns(
+        self, value: Callable[[DatasetVerdicts], Floats | Ints | Bools]
+    ) -> tuple[Floats, Floats]:
+        """A value of the pairs in the first and in the second run."""
+        first, second = (
+            np.asarray(value(verdicts), dtype=float)[self.rows[:, side]]
+            for side, verdicts in enumerate(self.verdicts)
         )
+        return first, second
+
+    def problem_means(self, values: Floats) -> Floats:
+        """Average a value of the pairs over the samples of each problem."""
+        sums = np.bincount(self.problem, weights=values, minlength=len(self.problem_ids))
+        return np.asarray(sums / np.maximum(self._samples, 1))
+
+    def difference(self, value: Callable[[DatasetVerdicts], Floats]) -> PairedDifference:
+        """Compare a value of the samples, averaged per problem."""
+        return self.differences([self.columns(value)])[0]
+
+    def differences(self, values: Sequence[tuple[Floats, Floats]]) -> list[PairedDifference]:
+        """Compare values of the pairs, each in the first and the second run."""
+        means = [(self.problem_means(one), self.problem_means(other)) for one, other in values]
+        return paired_differences(means, self.clusters)
+
+    @cached_property
+    def buckets(self) -> dict[str, dict[str, Ints]]:
+        """Places in ``problem_ids`` by dimension and bucket."""
+        first, second = self.columns(lambda verdicts: verdicts.judge_time)
+        seconds = self.problem_means((first + second) / 2)
+        facts = [self._facts(problem_id) for problem_id in self.problem_ids]
+        return problem_buckets(facts, seconds)
+
+    def _facts(self, problem_id: str) -> ProblemFacts:
+        """The facts of a problem, by the run that knows them."""
+        first, second = (run.note(self.dataset, problem_id).facts for run in self.runs)
+        return second if first.prompt_length is None else first
+
+    @cached_property
+    def _problems(self) -> tuple[Ints, Ints]:
+        places, inverse = np.unique(self.verdicts[0].problem[self.rows[:, 0]], return_inverse=True)
+        return places, np.asarray(inverse, dtype=np.int64)
+
+    @cached_property
+    def _samples(self) -> Ints:
+        return np.asarray(np.bincount(self.problem, minlength=len(self.problem_ids)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +212,15 @@ class DatasetComparison:
     accepted_at_1: PairedDifference
     pass_ratio_mean: PairedDifference
     pass_ratio_bounds: PassRatioBounds | None
+
+    @cached_property
+    def slices(self) -> dict[str, dict[str, SliceDifference]]:
+        """Differences of accepted@1 by dimension and bucket."""
+        first, second = (
+            self.paired.problem_means(one)
+            for one in self.paired.columns(lambda verdicts: verdicts.accepted)
+        )
+        return slice_differences(self.paired.buckets, first, second, self.paired.clusters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +254,16 @@ class Comparison:
         return self._described(self.mismatches)
 
     @property
+    def clustering(self) -> list[str]:
+        """One line per data set with contests of several problems."""
+        return [
+            f"{one.paired.dataset}: the intervals draw {found.clusters} clusters of its "
+            f"{found.problems} problems: contests, and other problems alone"
+            for one in self.datasets
+            if (found := one.accepted_at_1).clusters
+        ]
+
+    @property
     def doubts(self) -> list[str]:
         """One line per setting that is unknown."""
         return self._described(self.unknown)
@@ -171,7 +295,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     names = common_datasets(first, second)
     paired = [pair_up(name, first, second) for name in names]
     # Where no problem is known to be the same, it is the whole data that differ.
-    matched = [one.dataset for one in paired if one.same_data or one.pairs]
+    matched = [one.dataset for one in paired if one.same_data or len(one)]
     settings = run_differences(first.record, second.record, names, matched)
     # Problems have checkers of their own, so verdicts can differ where the configurations do not.
     configured = any(one.what.endswith((".method", ".checker")) for one in settings.protocol)
@@ -203,18 +327,20 @@ def require_same_protocol(comparison: Comparison) -> None:
         hidden = len(warnings) - _SHOWN
         more = f"; and {hidden} more differences" if hidden > 0 else ""
         raise DataError(
-            f"{first.run.folder.shown} ({first.label}) and {second.run.folder.shown} "
+            f"{first.place} ({first.label}) and {second.place} "
             f"({second.label}) cannot be compared: {'; '.join(warnings[:_SHOWN])}{more}; repeat "
             "one of the runs with the other's settings (plumb compare --force compares anyway)"
         )
 
 
 def dataset_score(run: ComparedRun, dataset: str) -> DatasetScore:
-    verdicts = run.verdicts.get(dataset, {})
-    judged = {sample: verdict for sample, verdict in verdicts.items() if verdict.judged}
-    share = ratio(sum(verdict.accepted for verdict in judged.values()), len(judged))
-    problems = len({sample.problem_id for sample in judged})
-    return DatasetScore(len(judged), share, wilson_interval(share, problems))
+    if (verdicts := run.verdicts.get(dataset)) is None:
+        return DatasetScore(0, None, None)
+    judged = verdicts.judged
+    samples = int(judged.sum())
+    share = ratio(int(verdicts.accepted[judged].sum()), samples)
+    problems = len(np.unique(verdicts.problem[judged]))
+    return DatasetScore(samples, share, wilson_interval(share, problems))
 
 
 # Pairing
@@ -227,76 +353,68 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> PairedSamp
     problems whose recorded content is the same are paired.
     """
     ours, theirs = first.verdicts[dataset], second.verdicts[dataset]
-    both = sorted(ours.keys() & theirs.keys())
+    both = _common_rows(ours, theirs)
     same_data = first.data_sha256(dataset) == second.data_sha256(dataset)
-    same = both if same_data else [one for one in both if _same_problem(one, first, second)]
-    pairs = list(_judged_pairs(same, ours, theirs))
+    same = both
+    if not same_data:
+        known = [_same_problem(dataset, one, first, second) for one in ours.problem_ids]
+        same = both[np.array(known, dtype=bool)[ours.problem[both[:, 0]]]]
+    paired = same[ours.judged[same[:, 0]] & theirs.judged[same[:, 1]]]
     unpaired = Unpaired(
         only_first=len(ours) - len(both),
         only_second=len(theirs) - len(both),
-        api_error=len(same) - len(pairs),
+        api_error=len(same) - len(paired),
         changed=len(both) - len(same),
     )
-    return PairedSamples(dataset, pairs, unpaired, same_data)
+    return PairedSamples(dataset, (first, second), paired, unpaired, same_data)
 
 
-def _same_problem(sample: SampleId, first: ComparedRun, second: ComparedRun) -> bool:
-    ours, theirs = (
-        run.digests.get(sample.dataset, {}).get(sample.problem_id) for run in (first, second)
+def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
+    """The rows of the samples that both have, as two columns in their order."""
+    places = {problem_id: place for place, problem_id in enumerate(theirs.problem_ids)}
+    named = np.array([places.get(one, -1) for one in ours.problem_ids], dtype=np.int64)
+    _, ranks = np.unique(
+        np.concatenate([ours.sample_index, theirs.sample_index]), return_inverse=True
     )
-    return ours is not None and ours == theirs
+    width = len(ranks) + 1
+    problems = named[ours.problem]
+    first = np.where(problems < 0, -1 - np.arange(len(ours)), problems * width + ranks[: len(ours)])
+    second = theirs.problem * width + ranks[len(ours) :]
+    _, rows, others = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return np.stack([rows, others], axis=1)
 
 
-def _judged_pairs(
-    samples: list[SampleId],
-    ours: Mapping[SampleId, SampleVerdict],
-    theirs: Mapping[SampleId, SampleVerdict],
-) -> Iterator[Pair]:
-    for sample in samples:
-        if ours[sample].judged and theirs[sample].judged:
-            yield Pair(sample, ours[sample], theirs[sample])
-
-
-def _problem_means(pairs: list[Pair], value: Callable[[Pair], float]) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
-    for pair in pairs:
-        values.setdefault(pair.sample.problem_id, []).append(value(pair))
-    return {problem: mean(each) or 0.0 for problem, each in values.items()}
+def _same_problem(dataset: str, problem_id: str, first: ComparedRun, second: ComparedRun) -> bool:
+    ours, theirs = (run.note(dataset, problem_id).digest for run in (first, second))
+    return bool(ours) and ours == theirs
 
 
 def _compared(paired: PairedSamples) -> DatasetComparison:
+    values = [
+        paired.columns(lambda verdicts: verdicts.accepted),
+        paired.columns(lambda verdicts: verdicts.pass_ratio),
+    ]
+    if paired.cut:
+        low, high = values[1], paired.columns(lambda verdicts: verdicts.pass_ratio_high)
+        values += [(high[0], low[1]), (low[0], high[1])]
+    accepted, ratios, *bounds = paired.differences(values)
     return DatasetComparison(
         paired,
-        accepted_at_1=paired.difference(lambda verdict: float(verdict.accepted)),
-        pass_ratio_mean=paired.difference(_pass_ratio),
-        pass_ratio_bounds=_pass_ratio_bounds(paired) if paired.cut else None,
-    )
-
-
-def _pass_ratio(verdict: SampleVerdict) -> float:
-    return verdict.pass_ratio
-
-
-def _pass_ratio_high(verdict: SampleVerdict) -> float:
-    return verdict.pass_ratio_high
-
-
-def _pass_ratio_bounds(paired: PairedSamples) -> PassRatioBounds:
-    return PassRatioBounds(
-        worst=paired.difference(_pass_ratio_high, _pass_ratio),
-        best=paired.difference(_pass_ratio, _pass_ratio_high),
+        accepted_at_1=accepted,
+        pass_ratio_mean=ratios,
+        pass_ratio_bounds=PassRatioBounds(*bounds) if bounds else None,
     )
 
 
 def _method_mismatch(paired: PairedSamples) -> Iterator[Mismatch]:
-    """The first sample that the runs judged with different methods or checkers."""
-    for pair in paired.pairs:
-        ours = (pair.first.method, pair.first.checker)
-        theirs = (pair.second.method, pair.second.checker)
-        # The guard rejects answers before judging: empty, too long, or not valid text.
-        if ours != theirs and JudgeMethod.GUARD not in (ours[0], theirs[0]):
-            what = f"method and checker of {paired.dataset} {pair.sample.problem_id}"
-            yield Mismatch(what, " and ".join(ours), " and ".join(theirs))
+    """The first problem that the runs judged with different methods or checkers."""
+    for problem_id in paired.problem_ids:
+        ours, theirs = (run.note(paired.dataset, problem_id) for run in paired.runs)
+        if ours.method is None or theirs.method is None:
+            continue
+        if (ours.method, ours.checker) != (theirs.method, theirs.checker):
+            what = f"method and checker of {paired.dataset} {problem_id}"
+            yield Mismatch(what, *(f"{one.method} and {one.checker}" for one in (ours, theirs)))
             return
 
 
@@ -323,6 +441,8 @@ class FlipDocument:
 
 @dataclass(frozen=True, slots=True)
 class DatasetDocument:
+    """``statuses`` counts pairs by the first run's status, then by the second's."""
+
     samples: int
     same_data: bool
     samples_cut: int
@@ -330,6 +450,10 @@ class DatasetDocument:
     accepted_at_1: PairedDifference
     pass_ratio_mean: PairedDifference
     pass_ratio_bounds: PassRatioBounds | None
+    statuses: dict[FinalStatus, dict[FinalStatus, int]]
+    slices: dict[str, dict[str, SliceDifference]]
+    samples_gained: int
+    samples_lost: int
     gained: list[FlipDocument]
     lost: list[FlipDocument]
 
@@ -355,8 +479,12 @@ class ComparisonDocument:
 
 
 def comparison_document(
-    comparisons: Sequence[Comparison], final_sets: Sequence[FinalSetUse] = ()
+    comparisons: Sequence[Comparison],
+    final_sets: Sequence[FinalSetUse] = (),
+    *,
+    flips: bool = True,
 ) -> ComparisonDocument:
+    """``flips``: list the samples that are accepted in only one run, not only their numbers."""
     runs = [comparisons[0].first, *(one.second for one in comparisons)]
     return ComparisonDocument(
         runs=[_run_document(run) for run in runs],
@@ -368,7 +496,10 @@ def comparison_document(
                 unknown=one.unknown,
                 noted=one.noted,
                 unshared=one.unshared,
-                datasets={each.paired.dataset: _dataset_document(each) for each in one.datasets},
+                datasets={
+                    each.paired.dataset: dataset_document(each, flips=flips)
+                    for each in one.datasets
+                },
             )
             for one in comparisons
         ],
@@ -379,29 +510,45 @@ def comparison_document(
 def _run_document(run: ComparedRun) -> RunDocument:
     return RunDocument(
         label=run.label,
-        folder=run.run.folder.shown,
-        name=run.run.name,
+        folder=run.place,
+        name=run.name,
         model=run.record.model,
         notes=run.notes,
         datasets={name: dataset_score(run, name) for name in run.verdicts},
     )
 
 
-def _dataset_document(compared: DatasetComparison) -> DatasetDocument:
+def dataset_document(compared: DatasetComparison, *, flips: bool) -> DatasetDocument:
     paired = compared.paired
     return DatasetDocument(
-        samples=len(paired.pairs),
+        samples=len(paired),
         same_data=paired.same_data,
         samples_cut=paired.cut,
         left_out=paired.unpaired,
         accepted_at_1=compared.accepted_at_1,
         pass_ratio_mean=compared.pass_ratio_mean,
         pass_ratio_bounds=compared.pass_ratio_bounds,
-        gained=[_flip_document(pair) for pair in paired.gained],
-        lost=[_flip_document(pair) for pair in paired.lost],
+        statuses=_status_counts(paired),
+        slices=compared.slices,
+        samples_gained=int((paired.flipped > 0).sum()),
+        samples_lost=int((paired.flipped < 0).sum()),
+        gained=[flip_document(pair) for pair in paired.gained] if flips else [],
+        lost=[flip_document(pair) for pair in paired.lost] if flips else [],
     )
 
 
-def _flip_document(pair: Pair) -> FlipDocument:
+def _status_counts(paired: PairedSamples) -> dict[FinalStatus, dict[FinalStatus, int]]:
+    return {
+        first: {
+            second: int(paired.statuses[row, column])
+            for column, second in enumerate(STATUSES)
+            if paired.statuses[row, column]
+        }
+        for row, first in enumerate(STATUSES)
+        if paired.statuses[row].any()
+    }
+
+
+def flip_document(pair: Pair) -> FlipDocument:
     sample = pair.sample
     return FlipDocument(sample.problem_id, sample.sample_index, pair.first, pair.second)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from shared.analysis.bootstrap import Floats
 from shared.analysis.compare import Comparison, DatasetComparison
 from shared.analysis.gate_policy import (
     Confidence,
@@ -15,7 +16,7 @@ from shared.analysis.gate_policy import (
     Policy,
 )
 from shared.analysis.paired import PairedDifference, discordant_interval
-from shared.analysis.runs import ComparedRun, SampleVerdict
+from shared.analysis.runs import ComparedRun, DatasetVerdicts
 from shared.analysis.statistics import ratio
 from shared.errors import ConfigError
 from shared.statuses import FinalStatus
@@ -169,8 +170,7 @@ def _coverage(run: ComparedRun, dataset: str) -> float:
     """Judged samples / planned samples."""
     verdicts = run.verdicts[dataset]
     planned = {one.dataset: one.samples for one in run.record.datasets}.get(dataset)
-    judged = sum(verdict.judged for verdict in verdicts.values())
-    return ratio(judged, planned or len(verdicts)) or 0.0
+    return ratio(int(verdicts.judged.sum()), planned or len(verdicts)) or 0.0
 
 
 # Rules
@@ -207,8 +207,8 @@ def _reach(problems: int) -> str:
 
 
 def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -> Iterator[Finding]:
-    first = _number(comparison.first.run.summary.get(dataset), metric)
-    second = _number(comparison.second.run.summary.get(dataset), metric)
+    first = _number(comparison.first.summary.get(dataset), metric)
+    second = _number(comparison.second.summary.get(dataset), metric)
     if limits.max_value is not None:
         yield _at_most(dataset, metric, second, limits.max_value)
     if limits.max_ratio is not None:
@@ -216,8 +216,8 @@ def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -
         yield _at_most(dataset, metric, times, limits.max_ratio, of="B / A")
 
 
-def _has_status(status: FinalStatus) -> Callable[[SampleVerdict], float]:
-    return lambda verdict: float(verdict.final_status is status)
+def _has_status(status: FinalStatus) -> Callable[[DatasetVerdicts], Floats]:
+    return lambda verdicts: verdicts.has_status(status)
 
 
 def _number(metrics: Mapping[str, object] | None, name: str) -> float | None:

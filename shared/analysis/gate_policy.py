@@ -1,5 +1,6 @@
 """Policy of the release gate: the rules of `plumb gate`, read from a YAML file."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -8,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
+
+# Of a checkout; an image may have it, too.
+_SHIPPED = Path(__file__).parents[2] / "configs" / "gate.yaml"
 
 CostMetric = Literal[
     "avg_total_gen_tokens",
@@ -95,6 +99,14 @@ class Policy(_Rules):
         return self.default.model_copy(update=given)
 
 
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy with the name of its file, for those who show a gate's verdict."""
+
+    name: str
+    policy: Policy
+
+
 def read_policy(path: Path) -> Policy:
     """Read and validate a policy.
 
@@ -109,3 +121,15 @@ def read_policy(path: Path) -> Policy:
     if policy == Policy():
         raise ConfigError(f"{path}: no rules; add some under 'default' or 'datasets'")
     return policy
+
+
+def default_policy(path: Path | None = None) -> NamedPolicy | None:
+    """Read a policy that may be left out; then it is the shipped one, where that is installed.
+
+    Raises:
+        ConfigError: As :func:`read_policy`.
+    """
+    if path is None and not _SHIPPED.exists():
+        return None
+    path = path or _SHIPPED
+    return NamedPolicy(path.name, read_policy(path))

@@ -11,7 +11,8 @@ from statistics import NormalDist
 import numpy as np
 
 from shared.analysis.bootstrap import ClusteredMean, Floats, bootstrap_intervals, group_rows
-from shared.analysis.statistics import Z95, enclosing, mean
+from shared.analysis.contests import Ints
+from shared.analysis.statistics import Z95, enclosing
 
 Z_POWER = NormalDist().inv_cdf(0.8)
 FLIPS = 9999
@@ -31,6 +32,8 @@ class PairedDifference:
         ci95: 95 % confidence interval of the difference.
         p_value: Two-sided, under the hypothesis that both runs are equally good.
         detectable: The smallest difference that is detected with a power of 80 %.
+        clusters: The number of clusters, if the interval is over clusters of problems
+            (:mod:`shared.analysis.contests`); None if every problem is a cluster of its own.
     """
 
     problems: int
@@ -40,18 +43,20 @@ class PairedDifference:
     ci95: list[float] | None = None
     p_value: float | None = None
     detectable: float | None = None
+    clusters: int | None = None
 
 
-def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> PairedDifference:
-    """Compare two runs by the value of each problem.
-
-    If all values are 0 or 1, p is McNemar's and the interval comes from ``discordant_interval``;
-    otherwise p is ``sign_flip_p`` and the interval a bootstrap over problems. If no problem
-    differs, resampling shows no spread, and the wider formulas for 0 and 1 are used.
+def paired_difference(
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    clusters: Mapping[str, int] | None = None,
+) -> PairedDifference:
+    """Compare two runs by the value of each problem: :func:`paired_differences` of one value.
 
     Args:
         first: Problem id to value.
         second: The same problems.
+        clusters: Problem id to the number of its cluster, from 0 on.
 
     Raises:
         ValueError: The runs have different problems.
@@ -59,21 +64,60 @@ def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -
     if first.keys() != second.keys():
         raise ValueError("paired runs must have the same problems")
     names = sorted(first)
-    if not names:
-        return PairedDifference(0)
-    differences = [second[name] - first[name] for name in names]
-    ci95, p_value, spread = _interval_and_p(
-        differences, {*first.values(), *second.values()} <= {0, 1}
-    )
-    return PairedDifference(
-        problems=len(names),
-        first=mean([first[name] for name in names]),
-        second=mean([second[name] for name in names]),
-        difference=math.fsum(differences) / len(names),
-        ci95=ci95,
-        p_value=p_value,
-        detectable=detectable_difference(spread, len(names)),
-    )
+    values = [np.array([run[name] for name in names], dtype=float) for run in (first, second)]
+    numbers = None
+    if clusters is not None:
+        numbers = np.array([clusters[name] for name in names], dtype=np.int64)
+    (found,) = paired_differences([(values[0], values[1])], numbers)
+    return found
+
+
+def paired_differences(
+    values: Sequence[tuple[Floats, Floats]], clusters: Ints | None = None
+) -> list[PairedDifference]:
+    """Compare two runs by several values of the same problems.
+
+    If all values are 0 or 1, p is McNemar's and the interval comes from ``discordant_interval``;
+    otherwise p is ``sign_flip_p`` and the interval a bootstrap over problems. If no problem
+    differs, resampling shows no spread, and the wider formulas for 0 and 1 are used.
+
+    With ``clusters`` the bootstrap draws clusters, and the interval is the hull of its and the one
+    that independent problems have, so clustering never narrows it. The detectable difference grows
+    by the square root of the design effect. The test is that of independent problems: it asks
+    whether it matters, for these problems, which run is which.
+
+    Args:
+        values: Per value the first and the second run's, in the same order of problems.
+        clusters: The number of each problem's cluster, from 0 on.
+    """
+    differences = [second - first for first, second in values]
+    if not values or not len(differences[0]):
+        return [PairedDifference(0) for _ in values]
+    binary = [
+        _is_binary(*each) or not one.any() for each, one in zip(values, differences, strict=True)
+    ]
+    apart = _intervals(differences, binary, None)
+    hulls = apart
+    if clusters is not None:
+        together = _intervals(differences, [False] * len(differences), clusters)
+        hulls = [_hull(*each) for each in zip(apart, together, strict=True)]
+    p_values = _p_values(differences, binary)
+    n = len(differences[0])
+    return [
+        PairedDifference(
+            problems=n,
+            first=math.fsum(first) / n,
+            second=math.fsum(second) / n,
+            difference=math.fsum(one) / n,
+            ci95=ci95,
+            p_value=p_value,
+            detectable=detectable_difference(_spread(one, two_valued, clusters), n),
+            clusters=None if clusters is None else int(clusters.max()) + 1,
+        )
+        for (first, second), one, two_valued, ci95, p_value in zip(
+            values, differences, binary, hulls, p_values, strict=True
+        )
+    ]
 
 
 def mcnemar_exact(lost: int, gained: int) -> float:
@@ -104,6 +148,23 @@ def discordant_interval(lost: int, gained: int, pairs: int) -> list[float]:
     return enclosing(low, high, (gained - lost) / pairs)
 
 
+def adjusted_interval(differences: Floats, clusters: Ints | None = None) -> list[float]:
+    """95 % confidence interval of a mean difference in closed form, for clusters and any values.
+
+    ``discordant_interval`` adds a problem of +1 and one of -1 to the n problems. Done the same to
+    values between -1 and 1 in clusters with the sums S and the sizes m: with c = ΣS / (n + 2) it is
+    c ± 1.96 * √(Σ(S - m c)² + (1 - c)² + (1 + c)²) / (n + 2), the clustered standard error of
+    Miller 2024, equation 4. For independent values of -1, 0 and 1 the two are the same.
+    """
+    n = len(differences)
+    sums, sizes = _cluster_sums(differences, clusters), _cluster_sizes(n, clusters)
+    centre = math.fsum(sums) / (n + 2)
+    squares = math.fsum((sums - sizes * centre) ** 2) + (1 - centre) ** 2 + (1 + centre) ** 2
+    half = Z95 * math.sqrt(squares) / (n + 2)
+    low, high = max(-1.0, centre - half), min(1.0, centre + half)
+    return enclosing(low, high, math.fsum(differences) / n)
+
+
 def sign_flip_p(differences: Sequence[float]) -> float:
     """Two-sided p of the paired permutation test: the sign of each problem is flipped at random.
 
@@ -111,10 +172,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     approximates McNemar's test. Source: Fisher 1935, "The design of experiments", section 21; the
     added 1 for the observed data: Phipson & Smyth 2010.
     """
-    column = group_rows(np.array([differences]).T)[:, 0]
-    found = abs(float(column.sum()))
-    tolerance = 1e-9 * float(np.abs(column).sum())
-    return (1 + _at_least(column, found - tolerance)) / (1 + FLIPS)
+    (found,) = _sign_flip_ps([np.array(differences, dtype=float)])
+    return found
 
 
 def detectable_difference(spread: float, problems: int) -> float:
@@ -131,34 +190,102 @@ def detectable_difference(spread: float, problems: int) -> float:
     return min(1.0, (Z95 + Z_POWER) * spread / math.sqrt(problems))
 
 
-def _interval_and_p(
-    differences: Sequence[float], binary: bool
-) -> tuple[list[float] | None, float | None, float]:
-    """Confidence interval, p and standard deviation of the differences."""
+def _is_binary(first: Floats, second: Floats) -> bool:
+    return all(bool(((values == 0) | (values == 1)).all()) for values in (first, second))
+
+
+def _intervals(
+    differences: Sequence[Floats], binary: Sequence[bool], clusters: Ints | None
+) -> list[list[float] | None]:
+    """The interval of each mean; those that are resampled share the draws."""
+    n = len(differences[0])
+    sizes = _cluster_sizes(n, clusters)
+    found: list[list[float] | None] = [None] * len(differences)
+    resampled = []
+    for place, (one, two_valued) in enumerate(zip(differences, binary, strict=True)):
+        if two_valued:
+            found[place] = discordant_interval(int((one < 0).sum()), int((one > 0).sum()), n)
+        elif not one.any():  # in clusters: no spread to resample
+            found[place] = discordant_interval(0, 0, len(sizes))
+        elif len(sizes) > 1:
+            resampled.append(place)
+    counts = sizes.tolist()
+    means = [
+        ClusteredMean(_cluster_sums(differences[place], clusters).tolist(), counts)
+        for place in resampled
+    ]
+    drawn = bootstrap_intervals(means, [math.fsum(differences[place]) / n for place in resampled])
+    for place, interval in zip(resampled, drawn, strict=True):
+        found[place] = interval
+    return found
+
+
+def _hull(apart: list[float] | None, together: list[float] | None) -> list[float] | None:
+    if apart is None or together is None:
+        return apart or together
+    return [min(apart[0], together[0]), max(apart[1], together[1])]
+
+
+def _spread(differences: Floats, two_valued: bool, clusters: Ints | None) -> float:
+    """Standard deviation of the differences around 0, times the root of the design effect."""
     n = len(differences)
-    if binary or not any(differences):
-        lost, gained = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
-        spread = math.sqrt((lost + gained + 2) / (n + 2))
-        return discordant_interval(lost, gained, n), mcnemar_exact(lost, gained), spread
-    spread = math.sqrt(math.fsum(d * d for d in differences) / n)
-    if n == 1:
-        return None, None, spread
-    mean_difference = ClusteredMean(differences, [1] * n)
-    (ci95,) = bootstrap_intervals([mean_difference], [math.fsum(differences) / n])
-    return ci95, sign_flip_p(differences), spread
+    squares = math.fsum(differences**2)
+    variance = squares / n
+    if two_valued:
+        variance = (int((differences != 0).sum()) + 2) / (n + 2)
+    if clusters is None or not squares:
+        return math.sqrt(variance)
+    effect = math.fsum(_cluster_sums(differences, clusters) ** 2) / squares
+    return math.sqrt(variance * max(1.0, effect))
 
 
-def _at_least(column: Floats, threshold: float) -> int:
-    """Count of the ``FLIPS`` random-sign sums that are at least ``threshold`` away from 0."""
-    words = -(-len(column) // 64)
+def _cluster_sums(values: Floats, clusters: Ints | None) -> Floats:
+    return values if clusters is None else np.bincount(clusters, weights=values).astype(float)
+
+
+def _cluster_sizes(problems: int, clusters: Ints | None) -> Floats:
+    sizes = np.ones(problems) if clusters is None else np.bincount(clusters)
+    return sizes.astype(float)
+
+
+def _p_values(differences: Sequence[Floats], binary: Sequence[bool]) -> list[float | None]:
+    """McNemar's p of values that are 0 or 1, else that of sign flips; None of one problem."""
+    flipped = [
+        one
+        for one, two_valued in zip(differences, binary, strict=True)
+        if not two_valued and len(one) > 1
+    ]
+    drawn = iter(_sign_flip_ps(flipped))
+    found: list[float | None] = []
+    for one, two_valued in zip(differences, binary, strict=True):
+        if two_valued:
+            found.append(mcnemar_exact(int((one < 0).sum()), int((one > 0).sum())))
+        else:
+            found.append(next(drawn) if len(one) > 1 else None)
+    return found
+
+
+def _sign_flip_ps(differences: Sequence[Floats]) -> list[float]:
+    """p of each column of differences; all are flipped by the same random signs."""
+    if not differences:
+        return []
+    columns = group_rows(np.array(differences).T)
+    found = np.abs(columns.sum(axis=0))
+    tolerance = 1e-9 * np.abs(columns).sum(axis=0)
+    return [(1 + count) / (1 + FLIPS) for count in _at_least(columns, found - tolerance)]
+
+
+def _at_least(columns: Floats, thresholds: Floats) -> list[int]:
+    """Per column, count the ``FLIPS`` random-sign sums at least its threshold away from 0."""
+    words = -(-len(columns) // 64)
     stream = np.random.PCG64(_SEED)
     block = max(1, _CELLS // (words * 64))
-    total = float(column.sum())
-    counted = 0
+    totals = columns.sum(axis=0)
+    counted = np.zeros(columns.shape[1], dtype=np.int64)
     for begin in range(0, FLIPS, block):
         count = min(block, FLIPS - begin)
         raw = stream.random_raw(count * words).astype("<u8").view(np.uint8)
-        bits = np.unpackbits(raw.reshape(count, -1), axis=1)[:, : len(column)]
-        sums = total - 2 * (bits.astype(np.float64) @ column)
-        counted += int((np.abs(sums) >= threshold).sum())
-    return counted
+        bits = np.unpackbits(raw.reshape(count, -1), axis=1)[:, : len(columns)]
+        sums = totals - 2 * (bits.astype(np.float64) @ columns)
+        counted += (np.abs(sums) >= thresholds).sum(axis=0)
+    return [int(count) for count in counted]

@@ -1,16 +1,28 @@
-"""Finished runs loaded for comparison: of each verdict, only the fields that a comparison uses."""
+"""Runs loaded for comparison: of each verdict, only the fields that a comparison uses."""
 
 import string
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from shared.analysis.bootstrap import Floats
+from shared.analysis.contests import Ints
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.outlines import read_outlines
 from shared.run_record import RunRecord
-from shared.schemas import SampleId, Verdict
+from shared.schemas import ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus, JudgeMethod
+
+STATUSES = tuple(FinalStatus)
+_PLACES: dict[str, int] = {status: place for place, status in enumerate(STATUSES)}
+_API_ERROR = _PLACES[FinalStatus.API_ERROR]
+_MOST = 2**63 - 1
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,69 +36,180 @@ class SampleVerdict:
     cases_total: int
     cases_not_run: int
     detail: str | None
-    method: JudgeMethod
-    checker: str
 
-    @property
-    def judged(self) -> bool:
-        """Whether the status describes the answer rather than an infrastructure failure."""
-        return self.final_status is not FinalStatus.API_ERROR
 
-    @property
-    def pass_ratio_high(self) -> float:
-        """The pass ratio if all cases that were not run passed; the exact one is at most this."""
-        left = self.cases_not_run / self.cases_total if self.cases_total else 0.0
-        return min(1.0, self.pass_ratio + left)
+class VerdictRow(NamedTuple):
+    """A verdict as a row."""
+
+    problem_id: str
+    sample_index: int
+    final_status: str
+    accepted: bool
+    pass_ratio: float
+    cases_passed: int
+    cases_total: int
+    cases_not_run: int
+    total_judge_time: float
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
+        """The row of a verdict; numbers that no column can hold are its largest."""
+        values: Iterator[Any] = (getattr(verdict, name) for name in cls._fields)
+        return cls._make(min(one, _MOST) if isinstance(one, int) else one for one in values)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemNote:
+    """What a comparison knows of a problem in one run.
+
+    Attributes:
+        digest: :func:`problem_digest`; empty if an earlier version did not record it.
+        facts: What its slices are made by.
+        method: By which its answers were judged; None if no answer was (empty, too long).
+        checker: The checker, None together with ``method``.
+    """
+
+    digest: str = ""
+    facts: ProblemFacts = field(default_factory=ProblemFacts)
+    method: JudgeMethod | None = None
+    checker: str | None = None
+
+
+UNKNOWN_PROBLEM = ProblemNote()
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetVerdicts:
+    """The verdicts of a data set as columns, one row per sample, by problem id and index.
+
+    Attributes:
+        problem_ids: The problems, sorted.
+        problem: The place of each row's problem in ``problem_ids``.
+        sample_index: Of each row, as the following.
+        status: Place in ``STATUSES``.
+        accepted: Whether the answer was accepted.
+        pass_ratio: Share of cases passed.
+        cases: Cases passed, all cases, and cases not run: three columns.
+        judge_time: Seconds of judging.
+        details: Details by row, of the rows that have one and were loaded with it.
+    """
+
+    problem_ids: list[str]
+    problem: Ints
+    sample_index: Ints
+    status: Ints
+    accepted: Bools
+    pass_ratio: Floats
+    cases: Ints
+    judge_time: Floats
+    details: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[object]], details: Mapping[int, str] | None = None) -> Self:
+        """Make columns of ``VerdictRow`` values, which are sorted and of different samples."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(VerdictRow._fields)
+        ids, indexes, statuses, accepted, ratios, passed, total, left, seconds = columns
+        names = list(dict.fromkeys(ids))
+        places = {name: place for place, name in enumerate(names)}
         return cls(
-            final_status=verdict.final_status,
-            accepted=verdict.accepted,
-            pass_ratio=verdict.pass_ratio,
-            cases_passed=verdict.cases_passed,
-            cases_total=verdict.cases_total,
-            cases_not_run=verdict.cases_not_run,
-            detail=verdict.detail,
-            method=verdict.method,
-            checker=verdict.checker,
+            problem_ids=names,
+            problem=np.array([places[name] for name in ids], dtype=np.int64),
+            sample_index=np.array(indexes, dtype=np.int64),
+            status=np.array([_PLACES[status] for status in statuses], dtype=np.int64),
+            accepted=np.array(accepted, dtype=bool),
+            pass_ratio=np.array(ratios, dtype=float),
+            cases=np.array([passed, total, left], dtype=np.int64).T,
+            judge_time=np.array(seconds, dtype=float),
+            details=details or {},
         )
 
+    def __len__(self) -> int:
+        return len(self.problem)
 
-@dataclass(frozen=True)
+    @property
+    def judged(self) -> Bools:
+        """Whether the status describes the answer rather than an infrastructure failure."""
+        return np.asarray(self.status != _API_ERROR)
+
+    @property
+    def pass_ratio_high(self) -> Floats:
+        """The pass ratio if all cases that were not run passed; the exact one is at most this."""
+        left = self.cases[:, 2] / np.maximum(self.cases[:, 1], 1)
+        return np.minimum(1.0, self.pass_ratio + left)
+
+    def has_status(self, status: FinalStatus) -> Floats:
+        """1 where a sample has the status, else 0."""
+        return np.asarray(self.status == _PLACES[status], dtype=float)
+
+    def sample(self, dataset: str, row: int) -> SampleId:
+        problem_id = self.problem_ids[self.problem[row]]
+        return SampleId(dataset, problem_id, int(self.sample_index[row]))
+
+
+@dataclass(frozen=True, eq=False)
 class ComparedRun:
-    """A finished run, with its letter in tables and messages.
+    """A run, with its letter in tables and messages.
 
     Attributes:
         label: The letter.
-        run: The run.
-        verdicts: By data set and sample.
-        digests: :func:`problem_digest` by data set and problem id; runs of earlier versions did not
-            record them.
+        name: Its name, or its id if it has none.
+        place: Its folder or its id, for messages.
+        record: Its record; of a run in progress as far as it goes.
+        verdicts: By data set.
+        problems: By data set and problem id.
+        summary: Published metrics by data set, as far as there are any.
+        finished: The run, if it was read from a folder.
     """
 
     label: str
-    run: FinishedRun
-    verdicts: Mapping[str, Mapping[SampleId, SampleVerdict]]
-    digests: Mapping[str, Mapping[str, str]]
+    name: str
+    place: str
+    record: RunRecord
+    verdicts: Mapping[str, DatasetVerdicts]
+    problems: Mapping[str, Mapping[str, ProblemNote]]
+    summary: Mapping[str, Mapping[str, object]]
+    finished: FinishedRun | None = None
 
     @property
-    def record(self) -> RunRecord:
-        return self.run.record
+    def run(self) -> FinishedRun:
+        """The finished run; only of a run that was read from a folder."""
+        if self.finished is None:
+            raise ValueError(f"{self.place} was not read from a folder")
+        return self.finished
 
     def data_sha256(self, dataset: str) -> str | None:
         """SHA-256 over the problems of a data set; None if it is not recorded."""
-        return next((d.sha256 for d in self.record.datasets if d.dataset == dataset), None)
+        found = (d.sha256 for d in self.record.datasets if d.dataset == dataset)
+        return next(found, None) or None
+
+    def note(self, dataset: str, problem_id: str) -> ProblemNote:
+        return self.problems.get(dataset, {}).get(problem_id, UNKNOWN_PROBLEM)
+
+    def verdict(self, dataset: str, row: int) -> SampleVerdict:
+        """The verdict of one row of a data set."""
+        found = self.verdicts[dataset]
+        passed, total, left = (int(number) for number in found.cases[row])
+        return SampleVerdict(
+            final_status=STATUSES[found.status[row]],
+            accepted=bool(found.accepted[row]),
+            pass_ratio=float(found.pass_ratio[row]),
+            cases_passed=passed,
+            cases_total=total,
+            cases_not_run=left,
+            detail=found.details.get(row),
+        )
 
     @property
     def notes(self) -> list[str]:
         """Caveats about the run's numbers: untrusted, incomplete, or with a torn last line."""
-        notes = [f"{self.label}: {torn}" for torn in self.run.skipped]
+        torn_lines = self.finished.skipped if self.finished else []
+        notes = [f"{self.label}: {torn}" for torn in torn_lines]
         record = self.record
         notes += [f"{self.label} is untrusted: {line}" for line in record.distrust]
         if not record.complete:
             unjudged = f"{record.samples_unjudged} samples without a verdict"
-            notes.append(f"{self.label} is {record.state}: {unjudged}")
+            sofar = "" if record.state.final else " so far"
+            notes.append(f"{self.label} is {record.state}: {unjudged}{sofar}")
         return notes
 
 
@@ -121,14 +244,43 @@ def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
 
 
 def _read(name: str, run: FinishedRun) -> ComparedRun:
-    verdicts: dict[str, dict[SampleId, SampleVerdict]] = {}
+    samples: dict[str, dict[SampleId, tuple[VerdictRow, str | None]]] = {}
+    judged_by: dict[tuple[str, str], tuple[JudgeMethod, str]] = {}
     for verdict in run.verdicts():
-        verdicts.setdefault(verdict.dataset, {})[verdict.sample] = SampleVerdict.of(verdict)
-    digests: dict[str, dict[str, str]] = {}
-    for outline in read_outlines(run.folder):
-        if outline.digest:
-            digests.setdefault(outline.dataset, {})[outline.problem_id] = outline.digest
-    return ComparedRun(name, run, verdicts, digests)
+        row = VerdictRow.of(verdict)
+        samples.setdefault(verdict.dataset, {})[verdict.sample] = (row, verdict.detail)
+        if judges_answers(verdict.method):
+            problem = (verdict.dataset, verdict.problem_id)
+            judged_by.setdefault(problem, (verdict.method, verdict.checker))
+    outlines = {(one.dataset, one.problem_id): one for one in read_outlines(run.folder)}
+    problems: dict[str, dict[str, ProblemNote]] = {}
+    for dataset, problem_id in {**outlines, **judged_by}:
+        outline = outlines.get((dataset, problem_id))
+        known = ProblemNote(outline.digest, outline.facts) if outline else UNKNOWN_PROBLEM
+        method, checker = judged_by.get((dataset, problem_id), (None, None))
+        note = replace(known, method=method, checker=checker)
+        problems.setdefault(dataset, {})[problem_id] = note
+    return ComparedRun(
+        label=name,
+        name=run.name,
+        place=run.folder.shown,
+        record=run.record,
+        verdicts={dataset: _columns(found) for dataset, found in samples.items()},
+        problems=problems,
+        summary=run.summary,
+        finished=run,
+    )
+
+
+def judges_answers(method: JudgeMethod) -> bool:
+    """Whether a method judges; the guard rejects answers before (empty, too long, not a text)."""
+    return method not in (JudgeMethod.GUARD, JudgeMethod.NONE)
+
+
+def _columns(found: Mapping[SampleId, tuple[VerdictRow, str | None]]) -> DatasetVerdicts:
+    ordered = [found[sample] for sample in sorted(found)]
+    details = {row: detail for row, (_, detail) in enumerate(ordered) if detail is not None}
+    return DatasetVerdicts.of([row for row, _ in ordered], details)
 
 
 def _listed(run: ComparedRun) -> str:

@@ -30,7 +30,7 @@ def _bucket(value: int | None, bounds: Sequence[int], names: Sequence[str]) -> s
 
 
 # The buckets of a problem in each dimension; with several tags it is in several.
-_DIMENSIONS: dict[str, Callable[[ProblemFacts], Sequence[str]]] = {
+DIMENSIONS: dict[str, Callable[[ProblemFacts], Sequence[str]]] = {
     "difficulty": lambda facts: [facts.difficulty or UNKNOWN],
     "tag": lambda facts: sorted(set(facts.tags)) or [UNTAGGED],
     "tests": lambda facts: [_bucket(facts.num_tests, _TESTS, _TEST_BUCKETS)],
@@ -59,7 +59,7 @@ def slice_summaries(
             bucket: _metrics(samples)
             for bucket, samples in _buckets(results, facts, buckets_of).items()
         }
-        for dimension, buckets_of in _DIMENSIONS.items()
+        for dimension, buckets_of in DIMENSIONS.items()
     }
 
 
@@ -73,10 +73,10 @@ def _buckets(
         known = facts.get(problem_id)
         for bucket in buckets_of(known) if known else [UNKNOWN]:
             found.setdefault(bucket, []).extend(samples)
-    return {bucket: found[bucket] for bucket in sorted(found, key=_sort_key)}
+    return {bucket: found[bucket] for bucket in sorted(found, key=bucket_order)}
 
 
-def _sort_key(bucket: str) -> tuple[int, int, str]:
+def bucket_order(bucket: str) -> tuple[int, int, str]:
     """Known buckets in their natural order, then others by name, then untagged and unknown."""
     if bucket in _LAST:
         return 2, _LAST.index(bucket), bucket

@@ -274,6 +274,8 @@ function commands.clean(retries, ttl, reason)
     if key:sub(1, #prefix) ~= prefix or redis.call('EXISTS', key) == 0 then
       redis.call('SREM', ours, key)
       redis.pcall('SREM', all, key)
+      -- Its job was lost with it, and is delivered again by who waits for the verdict.
+      redis.call('DEL', PREFIX .. ':woken:' .. key:sub(#prefix + 1))
     end
   end
 end

@@ -32,6 +32,8 @@ FAILURE_TTL = 7 * 24 * 3600
 _JOB_ID = re.compile(rb"[0-9a-f]{40}")
 _EXECUTION_ID = re.compile(rb"[0-9a-f]{32}")
 _MAX_DATE = 64
+# Jobs in workers' hands that are looked at.
+_MAX_HELD = 10_000
 
 
 def job_id(run: str, sample: SampleId, completion_sha256: str) -> str:
@@ -56,7 +58,7 @@ class JudgeQueue:
 
     def __init__(self, redis: Redis) -> None:
         self.rq = Queue(keys.JUDGE_QUEUE, connection=redis, serializer=JSONSerializer)
-        # Asked with INFO otherwise, which the users of services may not call; nobody reads it.
+        # Asked with INFO otherwise, which most services' users may not call; nobody reads it.
         self.rq.redis_server_version = (7, 0, 0)
         self._redis = redis
 
@@ -106,18 +108,40 @@ class JudgeQueue:
         head = cast(bytes | None, self._redis.lindex(self.rq.key, 0))
         if head is None or not _JOB_ID.fullmatch(head):
             return 0.0
-        queued = self._enqueued_at(Job.key_for(head.decode()))
-        return 0.0 if queued is None else max(0.0, (datetime.now(UTC) - queued).total_seconds())
+        return self._oldest([head.decode()], "enqueued_at")
 
-    def _enqueued_at(self, key: str) -> datetime | None:
-        """The time at which a job was enqueued; None if it is gone, or no job of the ledger."""
-        try:
-            if not 0 < self._redis.hstrlen(key, "enqueued_at") <= _MAX_DATE:
-                return None
-            stored = cast(bytes | None, self._redis.hget(key, "enqueued_at"))
-            return None if stored is None else utcparse(stored.decode()).replace(tzinfo=UTC)
-        except (ResponseError, ValueError):
-            return None
+    def oldest_lease(self) -> float:
+        """Seconds for which a worker has had the job that it took first; 0 without any lease.
+
+        A job whose lease has expired does not count. RQ lists it until its worker's time is up.
+        """
+        registry = StartedJobRegistry(keys.JUDGE_QUEUE).key
+        members = cast(list[bytes], self._redis.zrange(registry, 0, _MAX_HELD - 1))
+        jobs = [found[0].decode() for member in members if (found := _JOB_ID.match(member))]
+        pipe = self._redis.pipeline(transaction=False)
+        for job in jobs:
+            pipe.exists(keys.lease(job))
+        held = [job for job, lease in zip(jobs, pipe.execute(), strict=True) if lease]
+        return self._oldest(held, "started_at")
+
+    def _oldest(self, jobs: list[str], field: str) -> float:
+        """Seconds since the earliest date in a field of jobs; 0 without a date.
+
+        Jobs that are gone, or none of the ledger's, are left out, and nothing long is read.
+        """
+        names = [Job.key_for(job) for job in jobs]
+        pipe = self._redis.pipeline(transaction=False)
+        for name in names:
+            pipe.hstrlen(name, field)
+        sizes = pipe.execute(raise_on_error=False)
+        for name, size in zip(names, sizes, strict=True):
+            if isinstance(size, int) and 0 < size <= _MAX_DATE:
+                pipe.hget(name, field)
+        stored = pipe.execute(raise_on_error=False)
+        dates = [date for value in stored if (date := _date(value)) is not None]
+        if not dates:
+            return 0.0
+        return max(0.0, (datetime.now(UTC) - min(dates)).total_seconds())
 
     def workers(self) -> int:
         """Number of workers that are registered for the queue and still send heartbeats."""
@@ -159,6 +183,14 @@ class JudgeQueue:
         except ResponseError:
             return []
         return [one.decode() for one in cast(list[bytes], found) if _EXECUTION_ID.fullmatch(one)]
+
+
+def _date(stored: object) -> datetime | None:
+    """A date as RQ writes it; None if it is none."""
+    try:
+        return utcparse(stored.decode()).replace(tzinfo=UTC) if isinstance(stored, bytes) else None
+    except ValueError:
+        return None
 
 
 # Queue a job as :meth:`JudgeQueue.put` does, for scripts that write it together with its input.

@@ -96,6 +96,7 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
     shutdown_timeout: float = 10.0,
+    listens: Callable[[int], object] | None = None,
 ) -> None:
     """Serve ``app`` until SIGTERM or SIGINT arrives or ``stop`` is set, then shut down gracefully.
 
@@ -107,6 +108,7 @@ async def serve(
         settings: Address to bind, and limits on connections.
         stop: Event that stops the server when it is set.
         shutdown_timeout: Seconds that requests in flight get to finish.
+        listens: Called with the port as soon as requests are answered.
 
     Raises:
         ServiceError: The address cannot be bound.
@@ -119,6 +121,8 @@ async def serve(
     async with listening(app, settings.host, settings.port, limits, shutdown_timeout) as bound:
         announce_port(bound)
         log.info("listening", host=settings.host, port=bound)
+        if listens is not None:
+            listens(bound)
         await stop.wait()
         log.info("stopping")
 

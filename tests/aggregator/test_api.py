@@ -13,6 +13,8 @@ from yarl import URL
 
 from services.aggregator.api.models import (
     CasePage,
+    FacetsAnswer,
+    FailuresAnswer,
     RunDetail,
     RunList,
     SampleDetail,
@@ -235,6 +237,72 @@ async def test_the_live_figures_are_those_of_the_summary(
 async def test_which_samples(client: TestClient, query: str, found: list[str]) -> None:
     page = SamplePage.model_validate(await ask(client, f"/api/runs/run-1/samples?{query}"))
     assert [row.problem_id for row in page.samples] == found
+
+
+@pytest.mark.parametrize("path", ["samples", "facets", "failures"])
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("status=timeout,fine", "status: 'fine' is none of success, wrong_answer"),
+        ("status=", "status"),
+        ("dataset=a,,b", "dataset: a value is empty"),
+        ("tag=a%5Cb", "tag: a backslash escapes"),
+        ("tag=" + ",".join(map(str, range(51))), "tag: more than 50 values"),
+        ("extraction=fence", "extraction: 'fence' is none of"),
+        ("in=prompt,code", "in: 'code' is none of prompt, completion, stderr"),
+        ("tokens=5", "tokens: not a range; write MIN..MAX, MIN.. or ..MAX"),
+        ("tokens=..", "tokens: not a range"),
+        ("cpu=9..1", "cpu: the range is reversed"),
+        ("memory=nan..", "memory: not a range"),
+        ("memory=1e999..", "memory: a bound is too large"),
+        ("gen_time=" + "1" * 99 + "..", "gen_time"),
+        ("flipped=yes", "flipped"),
+        ("group=x", "group"),
+        ("text=" + "x" * 201, "text"),
+        ("text=%ED%A0%80", "not UTF-8"),
+        ("texts=x", "texts"),
+    ],
+)
+async def test_a_filter_that_is_none(client: TestClient, path: str, query: str, says: str) -> None:
+    async with client.get(URL(f"/api/runs/run-1/{path}?{query}", encoded=True)) as answer:
+        body = await answer.json()
+        if answer.status == 200:
+            assert says == "not UTF-8"  # yarl replaces what is no UTF-8
+            return
+        assert answer.status == 400
+        assert says in body["error"]
+        assert "\n" not in body["error"]
+
+
+async def test_facets_and_failures(client: TestClient) -> None:
+    found = FacetsAnswer.model_validate(
+        await ask(client, "/api/runs/run-1/facets?difficulty=hard&status=success,wrong_answer")
+    )
+    page = await ask(client, "/api/runs/run-1/samples?difficulty=hard&status=success,wrong_answer")
+    assert found.samples == len(page["samples"]) > 0
+    unknown = await ask(client, "/api/runs/run-1/samples?difficulty=-&status=success,wrong_answer")
+    difficulties = {one.value: one.samples for one in found.facets["difficulty"].counts}
+    assert difficulties == {"hard": found.samples, None: len(unknown["samples"])}
+    groups = FailuresAnswer.model_validate(await ask(client, "/api/runs/run-1/failures?limit=1"))
+    (group,) = groups.groups
+    listed = await ask(client, f"/api/runs/run-1/samples?group={group.id}")
+    assert {row["failure"] for row in listed["samples"]} == {group.signature}
+    assert len(listed["samples"]) == group.samples
+    assert groups.samples >= group.samples
+
+
+async def test_texts_are_found(client: TestClient) -> None:
+    async def found(query: str) -> list[str]:
+        page = await ask(client, f"/api/runs/run-1/samples?{query}")
+        return [row["problem_id"] for row in page["samples"]]
+
+    everything = await found("limit=200")
+    assert await found("text=PRINT(") == everything
+    assert await found("text=print(&in=prompt,stderr") == []
+    assert await found("text=solve+p1.&in=prompt") == ["p1"]
+    assert await found("text=p1") == ["p1"]
+    for text in ('"', "*", "%27%20OR%201", "NEAR(a%20b)", "%00", "a%22%20OR%20%22print"):
+        await found(f"text={text}")
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ P1 = SampleId("d1", "p1", 1)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 300 KB, full but for what the test leaves."""
+    """A disk of 900 KB, full but for what the test leaves."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    made = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
+    made = ["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(folder)]
     if subprocess.run(made, capture_output=True, check=False).returncode:
         pytest.skip("no right to mount a small disk")
     yield folder
@@ -97,7 +97,7 @@ def test_a_full_disk(redis: Redis, small_disk: Path) -> None:
     ledger = finished(redis, str(small_disk / "run"))
     publish(ledger)
     before = contents(small_disk)
-    free = 300 * 1024 - sum(-(-len(data) // 4096) * 4096 for data in before.values())
+    free = 900 * 1024 - sum(-(-len(data) // 4096) * 4096 for data in before.values())
     (small_disk / "other").write_bytes(b"x" * (free - 40_000))
     judged_again(ledger, 9_000)
     publish_due(Ingester(redis))

@@ -8,12 +8,13 @@ from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.pages import SampleQuery, samples_page
 from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.signatures import signature_id
 from services.aggregator.ingest import Ingester
 from shared.ledger import EventGroup, Ledger
 from shared.plan import make_plan
 from shared.run_record import RunState
-from shared.schemas import SampleId
-from shared.statuses import FinalStatus
+from shared.schemas import FailedCase, JudgedCode, SampleId
+from shared.statuses import ExtractionReason, FinalStatus
 from tests.aggregator.runs import counted
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
@@ -67,8 +68,13 @@ def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, ingester: Ing
     found["cases_not_run"] = 1
     times = {"total_judge_time": 2.5, "judged_at": 101.0, "worker": "w1", "attempts": 3}
     status = FinalStatus.RUNTIME_ERROR
-    ledger.record_verdict(verdict(made, status, **found, **times, confirmed=2, flipped=1))
+    case = FailedCase(case_index=1, status=status, stderr="Traceback\nKeyError: 7\n")
+    told = {"cpu_time": 0.25, "peak_memory": 2**20, "first_failed_case": case}
+    code = JudgedCode.of("print(1)", ExtractionReason.BARE_CODE, 0)
+    judged = verdict(made, status, **found, **times, **told, code=code, confirmed=2, flipped=1)
+    ledger.record_verdict(judged)
     ingester.catch_up()
+    failure = "runtime_error; SIGSEGV; code: bare_code; KeyError: N"
     assert [row.model_dump() for row in rows(ingester)] == [
         {
             "dataset": "d1",
@@ -89,6 +95,13 @@ def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, ingester: Ing
             "tags": ["dp", "graphs"],
             "num_tests": 1,
             "prompt_length": len("Solve p1."),
+            "finish_reason": "stop",
+            "extraction": "bare_code",
+            "cpu_time": 0.25,
+            "peak_memory": 2**20,
+            "failure": failure,
+            "failure_id": signature_id(failure),
+            "stderr": "Traceback\nKeyError: 7",
         }
     ]
 

@@ -10,10 +10,13 @@ from redis import Redis
 from services.aggregator.index.database import Database, open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
-from shared.ledger import Ledger
+from shared.ledger import Ledger, connect_async, keys
+from shared.ledger.jobs import WorkerJobs
+from shared.ledger.pipelined import PipelinedRedis
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import begin, judge
+from tests.conftest import RedisServer
 from tests.shared.ledgers import generation, problem, verdict
 
 Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -122,6 +125,66 @@ def test_the_queue_and_the_stream(redis: Redis, ledger: Ledger, ingester: Ingest
     assert of(found, "stream_lag") == 1
     assert of(found, "last_verdict_timestamp_seconds") == pytest.approx(time.time(), abs=60)
     assert of(caught_up(redis, ingester), "stream_lag") == 0
+
+
+async def test_the_lease_that_a_judge_has_had_longest(
+    redis: Redis, redis_server: RedisServer, ledger: Ledger, ingester: Ingester
+) -> None:
+    def oldest() -> float:
+        age = of(scrape(redis, ingester), "judge_oldest_lease_seconds")
+        assert age is not None
+        return age
+
+    assert oldest() == 0
+    for number in range(3):
+        ledger.record(generation(f"p{number}"))
+    commands = await connect_async(redis_server.url)
+    jobs = WorkerJobs(PipelinedRedis(commands), "w", lease_ttl=60)
+    first, second = (await jobs.take(2, idle=True)).jobs
+    assert 0 < oldest() < 60
+    for job, began in ((first, "2020-01-01"), (second, "2022-01-01")):
+        redis.hset(f"rq:job:{job.id}", "started_at", f"{began}T00:00:00.000000Z")
+    since_2020 = oldest()
+    redis.delete(keys.lease(first.id))  # as if its worker had died
+    assert 1e8 < oldest() < since_2020 - 6e7
+    redis.hset(f"rq:job:{second.id}", "started_at", "x" * 100)
+    assert oldest() == 0
+    redis.delete(f"rq:job:{second.id}")
+    redis.set(f"rq:job:{second.id}", "no hash")
+    assert oldest() == 0
+    await commands.aclose()
+
+
+def test_the_memory_of_redis_and_its_limit(redis: Redis, ingester: Ingester) -> None:
+    before = scrape(redis, ingester)
+    assert of(before, "redis_memory_max_bytes") is None
+    redis.setrange("ballast", 20_000_000, "x")
+    redis.config_set("maxmemory", "1gb")
+    try:
+        after = scrape(redis, ingester)
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert of(after, "redis_memory_max_bytes") == 2**30
+    grown = of(after, "redis_memory_used_bytes") - of(before, "redis_memory_used_bytes")
+    assert grown == pytest.approx(20_000_000, rel=0.1)
+
+
+def test_a_user_who_may_not_ask_for_memory_still_sees_the_queue(
+    redis: Redis, ledger: Ledger, ingester: Ingester
+) -> None:
+    """A Redis of one's own may have users of its own, or those of an earlier version."""
+    redis.execute_command("ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-info")
+    ledger.record(generation("p0"))
+    try:
+        server = redis.get_connection_kwargs()
+        few = Redis(server["host"], server["port"], username="few", password="secret")
+        found = scrape(few, ingester)
+        few.close()
+    finally:
+        redis.execute_command("ACL", "DELUSER", "few")
+    assert of(found, "judge_queue_jobs") == 1
+    assert of(found, "stream_lag") == 0
+    assert of(found, "redis_memory_used_bytes") is None
 
 
 def test_counters_never_fall(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:

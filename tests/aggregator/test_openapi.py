@@ -17,7 +17,8 @@ from tests.shared.ledgers import problem
 
 @pytest.fixture
 async def client(redis: Redis) -> AsyncIterator[TestClient]:
-    judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), judged_at=5.0)
+    for run in ("run-1", "run-2"):
+        judge(begin(redis, [problem("p1")], run), SampleId("d1", "p1"), judged_at=5.0)
     ingester = Ingester(redis)
     ingester.catch_up()
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
@@ -58,7 +59,8 @@ async def test_every_parameter_is_described(client: TestClient) -> None:
         described = {p["name"] for p in item["get"]["parameters"] if p["in"] == "path"}
         assert described == set(re.findall(r"\{(\w+)\}", path))
     asked = {p["name"] for p in paths["/api/runs/{run}/samples"]["get"]["parameters"]}
-    assert asked == {"run", *SamplesQuery.model_fields}
+    fields = SamplesQuery.model_fields.items()
+    assert asked == {"run", *(one.alias or name for name, one in fields)}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,12 @@ async def test_every_parameter_is_described(client: TestClient) -> None:
 async def test_answers_are_as_described(client: TestClient, route: Route) -> None:
     """The schemas are made from the models, which forbid what they do not name."""
     values = {"run": "run-1", "dataset": "d1", "problem_id": "p1", "sample_index": 0}
-    found = await ask(client, route.path.format(**values))
+    runs = "?runs=run-1,run-2"
+    queries = {
+        "compare_runs": runs,
+        "list_flips": f"{runs}&dataset=d1&kind=all",
+        "show_gate": "?baseline=run-1&run=run-1",
+    }
+    found = await ask(client, route.path.format(**values) + queries.get(route.name, ""))
     assert route.answer is not None
     assert route.answer.model_validate(found).model_dump(mode="json") == found

@@ -57,7 +57,7 @@ def test_it_publishes_though_the_index_cannot_be_written(
 ) -> None:
     """A full disk under the index costs its answers, not the artifacts."""
     limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000));"
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "from services.aggregator.__main__ import main; sys.exit(main())"
     )

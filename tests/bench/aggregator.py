@@ -83,9 +83,9 @@ def _bench(url: str, folder: Path, samples: int) -> None:
     print(f"indexed {samples / seconds:.0f} samples/s, while they were written ({seconds:.0f} s)")
     print(f"resident memory: {early:.0f} MB at {samples // 10}, {late:.0f} MB at {samples}")
     print(f"index: {(folder / 'index' / 'index.sqlite').stat().st_size / 1e6:.0f} MB")
-    _print_times("all pages", [one for times in asked.values() for one in times])
+    print_times("all pages", [one for times in asked.values() for one in times])
     for path, times in asked.items():
-        _print_times(path, times)
+        print_times(path, times)
 
 
 def _start(url: str, folder: Path) -> tuple["subprocess.Popen[bytes]", str]:
@@ -201,7 +201,7 @@ def _memory(process: "subprocess.Popen[bytes]") -> float:
     return float(psutil.Process(process.pid).memory_info().rss / 1e6)
 
 
-def _print_times(name: str, times: list[float]) -> None:
+def print_times(name: str, times: list[float]) -> None:
     if len(times) < 2:
         return
     cuts = statistics.quantiles(times, n=100, method="inclusive")

@@ -1,9 +1,13 @@
 """Runs ``plumb`` as a subprocess, with stand-ins for the services it connects to."""
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +43,31 @@ def plumb(*arguments: str, folder: Path, **environment: str) -> Outcome:
         timeout=60,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def in_terminal(*arguments: str, folder: Path, columns: int, **environment: str) -> str:
+    """Run in a terminal of so many columns; returns what it showed, its colours included."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 100, columns, 0, 0))
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    given = {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm", "LANG": "C.UTF-8", **environment}
+    with subprocess.Popen(
+        [sys.executable, "-m", "services.cli", *arguments],
+        cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs,
+    ):  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        while part := _read(ours):
+            shown += part
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux's way to say that the other end is closed
+        return b""
 
 
 @contextmanager

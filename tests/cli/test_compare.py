@@ -8,7 +8,7 @@ import pytest
 
 from shared.final_sets import FOLDER, entries_of, record_run
 from shared.finished_run import open_run
-from tests.cli.commands import plumb
+from tests.cli.commands import in_terminal, plumb
 from tests.shared.finished_runs import write_run
 
 ROLLOUT = "config.actor_rollout_ref.rollout"
@@ -198,12 +198,34 @@ def test_three_runs_are_a_table_and_a_chart(pair):
     (best,) = [row for row in rows if row[:3] == ["one", "C", "100.0%"]]
     assert best[4] == "+60.0"
     assert ["two", "C", "–", "–", "–", "–", "–"] in rows
-    bars = re.findall(r"^  ([ABC])  ([█▓░·]+)  (\S+)$", done.stdout, re.MULTILINE)
+    bars = re.findall(r"^  ([ABC])  ([#=.-]+)  (\S+)$", done.stdout, re.MULTILINE)
     assert [(name, len(bar), value) for name, bar, value in bars[:3]] == [
         ("A", 50, "40.0%"), ("B", 50, "60.0%"), ("C", 50, "100.0%")
     ]  # fmt: skip
-    assert bars[0][1] == "█" * 8 + "▓" * 12 + "░" * 14 + "·" * 16
+    assert bars[0][1] == "#" * 8 + "=" * 12 + "-" * 14 + "." * 16
     assert "C  no verdicts" in done.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_width_cuts_a_name_or_a_figure(tmp_path, columns):
+    name = "codecontests_valid_cpp"
+    write_run(tmp_path / "a", {name: "++++-----t"})
+    write_run(tmp_path / "b", {name: "+++-+++--t"})
+    shown = in_terminal("compare", "a", "b", "--show-flips", folder=tmp_path, columns=columns)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= columns
+    words = " ".join(" ".join(lines).split())
+    assert name in words
+    for figure in ("40.0%", "60.0%", "+20.0", "-22.2 … +55.5", "0.625", "wrong_answer 1/2"):
+        assert figure in words
+    assert ("detectable" in words) == (columns == 60)  # a column too many, but not a line
+    # -22.2 to +55.5 points of a scale from -60 to 60, whose middle is 0.
+    (bar,) = [line for line in lines if "●" in line]
+    drawn = re.fullmatch(rf"  {name}  ( *├─*┼─*●─*┤ *)   \+20.0", bar)
+    assert drawn, bar
+    width = len(drawn[1]) - 1
+    places = [round(width * (each / 60 + 1) / 2) for each in (-22.2, 0, 20, 55.5)]
+    assert [drawn[1].index(mark) for mark in "├┼●┤"] == places
 
 
 @pytest.mark.parametrize(

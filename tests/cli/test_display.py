@@ -41,7 +41,8 @@ def test_the_summary_breaks_a_long_name_at_its_underscore(tmp_path: Path) -> Non
     out = io.StringIO()
     run = FinishedRun(OutputFolder(str(tmp_path)), RunRecord(run="r", name="demo", output="o"),
                       {name: {"accepted_at_1_ci95": [0.2, 0.6]} for name in DATASETS})  # fmt: skip
-    print_summary(Console(file=out, width=80), run)
+    terminal = Console(file=out, width=80, force_terminal=True, color_system=None)
+    print_summary(terminal, run)
     words = out.getvalue().split()
     assert words.count("codecontests_") == 2 and {"test", "valid"} <= set(words)
     print_summary(Console(file=out, width=120), run)

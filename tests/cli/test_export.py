@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from services.cli.finished import export
-from shared.errors import OutputError
+from shared.errors import DataError, OutputError
 from tests.cli.commands import ROOT
 from tests.exports.conftest import Exported, finished
 
@@ -60,6 +60,16 @@ def test_notes_go_to_stderr(finished: Exported, tmp_path: Path) -> None:
     result = run_export(finished.run, "--format", "csv", "--output", str(tmp_path / "out"))
     assert result.stderr.startswith("note: no prompts: ")
     assert result.stdout.splitlines() == [str(tmp_path / "out" / "samples.csv")]
+
+
+@pytest.mark.parametrize("kind", ["inspect", "lm-eval"])
+def test_no_empty_question_is_written(finished: Exported, tmp_path: Path, kind: str) -> None:
+    finished.data.unlink()
+    out = tmp_path / "out"
+    result = run_export(finished.run, "--format", kind, "--output", str(out))
+    assert isinstance(result.exception, DataError)
+    assert "name the data with --data" in str(result.exception)
+    assert not out.exists()
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """`plumb runs`, `plumb show` and `plumb rejudge`."""
 
 import json
+import re
 
 import pytest
 
 from services.data.records import write_dataset
-from tests.cli.commands import plumb
+from shared.analysis.paired import discordant_interval
+from tests.cli.commands import in_terminal, plumb
+from tests.shared.finished_runs import write_run as write_judged
 from tests.shared.ledgers import problem
 
 
@@ -42,7 +45,7 @@ def test_runs_are_listed_the_latest_first(tmp_path):
         line for line in done.stdout.splitlines() if "outputs/" in line and "m " in line
     )
     assert "2001-09-09 01:46" in first
-    assert "d1 50.0%" in first
+    assert "d1 50.0%" in " ".join(first.split())
     assert second.startswith("old")
     assert "outputs/torn/run.json cannot be read" in done.stdout
     assert "\x1b" not in done.stdout
@@ -66,10 +69,55 @@ def test_runs_that_are_interrupted_or_incomplete_are_listed_as_what_they_are(tmp
     assert "if unjudged fail, pass 50.0%, 100.0%" in " ".join(shown.split())
 
 
+def checkpoints(folder):
+    """Three runs of one protocol, whose last gains 8 of 10 problems, and one of another."""
+    answers = ("----------", "+---------", "+++++++++-")
+    for place, letters in enumerate(answers):
+        share = letters.count("+") / 10
+        write_judged(folder / f"step{place}", {"one": letters}, summary={"accepted_at_1": share},
+                     change={"finished_at": place + 1.0})  # fmt: skip
+    other = {"finished_at": 9.0, "config.sandbox.timeout": 3.0}
+    write_judged(folder / "other", {"one": answers[0]}, summary={"accepted_at_1": 0}, change=other)
+
+
+def test_a_run_is_listed_with_its_difference_to_the_run_before(tmp_path):
+    checkpoints(tmp_path / "outputs")
+    done = plumb("runs", folder=tmp_path)
+    assert done.code == 0, done.stderr
+    rows = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines()}
+    interval = discordant_interval(0, 8, 10)
+    low, high = (f"{100 * end:+.1f}" for end in interval)
+    assert f"one 90.0% +80.0 ({low} … {high}) outputs/step2" in rows["step2"]
+    assert "one 10.0% +10.0 (" in rows["step1"]
+    assert rows["step0"].endswith("one 0.0% outputs/step0")  # nothing was before it
+    assert rows["other"].endswith("one 0.0% outputs/other")  # another protocol
+    # Without verdicts the difference is known, and its interval is not.
+    (tmp_path / "outputs" / "step1" / "verdicts.jsonl").unlink()
+    shown = " ".join(plumb("runs", folder=tmp_path).stdout.split())
+    assert "90.0% +80.0 outputs/step2" in shown
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_width_cuts_a_name_of_the_list_of_runs(tmp_path, columns):
+    checkpoints(tmp_path / "outputs")
+    name = "a_run_with_a_name_of_49_characters_without_a_blank"
+    write_judged(tmp_path / "outputs" / name, {"codecontests_valid": "+"},
+                 summary={"accepted_at_1": 1.0, "accepted_at_1_ci95": [0.2, 1.0]})  # fmt: skip
+    for command in (("runs",), ("show", f"outputs/{name}")):
+        shown = in_terminal(*command, folder=tmp_path, columns=columns, NO_COLOR="1")
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+        words = set(shown.split())
+        assert name in words
+        assert "codecontests_valid" in words  # of the table of runs, and of the bars
+        assert max(map(len, shown.splitlines())) <= columns
+    assert re.search(r"codecontests_valid  #+=+  100\.0%", shown)
+
+
 def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
     write_run(tmp_path / "outputs" / "deep" / "one", "mine")
     write_run(tmp_path / "outputs" / "a", "twice")
     write_run(tmp_path / "outputs" / "b", "twice")
+    (tmp_path / "mine").mkdir()  # as demo/ in a checkout
     for name in ("mine", "one-0123"):
         assert plumb("show", name, folder=tmp_path).stdout.split()[0] == "mine"
     twice = plumb("show", "twice", folder=tmp_path)
@@ -134,6 +182,8 @@ def test_completions_are_judged_again(tmp_path):
     # A blank at the end of a line does not matter to `tokens`, and does to `exact`.
     again = plumb("rejudge", "first", "judge.checker=exact", folder=tmp_path)
     assert again.code == 0, again.stderr
+    assert "loaded 2/2" in again.stdout  # nothing is generated
+    assert "generated" not in again.stdout
     folders = [tmp_path / "first", tmp_path / "first_rejudged"]
     runs = [json.loads((folder / "run.json").read_text()) for folder in folders]
     assert [run["statuses"]["success"] for run in runs] == [2, 1]

@@ -92,4 +92,5 @@ async def test_two_runs_of_one_name(redis: Redis, tmp_path: Path) -> None:
         assert f"outputs/{folder.name}" in listed.stdout
         shown = plumb("show", str(folder), folder=tmp_path)
         assert f"artifacts in {folder}" in shown.stdout
+        assert f"its page: {folder}/{artifacts.REPORT}" in shown.stdout
         assert json.loads((folder / artifacts.RUN).read_text())["output"] == str(folder)

@@ -1,7 +1,11 @@
-"""Judge stub, run in the judge's image: wrong canaries, and jobs that somebody else wrote.
+"""Judge stub, run in the judge's image: wrong canaries, jobs that somebody else wrote, open files.
 
 A sandbox that lies would need a program of its own; what counts and exposes its round is real.
 """
+
+import os
+import resource
+from pathlib import Path
 
 from prometheus_client import start_http_server
 
@@ -34,6 +38,9 @@ if __name__ == "__main__":
     metrics = JudgeMetrics(concurrency=1)
     metrics.count_canaries(ROUND)
     _, thread = start_http_server(8082, registry=metrics.registry)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    while len([*Path("/proc/self/fd").iterdir()]) < 56:  # the others answer scrapes
+        os.open(os.devnull, os.O_RDONLY)
     while thread.is_alive():  # the alert is about an increase
         thread.join(1)
         metrics.count_refused(Flaw.CALL)

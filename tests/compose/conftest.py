@@ -161,8 +161,10 @@ def stack(
 
 def _all_healthy(stack: Stack) -> bool:
     names = ("redis", "sandbox", "judge", "aggregator", "generator-cpu")
-    containers = [one for name in names for one in stack.containers(name)]
-    return all(health(one)["Status"] == "healthy" for one in containers)
+    containers = [stack.containers(name) for name in names]
+    return all(containers) and all(
+        health(one)["Status"] == "healthy" for ones in containers for one in ones
+    )
 
 
 @pytest.fixture(scope="session")

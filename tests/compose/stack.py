@@ -94,20 +94,22 @@ class Stack:
         return printed
 
     def containers(self, service: str) -> list[str]:
-        """Ids of a service's containers that run."""
-        return self.do("ps", "-q", service).split()
+        """Ids of a service's containers that run; Compose itself takes a second to tell them."""
+        labels = {"project": self.project, "service": service, "oneoff": "False"}
+        filters = [f"--filter=label=com.docker.compose.{k}={v}" for k, v in labels.items()]
+        return docker("ps", "-q", "--no-trunc", *filters).split()
 
     def plumb(self, *arguments: str) -> "subprocess.Popen[str]":
         return self.start("run", "--rm", "-T", "runner", *arguments)
 
     def redis(self, command: str) -> str:
-        line = f'REDISCLI_AUTH="$REDIS_PASSWORD" redis-cli {command}'
+        line = f'export REDISCLI_AUTH="$REDIS_PASSWORD"; redis-cli {command}'
         return docker("exec", self.containers("redis")[0], "sh", "-c", line)
 
     def verdicts(self) -> int:
         """How many verdicts the ledger has, of all runs."""
-        keys = self.redis("--scan --pattern 'plumbline:run:*:verdicts'").split()
-        return sum(int(self.redis(f"hlen {key}")) for key in keys)
+        lengths = "--scan --pattern 'plumbline:run:*:verdicts' | sed 's/^/hlen /' | redis-cli"
+        return sum(map(int, self.redis(lengths).split()))
 
     def artifacts(self, output: str, into: Path) -> Path:
         """A copy of a run's folder."""

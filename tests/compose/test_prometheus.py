@@ -5,6 +5,7 @@ Its configuration is the committed one with times that are a sixtieth.
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -106,11 +107,14 @@ def test_engines_that_do_not_start_and_an_index_that_is_behind(
     stack: Stack, prometheus: Prometheus, step: Step
 ) -> None:
     names = ("PlumblineReplicaRestarting", "PlumblineIndexBehind")
-    of_a_judge = ("PlumblineSandboxUntrusted", "PlumblineJobsRefused")
+    of_a_judge = (
+        *("PlumblineSandboxUntrusted", "PlumblineJobsRefused"),
+        "PlumblineFileDescriptors",
+    )
     with ExitStack() as faults, prometheus.fires(*names, *of_a_judge):
         faults.enter_context(no_engines(stack))
         faults.enter_context(held_index(stack))
-        # One more judge: its sandbox judges canaries wrongly, and it refuses jobs.
+        # One more judge: its sandbox judges canaries wrongly, it refuses jobs, its files are open.
         faults.enter_context(stand_in(stack, "judge", "judge", network="monitoring"))
     step.done("replica restarting, index behind, sandbox untrusted")
     over = {"PlumblineIndexBehind", "PlumblineTargetDown", "PlumblineNoJudges"}
@@ -127,8 +131,55 @@ def test_rewards_that_are_late_refused_or_not_judged(
     step.done("rewards late, refused and not judged")
 
 
+def test_redis_that_fills_and_a_sandbox_that_hangs(
+    stack: Stack, prometheus: Prometheus, step: Step
+) -> None:
+    names = ("PlumblineRedisFillsSoon", "PlumblineRedisMemoryHigh")
+    with ExitStack() as faults, prometheus.fires(*names):
+        faults.enter_context(filled_redis(stack))
+    step.done("Redis fills")
+    before = stack.verdicts()
+    run = stack.plumb(
+        *("run", "--config", "configs/demo.yaml", "generation.concurrency=1"),
+        "output.dir=outputs/held",
+    )
+    until("5 verdicts", lambda: stack.verdicts() >= before + 5)
+    sandbox, *_ = stack.containers("sandbox")
+    docker("pause", sandbox)
+    try:
+        with prometheus.fires("PlumblineLeaseAgeing"):
+            pass
+    finally:
+        docker("unpause", sandbox)
+    printed, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, printed
+    step.done("a sandbox hung")
+
+
 def test_every_alert_has_fired(prometheus: Prometheus) -> None:
     assert prometheus.fired == rule_names("alert")
+
+
+@contextmanager
+def filled_redis(stack: Stack) -> Iterator[None]:
+    """Redis fills from 60 to 88 % of a maxmemory; over some seconds, as a prediction needs.
+
+    40 MB come first, beside which buffers of clients are small.
+    """
+    _, limit = stack.redis("config get maxmemory").split()
+    ballast = [f"ballast:{number}" for number in range(21)]
+    try:
+        stack.redis(f"setrange {ballast[0]} 40000000 x")
+        info = dict(line.split(":") for line in stack.redis("info memory").split() if ":" in line)
+        small = int(int(info["used_memory"]) / 0.6)
+        stack.redis(f"config set maxmemory {small}")
+        for key in ballast[1:]:
+            stack.redis(f"setrange {key} {small * 28 // 2000} x")
+            time.sleep(0.5)
+        yield
+    finally:
+        stack.redis(f"del {' '.join(ballast)}")
+        stack.redis(f"config set maxmemory {limit}")
 
 
 def forget_killed_workers(stack: Stack) -> None:

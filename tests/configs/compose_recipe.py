@@ -1,9 +1,13 @@
-"""Print a recipe as verl resolves it; runs in verl's environment: compose_recipe.py FOLDER NAME."""
+"""Write recipes as verl resolves them, in its environment: compose_recipe.py FOLDER OUT NAME..."""
 
 import sys
+from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-with initialize_config_dir(config_dir=sys.argv[1], version_base=None):
-    print(OmegaConf.to_yaml(compose(config_name=sys.argv[2]), resolve=True))
+folder, out, *names = sys.argv[1:]
+with initialize_config_dir(config_dir=folder, version_base=None):
+    for name in names:
+        text = OmegaConf.to_yaml(compose(config_name=name), resolve=True)
+        Path(out, f"{name}.yaml").write_text(text, encoding="utf-8")

@@ -64,7 +64,7 @@ def test_each_links_to_the_other():
             "code blocks",
         ),
         ("## Requirements\n", "## Requirements\n\n### Hardware\n", "level of the heading"),
-        ("`data.limit=5`", "`data.limit=7`", "`code` in the text"),
+        ("`--limit 5`", "`--limit 7`", "`code` in the text"),
         ("| `api_error` |", "| `gone` | lost |\n| `api_error` |", "rows of tables"),
         ("(docs/judging.md)", "(docs/results.md)", "links"),
     ],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.cli import commands
 from tests.e2e import plumb
 from tests.runner.tokenizer import tokens, write_tokenizer
 
@@ -128,9 +129,9 @@ def test_every_reference_solution_is_accepted(tmp_path: Path) -> None:
 _BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def notebook() -> list[tuple[str, str]]:
-    """The blocks of the page with their language."""
-    page = plumb.REPOSITORY / "docs" / "notebook.md"
+def notebook(name: str = "notebook.md") -> list[tuple[str, str]]:
+    """The blocks of a page with their language."""
+    page = plumb.REPOSITORY / "docs" / name
     return [(found[1], found[2]) for found in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
@@ -165,6 +166,28 @@ def test_the_notebook_prints_what_the_page_says(
                 exec(compile(text, "docs/notebook.md", "exec"), names)
             printed.append(output.getvalue())
     assert [_stripped(text) for text in printed] == said
+
+
+def test_reading_a_run_prints_what_the_page_says(outputs: Path) -> None:
+    for name in ("configs", "demo"):
+        (outputs.parent / name).symlink_to(plumb.REPOSITORY / name)
+    (making, *blocks) = notebook("reading-a-run.md")
+    assert making == notebook()[0]  # the fixture's commands
+    assert [kind for kind, _ in blocks] == ["sh", "text"] * (len(blocks) // 2)
+    for (_, command), (_, said) in zip(blocks[::2], blocks[1::2], strict=True):
+        done = commands.plumb(*shlex.split(command)[1:], folder=outputs.parent)
+        printed = _lines((done.stdout + done.stderr).strip())
+        # A line that is only an ellipsis stands for any lines, one within a line for any text.
+        pattern = "".join(
+            "(?:.*\\n)*" if line == "…\n" else re.escape(line).replace("…", ".*")
+            for line in _lines(said)
+        )
+        assert re.fullmatch(pattern, "".join(printed)), (command, printed)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with one blank in place of several."""
+    return [" ".join(line.split()) + "\n" for line in text.splitlines()]
 
 
 def _stripped(text: str) -> str:

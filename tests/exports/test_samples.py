@@ -5,6 +5,7 @@ import pytest
 from services.data.records import write_dataset
 from shared import artifacts
 from shared.errors import DataError, OutputError
+from shared.outlines import ProblemOutline
 from tests.exports.conftest import Exported, problems
 from tests.shared.ledgers import problem
 
@@ -27,14 +28,26 @@ def test_an_answer_that_was_never_generated(finished: Exported) -> None:
     assert not lost.verdict.judged
 
 
-def test_data_that_is_gone_is_a_note(finished: Exported) -> None:
+def test_data_that_is_gone_and_that_the_run_did_not_record_is_a_note(finished: Exported) -> None:
     finished.data.unlink()
     samples = finished.load()
     assert samples.datasets["humaneval"][0].question is None
-    assert samples.messages(samples.datasets["humaneval"][0])[-1]["content"] == ""
     (note,) = samples.notes
     assert "data.parquet" in note
     assert "--data" in note
+
+
+def test_prompts_of_data_that_is_gone_are_those_that_the_run_recorded(finished: Exported) -> None:
+    before = finished.load()
+    finished.data.unlink()
+    outlines = [ProblemOutline.of(problem, before.record) for problem in problems()]
+    lines = "".join(f"{one.model_dump_json()}\n" for one in outlines)
+    (finished.run / artifacts.PROBLEMS).write_text(lines)
+    after = finished.load()
+    assert after.datasets == before.datasets
+    assert after.notes == []
+    (finished.run / artifacts.PROBLEMS).write_text(lines.partition("\n")[0] + "\n")
+    assert len(finished.load().notes) == 1
 
 
 def test_data_that_has_moved(finished: Exported, tmp_path: Path) -> None:

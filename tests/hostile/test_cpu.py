@@ -21,7 +21,7 @@ from tests.judge.pools import OpenPool
 from tests.judge.test_harness_fidelity import PYTHONS, USERS, harness
 from tests.sandbox.installations import public_python
 
-pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.hostile, pytest.mark.alone, pytest.mark.timeout(600)]
 
 LIMIT, KILLED_AT = 0.4, 0.5
 LITTLE, MUCH = str(0.5 * LIMIT), str(2 * LIMIT)

@@ -437,9 +437,11 @@ def test_runner_and_aggregator_see_past_crafted_entries(ledger: Ledger, redis: R
     redis.lpush("rq:queue:judge", b"\xff", "x" * 1000)
     redis.sadd("rq:workers:judge", b"\xff", "plumbline:runs", "rq:worker:w")
     redis.hset("rq:worker:w", mapping={"pid": "x", "queues": "../x", "birth": "never"})
+    redis.zadd("rq:wip:judge", {b"\xff": 1, "x" * 1000: 2, f"{ID}:x": 3})
+    redis.set(keys.lease(ID), "w")
     other = job_id(RUN, OTHER, generation(OTHER).completion_sha256)
     assert ledger.queue.waiting() == {ID, other}
-    assert ledger.queue.oldest_wait() == 0
+    assert ledger.queue.oldest_wait() == ledger.queue.oldest_lease() == 0
     assert ledger.queue.workers() == 1
     assert ledger.queue.count() == 4
 

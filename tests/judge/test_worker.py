@@ -194,6 +194,15 @@ async def test_one_command_renews_all_leases_and_what_rq_expires(
     assert not redis.exists(f"rq:job:{deleted.id}", ledger_keys.lease(deleted.id))
 
 
+def test_what_woke_a_killed_worker_is_forgotten_with_it(ledger: Ledger, redis: Redis) -> None:
+    redis.sadd("rq:workers:judge", "rq:worker:killed", "rq:worker:alive")
+    redis.hset("rq:worker:alive", "pid", 1)
+    for worker in ("killed", "alive"):
+        redis.rpush(ledger_keys.woken(worker), "job")
+    HeldJobs(redis, "w", lease_ttl=30).clean()
+    assert redis.keys("plumbline:woken:*") == [b"plumbline:woken:alive"]
+
+
 async def test_a_busy_event_loop_loses_no_lease(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:

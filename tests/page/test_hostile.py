@@ -18,6 +18,7 @@ from shared.extraction import extract
 from shared.ledger import Ledger
 from shared.run_record import RunState
 from tests.page import hostile
+from tests.page.choices import choose
 from tests.page.conftest import Visit, new_page
 from tests.page.hostile import LARGE, RUN, TEXTS
 from tests.page.quiet import MOST, assert_quiet, path, shown
@@ -108,7 +109,7 @@ def test_a_run_and_its_samples(place: Place, visit: Visit) -> None:
     page, watch = visit()
     open_at(page, place.url + path(RUN))
     assert listed(page) == f"Samples 1 to {len(TEXTS) + len(LARGE)}"
-    names = set(page.locator("h3 bdi").all_text_contents())
+    names = set(page.locator(".intervals th bdi").all_text_contents())
     assert names >= {shown(text) for text in TEXTS.values()}
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     for row in page.locator("tbody a").all()[::8]:
@@ -143,6 +144,15 @@ def test_recorded_cases(address: str, run: Path, visit: Visit) -> None:
     assert_quiet(page, watch, f"{address}/")
 
 
+def test_the_history_of_hostile_runs(address: str, run: Path, visit: Visit) -> None:
+    page, watch = visit()
+    open_at(page, f"{address}/#/history")
+    expect(page.locator("article.trend")).to_have_count(len({*TEXTS.values(), "large"}))
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    expect(page.locator("article.trend tbody tr").first).to_be_visible()
+    assert_quiet(page, watch, address)
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_sample(name: str, address: str, run: Path, visit: Visit) -> None:
     """Of a text there is a part, so that no text makes the page slow, whatever it consists of."""
@@ -165,10 +175,11 @@ def test_search_and_filter(place: Place, visit: Visit) -> None:
     assert_quiet(page, watch, place.home)
     page.get_by_label("Search").fill("")
     for name in ("image", "override", "prototype"):
-        page.get_by_label("Data set").select_option(TEXTS[name])
+        choose(page, "Data set", TEXTS[name])
         expect(page.locator("tr.row")).to_have_count(1)
         expect(page.locator("tr.row a bdi")).to_have_text(shown(TEXTS[name]))
         assert page.locator("tr.row a bdi").text_content() == shown(TEXTS[name])
+        choose(page, "Data set", TEXTS[name], on=False)
     assert_quiet(page, watch, place.home)
 
 

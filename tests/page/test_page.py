@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Download, Page, Route, expect
+from playwright.sync_api import Error as PlaywrightError
 from redis import Redis
 
 from shared.ledger import Ledger
@@ -15,11 +16,12 @@ from shared.statuses import FinalStatus
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
+from tests.page.choices import choose
 from tests.page.conftest import Visit
+from tests.page.readable import CONTRAST, assert_readable
 
 pytestmark = pytest.mark.browser
 
-CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 SAMPLE = "#/run/done/codecontests_valid/codecontests_valid_001/0"
 VIEWS = {
     "runs": "",
@@ -70,11 +72,7 @@ def test_it_is_readable(url: str, visit: Visit, width: int, theme: str) -> None:
     page, watch = visit(width, theme)
     show(page, url)
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    root = "document.documentElement"
-    assert page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
-    texts = page.evaluate(CONTRAST)
-    assert len(texts) > 3
-    assert [text for text in texts if text["ratio"] < text["least"]] == []
+    assert_readable(page, 3)
     assert watch.errors == []
 
 
@@ -83,7 +81,7 @@ def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) ->
     page, watch = visit()
     show(page, url)
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    card = page.locator("article.card", has_text="codecontests_valid")
+    card = page.locator("details[data-fold='dataset codecontests_valid']")
     expect(card.locator("dl")).to_contain_text("≥ 0.")
     expect(card).to_contain_text("lower bounds for")
     metrics = page.get_by_role("region", name="Metrics")
@@ -91,7 +89,7 @@ def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) ->
     expect(metrics.locator("tr", has_text="accepted@1")).not_to_contain_text("≥")
     expect(metrics).to_contain_text("if all cases not run failed, passed")
     expect(page.get_by_role("region", name="Parts of codecontests_valid")).to_contain_text("≥ 0.")
-    page.get_by_label("Status").select_option("timeout")
+    choose(page, "Status", "timeout")
     expect(page.locator("tr.row").first).to_contain_text("1 not run")
     page.locator("tr.row a").first.click()
     expect(page.locator("dl.facts")).to_contain_text("cases not run")
@@ -103,7 +101,7 @@ def test_the_cases_of_a_sample(address: str, visit: Visit) -> None:
     show(page, f"{address}/{SAMPLE}")
     table = page.get_by_role("group", name="Cases")
     places = table.locator("tbody th")
-    assert places.all_text_contents()[:5] == ["21", "41", "60", "1", "2"]
+    assert places.all_text_contents()[:5] == ["20", "40", "59", "0", "1"]  # as exports count
     first = table.locator("tbody tr").first
     assert first.locator("td").all_text_contents()[1:] == ["-11", "0.012", "0.011", "9.5", "–"]
     expect(page.locator("div.cases h2")).to_contain_text("60 recorded, of 2")
@@ -115,7 +113,52 @@ def test_the_cases_of_a_sample(address: str, visit: Visit) -> None:
     page.get_by_role("button", name="More cases").click()
     expect(places).to_have_count(60)
     expect(page.get_by_role("button", name="More cases")).to_be_hidden()
+    page.get_by_role("link", name="cases that failed").click()
+    expect(page.locator("h2", has_text="Cases that failed")).to_be_in_viewport()
+    expect(places).to_have_text(["20", "40"])
+    page.get_by_role("link", name="All recorded cases").click()
+    expect(places).to_have_count(50)
     assert watch.errors == []
+
+
+def stored(download: Download) -> str:
+    return Path(download.path()).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("view", ["sample", "report_sample"])
+@pytest.mark.parametrize("secure", [True, False], ids=["clipboard", "fallback"])
+def test_texts_are_copied_and_downloaded(url: str, visit: Visit, secure: bool) -> None:
+    page, watch = visit()
+    if secure:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    else:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    show(page, url)
+    for what, begin in (
+        ("the failing case", '{\n  "case_index": 1,'),
+        ("the code", "# Count the pairs."),
+        ("the completion", "We look up the reverse of each word.\n"),
+        ("the prompt", "Mirror signs\n"),
+    ):
+        with page.expect_download() as got:
+            page.get_by_role("button", name=f"Download {what}").click()
+        text = stored(got.value)
+        assert text.startswith(begin)
+        assert got.value.suggested_filename.startswith("codecontests_valid_001-0-")
+        copy = page.get_by_role("button", name=f"Copy {what}")
+        copy.click()
+        expect(copy.locator("xpath=..").get_by_role("status")).to_have_text("Copied.")
+        expect(copy).to_be_focused()
+        # What was copied, as another field receives it.
+        page.evaluate("""() => {
+          const field = document.createElement("textarea");
+          document.body.append(field);
+          field.focus();
+        }""")
+        page.keyboard.press("Control+v")
+        assert page.evaluate("document.activeElement.value") == text
+        page.evaluate("document.activeElement.remove()")
+    assert [error for error in watch.errors if not error.startswith("download: blob:")] == []
 
 
 @pytest.mark.parametrize("view", ["run", "report"])
@@ -126,7 +169,7 @@ def test_problems_with_many_right_answers_are_named(url: str, visit: Visit) -> N
     metrics = page.get_by_role("region", name="Metrics")
     expect(metrics).to_contain_text("of problems with one right answer")
     expect(metrics).to_contain_text("problems with many right answers and no checker")
-    page.get_by_label("Data set").select_option("codecontests_valid")
+    choose(page, "Data set", "codecontests_valid")
     page.locator("tr.row a").first.click()
     expect(page.locator("main")).to_contain_text("Several outputs are right for this problem")
     expect(page.locator("dl.facts")).to_contain_text("many_answers")
@@ -259,15 +302,15 @@ def test_pages_are_turned_forth_and_back(address: str, visit: Visit) -> None:
 def test_filters_stay_in_the_address(address: str, visit: Visit) -> None:
     page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}")
-    page.get_by_label("Status").select_option("runtime_error")
-    page.get_by_label("Data set").select_option("humaneval")
+    choose(page, "Status", "runtime_error")
+    choose(page, "Data set", "humaneval")
     page.get_by_label("Order").select_option("desc")
     page.get_by_label("Search").fill("5")
     problems = page.locator("tr.row a")
     expect(problems).to_have_text(["humaneval_054", "humaneval_005"])
     page.reload()
     expect(problems).to_have_text(["humaneval_054", "humaneval_005"])
-    expect(page.get_by_label("Data set")).to_have_value("humaneval")
+    expect(page.get_by_role("button", name="Data set: ")).to_contain_text("humaneval")
     problems.first.click()
     expect(page.locator("h1")).to_have_text("humaneval_054")
     page.go_back()
@@ -319,10 +362,34 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     expect(heading).to_have_text("humaneval_009")
     page.keyboard.press("Escape")
     expect(heading).to_have_text("done")
+    expect(page.locator("tr.row a").first).to_have_text("humaneval_009")
+    page.get_by_role("button", name="Previous").click()
     expect(page.locator("tr.row a").first).to_have_text("humaneval_059")
     page.locator("tr.row a").first.click()
     expect(heading).to_have_text("humaneval_059")
     assert page.get_by_role("link", name="Previous sample").count() == 0
+    assert watch.errors == []
+
+
+@pytest.mark.parametrize("view", ["run", "sample", "report_sample"])
+def test_the_keys_are_listed_in_one_dialog(url: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, url)
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.className")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    expect(dialog).to_contain_text("show this list")
+    if "codecontests" in url:
+        expect(dialog).to_contain_text("go back to the run")
+    page.keyboard.press("Escape")  # closes the dialog, and the sample stays
+    expect(page.locator("dialog")).to_have_count(0)
+    assert page.evaluate("document.activeElement.className") == focused
+    assert page.url == url
+    page.get_by_role("button", name="Keys").click()
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("dialog")).to_have_count(0)
     assert watch.errors == []
 
 
@@ -334,9 +401,12 @@ def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
     errors = len(range(list(FinalStatus).index(FinalStatus.API_ERROR), 120, len(FinalStatus)))
     text = f"{120 - errors} of 120 judged, {errors} could not be judged (api_error): incomplete"
     expect(page.locator("div.incomplete.number").first).to_have_text(text)
-    bounds = page.locator(".card .incomplete").first
-    expect(bounds).to_contain_text("not judged: ")
-    expect(bounds).to_contain_text("if they passed")
+    row = page.locator(".intervals tbody tr").first
+    expect(row).to_contain_text("not judged")
+    expect(row).to_contain_text("depending on them")
+    label = row.get_by_role("img").get_attribute("aria-label") or ""
+    assert "with the samples that were not judged" in label
+    assert row.locator("rect.bounds").count() == 1
 
 
 def test_a_link_to_a_sample_can_be_given_away(address: str, visit: Visit) -> None:
@@ -380,13 +450,13 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     show(page, f"{address}/#/run/moving")
     page.evaluate("window.same = true")
     expect(page.locator("main")).to_contain_text("of 120 judged")
-    expect(page.locator("main")).to_contain_text("org/model, running")
+    expect(page.locator("main")).to_contain_text("running, begun")
     ledger = Ledger(books, "moving")
     plain.judge_some(ledger, 24, 120)
     expect(page.locator("main")).to_contain_text("103 of 120 judged, 17 could not be judged")
-    expect(page.locator("article").first).to_contain_text("of 60 samples judged")
+    expect(page.locator(".intervals tbody tr").first).to_contain_text("of 60 judged")
     ledger.set_state(RunState.JUDGED)
-    expect(page.locator("main")).to_contain_text("org/model, incomplete")
+    expect(page.locator("main")).to_contain_text("incomplete, begun")
     assert page.evaluate("window.same")
     assert watch.errors == []
 
@@ -402,39 +472,205 @@ def test_a_run_that_is_being_published_is_followed_to_its_end(address: str, visi
 
     page.route("**/api/runs/done", before_publishing, times=1)
     show(page, f"{address}/#/run/done")
-    expect(page.locator("main")).to_contain_text("org/model, incomplete")
+    expect(page.locator("main")).to_contain_text("incomplete, begun")
     assert watch.errors == []
 
 
 @pytest.fixture
 def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Aggregator]:
     """An aggregator that may be killed."""
-    plain.judge_some(plain.begin(books, "broken", str(tmp_path / "out")), 0, 7)
+    if Ledger(books, "broken").state() is None:
+        plain.judge_some(plain.begin(books, "broken", str(tmp_path / "out")), 0, 7)
     aggregator = Aggregator(redis_server.url, tmp_path)
     yield aggregator
     aggregator.process.kill()
     aggregator.process.communicate()
 
 
+def test_the_list_of_runs_tells_of_an_aggregator_that_went_away(
+    own: Aggregator, visit: Visit
+) -> None:
+    page, _watch = visit()
+    page.goto(own.url)
+    link = page.get_by_role("link", name="broken")
+    link.focus()
+    with page.expect_response("**/api/runs"):
+        pass
+    expect(link).to_be_focused()
+    own.process.kill()
+    expect(page.locator("#notice")).to_contain_text("does not answer since")
+    expect(link).to_be_focused()
+    expect(page.locator("main")).not_to_contain_text(" left")
+
+
+def test_a_stream_that_is_refused_is_asked_for_again(
+    address: str, books: Redis, visit: Visit
+) -> None:
+    """As a proxy does, or the aggregator when too many follow: the figures come all the same."""
+    page, _watch = visit()
+    plain.judge_some(plain.begin(books, "refused", ""), 0, 7)
+    asked: list[Route] = []
+
+    def refuse_once(route: Route) -> None:
+        asked.append(route)
+        if len(asked) == 1:
+            route.fulfill(status=503, json={"error": "too many"})
+        else:
+            route.continue_()
+
+    page.route("**/api/runs/refused/events", refuse_once)
+    show(page, f"{address}/#/run/refused")
+    give_up = time.monotonic() + 20
+    while len(asked) < 2:
+        assert time.monotonic() < give_up
+        page.wait_for_timeout(50)
+    expect(page.locator("#notice")).to_be_empty()
+
+
 def test_an_aggregator_that_went_away_is_told_and_found_again(
     own: Aggregator, redis_server: RedisServer, tmp_path: Path, visit: Visit
 ) -> None:
     page, watch = visit()
+
+    def with_time_left(route: Route) -> None:
+        try:
+            answer = route.fetch()
+        except PlaywrightError:  # as the page is to see it
+            return route.abort()
+        document = answer.json()
+        if answer.ok:
+            document["summary"]["seconds_left"] = 60
+        return route.fulfill(response=answer, json=document)
+
+    page.route("**/api/runs/broken", with_time_left)
     show(page, f"{own.url}/#/run/broken")
+    expect(page.locator(".overview")).to_contain_text("1 min 0 s left")
     notice = page.locator("#notice")
     expect(notice).to_be_empty()
     own.process.kill()
-    expect(notice).to_contain_text("The connection to the aggregator is lost")
-    page.get_by_label("Status").select_option("timeout")
+    expect(notice).to_contain_text("The aggregator does not answer since")
+    expect(page.locator(".overview")).to_contain_text("connection lost since")
+    expect(page.locator(".overview")).not_to_contain_text(" left")
+    above, told, below = (page.locator(one).bounding_box() for one in ("header", "#notice", "main"))
+    assert above and told and below  # it covers nothing
+    assert above["y"] + above["height"] <= told["y"]
+    assert told["y"] + told["height"] <= below["y"]
+    choose(page, "Status", "timeout")
     expect(page.locator("main p[role=status]")).to_contain_text("The aggregator does not answer")
     (tmp_path / "again").mkdir()
     port = own.url.rpartition(":")[2]
     again = Aggregator(redis_server.url, tmp_path / "again", PORT=port)
     try:
         expect(notice).to_be_empty()
-        page.get_by_label("Status").select_option("")
+        expect(page.locator(".overview")).not_to_contain_text("connection lost")
+        page.get_by_role("button", name="Status: ").click()
         expect(page.locator("tr.row")).to_have_count(7)
     finally:
         again.process.kill()
         again.process.communicate()
+    assert watch.errors == []
+
+
+def test_the_samples_come_right_after_one_chart(address: str, visit: Visit) -> None:
+    """What decides comes first: all intervals and the first samples are on the first screens."""
+    for width, most in ((1280, 700), (390, 1100)):
+        page, _watch = visit(width)
+        show(page, f"{address}/{VIEWS['run']}")
+        assert page.locator("svg:visible:not(.interval)").count() == 0
+        assert (page.locator(".samples").bounding_box() or {})["y"] < most
+    page, _watch = visit(2560)
+    show(page, f"{address}/{VIEWS['run']}")
+    chart, samples = page.locator(".intervals").bounding_box(), page.locator(".samples")
+    beside = samples.bounding_box()
+    assert chart and beside
+    assert chart["x"] + chart["width"] < beside["x"] < 1600
+    assert beside["x"] + beside["width"] > 2400
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_chart_is_a_table_of_its_numbers(address: str, visit: Visit, width: int) -> None:
+    page, _watch = visit(width)
+    show(page, f"{address}/{VIEWS['run']}")
+    table = page.get_by_role("table", name="accepted@1")
+    row = table.get_by_role("row").nth(1)
+    assert row.get_by_role("rowheader").inner_text() == "codecontests_valid"
+    (shown,) = row.locator(".value b").all_inner_texts()
+    detail = page.request.get(f"{address}/api/runs/done").json()["datasets"]["codecontests_valid"]
+    assert shown == f"{100 * detail['accepted_at_1']:.1f}\u00a0%"
+    low, high = (f"{100 * end:.1f}\u00a0%" for end in detail["accepted_at_1_ci95"])
+    expect(row.get_by_role("cell").nth(1)).to_contain_text(f"{low} to {high}")
+    point, chart = row.locator("circle").bounding_box(), row.locator("svg").bounding_box()
+    assert point and chart
+    middle = (point["x"] + point["width"] / 2 - chart["x"]) / chart["width"]
+    assert middle == pytest.approx(detail["accepted_at_1"], abs=0.005)
+
+
+def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/{VIEWS['run']}")
+    page.locator(".samples .keys a", has_text="timeout").click()
+    expect(page.locator("tr.row").first).to_contain_text("timeout")
+    expect(page.get_by_role("button", name="Status: timeout")).to_be_visible()
+    assert page.evaluate("document.querySelector('.samples').getBoundingClientRect().top") < 450
+    page.locator(".intervals a", has_text="humaneval").click()
+    expect(page.locator("tr.row a").first).to_have_text("humaneval_000")
+    part = page.locator("details[data-fold='dataset humaneval']")
+    part.locator("summary").click()
+    part.locator(".keys a", has_text="wrong_answer").click()
+    expect(page.locator("tr.row")).to_have_count(8)
+    expect(part).to_have_attribute("open", "")  # what was open is open again
+    half = part.locator(".histogram tr", has_text="0.5 to 0.6").locator("a")
+    assert (half.get_attribute("href") or "").endswith(
+        "?dataset=humaneval&pass_ratio=0.5..0.599999"
+    )
+    slices = page.locator("details[data-fold='parts humaneval']")
+    links = [a.get_attribute("href") or "" for a in slices.locator("th a").all()]
+    assert {link.partition("?")[2] for link in links} == {
+        "dataset=humaneval&difficulty=hard",
+        "dataset=humaneval&tag=strings",
+        "dataset=humaneval&tag=dp",
+        "dataset=humaneval&prompt_length=500..999",
+    }
+    assert watch.errors == []
+
+
+def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) -> None:
+    page, watch = visit()
+    ledger = plain.begin(books, "growing", "")
+    plain.judge_some(ledger, 0, 30)
+    show(page, f"{address}/#/run/growing")
+    part = page.locator("details[data-fold='dataset codecontests_valid']")
+    part.locator("summary").click()
+    link = part.locator(".keys a").first
+    expect(link).to_have_text("success 5")
+    link.focus()
+    page.evaluate("document.querySelector('.details').scrollIntoView()")
+    page.evaluate("document.querySelector('.intervals').same = true")
+    place = (link.bounding_box() or {})["y"]
+    plain.judge_some(ledger, 30, 60)
+    expect(part.locator(".keys").first).to_contain_text("success 9")
+    expect(link).to_be_focused()
+    expect(part).to_have_attribute("open", "")
+    assert (link.bounding_box() or {})["y"] == pytest.approx(place, abs=5)
+    assert page.evaluate("document.querySelector('.intervals').same")
+    assert watch.errors == []
+
+
+def test_print_shows_what_is_folded_in_dark_ink_on_white(address: str, visit: Visit) -> None:
+    page, watch = visit(1280, "dark")
+    show(page, f"{address}/{VIEWS['run']}")
+    closed = "document.querySelectorAll('details:not([open])').length"
+    page.evaluate(f"addEventListener('beforeprint', () => (globalThis.printed = {closed}))")
+    before = page.evaluate(closed)
+    assert before > 3
+    page.pdf()
+    assert page.evaluate("globalThis.printed") == 0
+    assert page.evaluate(closed) == before
+    page.emulate_media(media="print", color_scheme="dark")
+    colours = (
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    assert page.evaluate(colours) == ["rgb(255, 255, 255)", "rgb(27, 31, 36)"]
+    assert page.locator("button:visible, form:visible, .skip:visible").count() == 0
+    expect(page.locator("svg.interval").nth(1)).to_be_visible()
     assert watch.errors == []

@@ -16,4 +16,4 @@ def test_they_are_as_wide_as_their_names_say_and_small() -> None:
         head = (_PAGES / picture.file).read_bytes()[:24]
         assert head[:8] == _PNG
         assert int.from_bytes(head[16:20], "big") == picture.width
-    assert sum(path.stat().st_size for path in _PAGES.iterdir()) < 3_000_000
+    assert sum(path.stat().st_size for path in _PAGES.iterdir()) < 5_000_000

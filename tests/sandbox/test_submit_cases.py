@@ -154,6 +154,7 @@ async def test_cpp_is_compiled_once_and_no_case_meddles(every_isolation: Sandbox
 
 
 @needs_cpp
+@pytest.mark.alone  # other sandboxes without isolation have the same users
 @pytest.mark.skipif(not SYSTEM_PYTHON.exists(), reason="no Python that every user may run")
 async def test_compiled_program_is_taken_back_from_its_user(start_sandbox: StartSandbox):
     """It outlives its run, and the next run in the slot, of another request, is the same user."""

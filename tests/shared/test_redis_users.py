@@ -196,6 +196,11 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers) -> None:
     queue = JudgeQueue(redis)
     assert (queue.count(), queue.workers()) == (1, 0)
     assert queue.oldest_wait() >= 0
+    with client(server, "default") as judge:
+        judge.zadd("rq:wip:judge", {f"{'0' * 40}:{'1' * 32}": time.time() + 60})
+        judge.set(keys.lease("0" * 40), "w")
+    assert queue.oldest_lease() == 0
+    assert redis.info("memory")["maxmemory"] == 0
     with redis.pubsub() as notices:
         notices.subscribe(keys.JUDGED)
         assert notices.get_message(timeout=5)
@@ -232,8 +237,9 @@ FORBIDDEN = [
     *(("HSET", "rq:job:x", "data", "x"), ("RPUSH", "rq:queue:other", "x")),
     *(("SADD", "rq:groups", "g"), ("ZADD", "rq:ready:judge", "1", "x"), ("PSUBSCRIBE", "*")),
 ]
-# Those that write jobs by their trade.
+# Those that write jobs by their trade, and who tells how full Redis is.
 MAY = {
+    ("INFO",): {"aggregator"},
     ("HSET", "rq:job:x", "data", "x"): {"judge", "runner", "reward"},
 }
 
@@ -263,6 +269,8 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("aggregator", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),
         ("aggregator", ("SREM", "plumbline:runs", RUN)),
         ("aggregator", ("EVAL", "return 1", "0")),
+        ("aggregator", ("SET", keys.lease("x"), "me")),
+        ("aggregator", ("ZADD", "rq:wip:judge", "1", "x")),
         ("aggregator", ("PUBLISH", keys.JUDGED, "x")),
         ("reward", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),
         ("reward", ("HGET", META, "config")),

@@ -8,9 +8,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from shared.errors import PlumblineError, ServiceError
-from tools.screenshots.ledger_runs import read_run
+from tools.screenshots.ledger_runs import CHECKPOINTS, read_run
 from tools.screenshots.pictures import all_pictures, find_chromium, launch, take
-from tools.screenshots.stack import REPOSITORY, run_demo, serving
+from tools.screenshots.stack import REPOSITORY, run_checkpoint, run_demo, serving
 
 
 def main() -> int:
@@ -39,9 +39,11 @@ def _make(out: Path, run: Path | None, folder: Path) -> None:
     if run is None:
         run = folder / "demo"
         run_demo(run)
-    recorded = read_run(run, REPOSITORY / "demo" / "data")
+    data = REPOSITORY / "demo" / "data"
+    recorded = read_run(run, data)
+    checkpoints = {name: read_run(run_checkpoint(folder, name), data) for name in CHECKPOINTS}
     out.mkdir(parents=True, exist_ok=True)
-    with serving(recorded, folder) as address, sync_playwright() as playwright:
+    with serving(recorded, checkpoints, folder) as address, sync_playwright() as playwright:
         browser = launch(playwright, executable)
         taken = [take(browser, address, picture, out) for picture in all_pictures()]
         browser.close()

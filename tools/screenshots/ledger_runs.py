@@ -1,4 +1,4 @@
-"""Ledger fixtures for screenshots: a finished run and one in progress, from a demo run."""
+"""Ledger fixtures for screenshots: finished runs and one in progress, from demo runs."""
 
 import json
 import time
@@ -19,9 +19,11 @@ from shared.run_record import RunMeta, RunState
 from shared.schemas import Generation, Problem, Verdict
 
 FINISHED, IN_PROGRESS = "demo-2f9d1c7ab304", "demo-again-81c40e55d6f2"
+# Of a training, by the name of the checkpoint.
+CHECKPOINTS = {"step-100": "step-100-5b1e03c9aa47", "step-200": "step-200-c07d96f2e813"}
 # A fixed time, 2 March 2026, 9:00 UTC, so that pictures of an unchanged page are equal.
 _STARTED_AT = 1_772_442_000.0
-_FACTS = ("config", "versions", "seed", "model", "git_commit", "active_seconds")
+_FACTS = ("config", "versions", "seed", "model", "git_commit")
 _GENERATED, _JUDGED = 0.8, 0.6
 
 
@@ -63,14 +65,24 @@ def read_run(folder: Path, data: Path) -> RecordedRun:
     return RecordedRun(facts, read_datasets([str(data)]), records)
 
 
-def enter_finished(redis: Redis, recorded: RecordedRun, output: Path) -> Ledger:
-    """Write the whole run to the ledger; the aggregator then publishes it into ``output``."""
-    ledger = _open(
-        redis, FINISHED, recorded, name="demo", started_at=_STARTED_AT, output=str(output)
-    )
+def enter_finished(
+    redis: Redis, recorded: RecordedRun, output: Path, name: str = "demo", hours: int = 0
+) -> Ledger:
+    """Write a whole run to the ledger; the aggregator then publishes it into ``output``.
+
+    Args:
+        redis: The ledger's server.
+        recorded: The run.
+        output: Its folder.
+        name: Its name: of a checkpoint, or the demo's.
+        hours: By how much it began earlier than the demo.
+    """
+    run, began = CHECKPOINTS.get(name, FINISHED), _STARTED_AT - 3600 * hours
+    ledger = _open(redis, run, recorded, name=name, started_at=began, output=str(output))
     for made, verdict in recorded.records:
-        _enter(ledger, made, verdict, shift=_STARTED_AT - recorded.started_at)
-    ledger.finish(_STARTED_AT + recorded.seconds)
+        _enter(ledger, made, verdict, shift=began - recorded.started_at)
+    ledger.add_active_seconds(float(recorded.facts["active_seconds"]))
+    ledger.finish(began + recorded.seconds)
     ledger.set_state(RunState.JUDGED)
     return ledger
 

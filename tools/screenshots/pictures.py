@@ -9,15 +9,20 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Page, Playwright, expect
 
-from tools.screenshots.ledger_runs import FINISHED, IN_PROGRESS
+from tools.screenshots.ledger_runs import CHECKPOINTS, FINISHED, IN_PROGRESS
 
 Theme = Literal["light", "dark"]
 _SAMPLE = "codecontests_test/cc_test_002/0"  # a wrong answer with both outputs to compare
+_BASELINE = CHECKPOINTS["step-100"]
+_FLIP = "&open=0%2Fcc_test_005"
 _VIEWS = {
     "runs": "",
     "run": f"#/run/{FINISHED}",
     "run-in-progress": f"#/run/{IN_PROGRESS}",
     "sample": f"#/run/{FINISHED}/{_SAMPLE}",
+    "compare": f"#/compare?runs={_BASELINE},{FINISHED}",
+    "flip": f"#/compare?runs={_BASELINE},{FINISHED}&dataset=codecontests_test&kind=gained{_FLIP}",
+    "history": "#/history",
 }
 # Maximum height of a picture in pixels, by width.
 _MAX_HEIGHT = {1280: 2000, 390: 2000}
@@ -59,11 +64,12 @@ def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path
         page.goto(f"{address}/{_VIEWS[picture.view]}")
         _wait_until_rendered(page, picture.view)
         path = folder / picture.file
-        high = min(_MAX_HEIGHT[picture.width], _height(page))
+        top = _top(page, picture.view)
+        high = min(_MAX_HEIGHT[picture.width], _height(page) - top)
         page.screenshot(
             path=path,
             full_page=True,
-            clip={"x": 0, "y": 0, "width": picture.width, "height": high},
+            clip={"x": 0, "y": top, "width": picture.width, "height": high},
             animations="disabled",
         )
         return path
@@ -74,12 +80,24 @@ def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path
 def _wait_until_rendered(page: Page, view: str) -> None:
     expect(page.locator("main h1")).to_be_visible()
     if view.startswith("run-") or view == "run":
-        expect(page.locator("tbody tr").last).to_be_visible()
+        expect(page.locator("tr.row").last).to_be_visible()
+
+
+def _top(page: Page, view: str) -> int:
+    """Where the picture begins: of a flip, its two sides are below the rest of the comparison."""
+    if view != "flip":
+        return 0
+    expect(page.locator(".opened h3").nth(1)).to_be_visible()
+    return int(
+        page.evaluate("scrollY + document.querySelector('.opened').getBoundingClientRect().y")
+    )
 
 
 def _height(page: Page) -> int:
     """Height of the content in pixels, which is often less than the window's."""
-    return int(page.evaluate("document.querySelector('main').getBoundingClientRect().bottom"))
+    return int(
+        page.evaluate("scrollY + document.querySelector('main').getBoundingClientRect().bottom")
+    )
 
 
 # Chromium of the distribution, not Playwright's

@@ -1,39 +1,49 @@
-"""Conversion of index rows and ledger records to response models of the API."""
+"""Conversion of index rows and samples' records to response models of the API."""
 
 import sqlite3
 from collections.abc import Sequence
-
-from pydantic import ValidationError
 
 from services.aggregator.api.models import (
     CasePage,
     CasesQuery,
     DatasetDetail,
     ExtractedCode,
+    FacetCounts,
+    FacetsAnswer,
+    FailureGroupAnswer,
+    FailuresAnswer,
+    FoldersAnswer,
     PassRatioCounts,
     Percentiles,
     Progress,
     RunDetail,
     RunSummary,
     SampleDetail,
+    SearchedFolder,
     TimelineAnswer,
+    UnreadableFile,
+    ValueCount,
 )
+from services.aggregator.folders.watch import FoldersStatus
+from services.aggregator.index.facets import Facets
+from services.aggregator.index.failures import FailureGroups
 from services.aggregator.index.overview import (
     PERCENTS,
     DatasetFigures,
     FiguresCache,
     IndexedRun,
     Timeline,
+    notes,
     rate,
     results,
 )
+from services.aggregator.sources import SampleSource
 from shared.analysis.statistics import ratio
-from shared.case_records import SampleCases, failing_first, readable_tests
-from shared.ledger import Ledger
-from shared.outlines import ProblemOutline
-from shared.run_record import Provenance, RunMeta
+from shared.redaction import redact_address
+from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
 
+_LISTED = 100
 _SHOWN = ("config", "versions", "state")
 
 
@@ -59,33 +69,36 @@ def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
         ),
         rate=speed,
         seconds_left=ratio(left, speed) if speed else None,
+        folder=None if run.folder is None else redact_address(run.folder),
+        reading=run.reading,
     )
 
 
 def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: FiguresCache) -> RunDetail:
     found = figures.of(connection, run)
     published = results(connection, run)
-    config, versions = run.facts.get("config"), run.facts.get("versions")
+    facts = run.facts
+    config, versions = facts.get("config"), facts.get("versions")
     return RunDetail(
         summary=run_summary(connection, run),
         config=config if isinstance(config, dict) else None,
         versions=versions if isinstance(versions, dict) else None,
-        facts={name: value for name, value in run.facts.items() if name not in _SHOWN},
+        facts={name: value for name, value in facts.items() if name not in _SHOWN},
         datasets={name: _dataset(run, name, found[name]) for name in run.datasets if name in found},
         metrics=published.get("metrics"),
         slices=published.get("slices"),
+        notes=notes(connection, run),
     )
 
 
-def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
-    """Read a sample from the ledger; None if it does not exist."""
-    problem = ledger.problem(sample.dataset, sample.problem_id)
-    generation, verdict = ledger.completion(sample), ledger.verdict(sample)
+def sample_detail(run: str, source: SampleSource, sample: SampleId) -> SampleDetail | None:
+    """Read a sample; None if it does not exist."""
+    generation, verdict = source.generation(sample), source.verdict(sample)
     if generation is None and verdict is None:
         return None
-    outline = ProblemOutline.of(problem, _provenance(ledger)) if problem else None
+    outline = source.outline((sample.dataset, sample.problem_id))
     return SampleDetail(
-        run=ledger.run,
+        run=run,
         dataset=sample.dataset,
         problem_id=sample.problem_id,
         sample_index=sample.sample_index,
@@ -100,30 +113,46 @@ def sample_detail(ledger: Ledger, sample: SampleId) -> SampleDetail | None:
     )
 
 
-def _provenance(ledger: Ledger) -> Provenance:
-    """What a run recorded of its prompts; nothing if another version wrote it otherwise."""
-    try:
-        return Provenance.model_validate(ledger.meta_document())
-    except ValidationError:
-        return Provenance()
-
-
-def case_page(ledger: Ledger, sample: SampleId, query: CasesQuery) -> CasePage | None:
-    """Read recorded cases of a sample from the ledger; None if the sample does not exist."""
-    stored = next((packed for _, packed in ledger.cases([sample])), None)
-    if stored is None:
-        if ledger.completion(sample) is None and ledger.verdict(sample) is None:
-            return None
-        return CasePage(recorded=None, total=0, cases=[], next=None)
-    found = SampleCases.unpacked(stored)
+def case_page(source: SampleSource, sample: SampleId, query: CasesQuery) -> CasePage | None:
+    """Read recorded cases of a sample; None if the sample does not exist."""
+    found = source.cases(sample, query.offset, query.limit)
+    if found is None:
+        return None
     end = query.offset + query.limit
-    shown = tuple(failing_first(found.cases)[query.offset : end])
-    tests = readable_tests(ledger.problem(sample.dataset, sample.problem_id))
     return CasePage(
         recorded=found.recorded,
-        total=len(found.cases),
-        cases=list(found.model_copy(update={"cases": shown}).of(sample, tests)),
-        next=end if end < len(found.cases) else None,
+        total=found.total,
+        cases=list(found.cases),
+        next=end if end < found.total else None,
+    )
+
+
+def facets_answer(found: Facets) -> FacetsAnswer:
+    return FacetsAnswer(
+        samples=found.samples,
+        facets={
+            name: FacetCounts(
+                total=one.values,
+                counts=[ValueCount(value=value, samples=count) for value, count in one.counts],
+            )
+            for name, one in found.facets.items()
+        },
+    )
+
+
+def failures_answer(found: FailureGroups) -> FailuresAnswer:
+    return FailuresAnswer(
+        samples=found.failures,
+        total=found.groups,
+        groups=[
+            FailureGroupAnswer(
+                id=group.id,
+                signature=group.examples[0].failure or "",
+                samples=group.samples,
+                examples=group.examples,
+            )
+            for group in found.largest
+        ],
     )
 
 
@@ -132,6 +161,21 @@ def extracted(generation: Generation | None, verdict: Verdict | None) -> Extract
     if generation is None or verdict is None or (code := verdict.code) is None:
         return None
     return ExtractedCode(text=code.read(generation.completion), found=code.reason)
+
+
+def folders_answer(status: FoldersStatus) -> FoldersAnswer:
+    return FoldersAnswer(
+        folders=[
+            SearchedFolder(folder=one.folder, searched=one.searched, runs=one.runs, error=one.error)
+            for one in status.folders
+        ],
+        waiting=status.waiting,
+        unreadable=[
+            UnreadableFile(folder=one.folder, reason=one.reason)
+            for one in status.unreadable[:_LISTED]
+        ],
+        unreadable_total=len(status.unreadable),
+    )
 
 
 def timeline_answer(timeline: Timeline | None) -> TimelineAnswer:

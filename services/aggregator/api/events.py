@@ -86,7 +86,7 @@ class ProgressEvents:
             elif silent >= self._heartbeat:
                 await self._send(response, b": alive\n\n")
                 silent = 0.0
-            if summary.state is not None and summary.state.final:
+            if summary.state is not None and summary.state.final and not summary.reading:
                 await self._send(response, event("end", summary.model_dump_json()))
                 return
             await self._pause()

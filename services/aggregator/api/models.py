@@ -1,11 +1,20 @@
 """Request and response models of the API, from which the OpenAPI document is generated."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
+from services.aggregator.api.parameters import (
+    checked_choices,
+    checked_range,
+    choices,
+    one_of,
+    text_range,
+)
+from services.aggregator.index.filters import CHOICES, RANGES, SampleFilter
 from services.aggregator.index.pages import Sort, SortOrder
 from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.search import PLACES
 from shared.analysis.statistics import MetricValue
 from shared.run_record import JsonObject, RunState
 from shared.schemas import CaseRecord, ChatMessage, Generation, RecordedCases, Verdict
@@ -40,7 +49,9 @@ class RunSummary(_Answer):
     """State and progress of a run.
 
     ``verdicts`` counts samples with a verdict of any kind, ``datasets`` by data set and status.
-    ``rate`` is verdicts per second over the last minute. Times are Unix seconds.
+    ``rate`` is verdicts per second over the last minute. Times are Unix seconds. ``folder`` is the
+    one that a run is read from that is not in the ledger; ``reading`` says that this is going on,
+    and the counts are those so far.
     """
 
     run: str
@@ -54,10 +65,45 @@ class RunSummary(_Answer):
     progress: Progress
     rate: float | None
     seconds_left: float | None
+    folder: str | None = None
+    reading: bool = False
 
 
 class RunList(RootModel[dict[str, RunSummary]]):
     """All runs by id."""
+
+
+class SearchedFolder(_Answer):
+    """A folder that is searched for finished runs.
+
+    ``searched`` says whether that was done once, ``runs`` how many there are below it, ``error``
+    why it cannot be searched.
+    """
+
+    folder: str
+    searched: bool
+    runs: Count
+    error: str | None
+
+
+class UnreadableFile(_Answer):
+    """A folder, or a part of a run in it, that cannot be shown, and why."""
+
+    folder: str
+    reason: str
+
+
+class FoldersAnswer(_Answer):
+    """Folders whose finished runs are shown; empty if only the ledger's are.
+
+    ``waiting`` runs are still to be read. ``unreadable`` lists the first of all things that cannot
+    be read, ``unreadable_total`` is their number.
+    """
+
+    folders: list[SearchedFolder]
+    waiting: Count
+    unreadable: list[UnreadableFile]
+    unreadable_total: Count
 
 
 class Percentiles(_Answer):
@@ -101,7 +147,8 @@ class RunDetail(_Answer):
     """A run with its config, versions, other metadata, and live figures.
 
     ``metrics`` and ``slices`` are the contents of ``phase0_summary.json`` (metrics by data set) and
-    ``slices.json`` (by data set, dimension and bucket); None before the run is published.
+    ``slices.json`` (by data set, dimension and bucket); None before the run is published. ``notes``
+    say what of the run's folder cannot be read.
     """
 
     summary: RunSummary
@@ -111,6 +158,7 @@ class RunDetail(_Answer):
     datasets: dict[str, DatasetDetail]
     metrics: dict[str, dict[str, MetricValue]] | None
     slices: dict[str, dict[str, dict[str, dict[str, MetricValue]]]] | None
+    notes: list[str] = []
 
 
 class SamplePage(_Answer):
@@ -182,17 +230,111 @@ class TimelineAnswer(_Answer):
     judged: list[Count]
 
 
-class SamplesQuery(BaseModel):
-    """Filter, order and position of samples. ``q`` matches parts of problem id and detail."""
+# A list of values; a comma, a backslash or a leading hyphen of a value is escaped by a backslash.
+_List = Annotated[str, Field(min_length=1, max_length=4000)]
+Choices = Annotated[_List, AfterValidator(checked_choices)]
+Statuses = Annotated[_List, AfterValidator(one_of(FinalStatus))]
+Extractions = Annotated[_List, AfterValidator(one_of(ExtractionReason))]
+Places = Annotated[_List, AfterValidator(one_of(PLACES))]
+Bounds = Annotated[str, Field(max_length=60), AfterValidator(checked_range)]
+
+
+class FilterQuery(BaseModel):
+    """Filters of samples, all of which a sample has to match.
+
+    Several values are separated by commas, of which a sample has to have one; `-` stands for an
+    unknown value. Ranges are `MIN..MAX`, `MIN..` or `..MAX`, bounds included: times in seconds,
+    `memory` in MiB, `prompt_length` in characters. `q` matches parts of problem id and detail,
+    `text` parts of the texts named by `in`, by default all. `group` is a failure's `failure_id`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    status: FinalStatus | None = None
-    dataset: str | None = Field(default=None, max_length=500)
+    status: Statuses | None = None
+    dataset: Choices | None = None
+    difficulty: Choices | None = None
+    tag: Choices | None = None
+    detail: Choices | None = None
+    finish: Choices | None = None
+    extraction: Extractions | None = None
+    tokens: Bounds | None = None
+    gen_time: Bounds | None = None
+    judge_time: Bounds | None = None
+    pass_ratio: Bounds | None = None
+    cpu: Bounds | None = None
+    memory: Bounds | None = None
+    attempts: Bounds | None = None
+    prompt_length: Bounds | None = None
+    flipped: Literal["0", "1"] | None = None
+    group: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
     q: str | None = Field(default=None, max_length=200)
-    tag: str | None = Field(default=None, max_length=500)
-    difficulty: str | None = Field(default=None, max_length=500)
+    text: str | None = Field(default=None, max_length=200)
+    places: Places | None = Field(default=None, alias="in")
+
+    def filter(self) -> SampleFilter:
+        parsed: dict[str, Any] = {name: choices(getattr(self, name) or "") for name in CHOICES}
+        parsed |= {name: text_range(getattr(self, name)) for name in RANGES}
+        return SampleFilter(
+            **parsed,
+            flipped=None if self.flipped is None else self.flipped == "1",
+            group=self.group,
+            q=self.q or "",
+            text=self.text or "",
+            places=tuple(one for one in PLACES if one in choices(self.places or ",".join(PLACES))),
+        )
+
+
+class SamplesQuery(FilterQuery):
+    """Filters, order and position of samples."""
+
     sort: Sort = "problem"
     order: SortOrder = "asc"
     cursor: str | None = Field(default=None, max_length=4000)
     limit: int = Field(default=50, ge=1, le=200)
+
+
+class FailuresQuery(FilterQuery):
+    """Filters of failures, and the number of groups."""
+
+    limit: int = Field(default=20, ge=1, le=100)
+
+
+class ValueCount(_Answer):
+    """Samples with a value, null where it is not known."""
+
+    value: str | None
+    samples: Count
+
+
+class FacetCounts(_Answer):
+    """Samples by value under all filters but the one of this choice, the most frequent first.
+
+    At most 100 of ``total`` values, and those that are chosen.
+    """
+
+    total: Count
+    counts: list[ValueCount]
+
+
+class FacetsAnswer(_Answer):
+    """Number of samples that match all filters, and the counts of each choice."""
+
+    samples: Count
+    facets: dict[str, FacetCounts]
+
+
+class FailureGroupAnswer(_Answer):
+    """Samples whose failures have one signature; ``id`` is the value of the filter ``group``."""
+
+    id: str
+    signature: str
+    samples: Count
+    examples: list[SampleRow]
+
+
+class FailuresAnswer(_Answer):
+    """The largest of ``total`` groups of ``samples`` failures."""
+
+    samples: Count
+    total: Count
+    groups: list[FailureGroupAnswer]

@@ -3,7 +3,12 @@
 from services.aggregator.api.models import (
     CasePage,
     CasesQuery,
+    FacetsAnswer,
     Failure,
+    FailuresAnswer,
+    FailuresQuery,
+    FilterQuery,
+    FoldersAnswer,
     RunDetail,
     RunList,
     RunSummary,
@@ -11,6 +16,20 @@ from services.aggregator.api.models import (
     SamplePage,
     SamplesQuery,
     TimelineAnswer,
+)
+from services.aggregator.api.trend_models import (
+    GateAnswer,
+    GateQuery,
+    HistoryAnswer,
+    HistoryQuery,
+    PerformanceAnswer,
+    RewardList,
+)
+from services.aggregator.comparison.models import (
+    CompareQuery,
+    ComparisonAnswer,
+    FlipPage,
+    FlipsQuery,
 )
 from shared.service import openapi
 from shared.service.openapi import OPERATIONS, JsonObject, Route
@@ -20,6 +39,12 @@ _NO_INDEX = (503, "Index or Redis is unavailable; try again.")
 _RUN = "/api/runs/{run}"
 ROUTES: tuple[Route, ...] = (
     Route("/api/runs", "list_runs", "All runs", RunList, failures=(_NO_INDEX,)),
+    Route(
+        "/api/folders",
+        "list_folders",
+        "Folders that are searched for finished runs, and what of them cannot be read",
+        FoldersAnswer,
+    ),
     Route(
         _RUN,
         "show_run",
@@ -33,6 +58,22 @@ ROUTES: tuple[Route, ...] = (
         "Judged samples, page by page",
         SamplePage,
         query=SamplesQuery,
+        failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        f"{_RUN}/facets",
+        "count_choices",
+        "Numbers of samples by status, data set, tag and other choices, under filters",
+        FacetsAnswer,
+        query=FilterQuery,
+        failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        f"{_RUN}/failures",
+        "group_failures",
+        "Failures by what they have in common, the largest group first",
+        FailuresAnswer,
+        query=FailuresQuery,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
     Route(
@@ -60,12 +101,66 @@ ROUTES: tuple[Route, ...] = (
         failures=(_NO_RUN, _NO_INDEX),
     ),
     Route(
+        f"{_RUN}/performance",
+        "show_performance",
+        "Load of generation and judging over time, and what the run waits for",
+        PerformanceAnswer,
+        failures=(_NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        "/api/history",
+        "show_history",
+        "Runs by measurement, and the trend of those of one",
+        HistoryAnswer,
+        query=HistoryQuery,
+        failures=((400, "A parameter is invalid."), (404, "No such protocol."), _NO_INDEX),
+    ),
+    Route(
+        "/api/gate",
+        "show_gate",
+        "The gate's verdict on a run against a baseline",
+        GateAnswer,
+        query=GateQuery,
+        failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        "/api/rewards",
+        "show_rewards",
+        "What reward sessions answered, by hour",
+        RewardList,
+        failures=((503, "Redis is unavailable; try again."),),
+    ),
+    Route(
         f"{_RUN}/events",
         "follow_run",
         "Progress as server-sent events: `progress` at most once a second, then `end` or `gone`",
         RunSummary,
         failures=(_NO_RUN, _NO_INDEX),
         media="text/event-stream",
+    ),
+    Route(
+        "/api/compare",
+        "compare_runs",
+        "Runs compared with the first one: differences, intervals, tests, statuses, slices",
+        ComparisonAnswer,
+        query=CompareQuery,
+        failures=(
+            (400, "The runs cannot be compared, or a parameter is invalid."),
+            _NO_RUN,
+            _NO_INDEX,
+        ),
+    ),
+    Route(
+        "/api/compare/flips",
+        "list_flips",
+        "Samples of two runs side by side, page by page",
+        FlipPage,
+        query=FlipsQuery,
+        failures=(
+            (400, "The runs cannot be compared, or a parameter is invalid."),
+            _NO_RUN,
+            _NO_INDEX,
+        ),
     ),
     Route("/api/openapi.json", "describe", "This document"),
 )

@@ -4,26 +4,43 @@ import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
-from redis import Redis
 from redis.exceptions import RedisError
 
 from services.aggregator.api import answers
 from services.aggregator.api.events import ProgressEvents, TooManyStreamsError
 from services.aggregator.api.models import (
     CasesQuery,
+    FacetsAnswer,
+    FailuresAnswer,
+    FailuresQuery,
+    FilterQuery,
     RunList,
     RunSummary,
     SamplePage,
     SamplesQuery,
 )
 from services.aggregator.api.openapi import ROUTES, document
+from services.aggregator.api.trend_models import (
+    GateAnswer,
+    GateQuery,
+    HistoryAnswer,
+    HistoryQuery,
+    RewardList,
+)
+from services.aggregator.api.trends import Trends, reward_list
+from services.aggregator.comparison.answers import ComparedRuns, run_names
+from services.aggregator.comparison.cache import Comparisons
+from services.aggregator.comparison.models import CompareQuery, FlipsQuery
+from services.aggregator.folders.watch import FoldersStatus, RunFolders
 from services.aggregator.index.database import Database
+from services.aggregator.index.facets import facets
+from services.aggregator.index.failures import failure_groups
 from services.aggregator.index.overview import (
     FiguresCache,
     IndexedRun,
@@ -32,7 +49,10 @@ from services.aggregator.index.overview import (
     timeline,
 )
 from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
-from shared.ledger import Ledger, fail_fast
+from services.aggregator.sources import GoneError, SampleSource, SourceOf
+from shared.analysis.gate_policy import NamedPolicy
+from shared.errors import DataError
+from shared.ledger.reward_hours import SessionHours
 from shared.schemas import SampleId, describe, is_encodable
 from shared.service.logs import get_logger
 from shared.service.server import Handler, json_error, json_http_errors
@@ -52,13 +72,33 @@ _HEADERS = {
 T = TypeVar("T")
 Query = TypeVar("Query", bound=BaseModel)
 RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
+Rewards = Callable[[], list[SessionHours]]
 
 
-def add_api(app: web.Application, redis: Redis, database: Database, events: ProgressEvents) -> None:
-    """Add routes, JSON errors, response headers, and the clean-up at shutdown."""
+def add_api(
+    app: web.Application,
+    source_of: SourceOf,
+    database: Database,
+    events: ProgressEvents,
+    *,
+    folders: RunFolders | None = None,
+    rewards: Rewards = list,
+    policy: NamedPolicy | None = None,
+) -> None:
+    """Add routes, JSON errors, response headers, and the clean-up at shutdown.
+
+    Args:
+        app: The application.
+        source_of: Makes the source of a run's samples.
+        database: The index.
+        events: Event streams.
+        folders: Folders whose finished runs are in the index, too.
+        rewards: Reads what the reward sessions recorded.
+        policy: Policy of the gate, by which the page judges runs of one protocol.
+    """
     app.middlewares.extend([json_http_errors(), _unavailable_stores])
     app.on_response_prepare.append(_add_headers)
-    api = _Api(redis, database, events)
+    api = _Api(source_of, database, events, folders, rewards, policy)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment.
         app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
@@ -67,17 +107,28 @@ def add_api(app: web.Application, redis: Redis, database: Database, events: Prog
 
 
 class _Api:
-    def __init__(self, redis: Redis, database: Database, events: ProgressEvents) -> None:
-        self._redis = fail_fast(redis)
+    def __init__(
+        self,
+        source_of: SourceOf,
+        database: Database,
+        events: ProgressEvents,
+        folders: RunFolders | None,
+        rewards: Rewards,
+        policy: NamedPolicy | None,
+    ) -> None:
+        self._source_of = source_of
+        self._folders = folders
+        self._rewards = rewards
         self._database = database
         self._figures = FiguresCache()
+        self._comparisons = Comparisons()
+        self._trends = Trends(policy, self._comparisons)
         self._events = events
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
     async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._redis.close()
 
     async def end_streams(self, _app: web.Application) -> None:
         self._events.end()
@@ -89,6 +140,10 @@ class _Api:
                 return RunList({run.run: answers.run_summary(connection, run) for run in runs})
 
         return _answer(await self._in_thread(read))
+
+    async def list_folders(self, _request: web.Request) -> web.Response:
+        status = self._folders.status if self._folders else FoldersStatus()
+        return _answer(answers.folders_answer(status))
 
     async def show_run(self, request: web.Request) -> web.Response:
         return _answer(
@@ -107,31 +162,77 @@ class _Api:
         except CursorError as error:
             raise _bad_request(f"cursor: {error}") from None
 
+    async def count_choices(self, request: web.Request) -> web.Response:
+        wanted = _query(request, FilterQuery).filter()
+
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> FacetsAnswer:
+            return answers.facets_answer(facets(connection, run.id, wanted))
+
+        return _answer(await self._read(request, read))
+
+    async def group_failures(self, request: web.Request) -> web.Response:
+        query = _query(request, FailuresQuery)
+        wanted = query.filter()
+
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> FailuresAnswer:
+            return answers.failures_answer(failure_groups(connection, run.id, wanted, query.limit))
+
+        return _answer(await self._read(request, read))
+
     async def show_sample(self, request: web.Request) -> web.Response:
-        run, sample = request.match_info["run"], _sample(request)
-        await self._read(request, lambda _db, _run: None)  # 404 for an unknown run
-        found = await self._in_thread(
-            lambda: answers.sample_detail(Ledger(self._redis, run), sample)
+        sample = _sample(request)
+        return _answer(
+            await self._of_sample(
+                request,
+                sample,
+                lambda run, source: answers.sample_detail(run.run, source, sample),
+            )
         )
-        if found is None:
-            raise _not_found(f"run {run!r} has no sample {sample.key}")
-        return _answer(found)
 
     async def list_cases(self, request: web.Request) -> web.Response:
-        run, sample = request.match_info["run"], _sample(request)
-        query = _query(request, CasesQuery)
-        await self._read(request, lambda _db, _run: None)  # 404 for an unknown run
-        found = await self._in_thread(
-            lambda: answers.case_page(Ledger(self._redis, run), sample, query)
+        sample, query = _sample(request), _query(request, CasesQuery)
+        return _answer(
+            await self._of_sample(
+                request, sample, lambda _run, source: answers.case_page(source, sample, query)
+            )
         )
-        if found is None:
-            raise _not_found(f"run {run!r} has no sample {sample.key}")
-        return _answer(found)
 
     async def show_timeline(self, request: web.Request) -> web.Response:
         return _answer(
             await self._read(request, lambda db, run: answers.timeline_answer(timeline(db, run.id)))
         )
+
+    async def show_performance(self, request: web.Request) -> web.Response:
+        return _answer(await self._read(request, lambda db, run: self._trends.performance(db, run)))
+
+    async def show_history(self, request: web.Request) -> web.Response:
+        query = _query(request, HistoryQuery)
+
+        def read() -> HistoryAnswer:
+            with self._database.read() as connection:
+                return self._trends.history(connection, query.protocol)
+
+        try:
+            return _answer(await self._in_thread(read))
+        except LookupError:
+            hint = "/api/history lists those that there are"
+            raise _not_found(f"no run has the protocol {query.protocol!r}; {hint}") from None
+
+    async def show_gate(self, request: web.Request) -> web.Response:
+        query = _query(request, GateQuery)
+
+        def read() -> GateAnswer:
+            with self._database.read() as connection:
+                baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
+                return self._trends.gate(connection, baseline, run)
+
+        return _answer(await self._in_thread(read))
+
+    async def show_rewards(self, _request: web.Request) -> web.Response:
+        def read() -> RewardList:
+            return reward_list(self._rewards())
+
+        return _answer(await self._in_thread(read))
 
     async def follow_run(self, request: web.Request) -> web.StreamResponse:
         await self._read(request, lambda _db, _run: None)
@@ -147,6 +248,17 @@ class _Api:
         except TooManyStreamsError as error:
             return _unavailable(f"{error}; poll /api/runs instead")
 
+    async def compare_runs(self, request: web.Request) -> web.Response:
+        names = run_names(_query(request, CompareQuery).runs)
+        return _answer(await self._compare(names, lambda _db, compared: compared.answer()))
+
+    async def list_flips(self, request: web.Request) -> web.Response:
+        query = _query(request, FlipsQuery)
+        names = run_names(query.runs, most=2)
+        if not all(is_encodable(one) for one in (query.dataset, query.q or "", query.bucket or "")):
+            raise _bad_request("a parameter is not UTF-8")
+        return _answer(await self._compare(names, lambda db, compared: compared.flips(db, query)))
+
     async def describe(self, _request: web.Request) -> web.Response:
         return web.json_response(document())
 
@@ -156,15 +268,44 @@ class _Api:
 
         def work() -> T:
             with self._database.read() as connection:
-                run = find_run(connection, name) if is_encodable(name) else None
-                if run is None:
-                    raise _unknown_run(name, connection)
-                return read(connection, run)
+                return read(connection, _found(connection, name))
+
+        return await self._in_thread(work)
+
+    async def _of_sample(
+        self,
+        request: web.Request,
+        sample: SampleId,
+        read: Callable[[IndexedRun, SampleSource], T | None],
+    ) -> T:
+        """Read a sample of the run named in the path from the run's source."""
+        run = await self._read(request, lambda _connection, run: run)
+        found = await self._in_thread(lambda: read(run, self._source_of(run)))
+        if found is None:
+            raise _not_found(f"run {run.run!r} has no sample {sample.key}")
+        return found
+
+    async def _compare(
+        self, names: Sequence[str], read: Callable[[sqlite3.Connection, ComparedRuns], T]
+    ) -> T:
+        """Compare the runs in one snapshot of the index; what cannot be compared is named."""
+
+        def work() -> T:
+            with self._database.read() as connection:
+                runs = [_found(connection, name) for name in names]
+                return read(connection, ComparedRuns(self._comparisons.of(connection, runs), runs))
 
         return await self._in_thread(work)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _found(connection: sqlite3.Connection, name: str) -> IndexedRun:
+    run = find_run(connection, name) if is_encodable(name) else None
+    if run is None:
+        raise _unknown_run(name, connection)
+    return run
 
 
 def _answer(model: BaseModel) -> web.Response:
@@ -174,7 +315,9 @@ def _answer(model: BaseModel) -> web.Response:
 def _query(request: web.Request, model: type[Query]) -> Query:
     fields = dict(request.query)
     if twice := sorted({name for name in request.query if len(request.query.getall(name)) > 1}):
-        raise _bad_request(f"{twice[0]}: given more than once")
+        raise _bad_request(f"{twice[0][:50]}: given more than once")
+    if not all(map(is_encodable, (*fields, *fields.values()))):
+        raise _bad_request("a parameter is not UTF-8")
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -183,11 +326,7 @@ def _query(request: web.Request, model: type[Query]) -> Query:
 
 def _samples_query(request: web.Request) -> SampleQuery:
     query = _query(request, SamplesQuery)
-    texts = (query.dataset, query.q, query.tag, query.difficulty, query.cursor)
-    if not all(is_encodable(text) for text in texts if text is not None):
-        raise _bad_request("a parameter is not UTF-8")
-    given = query.model_dump(exclude={"q"})
-    return SampleQuery(**given, text=query.q)
+    return SampleQuery(query.filter(), query.sort, query.order, query.cursor, query.limit)
 
 
 def _sample(request: web.Request) -> SampleId:
@@ -206,9 +345,14 @@ def _sample(request: web.Request) -> SampleId:
 
 @web.middleware
 async def _unavailable_stores(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 503 while Redis or the index is unavailable."""
+    """Answer 503 while Redis or the index is unavailable, 404 for files that are gone, 400 for what
+    the data do not allow."""
     try:
         return await handler(request)
+    except GoneError as error:
+        raise _not_found(str(error)) from None
+    except DataError as error:
+        raise _bad_request(str(error)) from None
     except RedisError as error:
         log.warning("Redis unavailable for a request", reason=str(error))
         return _unavailable("Redis is unavailable; try again")

@@ -1,7 +1,7 @@
 """SQLite database of the index: schema, single writer, concurrent readers, rebuild if unusable.
 
-The index is a materialized view of the ledger: one row per judged sample, and tallies maintained by
-triggers. It can be rebuilt from the ledger's streams at any time.
+The index is a materialized view of the ledger and of finished runs' folders: one row per judged
+sample, and tallies. It can be rebuilt from the ledger's streams and from the folders at any time.
 """
 
 import fcntl
@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from services.aggregator.index import search
 from shared.errors import OutputError
 from shared.service.logs import get_logger
 
@@ -25,8 +26,15 @@ _FILE = "index.sqlite"
 _PREFIX = "plumbline-index-"
 # Minimum age in seconds of a folder to remove: a new one is not locked yet for a moment.
 _MIN_AGE = 60.0
+# KiB of pages that the writer keeps in memory, so that the indexes of a large run are not read
+# again with each batch.
+_WRITER_CACHE = 48 * 1024
 # Seconds that a statement waits for a lock; with a single writer only a checkpoint holds one.
 _BUSY_TIMEOUT = 30.0
+
+
+class IndexInUseError(OutputError):
+    """Another process uses the index folder."""
 
 
 class Database:
@@ -41,6 +49,7 @@ class Database:
         self._temporary = temporary
         self._writing = threading.Lock()
         self._writer = _connect(self.path)
+        self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
         self.name = str(self._writer.execute("SELECT value FROM about").fetchone()[0])
 
     @contextmanager
@@ -88,7 +97,7 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
         lock = (folder / "lock").open("a")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OutputError(
+        raise IndexInUseError(
             f"{folder}: another aggregator uses this index folder; stop it, or choose another "
             "PLUMBLINE_INDEX_DIR"
         ) from None
@@ -138,7 +147,7 @@ def _usable(path: Path) -> bool:
 def _create(path: Path) -> None:
     """Create the tables; the version is written last and so marks a complete file."""
     with closing(_connect(path)) as connection:
-        connection.executescript(_SCHEMA)
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         connection.execute("INSERT INTO about VALUES ('name', ?)", (uuid.uuid4().hex,))
         connection.execute(f"PRAGMA user_version = {_VERSION}")
 
@@ -161,7 +170,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 4
+_VERSION = 5
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
@@ -177,6 +186,11 @@ CREATE TABLE runs (
   events INTEGER NOT NULL DEFAULT 0,
   completions INTEGER NOT NULL DEFAULT 0,
   state TEXT,
+  -- Of a run that is read from its folder: the folder, whether it is still being read, and what of
+  -- it cannot be read.
+  folder TEXT,
+  reading INTEGER NOT NULL DEFAULT 0,
+  notes TEXT NOT NULL DEFAULT '[]',
   facts TEXT NOT NULL DEFAULT '{{}}',
   results TEXT NOT NULL DEFAULT '{{}}'
 );
@@ -186,7 +200,23 @@ CREATE TABLE planned (
   dataset TEXT NOT NULL,
   problems INTEGER NOT NULL,
   samples INTEGER NOT NULL,
+  sha256 TEXT NOT NULL,
   PRIMARY KEY (run_id, dataset)
+) WITHOUT ROWID;
+
+-- What a comparison knows of a problem: see ``problems.py``.
+CREATE TABLE problems (
+  run_id INTEGER NOT NULL,
+  dataset TEXT NOT NULL,
+  problem_id TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  difficulty TEXT NOT NULL,
+  tags TEXT NOT NULL,
+  num_tests INTEGER,
+  prompt_length INTEGER,
+  method TEXT,
+  checker TEXT,
+  PRIMARY KEY (run_id, dataset, problem_id)
 ) WITHOUT ROWID;
 
 CREATE TABLE samples (
@@ -217,6 +247,20 @@ CREATE TABLE samples (
   tags TEXT NOT NULL,
   num_tests INTEGER,
   prompt_length INTEGER,
+  finish_reason TEXT,
+  extraction TEXT,
+  cpu_time REAL,
+  peak_memory INTEGER,
+  failure TEXT,
+  failure_id TEXT,
+  stderr TEXT,
+  kind INTEGER NOT NULL,
+  prompt INTEGER,
+  -- Offset and length in bytes of the lines in the run's folder; verdict_at is NULL for other runs.
+  generation_at INTEGER,
+  generation_bytes INTEGER,
+  verdict_at INTEGER,
+  verdict_bytes INTEGER,
   UNIQUE (run_id, dataset, problem_id, sample_index)
 );
 CREATE INDEX samples_judged_at ON samples (run_id, ifnull(judged_at, -1));
@@ -224,6 +268,14 @@ CREATE INDEX samples_pass_ratio ON samples (run_id, pass_ratio);
 CREATE INDEX samples_output_tokens ON samples (run_id, ifnull(output_tokens, -1));
 CREATE INDEX samples_gen_time ON samples (run_id, ifnull(gen_time, -1));
 CREATE INDEX samples_judge_time ON samples (run_id, total_judge_time);
+CREATE INDEX samples_of_run ON samples (run_id);
+-- Covers filters and sort keys, so that a filter reads a fifth of what the rows take.
+CREATE INDEX samples_found ON samples (
+  run_id, kind, prompt, final_status, dataset, problem_id, sample_index, output_tokens, gen_time,
+  total_judge_time, pass_ratio, cpu_time, peak_memory, attempts, prompt_length, flipped, failure_id,
+  judged_at
+);
+CREATE INDEX samples_failures ON samples (run_id, failure_id) WHERE failure_id IS NOT NULL;
 -- Covering indexes for the figures of a data set.
 CREATE INDEX judged_problems ON samples (run_id, dataset, problem_id, accepted, final_status)
   WHERE final_status <> 'api_error';
@@ -238,6 +290,24 @@ CREATE INDEX judged_gen_time ON samples (run_id, dataset, gen_time, final_status
 CREATE INDEX judged_judge_time ON samples (run_id, dataset, total_judge_time, final_status)
   WHERE final_status <> 'api_error' AND total_judge_time IS NOT NULL;
 
+-- Places of the lines of problems.jsonl in a run's folder.
+CREATE TABLE outlines (
+  run_id INTEGER NOT NULL,
+  dataset TEXT NOT NULL,
+  problem_id TEXT NOT NULL,
+  start INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (run_id, dataset, problem_id)
+) WITHOUT ROWID;
+
+-- Combinations of the values that samples have in common, as JSON (``SampleRow.kind``).
+CREATE TABLE kinds (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  run_id INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  UNIQUE (run_id, value)
+);
+{texts}
 CREATE TABLE tallies (
   run_id INTEGER NOT NULL,
   dataset TEXT NOT NULL,
@@ -247,7 +317,8 @@ CREATE TABLE tallies (
   PRIMARY KEY (run_id, dataset, final_status)
 ) WITHOUT ROWID;
 
-CREATE TRIGGER sample_added AFTER INSERT ON samples BEGIN
+-- The tallies and moments of a run that is read from its folder are written with each batch.
+CREATE TRIGGER sample_added AFTER INSERT ON samples WHEN new.verdict_at IS NULL BEGIN
   INSERT INTO tallies VALUES (new.run_id, new.dataset, new.final_status, 1, new.accepted)
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
 END;
@@ -257,7 +328,7 @@ CREATE TRIGGER sample_changed AFTER UPDATE OF final_status, accepted ON samples 
   INSERT INTO tallies VALUES (new.run_id, new.dataset, new.final_status, 1, new.accepted)
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
 END;
-CREATE TRIGGER sample_removed AFTER DELETE ON samples BEGIN
+CREATE TRIGGER sample_removed AFTER DELETE ON samples WHEN old.verdict_at IS NULL BEGIN
   UPDATE tallies SET samples = samples - 1, accepted = accepted - old.accepted
   WHERE run_id = old.run_id AND dataset = old.dataset AND final_status = old.final_status;
 END;
@@ -274,7 +345,8 @@ CREATE TABLE moments (
 """
 
 _MOMENT = """
-CREATE TRIGGER {kind}_added AFTER INSERT ON samples WHEN new.{column} IS NOT NULL BEGIN
+CREATE TRIGGER {kind}_added AFTER INSERT ON samples
+WHEN new.{column} IS NOT NULL AND new.verdict_at IS NULL BEGIN
   INSERT INTO moments VALUES (new.run_id, '{kind}', CAST(new.{column} AS INTEGER), 1)
   ON CONFLICT DO UPDATE SET samples = samples + 1;
 END;
@@ -286,13 +358,15 @@ CREATE TRIGGER {kind}_moved AFTER UPDATE OF {column} ON samples WHEN new.{column
   INSERT INTO moments VALUES (new.run_id, '{kind}', CAST(new.{column} AS INTEGER), 1)
   ON CONFLICT DO UPDATE SET samples = samples + 1;
 END;
-CREATE TRIGGER {kind}_removed AFTER DELETE ON samples WHEN old.{column} IS NOT NULL BEGIN
+CREATE TRIGGER {kind}_removed AFTER DELETE ON samples
+WHEN old.{column} IS NOT NULL AND old.verdict_at IS NULL BEGIN
   UPDATE moments SET samples = samples - 1 WHERE run_id = old.run_id AND kind = '{kind}'
   AND second = CAST(old.{column} AS INTEGER);
 END;
 """
 
 _SCHEMA = _TABLES.format(
+    texts=search.TABLES,
     moments=_MOMENT.format(kind="generated", column="finished_at")
-    + _MOMENT.format(kind="judged", column="judged_at")
+    + _MOMENT.format(kind="judged", column="judged_at"),
 )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -19,8 +20,9 @@ _RATE_WINDOW = 60.0
 _TIMELINE_BUCKETS = 120
 _RATIO_BINS = 10
 _CACHED_RUNS = 50
+_CACHED_META = 300
 _JUDGED = f"run_id = ?1 AND dataset = ?2 AND final_status <> '{FinalStatus.API_ERROR}'"
-_COLUMNS = "id, run, state, facts, events, completions"
+_COLUMNS = "id, run, state, facts, events, completions, folder, reading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +30,36 @@ class IndexedRun:
     """A run with its counts.
 
     Attributes:
-        facts: The run's metadata as stored in the ledger, without plan and results.
-        events: Number of indexed stream entries.
+        stored_facts: JSON of the run's metadata as in the ledger, without plan and results.
+        events: Number of indexed stream entries, or of samples read from a folder.
         completions: Number of samples with a completion.
         planned: Number of problems and samples by data set.
         statuses: Number of samples by data set and status.
         accepted: Number of accepted samples by data set.
+        folder: URL of the folder that the run is read from; None for a run of the ledger.
+        reading: Whether the folder is still being read.
     """
 
     id: int
     run: str
     state: RunState | None
-    facts: JsonObject
+    stored_facts: str
     events: int
     completions: int
     planned: dict[str, tuple[int, int]]
     statuses: dict[str, dict[FinalStatus, int]]
     accepted: dict[str, int]
+    folder: str | None = None
+    reading: bool = False
+
+    @property
+    def facts(self) -> JsonObject:
+        """The run's metadata as stored in the ledger."""
+        return dict(json.loads(self.stored_facts))
 
     def meta(self) -> RunMeta | None:
         """Parse the run's metadata; None if another version wrote it in a different format."""
-        try:
-            return RunMeta.model_validate(self.facts)
-        except ValidationError:
-            return None
+        return _meta(self.stored_facts)
 
     @property
     def samples_planned(self) -> int:
@@ -72,45 +80,92 @@ class IndexedRun:
 
 def all_runs(connection: sqlite3.Connection) -> list[IndexedRun]:
     """List all runs by id, except those that are being deleted."""
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run")
-    return [_run(connection, row) for row in rows.fetchall() if not row["run"].startswith("\0")]
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run").fetchall()
+    counts = _counts(connection, "")
+    return [_run(row, counts) for row in rows if not row["run"].startswith("\0")]
 
 
 def find_run(connection: sqlite3.Connection, run: str) -> IndexedRun | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE run = ?", (run,)).fetchone()
-    return None if row is None or run.startswith("\0") else _run(connection, row)
+    if row is None or run.startswith("\0"):
+        return None
+    return _run(row, _counts(connection, "WHERE run_id = ?", row["id"]))
 
 
-def _run(connection: sqlite3.Connection, row: sqlite3.Row) -> IndexedRun:
-    planned = connection.execute(
-        "SELECT dataset, problems, samples FROM planned WHERE run_id = ?", (row["id"],)
-    )
-    statuses: dict[str, dict[FinalStatus, int]] = {}
-    accepted: dict[str, int] = {}
-    for dataset, status, samples, good in connection.execute(
-        "SELECT dataset, final_status, samples, accepted FROM tallies "
-        "WHERE run_id = ? AND samples > 0 ORDER BY dataset, final_status",
-        (row["id"],),
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Planned problems and samples, and tallies, of runs by their ids."""
+
+    planned: dict[int, dict[str, tuple[int, int]]]
+    statuses: dict[int, dict[str, dict[FinalStatus, int]]]
+    accepted: dict[int, dict[str, int]]
+
+
+def _counts(connection: sqlite3.Connection, where: str, *values: int) -> _Counts:
+    found = _Counts({}, {}, {})
+    for run, dataset, problems, samples in connection.execute(
+        f"SELECT run_id, dataset, problems, samples FROM planned {where}", values
     ):
-        statuses.setdefault(dataset, {})[FinalStatus(status)] = samples
-        accepted[dataset] = accepted.get(dataset, 0) + good
+        found.planned.setdefault(run, {})[dataset] = problems, samples
+    for run, dataset, status, samples, good in connection.execute(
+        "SELECT run_id, dataset, final_status, samples, accepted FROM tallies "
+        f"{where} ORDER BY run_id, dataset, final_status",
+        values,
+    ):
+        if samples > 0:
+            statuses = found.statuses.setdefault(run, {}).setdefault(dataset, {})
+            statuses[FinalStatus(status)] = samples
+            accepted = found.accepted.setdefault(run, {})
+            accepted[dataset] = accepted.get(dataset, 0) + good
+    return found
+
+
+def _run(row: sqlite3.Row, counts: _Counts) -> IndexedRun:
     return IndexedRun(
         id=row["id"],
         run=row["run"],
         state=None if row["state"] is None else RunState(row["state"]),
-        facts=json.loads(row["facts"]),
+        stored_facts=row["facts"],
         events=row["events"],
         completions=row["completions"],
-        planned={dataset: (problems, samples) for dataset, problems, samples in planned},
-        statuses=statuses,
-        accepted=accepted,
+        planned=counts.planned.get(row["id"], {}),
+        statuses=counts.statuses.get(row["id"], {}),
+        accepted=counts.accepted.get(row["id"], {}),
+        folder=row["folder"],
+        reading=bool(row["reading"]),
     )
+
+
+@lru_cache(maxsize=_CACHED_META)
+def _meta(facts: str) -> RunMeta | None:
+    """Parse a run's metadata; the list of runs needs that of all of them every few seconds."""
+    try:
+        return RunMeta.model_validate(json.loads(facts))
+    except ValidationError:
+        return None
 
 
 def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
     """Read the published ``metrics`` and ``slices`` of a run; empty before it is published."""
     (found,) = connection.execute("SELECT results FROM runs WHERE id = ?", (run.id,)).fetchone()
     return dict(json.loads(found)) if run.state is not None and run.state.published else {}
+
+
+def notes(connection: sqlite3.Connection, run: IndexedRun) -> list[str]:
+    """Read what of a run's folder cannot be shown."""
+    (found,) = connection.execute("SELECT notes FROM runs WHERE id = ?", (run.id,)).fetchone()
+    return list(json.loads(found))
+
+
+def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
+    """Read only the ``metrics`` of a run: its slices are many times as large."""
+    if run.state is None or not run.state.published:
+        return {}
+    (found,) = connection.execute(
+        "SELECT json_extract(results, '$.metrics') FROM runs WHERE id = ?", (run.id,)
+    ).fetchone()
+    metrics = json.loads(found) if found else None
+    return metrics if isinstance(metrics, dict) else {}
 
 
 def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:
@@ -204,7 +259,7 @@ class FiguresCache:
     def of(self, connection: sqlite3.Connection, run: IndexedRun) -> dict[str, DatasetFigures]:
         with self._lock:
             cached = self._cached.get(run.id)
-            changing = run.state is None or not run.state.final
+            changing = run.reading or run.state is None or not run.state.final
             if cached and (
                 cached[1] == run.events or (changing and self._clock() - cached[0] < self._max_age)
             ):

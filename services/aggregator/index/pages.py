@@ -8,16 +8,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from services.aggregator.index.filters import EVERY, SampleFilter, Value, all_conditions
 from services.aggregator.index.rows import COLUMNS, SampleRow
 from shared.schemas import is_encodable
-from shared.statuses import FinalStatus
 
 Sort = Literal[
-    "problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"
+    "problem",
+    "judged_at",
+    "pass_ratio",
+    "output_tokens",
+    "gen_time",
+    "total_judge_time",
+    "status",
+    "cpu_time",
+    "peak_memory",
+    "attempts",
+    "prompt_length",
 ]
 SortOrder = Literal["asc", "desc"]
 
-# The expressions must equal those of the indexes in the schema literally.
+# The expressions must equal those of the indexes in the schema literally. ``samples_found`` covers
+# all of them.
 _SORTS: dict[Sort, tuple[str, ...]] = {
     "problem": ("dataset", "problem_id", "sample_index"),
     "judged_at": ("ifnull(judged_at, -1)",),
@@ -25,7 +36,14 @@ _SORTS: dict[Sort, tuple[str, ...]] = {
     "output_tokens": ("ifnull(output_tokens, -1)",),
     "gen_time": ("ifnull(gen_time, -1)",),
     "total_judge_time": ("total_judge_time",),
+    "status": ("final_status",),
+    "cpu_time": ("ifnull(cpu_time, -1)",),
+    "peak_memory": ("ifnull(peak_memory, -1)",),
+    "attempts": ("attempts",),
+    "prompt_length": ("ifnull(prompt_length, -1)",),
 }
+# Sorts with an index of their own.
+_INDEXED = {"problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"}
 _INTEGER = 2**63
 
 
@@ -35,13 +53,9 @@ class CursorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SampleQuery:
-    """Filters (None matches all), sort order and position; ``text`` matches id and detail."""
+    """Filter, sort order and position."""
 
-    status: FinalStatus | None = None
-    dataset: str | None = None
-    text: str | None = None
-    tag: str | None = None
-    difficulty: str | None = None
+    filter: SampleFilter = EVERY
     sort: Sort = "problem"
     order: SortOrder = "asc"
     cursor: str | None = None
@@ -65,17 +79,24 @@ def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery
         CursorError: The cursor does not come from a page with this sort order.
     """
     keys = (*_SORTS[query.sort], "id")
-    where, values = _conditions(query)
+    where, values = all_conditions(connection, run_id, query.filter)
     if query.cursor is not None:
         sign = ">" if query.order == "asc" else "<"
         where.append(f"({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})")
         values += _position(query.cursor, len(keys))
     order = ", ".join(f"{key} {query.order}" for key in keys)
     keyed = ", ".join(f"{key} AS key_{number}" for number, key in enumerate(keys))
+    # Without a filter a page is the next entries of an index. With one, they could be anywhere in
+    # it: so all samples are looked at, in the index that covers filters and keys, and the first
+    # are kept. That takes as long for a rare match as for a frequent one.
+    walked = query.filter.empty and query.sort in _INDEXED
+    index = "" if walked else "INDEXED BY samples_found"
     found = connection.execute(
-        f"SELECT {', '.join(COLUMNS)}, {keyed} FROM samples "
-        f"WHERE {' AND '.join(['run_id = ?', *where])} ORDER BY {order} LIMIT ?",
-        (run_id, *values, query.limit + 1),
+        f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)}, page.* FROM ("
+        f"SELECT id AS number, {keyed} FROM samples {index} "
+        f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
+        f") AS page CROSS JOIN samples AS one ON one.id = page.number",
+        (*values, query.limit + 1),
     ).fetchall()
     page = found[: query.limit]
     rows = [SampleRow.model_validate({name: row[name] for name in COLUMNS}) for row in page]
@@ -83,38 +104,12 @@ def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery
     return Page(rows, _cursor(page[-1], len(keys)) if more else None)
 
 
-def _conditions(query: SampleQuery) -> tuple[list[str], list[str | int | float]]:
-    where: list[str] = []
-    values: list[str | int | float] = []
-    for column in ("dataset", "difficulty"):
-        if (wanted := getattr(query, column)) is not None:
-            where.append(f"{column} = ?")
-            values.append(wanted)
-    if query.status is not None:
-        where.append("final_status = ?")
-        values.append(query.status.value)
-    if query.tag is not None:
-        where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
-        values.append(query.tag)
-    if query.text:
-        pattern = f"%{_escaped(query.text)}%"
-        where.append(r"(problem_id LIKE ? ESCAPE '\' OR ifnull(detail, '') LIKE ? ESCAPE '\')")
-        values += [pattern, pattern]
-    return where, values
-
-
-def _escaped(text: str) -> str:
-    for sign in ("\\", "%", "_"):
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
 def _cursor(row: sqlite3.Row, keys: int) -> str:
     position = json.dumps([row[f"key_{number}"] for number in range(keys)])
     return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
 
 
-def _position(cursor: str, keys: int) -> Sequence[str | int | float]:
+def _position(cursor: str, keys: int) -> Sequence[Value]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         position = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

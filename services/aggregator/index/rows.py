@@ -5,10 +5,12 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from shared.schemas import Generation, ProblemFacts, Verdict
-from shared.statuses import FinalStatus
+from services.aggregator.index.signatures import excerpt, signature, signature_id
+from shared.schemas import Generation, ProblemFacts, Verdict, without_surrogates
+from shared.statuses import ExtractionReason, FinalStatus
 
 _MAX_DETAIL = 500
+_MAX_REASON = 100
 MAX_INTEGER = 2**63 - 1  # of SQLite
 
 
@@ -16,7 +18,9 @@ class SampleRow(BaseModel):
     """One judged sample. Times are seconds, ``finished_at`` (generated) and ``judged_at`` Unix.
 
     ``confirmed`` counts cases that ran a second time on an idle sandbox, ``flipped`` how many of
-    them changed their outcome.
+    them changed their outcome. ``cpu_time`` is in seconds, ``peak_memory`` in bytes. ``failure`` is
+    the signature of a failure and ``failure_id`` its id (``index.signatures``), ``stderr`` the end
+    of the first failed case's standard error.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +50,13 @@ class SampleRow(BaseModel):
     tags: list[str]
     num_tests: int | None
     prompt_length: int | None
+    finish_reason: str | None
+    extraction: ExtractionReason | None
+    cpu_time: float | None
+    peak_memory: int | None
+    failure: str | None
+    failure_id: str | None
+    stderr: str | None
 
     @field_validator("tags", mode="before")
     @classmethod
@@ -54,8 +65,10 @@ class SampleRow(BaseModel):
 
     @classmethod
     def of(cls, verdict: Verdict, generation: Generation | None, facts: ProblemFacts) -> Self:
+        failure, case = signature(verdict), verdict.first_failed_case
+        reason = generation.finish_reason if generation else None
         return cls(
-            **verdict.model_dump(include=_OF_VERDICT),
+            **{name: getattr(verdict, name) for name in _OF_VERDICT},
             detail=None if verdict.detail is None else verdict.detail[:_MAX_DETAIL],
             output_tokens=_storable(generation.output_tokens) if generation else None,
             gen_time=generation.gen_time if generation else None,
@@ -65,6 +78,12 @@ class SampleRow(BaseModel):
             tags=list(facts.tags),
             num_tests=facts.num_tests,
             prompt_length=facts.prompt_length,
+            finish_reason=reason and without_surrogates(reason[:_MAX_REASON]),
+            extraction=verdict.code.reason if verdict.code else None,
+            peak_memory=_storable(verdict.peak_memory),
+            failure=failure,
+            failure_id=failure and signature_id(failure),
+            stderr=excerpt(case.stderr) if case else None,
         )
 
     def columns(self) -> tuple[object, ...]:
@@ -73,12 +92,27 @@ class SampleRow(BaseModel):
             **self.__dict__,
             "tags": json.dumps(self.tags),
             "final_status": str(self.final_status),
+            "extraction": self.extraction and str(self.extraction),
         }
         return tuple(values[name] for name in COLUMNS)
 
+    def kind(self) -> str:
+        """What the row has in common with others, as JSON: the values of ``KIND``."""
+        return json.dumps([getattr(self, name) for name in KIND])
 
-_OF_VERDICT = set(Verdict.model_fields) & set(SampleRow.model_fields) - {"detail"}
+
+_OF_VERDICT = set(Verdict.model_fields) & set(SampleRow.model_fields) - {"detail", "peak_memory"}
 COLUMNS = tuple(SampleRow.model_fields)
+# Columns with few different values, which filters choose among and facets count.
+KIND = (
+    "dataset",
+    "final_status",
+    "detail",
+    "difficulty",
+    "tags",
+    "finish_reason",
+    "extraction",
+)
 
 
 def _storable(count: int | None) -> int | None:

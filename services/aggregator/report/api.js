@@ -1,4 +1,5 @@
 // Replacement of the API client in a report: reads the data embedded in the page.
+import { bounds, CHOICES, listed, PLACES, RANGES } from "./filters.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const id = data.run.summary.run;
@@ -8,55 +9,141 @@ const ORDERS = {
   output_tokens: (row) => row.output_tokens ?? -1,
   gen_time: (row) => row.gen_time ?? -1,
   total_judge_time: (row) => row.total_judge_time,
+  status: (row) => row.final_status,
+  cpu_time: (row) => row.cpu_time ?? -1,
+  peak_memory: (row) => row.peak_memory ?? -1,
+  attempts: (row) => row.attempts,
+  prompt_length: (row) => row.prompt_length ?? -1,
 };
+const MOST_VALUES = 100;
+
+const problemKey = (dataset, problem) => JSON.stringify([dataset, problem]);
+const signatures = new Map(data.failures);
+const known = Object.fromEntries(Object.entries(data.problems).flatMap(([dataset, all]) =>
+  all.map(([problem, difficulty, tags]) => [problemKey(dataset, problem), { difficulty, tags }])));
 
 function object(dataset, values) {
   const row = Object.fromEntries(data.columns.map((column, i) => [column, values[i]]));
-  return { dataset, ...row, texts: values[data.columns.length] };
+  const failure = row.failure_id && (signatures.get(row.failure_id) ?? null);
+  return { dataset, difficulty: "", tags: [], ...row, ...known[problemKey(dataset, row.problem_id)], failure, texts: values[data.columns.length] };
 }
 
 const rows = Object.entries(data.samples).flatMap(([dataset, all]) => all.map((values) => object(dataset, values)));
 
-function known(run) {
+function mine(run) {
   if (run !== id) throw new Error(`This file is the report of ${id} and contains no other run.`);
 }
 
-function wanted({ status, dataset, q }) {
-  const text = q?.toLowerCase();
+const lower = (text) => (text ?? "").replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+const has = (text, part) => lower(text).includes(part);
+
+// Values of a row by choice; null for one that is not known.
+function values(row, key) {
+  const found = row[CHOICES[key][1]];
+  if (Array.isArray(found)) return found.length ? found : [null];
+  return [found === "" || found === undefined ? null : found];
+}
+
+function text(row, place) {
+  if (place === "prompt") {
+    const [, , , , asked] = problemOf(row.dataset, row.problem_id);
+    return Array.isArray(asked) ? asked.map(([, content]) => content).join("\n") : asked;
+  }
+  return place === "completion" ? row.texts.generation?.completion : row.texts.verdict.first_failed_case?.stderr;
+}
+
+const problemOf = (dataset, name) => (Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : []).find(([one]) => one === name) ?? [];
+
+// Whether a row matches the filters, of which the choice `besides` is left out.
+function wanted(query, besides = null) {
+  const chosen = Object.keys(CHOICES).filter((key) => query[key] && key !== besides).map((key) => [key, listed(query[key])]);
+  const within = Object.keys(RANGES).filter((key) => query[key]).map((key) => [RANGES[key][1], ...bounds(query[key])]);
+  for (const [, ...ends] of within) if (ends.some(Number.isNaN)) throw new Error("A range is MIN..MAX, MIN.. or ..MAX.");
+  const [part, sought] = [lower(query.q), searched() ? lower(query.text) : ""];
+  const places = query.in ? listed(query.in) : PLACES;
   return (row) =>
-    (!status || row.final_status === status) &&
-    (!dataset || row.dataset === dataset) &&
-    (!text || row.problem_id.toLowerCase().includes(text) || row.detail?.toLowerCase().includes(text));
+    chosen.every(([key, some]) => values(row, key).some((value) => some.includes(value))) &&
+    within.every(([value, low, high]) => {
+      const found = value(row) ?? null;
+      return found !== null && (low === null || found >= low) && (high === null || found <= high);
+    }) &&
+    (!query.flipped || (query.flipped === "1") === row.flipped > 0) &&
+    (!query.group || row.failure_id === query.group) &&
+    (!part || has(row.problem_id, part) || has(row.detail, part)) &&
+    (!sought || places.some((place) => has(text(row, place), sought)));
 }
 
 export const only = () => id;
+export const home = () => ["run", id];
+export const compared = () => [];
+export const compare = async () => {
+  throw new Error("This file is the report of one run; plumb compare --html writes a comparison.");
+};
+export const flips = compare;
 export const notes = () => data.notes;
+export const searched = () => rows.every((row) => row.texts);
 export const runs = async () => ({ [id]: data.run.summary });
 export const follow = () => () => {};
 
 export async function run(name) {
-  known(name);
+  mine(name);
   return data.run;
 }
 
 export async function timeline(name) {
-  known(name);
+  mine(name);
   return data.timeline;
 }
 
+export async function performance(name) {
+  mine(name);
+  return data.performance;
+}
+
 export async function samples(name, query) {
-  known(name);
+  mine(name);
   const found = rows.filter(wanted(query));
   const order = ORDERS[query.sort];
-  if (order) found.sort((a, b) => order(a) - order(b));
+  if (order) found.sort((a, b) => (order(a) < order(b) ? -1 : order(a) > order(b) ? 1 : 0));
   if (query.order === "desc") found.reverse();
   const from = Number(query.cursor ?? 0);
   const to = from + query.limit;
   return { samples: found.slice(from, to), next_cursor: to < found.length ? String(to) : null };
 }
 
+export async function facets(name, query) {
+  mine(name);
+  const found = Object.keys(CHOICES).map((key) => {
+    const counts = new Map();
+    for (const row of rows.filter(wanted(query, key))) for (const value of values(row, key)) counts.set(value, (counts.get(value) ?? 0) + 1);
+    const ordered = [...counts].sort(([a, m], [b, n]) => n - m || ((a ?? "") < (b ?? "") ? -1 : 1));
+    const shown = new Map(ordered.slice(0, MOST_VALUES));
+    for (const value of listed(query[key])) shown.set(value, counts.get(value) ?? 0);
+    return [key, { total: counts.size, counts: [...shown].map(([value, samples]) => ({ value, samples })) }];
+  });
+  return { samples: rows.filter(wanted(query)).length, facets: Object.fromEntries(found) };
+}
+
+const withStderr = (row) => ({ ...row, stderr: row.texts?.verdict.first_failed_case?.stderr?.slice(-400) ?? null });
+
+export async function failures(name, query) {
+  mine(name);
+  const groups = new Map();
+  const failed = rows.filter(wanted(query)).filter((row) => row.failure_id);
+  for (const row of failed) {
+    if (!groups.has(row.failure_id)) groups.set(row.failure_id, []);
+    groups.get(row.failure_id).push(row);
+  }
+  const ordered = [...groups].sort(([a, m], [b, n]) => n.length - m.length || (a < b ? -1 : 1));
+  const shown = ordered.slice(0, query.limit).map(([group, all]) => {
+    const examples = [...new Set([all[0], all.at(-1)])].map(withStderr);
+    return { id: group, signature: all[0].failure ?? "a rare failure", samples: all.length, examples };
+  });
+  return { samples: failed.length, total: groups.size, groups: shown };
+}
+
 function find(name, dataset, problem, index) {
-  known(name);
+  mine(name);
   const row = rows.find((one) => one.dataset === dataset && one.problem_id === problem && one.sample_index === Number(index));
   if (!row) throw new Error("This report does not contain the sample.");
   return row;
@@ -70,8 +157,7 @@ export async function cases(...id) {
 
 export async function sample(name, dataset, problem, index) {
   const { texts, ...verdict } = find(name, dataset, problem, index);
-  const problems = Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : [];
-  const [, difficulty = null, tags = [], quality = null, asked = null] = problems.find(([one]) => one === problem) ?? [];
+  const [, difficulty = null, tags = [], quality = null, asked = null] = problemOf(dataset, problem);
   const messages = Array.isArray(asked) ? asked.map(([role, content]) => ({ role, content })) : null;
   return { difficulty, tags, quality, prompt: messages ? null : asked, messages, generation: null, code: null, verdict, ...texts, missing: texts === null };
 }

@@ -1,9 +1,10 @@
 """Data of a report as JSON, which replaces the API for the scripts of the page.
 
-``{"run", "timeline", "notes", "recorded", "columns", "case_columns", "problems", "samples"}``: the
-first two are responses of the API. ``samples`` has one row per sample by data set, in the order of
-the API: the values of ``columns``, then the sample's texts or null. If cases were recorded, they
-are among the texts, each with the values of ``case_columns``.
+``{"run", "timeline", "performance", "notes", "recorded", "columns", "case_columns", "failures",
+"problems", "samples"}``: the first three are responses of the API, ``failures`` pairs of id and
+signature. ``samples`` has one row per sample by data set, in the order of the API: the values of
+``columns``, then the sample's texts or null. If cases were recorded, they are among the texts, each
+with the values of ``case_columns``.
 """
 
 import sqlite3
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from services.aggregator.api import answers
-from services.aggregator.api.models import ExtractedCode
+from services.aggregator.api.trends import performance_answer
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import FiguresCache, find_run, timeline
+from services.aggregator.index.performance import performance
 from services.aggregator.qa_logs import shorten_case
 from services.aggregator.report import cases
 from services.aggregator.report.samples import (
@@ -36,10 +38,16 @@ from shared.text import shorten_middle
 COLUMNS = (
     *("problem_id", "sample_index", "final_status", "detail", "accepted", "pass_ratio"),
     *("cases_passed", "cases_total", "cases_not_run", "output_tokens", "gen_time"),
-    *("total_judge_time", "attempts", "judged_at"),
+    *("total_judge_time", "attempts", "judged_at", "flipped", "finish_reason", "extraction"),
+    *("cpu_time", "peak_memory", "prompt_length", "failure_id"),
 )
 _ROWS = (
     f"SELECT dataset, {', '.join(COLUMNS)} FROM samples ORDER BY dataset, problem_id, sample_index"
+)
+# Signatures of failures, the most frequent ones: each may be that of one sample alone.
+_SIGNATURES = (
+    "SELECT failure_id, failure FROM samples WHERE failure_id IS NOT NULL "
+    "GROUP BY failure_id ORDER BY count(*) DESC, failure_id LIMIT 2000"
 )
 # Fields of a verdict that the page does not show; there may be thousands of case codes.
 _NOT_SHOWN = {"case_codes", "worker", "code"}
@@ -83,13 +91,16 @@ class Contents:
         except ValidationError as error:
             raise OutputError(f"{self._run.folder.url}: {describe(error)}") from None
         times = answers.timeline_answer(timeline(connection, run.id))
+        load = performance_answer(performance(connection, run))
         return {
             "run": detail.model_dump(mode="json"),
             "timeline": times.model_dump(mode="json"),
+            "performance": load.model_dump(mode="json"),
             "notes": self.notes,
             "recorded": self._cases.recorded,
             "columns": COLUMNS,
             "case_columns": cases.COLUMNS,
+            "failures": [tuple(row) for row in connection.execute(_SIGNATURES)],
         }
 
     def _problem_parts(self) -> Iterator[tuple[str, str]]:
@@ -100,15 +111,8 @@ class Contents:
             if (problem := (outline.dataset, outline.problem_id)) in listed:
                 values: list[object] = [outline.difficulty, outline.tags, outline.quality]
                 if problem in with_texts:
-                    values.append(self._asked(outline))
+                    values.append(shown_prompt(outline, self._bounds))
                 yield outline.dataset, compact([outline.problem_id, *values])
-
-    def _asked(self, outline: ProblemOutline) -> object:
-        """Role and text of each message, or the prompt where they are unknown; shortened."""
-        texts = [shorten_middle(text, self._bounds.characters) for text in outline.texts]
-        if not outline.messages:
-            return texts[0]
-        return [[one.role, text] for one, text in zip(outline.messages, texts, strict=True)]
 
     def _row_parts(
         self, connection: sqlite3.Connection, texts: dict[SampleId, str]
@@ -121,31 +125,35 @@ class Contents:
     def _texts(self) -> Iterator[tuple[SampleId, str]]:
         for verdict, generation in self._run.judged_samples():
             if (sample := verdict.sample) in self._shown.with_texts:
-                code = answers.extracted(generation, verdict)
-                texts = compact(self._detail(verdict, generation, code))
+                texts = compact(shown_texts(verdict, generation, self._bounds))
                 yield sample, f'{texts[:-1]},"cases":{self._cases.json(sample)}}}'
 
-    def _detail(
-        self,
-        verdict: Verdict,
-        generation: Generation | None,
-        code: ExtractedCode | None,
-    ) -> dict[str, object]:
-        most = self._bounds.characters
-        case = verdict.first_failed_case
-        verdict = verdict.model_copy(
-            update={"first_failed_case": case and shorten_case(case, most)}
-        )
-        if generation:
-            completion = shorten_middle(generation.completion, most)
-            generation = generation.model_copy(update={"completion": completion})
-        if code:
-            code = code.model_copy(update={"text": shorten_middle(code.text, most)})
-        return {
-            "generation": generation.model_dump(mode="json") if generation else None,
-            "code": code.model_dump(mode="json") if code else None,
-            "verdict": verdict.model_dump(mode="json", exclude=_NOT_SHOWN),
-        }
+
+def shown_prompt(outline: ProblemOutline, bounds: Bounds) -> object:
+    """Role and text of each message, or the prompt where they are unknown; shortened."""
+    texts = [shorten_middle(text, bounds.characters) for text in outline.texts]
+    if not outline.messages:
+        return texts[0]
+    return [[one.role, text] for one, text in zip(outline.messages, texts, strict=True)]
+
+
+def shown_texts(
+    verdict: Verdict, generation: Generation | None, bounds: Bounds
+) -> dict[str, object]:
+    """Completion, judged code and verdict of a sample as the page gets them; shortened."""
+    most, code = bounds.characters, answers.extracted(generation, verdict)
+    case = verdict.first_failed_case
+    verdict = verdict.model_copy(update={"first_failed_case": case and shorten_case(case, most)})
+    if generation:
+        completion = shorten_middle(generation.completion, most)
+        generation = generation.model_copy(update={"completion": completion})
+    if code:
+        code = code.model_copy(update={"text": shorten_middle(code.text, most)})
+    return {
+        "generation": generation.model_dump(mode="json") if generation else None,
+        "code": code.model_dump(mode="json") if code else None,
+        "verdict": verdict.model_dump(mode="json", exclude=_NOT_SHOWN),
+    }
 
 
 def _notes(

@@ -19,7 +19,7 @@ from shared.finished_run import FinishedRun
 _DEFAULT_BOUNDS = Bounds()
 _STATIC = Path(__file__).parent.parent / "page" / "static"
 # Replaces the API client by a module that reads the data embedded in the page.
-_REPLACED = {"api": Path(__file__).parent / "api.js"}
+_API = Path(__file__).parent / "api.js"
 _ICON = '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">\n'
 _STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 _SCRIPT = '<script type="module" src="/static/app.js"></script>\n'
@@ -56,7 +56,7 @@ def write_report(
     Raises:
         OutputError: The run cannot be read, or the page or the index cannot be written.
     """
-    before, after = _frame()
+    before, after = page_frame()
     with _temporary_index(name) as database:
         contents = Contents(run, database, bounds)
         with folder.replacing(name) as file:
@@ -84,9 +84,9 @@ def _temporary_index(name: str) -> Iterator[Database]:
 
 
 @cache
-def _frame() -> tuple[str, str]:
-    """Return the HTML before and after the data."""
-    modules = {path.stem: path for path in _STATIC.glob("*.js")} | _REPLACED
+def page_frame(api: Path = _API) -> tuple[str, str]:
+    """Return the HTML before and after the data; ``api`` replaces the API client."""
+    modules = {path.stem: path for path in _STATIC.glob("*.js")} | {"api": api}
     script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "app")
     style = (_STATIC / "style.css").read_text("utf-8")
     policy = _POLICY.format(script=_hash(script), style=_hash(style))

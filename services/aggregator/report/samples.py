@@ -1,20 +1,27 @@
 """Selection of a report's samples: load a finished run into an index, select within bounds."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
+from services.aggregator.folders.files import RunFiles
+from services.aggregator.folders.load import (
+    JudgedSample,
+    LeftOutError,
+    add_run,
+    load_samples,
+    progress,
+    run_facts,
+)
 from services.aggregator.index.database import Database
-from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.problems import outline_notes
 from services.aggregator.index.writer import IndexWriter
-from shared import artifacts
+from shared.errors import OutputError, PlumblineError
 from shared.finished_run import FinishedRun
-from shared.ledger import RunProgress
-from shared.outlines import ProblemOutline
-from shared.schemas import FailedCase, Generation, ProblemFacts, SampleId, Verdict, sha256
+from shared.json_lines import TornLineError
+from shared.outlines import ProblemOutline, read_outlines
+from shared.schemas import FailedCase, ProblemFacts, SampleId, sha256
 
-_CHUNK = 1000
 # Characters that take two or six bytes in JSON, or as a \u escape that is safe in HTML.
 _TWO_BYTES = ('"', "\\", "\n", "\r", "\t")
 _SIX_BYTES = ("<", ">", "&", "\u2028", "\u2029")
@@ -32,8 +39,6 @@ SELECT dataset, problem_id, sample_index, bytes FROM (
   FROM samples JOIN sizes USING (dataset, problem_id, sample_index)
 ) ORDER BY turn, dataset, final_status
 """
-# Fields of run.json that the page shows elsewhere, or that are written after the report.
-_OMITTED = {"run", "qa_logs", "wandb"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +106,35 @@ def report_problems(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Probl
 
 
 def load_index(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
-    """Load a run from its folder into the index; return the run's id."""
-    record, writer = run.record, IndexWriter(database)
-    planned = {one.dataset: (one.problems, one.samples) for one in record.datasets}
-    writer.add_run(RunProgress(record.run, "", record.state, "0", 0, 0), planned)
-    indexed = writer.runs()[record.run]
+    """Load a run from its folder into the index; return the run's id.
+
+    Raises:
+        OutputError: A line, other than a torn last one, is invalid.
+    """
+    name, writer = run.record.run, IndexWriter(database)
+
+    def report(error: PlumblineError) -> None:
+        if isinstance(error, TornLineError):
+            run.skipped.append(str(error))
+        elif not isinstance(error, LeftOutError):
+            raise OutputError(str(error))
+
+    add_run(writer, run, name, None)
+    indexed = writer.runs()[name]
+    writer.note_problems(indexed, outline_notes(read_outlines(run.folder)))
     with database.write() as connection:
         connection.execute(_SIZES)
-    completions, pairs = 0, run.judged_samples()
-    while chunk := list(islice(pairs, _CHUNK)):
-        writer.load(indexed, [_row(pair, problems) for pair in chunk])
-        _write_sizes(database, chunk, record.seed, bounds)
-        completions += sum(generation is not None for _, generation in chunk)
-    facts = record.model_dump(mode="json", exclude=_OMITTED)
-    facts["results"] = {"metrics": run.summary, "slices": run.folder.read_json(artifacts.SLICES)}
-    writer.set_facts(indexed, RunProgress(record.run, "", record.state, "0", 0, completions), facts)
-    return record.run
+    writer.set_facts(indexed, progress(run.record, name), run_facts(run, report))
+    load_samples(
+        RunFiles(run.folder.url),
+        writer,
+        indexed,
+        {key: problem.facts for key, problem in problems.items()},
+        report,
+        lambda batch: _write_sizes(database, batch, run.record.seed, bounds),
+        searched=False,
+    )
+    return name
 
 
 def select_samples(
@@ -144,29 +162,24 @@ def select_samples(
     return SampleSelection(samples, listed, with_texts)
 
 
-def _row(pair: tuple[Verdict, Generation | None], problems: Problems) -> SampleRow:
-    verdict, generation = pair
-    found = problems.get((verdict.dataset, verdict.problem_id))
-    return SampleRow.of(verdict, generation, found.facts if found else ProblemFacts())
-
-
 def _write_sizes(
     database: Database,
-    pairs: Iterable[tuple[Verdict, Generation | None]],
+    samples: Sequence[JudgedSample],
     seed: int,
     bounds: Bounds,
 ) -> None:
     values = [
         (
-            verdict.dataset,
-            verdict.problem_id,
-            verdict.sample_index,
-            sha256(f"{seed}\n{verdict.sample.key}"),
+            one.verdict.dataset,
+            one.verdict.problem_id,
+            one.verdict.sample_index,
+            sha256(f"{seed}\n{one.verdict.sample.key}"),
             bounds.cost_of_sample(
-                generation.completion if generation else "", *_texts(verdict.first_failed_case)
+                one.generation.completion if one.generation else "",
+                *_texts(one.verdict.first_failed_case),
             ),
         )
-        for verdict, generation in pairs
+        for one in samples
     ]
     with database.write() as connection:
         connection.executemany("INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?, ?)", values)

@@ -39,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     In a forked process this function returns the service's exit code.
     """
     server = PreforkServer(socket.socket(fileno=int(arguments[0])), os.getppid())
+    # The library behind numpy starts threads when it is imported, and the services need none.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.disable()  # collections during imports find nothing to free
     launch = server.preload(arguments[1:]) or server.serve()
     if launch is None:

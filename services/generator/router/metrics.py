@@ -2,7 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -18,6 +24,7 @@ class RouterMetrics:
     def __init__(self, gauges: Collector) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(gauges)
+        ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "plumbline_generator_requests_total",
             "Completion requests by outcome: answered, http_<status>, broken_stream, cancelled.",

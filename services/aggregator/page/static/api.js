@@ -10,22 +10,48 @@ async function get(path) {
   return body;
 }
 
-// A report replaces this module: `only` returns its single run, `notes` describe omitted data.
+// A report replaces this module: `only` returns its single run, `notes` describe omitted data, `searched` is whether
+// the texts of all samples are there to be searched.
 export const only = () => null;
+export const home = () => []; // address of the view without one
+export const compared = () => []; // the runs of a file that holds a comparison
 export const notes = () => [];
+export const searched = () => true;
 export const runs = () => get("/api/runs");
+export const folders = () => get("/api/folders");
 export const run = (id) => get(`/api/runs/${quoted(id)}`);
 export const timeline = (id) => get(`/api/runs/${quoted(id)}/timeline`);
 export const sample = (id, dataset, problem, index) => get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
 export const cases = (id, dataset, problem, index, query) =>
   get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}/cases?${new URLSearchParams(query)}`);
+export const facets = (id, query) => get(`/api/runs/${quoted(id)}/facets?${new URLSearchParams(query)}`);
+export const failures = (id, query) => get(`/api/runs/${quoted(id)}/failures?${new URLSearchParams(query)}`);
 export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
+export const performance = (id) => get(`/api/runs/${quoted(id)}/performance`);
+export const history = (protocol) => get(`/api/history${protocol ? `?${new URLSearchParams({ protocol })}` : ""}`);
+export const gate = (baseline, run) => get(`/api/gate?${new URLSearchParams({ baseline, run })}`);
+export const rewards = () => get("/api/rewards");
 
-// Follow server-sent events. `lost` is called on connection errors; the browser reconnects by itself.
+export const compare = (runs) => get(`/api/compare?${new URLSearchParams({ runs })}`);
+export const flips = (query) => get(`/api/compare/flips?${new URLSearchParams(query)}`);
+
+// Follow server-sent events. `lost` is called on connection errors. The browser connects again by itself, except after
+// an answer that is none (of a proxy, or where too many follow), which is asked for again here.
 export function follow(id, progress, lost) {
-  const source = new EventSource(`/api/runs/${quoted(id)}/events`);
-  source.addEventListener("error", lost);
-  source.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
-  for (const last of ["end", "gone"]) source.addEventListener(last, () => source.close());
-  return () => source.close();
+  let source = null;
+  let timer = null;
+  const open = () => {
+    source = new EventSource(`/api/runs/${quoted(id)}/events`);
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, 3000);
+      lost();
+    });
+    source.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
+    for (const last of ["end", "gone"]) source.addEventListener(last, () => source.close());
+  };
+  open();
+  return () => {
+    clearTimeout(timer);
+    source.close();
+  };
 }

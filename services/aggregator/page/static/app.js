@@ -1,10 +1,22 @@
 // Router: shows the view for the current location hash, with breadcrumbs and notices.
 import * as api from "./api.js";
+import { showCompare } from "./compare.js";
 import { el, name, plain, warn } from "./dom.js";
+import { showHistory } from "./history.js";
 import { runAddress } from "./listing.js";
 import { showRun } from "./run.js";
 import { showRuns } from "./runs.js";
 import { showSample } from "./sample.js";
+
+// View by the first part of the address; all runs without one, or with one that is unknown.
+const VIEWS = {
+  compare: () => showCompare,
+  history: () => showHistory,
+  run: (parts) => (parts.length < 4 ? showRun : showSample),
+};
+
+// Views that a report, which holds one run, does not have.
+const LINKS = [["#/history", "History"]];
 
 const main = document.getElementById("main");
 const crumbs = document.getElementById("crumbs");
@@ -24,12 +36,13 @@ function decoded(part) {
 function where() {
   const [path, query = ""] = location.hash.slice(1).split("?");
   const parts = path.split("/").filter(Boolean).map(decoded);
-  if (!parts.length && api.only()) parts.push("run", api.only());
+  if (!parts.length) parts.push(...api.home());
   return { parts, query: new URLSearchParams(query) };
 }
 
 function trail(parts) {
   const links = [];
+  if (parts[0] === "compare") links.push(["compare", "#/compare", "compare"]);
   if (parts[0] === "run") links.push(["run", runAddress(parts[1]), parts[1]]);
   if (parts.length > 2) links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
   return links.map(([, href, text]) => el("a", { href }, name(text))).flatMap((link) => [" › ", link]);
@@ -42,8 +55,8 @@ async function show() {
   warn("");
   const { parts, query } = where();
   crumbs.replaceChildren(...trail(parts));
-  document.title = parts[1] ? `${plain(parts.slice(1).join(" / "))} – Plumbline` : "Plumbline";
-  const view = parts[0] !== "run" ? showRuns : parts.length < 5 ? showRun : showSample;
+  document.title = parts[0] === "compare" ? "Compare – Plumbline" : parts[1] ? `${plain(parts.slice(1).join(" / "))} – Plumbline` : "Plumbline";
+  const view = Object.hasOwn(VIEWS, parts[0] ?? "") ? VIEWS[parts[0]](parts.slice(1)) : showRuns;
   const stage = document.createDocumentFragment();
   let done = () => {};
   try {
@@ -53,11 +66,30 @@ async function show() {
   }
   if (turn !== turns) return done(); // the user has navigated away
   leave = done;
+  for (const part of stage.querySelectorAll("details[data-fold]")) part.open = opened.has(folded(part));
   main.replaceChildren(stage);
   if (turn > 1) main.focus({ preventScroll: true });
-  // A new entry of the history begins at the top, one that was left at the place where it was left.
+  // An entry of the history that was left begins at that place, a new one at its target or the top.
   scrollTo(0, history.state?.y ?? 0);
+  if (history.state?.y === undefined) main.querySelector("[data-target]")?.scrollIntoView();
 }
+
+// Folded parts that the reader has opened, which are open again when the view is built anew.
+const opened = new Set();
+const folded = (part) => `${location.hash.split("?")[0]} ${part.dataset.fold}`;
+document.addEventListener("toggle", ({ target }) => {
+  if (target.isConnected && target.dataset.fold) opened[target.open ? "add" : "delete"](folded(target));
+}, { capture: true });
+
+// Print shows what is folded.
+let printed = [];
+addEventListener("beforeprint", () => {
+  printed = [...main.querySelectorAll("details:not([open])")];
+  for (const part of printed) part.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const part of printed) part.open = false;
+});
 
 // Views come after the browser would scroll, so the place is kept here.
 function keepPlace() {
@@ -79,4 +111,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the router would take its hash for a view
   main.focus();
 });
+if (!api.only()) document.querySelector("header").append(el("nav", { class: "views", "aria-label": "Views" }, LINKS.map(([href, text]) => el("a", { href }, text))));
 show();

@@ -1,7 +1,7 @@
 // DOM construction from text only: data is never parsed as HTML.
 
 export function el(name, attributes = {}, ...children) {
-  const svg = ["svg", "rect", "path", "line", "text", "title", "g"].includes(name);
+  const svg = ["svg", "rect", "circle", "path", "line", "text", "title", "g"].includes(name);
   const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -12,6 +12,37 @@ export function el(name, attributes = {}, ...children) {
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return node;
 }
+
+// Make the children of `place` like `nodes`. Elements of the same kind stay, with their handlers, so an update loses
+// no focus, no open details and no place in a scrolled box; handlers of `nodes` count only where they are new.
+export function renew(place, ...nodes) {
+  const wanted = document.createDocumentFragment();
+  wanted.append(...nodes.flat(Infinity).filter((node) => node !== null && node !== undefined));
+  const old = [...place.childNodes];
+  const made = [...wanted.childNodes];
+  made.forEach((node, i) => {
+    if (!old[i]) place.append(node);
+    else if (old[i].nodeName !== node.nodeName || old[i].id !== node.id) old[i].replaceWith(node);
+    else if (node.nodeType !== Node.ELEMENT_NODE) old[i].data === node.data || (old[i].data = node.data);
+    else {
+      likewise(old[i], node);
+      renew(old[i], ...node.childNodes);
+    }
+  });
+  for (const left of old.slice(made.length)) left.remove();
+}
+
+function likewise(old, node) {
+  for (const { name } of [...old.attributes]) if (!node.hasAttribute(name) && !["open", "style"].includes(name)) old.removeAttribute(name);
+  for (const { name, value } of node.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.style.cssText !== node.style.cssText) old.style.cssText = node.style.cssText; // the policy forbids the attribute
+}
+
+// Folded part of a view; `key` is its name in the address's view, by which the router finds it open again.
+export const fold = (key, summary, ...children) => el("details", { "data-fold": key }, el("summary", {}, summary), ...children);
+
+// Table in a box that scrolls sideways, reachable by keyboard.
+export const scrolled = (label, table, kind = "") => el("div", { class: `wide ${kind}`.trim(), tabindex: 0, role: "region", "aria-label": label }, table);
 
 // Invisible characters, bidirectional controls and stacked combining marks are shown as code points.
 const HIDDEN = /((?:(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])+|\p{M}{9,})/u;
@@ -29,7 +60,7 @@ export const plain = (text) => visible(String(text)).map((part) => part.textCont
 
 export const name = (text) => el("bdi", {}, visible(String(text)));
 
-// Notice at the foot of every view; an empty one is removed.
+// Notice above every view; an empty one is removed.
 export function warn(error) {
-  document.getElementById("notice").replaceChildren(error ? name(error.message ?? error) : "");
+  renew(document.getElementById("notice"), error ? name(error.message ?? error) : "");
 }

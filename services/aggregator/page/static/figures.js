@@ -1,6 +1,6 @@
 // Tables of published metrics with their intervals, for data sets and slices of them.
-import { percent } from "./charts.js";
-import { el, name } from "./dom.js";
+import { percent, range } from "./charts.js";
+import { el, fold, name, plain, scrolled } from "./dom.js";
 
 const fixed = (digits) => (value) => value.toFixed(digits);
 const METRICS = [
@@ -40,7 +40,6 @@ const OPEN = {
   samples_cut: (one) => one.samples_cut > 0,
 };
 
-const range = (interval, form) => (interval ? `${form(interval[0])} to ${form(interval[1])}` : null);
 // Pass ratios count the cases that were not run as failed.
 const atLeast = (found, key) => (key.startsWith("pass_ratio_") && found.samples_cut > 0 ? "≥ " : "");
 
@@ -60,10 +59,6 @@ function passAt(metrics) {
   return ks.map((k) => [`pass@${k}`, `pass_at_${k}`, percent]);
 }
 
-function scrolled(label, table) {
-  return el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": label }, table);
-}
-
 export function metrics(found) {
   if (!found) return [];
   const all = Object.values(found);
@@ -74,8 +69,7 @@ export function metrics(found) {
   const head = el("tr", {}, el("td"), Object.keys(found).map((key) => el("th", { class: "number", scope: "col" }, name(key))));
   const rows = shown.map(([label, key, form]) => el("tr", {}, el("th", { scope: "row" }, label), all.map((one) => value(one, key, form))));
   return [
-    el("details", {},
-      el("summary", {}, "All metrics, with 95 % intervals over problems"),
+    fold("metrics", "All metrics, with 95 % intervals over problems",
       scrolled("Metrics", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)))),
   ];
 }
@@ -90,30 +84,45 @@ export function headline(found) {
   });
 }
 
-function part(bucket, found) {
+const UNKNOWN = ["unknown", "untagged"];
+
+// Characters of a bucket such as <500, 500-999 or >=4000, as a range.
+function characters(bucket) {
+  const [low, high] = bucket.match(/\d+/g) ?? [];
+  if (bucket.startsWith("<")) return `..${low - 1}`;
+  return bucket.startsWith(">") ? `${low}..` : `${low}..${high}`;
+}
+
+// Link to the samples of a bucket; null where no filter is its equal.
+function bucketLink(address, dataset, dimension, bucket) {
+  if (["difficulty", "tag"].includes(dimension)) return address({ dataset, [dimension]: UNKNOWN.includes(bucket) ? null : bucket });
+  return dimension === "prompt_length" && !UNKNOWN.includes(bucket) ? address({ dataset }, { prompt_length: characters(bucket) }) : null;
+}
+
+function part(bucket, found, href) {
   return el("tr", {},
-    el("th", { scope: "row" }, name(bucket)),
+    el("th", { scope: "row" }, href ? el("a", { href }, name(bucket)) : name(bucket)),
     el("td", { class: "number" }, String(found.problems)),
     el("td", { class: "number" }, `${found.n}${found.api_errors ? ` (+${found.api_errors})` : ""}`),
     value(found, "accepted_at_1", percent),
     value(found, "pass_ratio_mean", fixed(3)));
 }
 
-function parts(key, dimensions) {
+function parts(key, dimensions, address) {
   const headings = ["", "problems", "samples", "accepted@1", "pass ratio"];
   const head = el("tr", {}, headings.map((heading) => (heading ? el("th", { class: "number", scope: "col" }, heading) : el("td"))));
   const groups = Object.entries(dimensions).map(([dimension, buckets]) =>
     el("tbody", {},
       el("tr", {}, el("th", { colspan: headings.length, scope: "rowgroup", class: "group" }, DIMENSIONS[dimension] ?? dimension)),
-      Object.entries(buckets).map(([bucket, found]) => part(bucket, found))));
+      Object.entries(buckets).map(([bucket, found]) => part(bucket, found, bucketLink(address, key, dimension, bucket)))));
   const note = "A problem counts for each of its tags. Behind a + are samples without a verdict.";
-  return el("details", {},
-    el("summary", {}, "Parts of ", name(key)),
+  return fold(`parts ${key}`, ["Parts of ", name(key)],
     el("p", { class: "soft" }, note),
-    scrolled(`Parts of ${key}`, el("table", {}, el("thead", {}, head), groups)));
+    scrolled(`Parts of ${plain(key)}`, el("table", {}, el("thead", {}, head), groups)));
 }
 
-export function slices(found) {
+// Slices of each data set; `address` gives the link to the samples of a filter.
+export function slices(found, address) {
   if (!found) return [];
-  return Object.entries(found).map(([key, one]) => parts(key, one));
+  return Object.entries(found).map(([key, one]) => parts(key, one, address));
 }

@@ -2,22 +2,57 @@
 import * as api from "./api.js";
 
 export const PAGE = 50;
+const PAGES_AT_ONCE = 4; // of which only the end is needed
 
 export const address = (run, row) =>
   `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}`;
 
-export const runAddress = (run, query = "") => `#/run/${encodeURIComponent(run)}${query ? `?${query}` : ""}`;
+export const runAddress = (run, query = "") => (String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`);
 
-// A list with the filters of `query`. Pages are asked for in order: each begins where one before ended.
+// Of run ids, of which the first is the baseline.
+export const listOf = (runs) => runs.map(encodeURIComponent).join(",");
+export const compareAddress = (runs, query = {}) => `#/compare?${new URLSearchParams({ runs: listOf(runs), ...query })}`;
+
+// The page that an address asks for, from 0.
+export function pageOf(query) {
+  const page = Number(query.get("page") ?? 1);
+  return Number.isSafeInteger(page) && page > 0 ? page - 1 : 0;
+}
+
+// A list with the filters and the order of `query`. A page begins where the one before ended; the address of a later
+// page has the place of its beginning, and the pages before it are read when they are asked for.
 export function listing(run, query) {
+  const { page: _page, cursor, ...wanted } = Object.fromEntries([...query].filter(([, value]) => value));
   const cursors = [null];
-  const wanted = Object.fromEntries([...query].filter(([, value]) => value));
-  const at = async (page) => {
-    const found = await api.samples(run, { ...wanted, limit: PAGE, ...(page ? { cursor: cursors[page] } : {}) });
-    cursors[page + 1] = found.next_cursor;
+  if (cursor && pageOf(query)) cursors[pageOf(query)] = cursor;
+  const ask = (limit, from) => api.samples(run, { ...wanted, limit, ...(cursors[from] ? { cursor: cursors[from] } : {}) });
+  // The nearest page up to `page` whose beginning is known: that page itself, if there are so many.
+  const reached = async (page) => {
+    let near = page;
+    while (cursors[near] === undefined) near -= 1;
+    while (near < page) {
+      const steps = Math.min(PAGES_AT_ONCE, page - near);
+      const found = await ask(PAGE * steps, near);
+      if (found.next_cursor === null) {
+        const end = near + Math.max(0, Math.ceil(found.samples.length / PAGE) - 1);
+        return end === near ? near : reached(end);
+      }
+      near += steps;
+      cursors[near] = found.next_cursor;
+    }
+    return near;
+  };
+  const at = async (asked) => {
+    const page = await reached(asked);
+    const found = await ask(PAGE, page);
+    cursors[page + 1] = found.next_cursor ?? undefined;
     return { page, rows: found.samples, more: found.next_cursor !== null };
   };
-  return { run, query: String(new URLSearchParams(wanted)), at };
+  const queryOf = (page) => {
+    const place = page && cursors[page] ? { page: page + 1, cursor: cursors[page] } : {};
+    return String(new URLSearchParams({ ...wanted, ...place }));
+  };
+  return { run, at, queryOf };
 }
 
 let last = null; // the list and the page of it that were looked at last
@@ -26,8 +61,8 @@ export function lookedAt(list, page) {
   last = { list, page };
 }
 
-// Address of the run, with the filters of the list that was looked at last.
-export const backTo = (run) => runAddress(run, last?.list.run === run ? last.list.query : "");
+// Address of the run, with the filters and the page of the list that was looked at last.
+export const backTo = (run) => runAddress(run, last?.list.run === run ? last.list.queryOf(last.page.page) : "");
 
 // The samples before and after one in the list that was looked at last; null where there is none.
 export async function neighbours(run, dataset, problem, index) {

@@ -1,6 +1,7 @@
 // View of one sample: prompt, completion, extracted code, and verdict.
 import * as api from "./api.js";
 import { el, name, visible, warn } from "./dom.js";
+import { keys } from "./help.js";
 import { address, backTo, neighbours } from "./listing.js";
 import { coloured } from "./python.js";
 import { moment } from "./runs.js";
@@ -8,6 +9,48 @@ import { moment } from "./runs.js";
 const FENCE = /```[ \t]*(?:(?:python3?|py)[ \t]*)?\r?\n([^]*?)```/giu;
 const MISSING = "This file has the figures of this sample alone; the run's generations.jsonl and verdicts.jsonl have its texts.";
 const MOST = 100_000; // characters of a text; longer texts make browsers slow
+
+// Copy into the clipboard; where the browser gives no access to it (plain HTTP), as a selection.
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = el("textarea", { class: "hidden", "aria-hidden": "true", tabindex: -1 });
+    const before = document.activeElement;
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    before?.focus({ preventScroll: true });
+    return done;
+  }
+}
+
+function download(file, text) {
+  const type = file.endsWith(".json") ? "application/json" : "text/plain;charset=utf-8";
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: address, download: file }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+// Buttons that copy and download a whole text as it is, invisible characters included.
+function tools(label, file, text) {
+  const said = el("span", { class: "soft", role: "status" });
+  const say = (words) => {
+    said.textContent = words;
+    setTimeout(() => (said.textContent = ""), 3000);
+  };
+  const copy = async () => say((await copied(text)) ? "Copied." : "The browser refuses to copy; download it.");
+  return el("span", { class: "tools" },
+    el("button", { type: "button", "aria-label": `Copy ${label}`, onclick: copy }, "Copy"),
+    el("button", { type: "button", "aria-label": `Download ${label}`, onclick: () => download(file, text) }, "Download"), said);
+}
+
+// Name of a downloaded file.
+const fileName = ({ problem_id: problem, sample_index: index }, what) => `${problem.replace(/[^\w.-]+/g, "_").slice(0, 80)}-${index}-${what}`;
+const json = (value) => `${JSON.stringify(value, null, 2)}\n`;
 
 // A scrollable box, reachable by keyboard and labelled.
 function box(label, text, parts) {
@@ -51,12 +94,14 @@ function testAndOutput({ expected, actual }) {
     el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
 }
 
-function failed(verdict) {
+// `id` names files; without it there are no buttons.
+export function failed(verdict, id) {
   const found = verdict?.first_failed_case;
   if (!found) return [];
   const both = verdict.method === "function" ? testAndOutput(found) : outputs(found.expected, found.actual);
   return [
-    el("h2", {}, `First case that failed: ${found.case_index + 1}, `, el("span", { class: `status ${found.status}` }, found.status)),
+    el("h2", {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
+    ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
     ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]), both,
     ...(found.stderr ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)] : []),
   ];
@@ -84,41 +129,56 @@ function caseTexts(one) {
 
 // A row of figures, and one with the texts, which are made when they are opened.
 function caseRows(one) {
-  const texts = el("details", {}, el("summary", {}, `Texts of case ${one.case_index + 1}`));
+  const texts = el("details", {}, el("summary", {}, `Texts of case ${one.case_index}`));
   texts.addEventListener("toggle", () => texts.append(...caseTexts(one)), { once: true });
   return [
     el("tr", {},
-      el("th", { scope: "row", class: "number" }, String(one.case_index + 1)),
+      el("th", { scope: "row", class: "number" }, String(one.case_index)),
       el("td", {}, el("span", { class: `status ${one.status}` }, one.status)),
       figure(one.exit_code, 0), figure(one.duration, 3), figure(one.cpu_time, 3), figure(one.memory_mb, 1), figure(one.compile_duration, 3)),
     el("tr", {}, el("td", { colspan: COLUMNS.length }, texts)),
   ];
 }
 
-// The recorded cases, those that failed first; the next ones follow at a press of the button.
-async function showCases(place, verdict, id) {
+const isFailed = ({ status }) => !["success", "not_run"].includes(status);
+const failedCases = (verdict) => verdict.cases_total - verdict.cases_passed - (verdict.cases_not_run ?? 0);
+
+// The recorded cases, those that failed first; the next ones follow at a press of the button. `onlyFailed` leaves
+// out the others.
+async function showCases(place, verdict, id, onlyFailed) {
+  const here = address(id[0], { dataset: id[1], problem_id: id[2], sample_index: id[3] });
+  const failures = failedCases(verdict);
   const rows = el("tbody");
   const more = el("button", { type: "button" }, "More cases");
   let offset = 0;
   let shown = 0;
   const next = async () => {
-    const page = await api.cases(...id, { offset });
-    rows.append(...page.cases.flatMap((one) => caseRows(one)));
-    offset = page.next;
-    shown += page.cases.length;
+    const page = await api.cases(...id, onlyFailed ? { offset, limit: 200 } : { offset });
+    const wanted = onlyFailed ? page.cases.filter(isFailed) : page.cases;
+    rows.append(...wanted.flatMap((one) => caseRows(one)));
+    offset = wanted.length < page.cases.length ? null : page.next;
+    shown += wanted.length;
     more.hidden = offset === null;
     return page;
   };
   const { recorded, total } = await next();
-  if (!recorded) return;
+  const failing = `${failures} cases of ${verdict.cases_total} failed`;
+  if (!recorded) {
+    if (failures > 1) place.append(el("p", { class: "soft" }, `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`));
+    return;
+  }
+  const owed = !onlyFailed ? total : ["all", "failed"].includes(recorded) ? failures : 0; // of all that are recorded
+  const other = onlyFailed ? el("a", { href: here }, "All recorded cases") : failures ? el("a", { href: `${here}?cases=failed` }, `All ${failures} cases that failed`) : null;
   more.addEventListener("click", () => next().catch(warn));
   const numbers = COLUMNS.map((label, i) => el("th", { scope: "col", class: i === 1 ? null : "number" }, label));
   const table = el("table", {}, el("thead", {}, el("tr", {}, numbers)), rows);
   place.append(
-    el("h2", {}, "Cases ", el("span", { class: "soft" }, `${total} recorded, of ${verdict.cases_total}`)),
+    el("h2", onlyFailed ? { "data-target": "" } : {},
+      onlyFailed ? "Cases that failed " : "Cases ", el("span", { class: "soft" }, onlyFailed ? failing : `${total} recorded, of ${verdict.cases_total}; those that failed first`)),
+    el("p", { class: "soft" }, "Cases are counted from 0, as in the run's files and exports. ", other),
     ...(RECORDED[recorded] ? [el("p", { class: "soft" }, RECORDED[recorded])] : []),
     ...(shown ? [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table), more] : []),
-    ...(offset === null && shown < total ? [el("p", { class: "soft" }, `This file has ${shown} of them; the run's cases.jsonl.gz has all.`)] : []));
+    ...(offset === null && shown < owed ? [el("p", { class: "soft" }, `This file has ${shown} of them; the run's cases.jsonl.gz has all.`)] : []));
 }
 
 const FOUND = {
@@ -133,12 +193,14 @@ const FOUND = {
 };
 
 // The extracted code, next to the completion.
-function answers({ generation, code, verdict }) {
+function answers({ generation, code, verdict }, id) {
   const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", answer);
   const ran = FOUND[code?.found] ? box("Code that was judged", code.text, coloured) : [el("p", { class: "soft" }, nothing(code, verdict))];
   return el("div", { class: "sides" },
-    el("div", {}, el("h2", {}, "Code that was judged", FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null), ran),
-    el("div", {}, el("h2", {}, "Completion"), raw));
+    el("div", {},
+      el("h2", {}, "Code that was judged", FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null),
+      FOUND[code?.found] ? tools("the code", fileName(id, "code.txt"), code.text) : null, ran),
+    el("div", {}, el("h2", {}, "Completion"), generation?.completion ? tools("the completion", fileName(id, "completion.txt"), generation.completion) : null, raw));
 }
 
 function nothing(code, verdict) {
@@ -185,30 +247,33 @@ const manyAnswers = (found) =>
     : [];
 
 // What the model was sent, as far as it is known; else the problem's prompt.
-function asked({ messages, prompt }) {
-  if (!messages) return [el("h2", {}, "Prompt", el("span", { class: "soft" }, ", without the template, which the run did not record")), ...block("Prompt", prompt)];
-  const parts = messages.flatMap(({ role, content }) => [...(messages.length > 1 ? [el("h3", {}, name(role))] : []), ...block(`Prompt, ${role}`, content)]);
-  return [el("h2", {}, "Prompt", el("span", { class: "soft" }, ", as it was sent")), ...parts];
+export function asked({ messages, prompt }, id) {
+  const note = messages ? ", as it was sent" : ", without the template, which the run did not record";
+  const several = (messages?.length ?? 0) > 1;
+  const [file, text] = several ? ["prompt.json", json(messages)] : ["prompt.txt", messages?.[0]?.content ?? prompt ?? ""];
+  const message = ({ role, content }) => [...(several ? [el("h3", {}, name(role))] : []), ...block(`Prompt, ${role}`, content)];
+  return [
+    el("h2", {}, "Prompt", el("span", { class: "soft" }, note)),
+    ...(text && id ? [tools("the prompt", fileName(id, file), text)] : []),
+    ...(messages ? messages.flatMap(message) : block("Prompt", prompt)),
+  ];
 }
 
-const texts = (found, cases) => [...failed(found.verdict), cases, answers(found), ...asked(found)];
+const texts = (found, id, cases) => [...failed(found.verdict, id), cases, answers(found, id), ...asked(found, id)];
 
 // Links to the samples before and after this one in the list that it was opened from, with their keys.
 function pager(run, before, after) {
   const way = (label, there) => (there ? el("a", { href: address(run, there.row), onclick: there.enter }, label) : null);
   const back = el("a", { href: backTo(run) }, "Back to the run");
   const links = { k: way("Previous sample", before), j: way("Next sample", after), Escape: back };
-  const keys = (event) => {
-    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-    links[event.key]?.click();
-  };
-  addEventListener("keydown", keys);
-  const named = { k: "k", j: "j", Escape: "Esc" };
-  const parts = Object.entries(links).filter(([, link]) => link).map(([key, link]) => el("span", {}, link, el("span", { class: "soft" }, ` (${named[key]})`)));
-  return [el("nav", { class: "pager", "aria-label": "Samples" }, parts), () => removeEventListener("keydown", keys)];
+  const named = { k: "go to the previous sample", j: "go to the next sample", Escape: "go back to the run" };
+  const there = Object.entries(links).filter(([, link]) => link);
+  const parts = there.map(([key, link]) => el("span", {}, link, el("span", { class: "soft" }, ` (${key === "Escape" ? "Esc" : key})`)));
+  const release = keys("This sample", there.map(([key, link]) => [key, named[key], () => link.click()]));
+  return [el("nav", { class: "pager", "aria-label": "Samples" }, parts), release];
 }
 
-export async function showSample(main, [run, dataset, problem, index]) {
+export async function showSample(main, [run, dataset, problem, index], query) {
   const [found, [before, after]] = await Promise.all([
     api.sample(run, dataset, problem, index),
     neighbours(run, dataset, problem, index).catch(() => [null, null]),
@@ -224,7 +289,7 @@ export async function showSample(main, [run, dataset, problem, index]) {
     el("p", {}, name(dataset), ": ", ...status.flat()),
     ...manyAnswers(found),
     facts(found),
-    ...(found.missing ? [el("p", {}, MISSING)] : texts(found, cases)));
-  if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index]).catch(warn);
+    ...(found.missing ? [el("p", {}, MISSING)] : texts(found, { problem_id: problem, sample_index: index }, cases)));
+  if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index], query.get("cases") === "failed").catch(warn);
   return stop;
 }

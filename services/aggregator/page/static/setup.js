@@ -1,5 +1,5 @@
 // Settings and versions of a run.
-import { el, name } from "./dom.js";
+import { el, fold, name } from "./dom.js";
 import { clock, moment } from "./runs.js";
 
 function canaries({ sandboxes, lost }) {
@@ -31,9 +31,22 @@ function values({ summary, config, facts, versions }) {
   };
 }
 
+// What was measured, in a line.
+export function measured({ summary, config, datasets }) {
+  const rollout = config?.actor_rollout_ref?.rollout;
+  const all = Object.values(datasets);
+  const problems = all.reduce((sum, one) => sum + one.planned_problems, 0);
+  const answers = rollout && (rollout.n === 1 ? "one answer each" : `${rollout.n} answers each`);
+  return name([
+    summary.model ?? "an unnamed model",
+    `${problems} problems of ${all.length} data set${all.length === 1 ? "" : "s"}`,
+    answers, rollout && `temperature ${rollout.temperature}`,
+    config?.judge && `judged by ${config.judge.method}`,
+  ].filter(Boolean).join(" · "));
+}
+
 export function setup(run) {
   const there = Object.entries(values(run)).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return el("details", {},
-    el("summary", {}, "How it was made"),
+  return fold("setup", "How it was made",
     el("dl", {}, there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))])));
 }

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from services.generator.backends.replay import faults
 from services.generator.backends.replay.faults import FaultPlan, parse_faults
@@ -84,6 +84,7 @@ class ReplayMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "plumbline_generator_requests_total",
             "Completion requests by outcome: answered, http_<status>, cancelled, or the name of "

@@ -1,0 +1,248 @@
+"""Answers of the API about runs over time: performance, history and gates."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from services.aggregator.api.trend_models import (
+    DatasetPoint,
+    Difference,
+    GateAnswer,
+    GateFinding,
+    History,
+    HistoryAnswer,
+    HistoryGroup,
+    HistoryRun,
+    OtherGroup,
+    PerformanceAnswer,
+    RewardHour,
+    RewardList,
+    RewardSessionHours,
+)
+from services.aggregator.comparison.cache import Comparisons
+from services.aggregator.comparison.gates import Gates
+from services.aggregator.index.history import HistoryCache, TrendRun, by_protocol
+from services.aggregator.index.overview import IndexedRun
+from services.aggregator.index.performance import Performance, PerformanceCache
+from shared.analysis.bottleneck import bottleneck
+from shared.analysis.differences import run_differences
+from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.statistics import ratio
+from shared.errors import DataError, OutputError
+from shared.ledger.reward_hours import HourTotals, SessionHours
+from shared.schemas import describe
+from shared.statuses import FinalStatus
+
+# Runs of one trend, other measurements with their differences, and names of runs in lists.
+_MOST_RUNS, _MOST_OTHERS, _MOST_NAMED = 500, 20, 20
+_MOST_DIFFERENCES = 30
+_SHOWN_FINDINGS = 100
+
+
+class Trends:
+    """Answers that read many samples or runs, and are cached."""
+
+    def __init__(self, policy: NamedPolicy | None, comparisons: Comparisons) -> None:
+        """``policy``: the gate's; None without one."""
+        self._performance = PerformanceCache()
+        self._history = HistoryCache()
+        self._gates = Gates(policy, comparisons)
+        self._policy = policy.name if policy else None
+
+    def performance(self, connection: sqlite3.Connection, run: IndexedRun) -> PerformanceAnswer:
+        return performance_answer(self._performance.of(connection, run))
+
+    def history(self, connection: sqlite3.Connection, protocol: str | None) -> HistoryAnswer:
+        """Group all runs; errors are those of :func:`history_answer`."""
+        return history_answer(self._history.runs(connection), protocol, self._policy)
+
+    def gate(
+        self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
+    ) -> GateAnswer:
+        return gate_answer(connection, self._gates, baseline, run)
+
+
+def performance_answer(found: Performance) -> PerformanceAnswer:
+    slower = bottleneck(found.load)
+    return PerformanceAnswer(
+        start=found.start,
+        width=None if found.start is None else found.width,
+        in_flight=found.in_flight,
+        tokens=found.tokens,
+        generated=found.generated,
+        waiting=found.waiting,
+        programs=found.programs,
+        judged=found.judged,
+        timeouts=found.timeouts,
+        workers=found.workers,
+        slots=found.load.slots,
+        waits_for=slower.part,
+        sentence=slower.sentence,
+        notes=found.notes,
+    )
+
+
+def reward_list(sessions: Sequence[SessionHours]) -> RewardList:
+    return RewardList(sessions=[_session(one) for one in sessions])
+
+
+class UnknownProtocolError(LookupError):
+    """No run has the protocol that was asked for."""
+
+
+def history_answer(
+    runs: Sequence[TrendRun], protocol: str | None, policy: str | None
+) -> HistoryAnswer:
+    """Group the runs, and show those of one measurement.
+
+    Args:
+        runs: All runs, the earliest first.
+        protocol: Hash of the measurement; None for none.
+        policy: Name of the gate's policy.
+
+    Raises:
+        UnknownProtocolError: There is no such measurement.
+    """
+    groups = by_protocol(runs)
+    if protocol is not None and protocol not in groups:
+        raise UnknownProtocolError
+    shown = {name: _group(name, found) for name, found in groups.items()}
+    return HistoryAnswer(
+        groups=list(shown.values()),
+        history=None if protocol is None else _history(protocol, groups, shown),
+        unreadable={one.run.run: one.unreadable for one in runs if one.unreadable},
+        policy=policy,
+    )
+
+
+def gate_answer(
+    connection: sqlite3.Connection, gates: Gates, baseline: IndexedRun, run: IndexedRun
+) -> GateAnswer:
+    name = gates.policy.name if gates.policy else None
+    try:
+        found = gates.report(connection, baseline, run)
+    except (DataError, OutputError) as error:
+        return _no_gate(name, str(error))
+    except ValidationError as error:
+        return _no_gate(name, f"a run's record cannot be read: {describe(error)}")
+    if found is None:
+        return _no_gate(None, "no policy: set PLUMBLINE_GATE_POLICY")
+    findings = sorted(found.findings, key=lambda one: one.outcome is not found.outcome)
+    return GateAnswer(
+        policy=name,
+        outcome=found.outcome.value,
+        reason=None,
+        findings=[
+            GateFinding(
+                dataset=one.dataset,
+                rule=one.rule,
+                limit=one.limit,
+                found=one.found,
+                outcome=one.outcome.value,
+                why=one.why,
+            )
+            for one in findings[:_SHOWN_FINDINGS]
+        ],
+    )
+
+
+def _group(protocol: str, runs: Sequence[TrendRun]) -> HistoryGroup:
+    latest = runs[::-1]
+    models = dict.fromkeys(one.record.served_model for one in latest if one.record)
+    datasets = dict.fromkeys(name for one in latest if one.record for name in one.run.datasets)
+    return HistoryGroup(
+        protocol=protocol,
+        runs=len(runs),
+        datasets=list(datasets),
+        models=[name for name in models if name][:_MOST_NAMED],
+        names={one.run.run: _name(one) or one.run.run for one in latest[:_MOST_NAMED]},
+        started_at=runs[0].started_at or None,
+        latest_at=latest[0].started_at or None,
+    )
+
+
+def _name(one: TrendRun) -> str | None:
+    return (one.record.name if one.record else "") or None
+
+
+def _history(
+    protocol: str, groups: dict[str, list[TrendRun]], shown: dict[str, HistoryGroup]
+) -> History:
+    runs = groups[protocol]
+    others = [name for name in groups if name != protocol][:_MOST_OTHERS]
+    return History(
+        group=shown[protocol],
+        runs=[_run(one) for one in runs[-_MOST_RUNS:]],
+        left_out=max(0, len(runs) - _MOST_RUNS),
+        others=[_other(shown[name], runs[-1], groups[name][-1]) for name in others],
+    )
+
+
+def _run(one: TrendRun) -> HistoryRun:
+    record = one.record
+    return HistoryRun(
+        run=one.run.run,
+        name=_name(one),
+        model=record.served_model if record else None,
+        state=one.run.state,
+        started_at=one.started_at or None,
+        finished_at=record.finished_at if record else None,
+        active_seconds=record.active_seconds if record else None,
+        datasets={
+            name: DatasetPoint.model_validate(found, from_attributes=True)
+            for name, found in one.datasets.items()
+        },
+    )
+
+
+def _other(group: HistoryGroup, here: TrendRun, there: TrendRun) -> OtherGroup:
+    ours, theirs = here.record, there.record
+    if ours is None or theirs is None:
+        return OtherGroup(group=group, differences=[], more=0)
+    names = [name for name in here.run.datasets if name in there.run.datasets]
+    found = [
+        Difference(
+            what="data sets",
+            here=", ".join(here.run.datasets) or "none",
+            there=", ".join(there.run.datasets) or "none",
+        )
+    ] * (here.run.datasets != there.run.datasets)
+    settings = run_differences(ours, theirs, names, [])
+    found += [
+        Difference(what=one.what, here=one.first, there=one.second)
+        for one in (*settings.protocol, *settings.unknown)
+    ]
+    return OtherGroup(
+        group=group,
+        differences=found[:_MOST_DIFFERENCES],
+        more=max(0, len(found) - _MOST_DIFFERENCES),
+    )
+
+
+def _no_gate(policy: str | None, reason: str) -> GateAnswer:
+    return GateAnswer(policy=policy, outcome=None, reason=reason, findings=[])
+
+
+def _session(found: SessionHours) -> RewardSessionHours:
+    return RewardSessionHours(
+        session=found.session,
+        latest_at=found.latest_at,
+        answered=sum(one.answered for one in found.hours.values()),
+        hours=[_hour(start, one) for start, one in sorted(found.hours.items())],
+    )
+
+
+def _hour(start: int, found: HourTotals) -> RewardHour:
+    judged = found.answered - found.statuses.get(FinalStatus.API_ERROR, 0)
+    share = ratio(found.accepted, judged)
+    return RewardHour(
+        start=start,
+        answered=found.answered,
+        statuses=found.statuses,
+        accepted_share=None if share is None else min(1.0, share),
+        score_mean=ratio(found.score, found.scored),
+        guarded=found.guarded,
+        cached=found.cached,
+        judge_seconds=found.judge_seconds,
+    )

@@ -1,0 +1,159 @@
+// Samples of two runs: a list with filters, and one of them opened side by side.
+import * as api from "./api.js";
+import { STATUSES } from "./charts.js";
+import { sideBySide } from "./diff.js";
+import { el, name, plain, scrolled } from "./dom.js";
+import { address, listOf } from "./listing.js";
+import { asked, failed } from "./sample.js";
+
+const PAGE = 50;
+const KINDS = { flips: "accepted in one run only", gained: "gained", lost: "lost", changed: "another status", all: "all" };
+const FILTERS = ["kind", "first", "second", "q", "dimension", "bucket", "offset"];
+const MOST = 30_000; // characters of a text that are compared
+
+const sample = (one) => `${one.sample_index}/${one.problem_id}`;
+
+function select(label, key, values, chosen, change) {
+  const option = ([value, text]) => el("option", { value, selected: value === (chosen ?? "") }, plain(text));
+  return el("label", {}, label, el("select", { name: key, onchange: change }, values.map(option)));
+}
+
+function status(found) {
+  if (!found?.final_status) return ["not judged yet"];
+  const cases = `${found.cases_passed}/${found.cases_total}${found.cases_not_run ? `, ${found.cases_not_run} not run` : ""}`;
+  return [el("span", { class: `status ${found.final_status}` }, found.final_status), ` ${cases}`, found.detail ? el("div", { class: "soft" }, name(found.detail)) : null];
+}
+
+// The list of a data set's pairs. `link` makes an address from filters and the opened sample.
+export function flipsList({ runs, labels, dataset, query, link }) {
+  const filters = Object.fromEntries(FILTERS.map((key) => [key, query.get(key)]).filter(([, value]) => value));
+  const body = el("tbody");
+  const count = el("p", { class: "soft number", role: "status" });
+  const opened = el("div", { class: "opened" });
+  const [back, on] = [[-1, "Previous"], [1, "Next"]].map(([way, text]) => el("button", { type: "button", disabled: true, onclick: () => turn(way) }, text));
+  let [open, asking, shown] = [query.get("open"), 0, { flips: [], total: 0, next: null }];
+
+  const wanted = () => Object.fromEntries(Object.entries(filters).filter(([, value]) => value));
+  const remember = () => history.replaceState(history.state, "", link({ ...wanted(), ...(open ? { open } : {}) }));
+
+  async function load() {
+    const mine = ++asking;
+    const found = await api.flips({ runs: listOf(runs), dataset, limit: PAGE, ...wanted() });
+    if (mine !== asking) return;
+    shown = found;
+    const from = Number(filters.offset ?? 0);
+    body.replaceChildren(...found.flips.map(row));
+    back.disabled = from === 0;
+    on.disabled = found.next === null;
+    const inside = filters.dimension ? `, ${filters.dimension} ${filters.bucket}` : "";
+    count.replaceChildren(name(found.flips.length ? `Samples ${from + 1} to ${from + found.flips.length} of ${found.total}${inside}` : `No such sample${inside}.`));
+  }
+
+  const fail = (error) => count.replaceChildren(name(error.message));
+  const again = () => load().then(remember).catch(fail);
+  const turn = (way) => {
+    filters.offset = String(Math.max(0, Number(filters.offset ?? 0) + way * PAGE));
+    return again();
+  };
+  const change = (event) => {
+    for (const key of ["offset", ...(event.target.name === "slice" ? ["dimension", "bucket"] : [])]) delete filters[key];
+    if (event.target.name !== "slice") filters[event.target.name] = event.target.value;
+    return again();
+  };
+
+  function row(one) {
+    const gained = one.second.accepted - one.first.accepted;
+    const href = link({ ...wanted(), open: sample(one) });
+    const anchor = el("a", { href, onclick: (event) => (event.preventDefault(), show(one)) }, name(one.problem_id), one.sample_index ? ` #${one.sample_index}` : "");
+    return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || show(one) },
+      el("td", {}, anchor), el("td", { class: "metric" }, gained > 0 ? "gained" : gained < 0 ? "lost" : "same"), el("td", {}, status(one.first)), el("td", {}, status(one.second)));
+  }
+
+  async function show(one, focus = true) {
+    open = sample(one);
+    remember();
+    const mine = open;
+    opened.replaceChildren(el("p", { class: "soft" }, "Loading …"));
+    const id = [dataset, one.problem_id, one.sample_index];
+    const parts = await Promise.all(runs.map((run) => api.sample(run, ...id))).then((both) => side(both, one), (error) => [el("p", { class: "incomplete" }, name(error.message))]);
+    if (open !== mine) return;
+    const close = el("button", { type: "button", onclick: shut }, "Close (Esc)");
+    const title = el("h3", { tabindex: -1 }, name(one.problem_id), one.sample_index ? ` #${one.sample_index}` : "");
+    opened.replaceChildren(el("article", { class: "card" }, title, close, parts));
+    if (focus) title.focus();
+  }
+
+  function shut() {
+    open = null;
+    remember();
+    opened.replaceChildren();
+    body.querySelector("a")?.focus();
+  }
+
+  function failing({ verdict }, one) {
+    const parts = failed(verdict, one);
+    return parts.length ? parts : [el("p", { class: "soft" }, "None is recorded.")];
+  }
+
+  // Both samples: statuses, judged code as a diff, the cases that failed, the prompt.
+  function side(both, one) {
+    const texts = both.map(({ code, generation }) => (code ? code.text : generation?.completion ?? "").slice(0, MOST));
+    const missing = both.some((found) => found.missing);
+    const kind = both.every(({ code }) => code) ? "Code that was judged" : "Completion or judged code";
+    const heads = both.map((found, i) => el("div", {}, el("h3", {}, `${labels[i]}: `, status(found.verdict ?? [one.first, one.second][i])),
+      api.compared().length ? null : el("a", { href: address(runs[i], { ...one, dataset }) }, `Whole sample in ${labels[i]}`)));
+    if (missing) return [el("div", { class: "sides" }, heads), el("p", { class: "soft" }, "This file has the figures of this sample alone; the runs' generations.jsonl and verdicts.jsonl have its texts.")];
+    const prompt = el("details", {}, el("summary", {}, "Prompt"));
+    prompt.addEventListener("toggle", () => prompt.append(...asked(both[0], one)), { once: true });
+    const cut = both.some(({ code, generation }) => (code ? code.text : generation?.completion ?? "").length > MOST);
+    const diff = texts[0] === texts[1] && texts[0] ? [el("p", { class: "soft" }, "Both runs gave the same.")] : [];
+    return [
+      el("div", { class: "sides" }, heads),
+      el("h3", {}, kind, el("span", { class: "soft" }, `, - only in ${labels[0]}, + only in ${labels[1]}`)), ...diff,
+      el("div", { class: "sides" }, sideBySide(labels.map((label) => `${kind}, ${label}`), ...texts)),
+      ...(cut ? [el("p", { class: "soft" }, `The first ${MOST} characters of each are compared.`)] : []),
+      el("div", { class: "sides" }, both.map((found, i) => el("div", {}, el("h3", {}, `Failing case in ${labels[i]}`), ...failing(found, one)))),
+      prompt,
+    ].flat();
+  }
+
+  const statuses = [["", "any"], ...STATUSES.map((one) => [one, one])];
+  const form = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
+    select("Show", "kind", Object.entries(KINDS), filters.kind ?? "flips", change),
+    select(`Status in ${labels[0]}`, "first", statuses, filters.first, change),
+    select(`Status in ${labels[1]}`, "second", statuses, filters.second, change),
+    el("label", {}, "Problem ( / )", el("input", { name: "q", type: "search", value: filters.q ?? "", oninput: change })),
+    el("button", { type: "button", name: "slice", onclick: change }, "All slices"));
+  const head = el("tr", {}, ["problem", "", `in ${labels[0]}`, `in ${labels[1]}`].map((text) => (text ? el("th", { scope: "col" }, text) : el("td"))));
+  const table = scrolled("Samples", el("table", {}, el("thead", {}, head), body), "figures");
+
+  // Called from the matrix and the slices: other filters, and the list in sight.
+  const filtered = async (changed) => {
+    for (const key of FILTERS) delete filters[key];
+    Object.assign(filters, changed);
+    for (const field of form.elements) if (field.localName !== "button") field.value = filters[field.name] ?? (field.name === "kind" ? "flips" : "");
+    await again();
+    form.scrollIntoView();
+    body.querySelector("a")?.focus();
+  };
+  const keys = (event) => {
+    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && open) return shut();
+    if (event.key === "/") return event.preventDefault(), form.elements.q.focus();
+    const step = { j: 1, k: -1 }[event.key];
+    if (!step) return;
+    const at = shown.flips.findIndex((one) => sample(one) === open);
+    const next = shown.flips[Math.min(shown.flips.length - 1, Math.max(0, at + step))];
+    if (next) show(next);
+  };
+  addEventListener("keydown", keys);
+  const filled = load().then(() => {
+    const slash = open?.indexOf("/") ?? -1;
+    if (slash > 0) return show({ problem_id: open.slice(slash + 1), sample_index: Number(open.slice(0, slash)), first: {}, second: {} }, false);
+  }).catch(fail);
+  const help = el("p", { class: "soft" }, "Keys: / searches, j and k open the next and the previous sample, Esc closes it.");
+  return {
+    parts: [el("h3", {}, "Flips and other pairs"), form, table, count, el("div", { class: "pager" }, back, on), help, opened],
+    filled, show: filtered, stop: () => removeEventListener("keydown", keys),
+  };
+}

@@ -1,0 +1,218 @@
+// View of the runs of one protocol over time: trend per data set, cost, the gate's verdict on each.
+import * as api from "./api.js";
+import { percent } from "./charts.js";
+import { el, name, plain, scrolled, warn } from "./dom.js";
+import { runAddress } from "./listing.js";
+import { moment } from "./runs.js";
+import { behind, overRuns, SMALL, WIDE } from "./trend.js";
+
+const VERDICTS = { pass: "go", fail: "no-go", undecided: "inconclusive" };
+const FEW = 3; // deciding rules that are named
+const known = (value) => value !== null && value !== undefined;
+const number = (digits) => (value) => (known(value) ? value.toLocaleString("en-GB", { maximumFractionDigits: digits, minimumFractionDigits: digits }) : "–");
+const COSTS = [
+  ["Samples a second", "samples_per_second", number(2)],
+  ["Output tokens a second", "tokens_per_second", number(0)],
+  ["Tokens per solved", "tokens_per_solved", number(0)],
+  ["Judging per solved, s", "judge_seconds_per_solved", number(3)],
+  ["Judging in all, s", "judge_seconds", number(1)],
+];
+const natural = new Intl.Collator("en", { numeric: true }).compare;
+const ORDERS = { time: "time begun", model: "model" };
+
+const title = (run) => run.name ?? run.run;
+const compareAddress = (base, run) => `#/compare?runs=${[base, run].map(encodeURIComponent).join(",")}`;
+const interval = (ends, form) => (ends ? `${form(ends[0])} to ${form(ends[1])}` : "–");
+
+function address(query) {
+  const given = Object.entries(query).filter(([, value]) => value);
+  return `#/history${given.length ? `?${new URLSearchParams(given)}` : ""}`;
+}
+
+function ordered(runs, order) {
+  if (order !== "model") return runs;
+  return [...runs].sort((a, b) => natural(a.model ?? "", b.model ?? "") || (a.started_at ?? 0) - (b.started_at ?? 0));
+}
+
+// Links to a run and to its comparison with the baseline.
+function links(run, base) {
+  const to = [el("a", { href: runAddress(run.run) }, name(title(run)))];
+  if (run.run !== base.run) to.push(", ", el("a", { href: compareAddress(base.run, run.run), "aria-label": `compare ${plain(title(run))} with the baseline` }, "compare"));
+  return to;
+}
+
+// Figures of a data set, whose name may be that of anything.
+const own = (run, key) => (Object.hasOwn(run.datasets, key) ? run.datasets[key] : null);
+
+// A run whose figures may still change, or cover only some of its samples.
+const partial = (found) => found.judged < found.planned;
+
+function trend(key, runs, base) {
+  const found = runs.map((run) => own(run, key));
+  const picked = el("p", { class: "picked number", role: "status" });
+  const pick = (i) => {
+    const one = found[i];
+    picked.replaceChildren(...links(runs[i], base), one ? `: ${percent(one.accepted_at_1)}, ${interval(one.accepted_at_1_ci95, percent)}` : "");
+  };
+  const points = runs.map((run, i) => {
+    const one = found[i];
+    const [low, high] = one?.accepted_at_1_ci95 ?? [null, null];
+    return { title: `${title(run)}: ${percent(one?.accepted_at_1)}, ${interval(one?.accepted_at_1_ci95, percent)}`, value: one?.accepted_at_1, low, high, kind: run.run === base.run ? "baseline" : one && partial(one) ? "partial" : "" };
+  });
+  const rows = () => runs.map((run, i) => {
+    const one = found[i];
+    const judged = one ? `${one.judged} of ${one.planned}` : "–";
+    const bounds = one && partial(one) ? interval(one.accepted_at_1_bounds, percent) : "";
+    return [el("span", {}, links(run, base)), run.model ? name(run.model) : "–", moment(run.started_at), judged,
+      el("span", {}, percent(one?.accepted_at_1), bounds && bounds !== "–" ? el("div", { class: "incomplete" }, bounds) : null),
+      interval(one?.accepted_at_1_ci95, percent), number(3)(one?.pass_ratio_mean), ...COSTS.map(([, cost, form]) => form(one?.[cost]))];
+  });
+  const costs = COSTS.slice(0, 4).map(([label, cost, form]) =>
+    el("div", {}, overRuns({ label, form, fromZero: true, pick, points: runs.map((run, i) => ({ title: `${title(run)}: ${form(found[i]?.[cost])}`, value: found[i]?.[cost] })) })));
+  const headings = ["run", "model", "begun", "judged", "accepted@1", "95 % interval", "pass ratio", ...COSTS.map(([label]) => label)];
+  const baseline = own(base, key)?.accepted_at_1;
+  return el("article", { class: "card trend" },
+    el("h2", {}, name(key)),
+    overRuns({ label: "accepted@1 with 95 % intervals", points, form: percent, base: baseline, pick, greatest: 1, size: innerWidth < 700 ? SMALL : WIDE }),
+    picked,
+    el("div", { class: "plots" }, costs),
+    behind(`Runs on ${plain(key)}`, headings, rows));
+}
+
+// The gate's verdict on each run, asked for one by one: each reads all samples of two runs.
+function gates(runs, base, policy) {
+  const note = el("p", { class: "soft" });
+  if (!policy) {
+    note.append("No policy is known: set PLUMBLINE_GATE_POLICY to a file like configs/gate.yaml.");
+    return { parts: [el("h2", {}, "Gate"), note], fill: async () => {} };
+  }
+  note.append("Each run against ", name(title(base)), " by the rules of ", name(policy), ", as plumb gate.");
+  const others = runs.filter((run) => run.run !== base.run);
+  if (!others.length) return { parts: [el("h2", {}, "Gate"), note, el("p", { class: "soft" }, "There is no other run to check.")], fill: async () => {} };
+  const cells = new Map(others.map((run) => [run.run, [el("td", {}, "…"), el("td")]]));
+  const rows = runs.map((run) => {
+    const own = cells.get(run.run) ?? [el("td", {}, el("span", { class: "gate" }, "baseline")), el("td")];
+    return el("tr", {}, el("th", { scope: "row" }, links(run, base)), el("td", {}, run.model ? name(run.model) : "–"), own);
+  });
+  const head = el("tr", {}, ["run", "model", "verdict", "deciding rules"].map((text) => el("th", { scope: "col" }, text)));
+  const table = scrolled("The gate's verdicts", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)));
+  const fill = async (current) => {
+    for (const run of others) {
+      const [verdict, rules] = cells.get(run.run);
+      try {
+        const found = await api.gate(base.run, run.run);
+        if (!current()) return;
+        verdict.replaceChildren(el("span", { class: `gate ${found.outcome ?? "unknown"}` }, VERDICTS[found.outcome] ?? "none"));
+        rules.replaceChildren(...deciding(found));
+      } catch (error) {
+        if (!current()) return;
+        verdict.replaceChildren("unknown");
+        rules.replaceChildren(name(error.message));
+      }
+    }
+  };
+  return { parts: [el("h2", {}, "Gate"), note, table], fill };
+}
+
+function deciding(found) {
+  if (found.reason) return [name(found.reason)];
+  const rules = found.findings.filter((one) => one.outcome === found.outcome);
+  if (found.outcome === "pass") return [`all ${found.findings.length} rules hold`];
+  const line = (one) => el("div", {}, name([one.dataset, one.rule].filter(Boolean).join(" ")), ": ", name(one.found), one.why ? [" (", name(one.why), ")"] : null);
+  return [...rules.slice(0, FEW).map(line), rules.length > FEW ? el("div", { class: "soft" }, `and ${rules.length - FEW} more`) : null].filter(Boolean);
+}
+
+function others(history) {
+  if (!history.others.length) return [];
+  const one = ({ group, differences, more }) => {
+    const rows = differences.map(({ what, here, there }) => el("tr", {}, el("th", { scope: "row" }, name(what)), el("td", {}, name(here)), el("td", {}, name(there))));
+    const head = el("tr", {}, ["setting", "here", "there"].map((text) => el("th", { scope: "col" }, text)));
+    const runs = Object.entries(group.names).flatMap(([run, text], i) => [i ? ", " : "", el("a", { href: runAddress(run) }, name(text))]);
+    const differing = rows.length
+      ? scrolled("What differs", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)))
+      : el("p", { class: "soft" }, "What differs is not recorded.");
+    return el("details", {},
+      el("summary", {}, `${count(group.runs, "run")}: `, name(differences.map(({ what }) => what).slice(0, FEW).join(", ") || "unknown differences")),
+      el("p", {}, runs), differing, more ? el("p", { class: "soft" }, `and ${more} more differences`) : null,
+      el("p", {}, el("a", { href: address({ protocol: group.protocol }) }, "Their history")));
+  };
+  return [el("h2", {}, "Runs of other protocols"), el("p", { class: "soft" }, "They measure something else, so they are not in the trend."), ...history.others.map(one)];
+}
+
+const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
+
+function label(group) {
+  const models = group.models.slice(0, 2).map(plain).join(", ");
+  return `${count(group.runs, "run")} on ${group.datasets.map(plain).join(", ") || "no data set"}${models ? ` (${models}${group.models.length > 2 ? ", …" : ""})` : ""}`;
+}
+
+function select(text, key, options, chosen, change) {
+  const made = options.map(([value, shown]) => el("option", { value, selected: value === chosen }, shown));
+  return el("label", {}, text, el("select", { name: key, onchange: change }, made));
+}
+
+export async function showHistory(main, _parts, given) {
+  if (api.only()) throw new Error("This file is the report of one run and has no history.");
+  document.title = "History – Plumbline";
+  const query = { protocol: given.get("protocol"), baseline: given.get("baseline"), order: given.get("order") };
+  const { groups, unreadable } = await api.history();
+  const heading = el("h1", {}, "History");
+  const torn = Object.entries(unreadable).map(([run, reason]) => el("p", { class: "soft" }, "Of ", name(run), " the record cannot be read: ", name(reason)));
+  const rewards = el("div");
+  let turn = 0;
+  const left = () => (turn = -1);
+  showRewards(rewards).catch(warn);
+  if (!groups.length) {
+    main.replaceChildren(heading, el("p", { class: "soft" }, "No run yet: plumb run begins one."), ...torn, rewards);
+    return left;
+  }
+  const [controls, stage] = [el("form", { class: "filters settings", onsubmit: (event) => event.preventDefault() }), el("div")];
+  const draw = async () => {
+    const mine = ++turn;
+    const found = await api.history(query.protocol ?? groups[0].protocol);
+    if (turn !== mine) return;
+    const runs = ordered(found.history.runs, query.order);
+    const base = runs.find(({ run }) => run === query.baseline) ?? runs[0];
+    const gate = gates(runs, base, found.policy);
+    const notes = [];
+    if (query.baseline && base.run !== query.baseline) notes.push(["The baseline ", name(query.baseline), " is not among these runs; the first one is taken."]);
+    if (found.history.left_out) notes.push([`The earliest ${found.history.left_out} runs are left out.`]);
+    if (runs.length === 1) notes.push(["There is one run of this protocol, so there is no trend yet."]);
+    controls.replaceChildren(
+      select("Protocol", "protocol", groups.map((one) => [one.protocol, label(one)]), found.history.group.protocol, change),
+      select("Baseline", "baseline", runs.map((run) => [run.run, `${plain(title(run))}${run.name ? ` (${plain(run.run)})` : ""}`]), base.run, change),
+      select("Order", "order", Object.entries(ORDERS), query.order === "model" ? "model" : "time", change));
+    stage.replaceChildren(...notes.map((note) => el("p", { class: "soft" }, note)),
+      el("div", { class: "trends" }, found.history.group.datasets.map((key) => trend(key, runs, base))),
+      ...gate.parts, ...others(found.history));
+    gate.fill(() => turn === mine).catch(warn);
+  };
+  const change = (event) => {
+    const { name: key, value } = event.target;
+    if (key === "protocol") query.baseline = null;
+    query[key] = value;
+    history.replaceState(history.state, "", address(query));
+    draw().then(() => controls.elements[key]?.focus(), warn);
+  };
+  await draw();
+  main.replaceChildren(heading, controls, stage, rewards, ...torn);
+  return left;
+}
+
+// What the reward service saw: shares by hour of each session.
+async function showRewards(place) {
+  const { sessions } = await api.rewards();
+  const parts = sessions.map((session) => {
+    const hours = session.hours;
+    const errors = (one) => (one.statuses.api_error ?? 0) / Math.max(1, one.answered);
+    const chart = (text, value, more = {}) => el("div", {}, overRuns({ label: text, form: percent, fromZero: true, greatest: 1, points: hours.map((one) => ({ title: `${moment(one.start)}: ${percent(value(one))} of ${one.answered}`, value: value(one) })), ...more }));
+    const statuses = [...new Set(hours.flatMap((one) => Object.keys(one.statuses)))].sort();
+    const rows = () => hours.map((one) => [moment(one.start), String(one.answered), percent(one.accepted_share), number(3)(one.score_mean), ...statuses.map((status) => String(one.statuses[status] ?? 0)), String(one.guarded), String(one.cached), number(1)(one.judge_seconds)]);
+    return el("article", { class: "card trend" },
+      el("h3", {}, name(session.session)),
+      el("p", { class: "soft number" }, `${count(session.answered, "completion")} answered in ${count(hours.length, "hour")}, last ${moment(session.latest_at)}`),
+      el("div", { class: "plots" }, chart("Accepted by hour", (one) => one.accepted_share), chart("Not judged (api_error) by hour", errors)),
+      behind(`Rewards of ${plain(session.session)} by hour`, ["hour", "answered", "accepted", "mean score", ...statuses, "guarded", "remembered", "judging, s"], rows));
+  });
+  if (parts.length) place.replaceChildren(el("h2", {}, "Rewards in training"), el("div", { class: "trends" }, parts));
+}

@@ -1,0 +1,149 @@
+// Table of a run's samples: filters, order, pages, keys.
+import * as api from "./api.js";
+import { el, name } from "./dom.js";
+import { failureGroups } from "./failures.js";
+import { filterForm, filtersOf } from "./filters.js";
+import { keys } from "./help.js";
+import { address, listing, lookedAt, PAGE, pageOf, runAddress } from "./listing.js";
+
+const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const mebibytes = (bytes) => (bytes === null || bytes === undefined ? "–" : (bytes / 1_048_576).toFixed(0));
+
+// Columns that sort, with the order at the first press: what is largest is looked for first.
+const COLUMNS = [
+  ["problem", "problem", "asc"],
+  ["status", "status", "asc"],
+  ["pass ratio", "pass_ratio", "asc"],
+  ["tokens", "output_tokens", "desc"],
+  ["generation, s", "gen_time", "desc"],
+  ["judging, s", "total_judge_time", "desc"],
+  ["CPU, s", "cpu_time", "desc"],
+  ["memory, MiB", "peak_memory", "desc"],
+];
+const SORTS = ["judged_at", ...COLUMNS.slice(1).map(([, sort]) => sort), "attempts", "prompt_length"];
+
+// Elements of the table, what ends it, and a promise of its first page.
+export function samplesTable(run, _datasets, query) {
+  const body = el("tbody");
+  const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
+  const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
+  const status = el("p", { class: "soft number", role: "status" });
+  const total = el("span", { class: "soft number" });
+  let list = listing(run, query);
+  let at = 0;
+  let asked = 0;
+  let drawn = false; // the address is as it was followed, until a filter or a page is chosen
+  let left = false;
+
+  // The document holds one page at a time, so the number of samples does not matter.
+  async function load(page) {
+    const mine = ++asked;
+    const found = await list.at(page);
+    if (mine !== asked || left) return; // superseded by a newer request, or nobody looks
+    at = found.page;
+    lookedAt(list, found);
+    if (drawn) history.replaceState(history.state, "", runAddress(run, list.queryOf(at)));
+    drawn = true;
+    body.replaceChildren(...found.rows.map((row) => line(run, row)));
+    filters.list({ group: found.rows[0]?.failure });
+    back.disabled = at === 0;
+    on.disabled = !found.more;
+    const last = at * PAGE + body.rows.length;
+    const range = `Samples ${at * PAGE + 1} to ${last}${found.more ? "; there are more" : ""}`;
+    status.textContent = body.rows.length ? range : "No such sample.";
+  }
+
+  const show = (page) => load(page).catch((error) => (status.textContent = error.message));
+  const turn = (page) => show(page).then(() => filters.parts[0].scrollIntoView());
+  // Counts follow the page: they are of less interest, and cost more.
+  async function count() {
+    const mine = asked;
+    const found = await api.facets(run, filtersOf(query));
+    if (mine !== asked || left) return;
+    filters.count(found.facets);
+    total.textContent = `${found.samples}`;
+  }
+  const look = (page) => show(page).then(() => count().catch(() => (total.textContent = "")));
+  const filter = () => {
+    for (const key of ["page", "cursor"]) query.delete(key);
+    list = listing(run, query);
+    mark();
+    filters.list(); // at once, also where no answer comes
+    groups.refresh();
+    return look(0);
+  };
+
+  const filters = filterForm(query, SORTS, api.searched(), filter);
+  const groups = failureGroups(run, query);
+  const [head, mark] = heading(query, () => (filters.reset(), filter()));
+  const table = el("table", {}, el("thead", {}, head), body);
+  const release = keys("The list of samples", [
+    ["/", "search in problems and details", () => filters.search.focus()],
+    ...(api.searched() ? [["t", "search in prompts, completions and standard errors", () => filters.text.focus()]] : []),
+    ["f", "go to the choices: status, data set, tag and others", () => filters.open()],
+    ["g", "open or close the groups of failures", () => toggle(groups.box)],
+    ["x", "clear all filters", () => filters.clear()],
+    ["j", "go to the next sample", () => move(body, 1)],
+    ["k", "go to the previous sample", () => move(body, -1)],
+    ["Enter", "open the sample"],
+    ["n", "turn to the next page", () => on.click()],
+    ["p", "turn to the previous page", () => back.click()],
+  ]);
+  const filled = look(pageOf(query));
+  const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
+  const parts = [
+    el("h2", {}, "Samples ", total), ...notes, ...filters.parts, groups.box,
+    el("div", { class: "wide" }, table), status, el("div", { class: "pager" }, back, on),
+  ];
+  const stop = () => {
+    left = true;
+    release();
+  };
+  return [parts, stop, filled];
+}
+
+// The row of headers, each a button, and a function that marks the order of `query` on them.
+function heading(query, change) {
+  const cells = COLUMNS.map(([label, sort, first]) => {
+    const press = () => {
+      const now = (query.get("sort") || "problem") === sort;
+      const order = now ? (query.get("order") === "desc" ? "asc" : "desc") : first;
+      query.set("sort", sort === "problem" ? "" : sort);
+      query.set("order", order === "asc" ? "" : order);
+      change();
+    };
+    const kind = ["problem", "status"].includes(sort) ? null : "number";
+    return el("th", { scope: "col", class: kind }, el("button", { type: "button", class: "sort", onclick: press }, label));
+  });
+  const mark = () =>
+    cells.forEach((cell, i) => {
+      if ((query.get("sort") || "problem") !== COLUMNS[i][1]) return cell.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", query.get("order") === "desc" ? "descending" : "ascending");
+    });
+  mark();
+  return [el("tr", {}, cells), mark];
+}
+
+function line(run, row) {
+  const link = el("a", { href: address(run, row) }, name(row.problem_id), row.sample_index ? ` #${row.sample_index}` : "");
+  return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = address(run, row)) },
+    el("td", {}, link, el("div", { class: "soft" }, name(row.dataset), row.texts === null ? ", figures alone" : null)),
+    el("td", {}, el("span", { class: `status ${row.final_status}` }, row.final_status), row.detail ? el("div", { class: "soft" }, name(row.detail)) : null),
+    el("td", { class: "number" }, `${row.cases_passed}/${row.cases_total}`, row.cases_not_run ? el("div", { class: "soft" }, `${row.cases_not_run} not run`) : null),
+    el("td", { class: "number" }, number(row.output_tokens, 0)),
+    el("td", { class: "number" }, number(row.gen_time, 1)),
+    el("td", { class: "number" }, number(row.total_judge_time, 3)),
+    el("td", { class: "number" }, number(row.cpu_time, 3)),
+    el("td", { class: "number" }, mebibytes(row.peak_memory)));
+}
+
+function toggle(box) {
+  box.open = !box.open;
+  box.querySelector("summary").focus();
+}
+
+function move(body, step) {
+  const links = [...body.querySelectorAll("a")];
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+}

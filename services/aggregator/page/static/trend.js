@@ -1,0 +1,102 @@
+// Charts over time and over runs, each with its numbers in a table behind it.
+import { el, plain, scrolled } from "./dom.js";
+
+// Units of a drawing: one that takes the whole width is flatter than one beside others.
+export const WIDE = [900, 200];
+export const SMALL = [300, 90];
+const EDGE = 8; // so that points at the ends are whole
+
+const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
+
+// Rows and cells are made when the table is opened: a chart may have hundreds of points.
+export function behind(label, headings, rows) {
+  const place = scrolled(label, "");
+  const fill = (event) => {
+    if (!event.target.open || place.childElementCount) return;
+    const head = el("tr", {}, headings.map((heading, i) => el("th", { scope: "col", class: i ? "number" : null }, heading)));
+    const body = rows().map(([first, ...others]) =>
+      el("tr", {}, el("th", { scope: "row" }, first), others.map((value) => el("td", { class: "number" }, value))));
+    place.replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
+  };
+  return el("details", { class: "behind", ontoggle: fill }, el("summary", {}, "As a table"), place);
+}
+
+// A drawing with the ends of its axes beside it, as text that keeps its size.
+function framed(svg, top, bottom, left, right) {
+  return el("div", { class: "plot number" },
+    el("div", { class: "scale soft" }, el("span", {}, top), el("span", {}, bottom)),
+    svg,
+    el("div", { class: "ends soft" }, el("span", {}, left), el("span", {}, right)));
+}
+
+const drawing = (label, [width, height], parts) =>
+  el("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    el("line", { class: "axis", x1: 0, x2: width, y1: height - 1, y2: height - 1 }), parts);
+
+// Lines over time from 0 on. `series`: [{ name, values, kind }] with kind "first" or "second".
+export function overTime({ label, series, width, form, limit = null }) {
+  const shown = series.filter(({ values }) => values.length);
+  if (!shown.length) return [];
+  const count = Math.max(...shown.map(({ values }) => values.length));
+  const most = Math.max(limit?.value ?? 0, ...shown.flatMap(({ values }) => values)) || 1;
+  const [across, height] = SMALL;
+  const y = (value) => height - 1 - ((height - 6) * value) / most;
+  const x = (i) => (count > 1 ? (across * i) / (count - 1) : across * i);
+  // A single value is a line, too.
+  const path = (values) => (count > 1 ? values : [values[0], values[0]]).map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const parts = shown.map(({ values, kind }) => el("path", { class: `line-${kind}`, d: path(values) }));
+  if (limit) parts.push(el("line", { class: "limit", x1: 0, x2: across, y1: y(limit.value), y2: y(limit.value) }));
+  const highest = shown.map(({ name, values }) => `${name}: at most ${form(Math.max(...values))}`).join(", ");
+  const keys = shown.map(({ name, kind }) => el("li", {}, el("i", { class: kind === "first" ? "fill-generated" : "fill-judged" }), name));
+  if (limit) keys.push(el("li", {}, el("i", { class: "fill-limit" }), limit.name));
+  const rows = () => Array.from({ length: count }, (_, i) => [`${duration(i * width)}`, ...shown.map(({ values }) => (known(values[i]) ? form(values[i]) : "–"))]);
+  return [
+    el("h3", {}, label),
+    framed(drawing(`${label} over ${duration(count * width)}. ${highest}`, SMALL, parts), form(most), form(0), "0 s", duration(count * width)),
+    el("ul", { class: "keys" }, keys),
+    behind(`${label}, as a table`, ["from", ...shown.map(({ name }) => name)], rows),
+  ];
+}
+
+export function duration(seconds) {
+  if (seconds < 60) return `${Number(seconds.toFixed(1))} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+// Ends of an axis around the values, with some room, within the least and the greatest possible.
+function around(values, least, greatest) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const room = (high - low || Math.abs(high) || 1) * 0.08;
+  return [Math.max(least, low - room), Math.min(greatest, high + room)];
+}
+
+// Points in order with interval bars. `points`: [{ title, value, low, high, kind }], null values are gaps.
+// `pick(i)` is called when a point is clicked; the table has the links for the keyboard.
+export function overRuns({ label, points, form, base = null, pick = () => {}, greatest = Infinity, fromZero = false, size = SMALL }) {
+  const there = points.map((point, i) => ({ ...point, i })).filter(({ value }) => known(value));
+  if (!there.length) return [el("h3", {}, label), el("p", { class: "soft" }, "Not known of any run.")];
+  const values = there.flatMap(({ value, low, high }) => [value, low, high].filter(known));
+  const [low, high] = around(fromZero ? [0, ...values] : values, 0, greatest);
+  const [across, height] = size;
+  const step = points.length > 1 ? (across - 2 * EDGE) / (points.length - 1) : 0;
+  const x = (i) => (points.length > 1 ? EDGE + i * step : across / 2);
+  const y = (value) => height - EDGE - ((height - 2 * EDGE) * (value - low)) / (high - low || 1);
+  const half = Math.max(1.5, Math.min(5, step / 3 || 5));
+  const mark = (point) => {
+    const bar = known(point.low) && known(point.high) ? [el("line", { class: "error-bar", x1: x(point.i), x2: x(point.i), y1: y(point.low), y2: y(point.high) })] : [];
+    const dot = el("rect", { class: `dot ${point.kind ?? ""}`, x: x(point.i) - half, y: y(point.value) - half, width: 2 * half, height: 2 * half });
+    return el("g", { class: "marker", onclick: () => pick(point.i) }, el("title", {}, plain(point.title)), bar, dot);
+  };
+  const line = there.map(({ value, i }, at) => `${at ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const parts = [el("path", { class: "line-first thin", d: line })];
+  if (known(base)) parts.unshift(el("line", { class: "limit", x1: 0, x2: across, y1: y(base), y2: y(base) }));
+  const [first, last] = [there[0], there.at(-1)];
+  const told = `${label} of ${there.length} runs, from ${form(first.value)} to ${form(last.value)}, between ${form(Math.min(...there.map(({ value }) => value)))} and ${form(Math.max(...there.map(({ value }) => value)))}`;
+  const gaps = points.length - there.length;
+  return [
+    el("h3", {}, label),
+    framed(drawing(told, size, [...parts, ...there.map(mark)]), form(high), form(low), "first", points.length > 1 ? "last" : ""),
+    gaps ? el("p", { class: "soft" }, `Not known of ${gaps} of ${points.length} runs.`) : null,
+  ];
+}

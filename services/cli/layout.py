@@ -1,0 +1,123 @@
+"""Tables that fit the terminal without cutting a name, and bars with intervals."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+_LONGEST_BAR, _SHORTEST_BAR = 50, 10
+
+
+def natural_width(console: Console, table: Table) -> int:
+    """Columns that a table would take in a terminal without end."""
+    return Measurement.get(console, console.options.update_width(10_000), table).maximum
+
+
+def print_fitting(
+    console: Console, tables: Iterable[Table], stacked: Callable[[], Iterable[RenderableType]]
+) -> None:
+    """Print the first table that fits, or else the lines of ``stacked``.
+
+    A file or a pipe has no width: it gets the first table, each row as one line, so that what a
+    program reads does not depend on the length of a name.
+
+    Args:
+        console: The terminal, or a file.
+        tables: From the one with all columns to the one with the fewest.
+        stacked: Makes the lines that show a row below each other.
+    """
+    for table in tables:
+        width = natural_width(console, table)
+        if not console.is_terminal:
+            Console(file=console.file, width=max(width, console.width)).print(table)
+            return
+        if width <= console.width:
+            console.print(table)
+            return
+    for line in stacked():
+        console.print(line)
+
+
+def plain_table(headings: Sequence[str], left: Sequence[str] | None = None) -> Table:
+    """A table without lines between its cells.
+
+    Args:
+        headings: Those of the columns.
+        left: The columns that are aligned left; None for all.
+    """
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        at_left = left is None or heading in left
+        table.add_column(heading, justify="left" if at_left else "right", overflow="fold")
+    return table
+
+
+def print_line(console: Console, line: Text, indent: int = 0) -> None:
+    """Print a text, on a terminal wrapped between words; in a file it is one line."""
+    if console.is_terminal:
+        console.print(Padding(line, (0, 0, 0, indent)) if indent else line)
+    else:
+        console.print(Text.assemble(" " * indent, line), soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The characters of bars, and the columns that one has.
+
+    Attributes:
+        width: Columns of a bar.
+        plain: ASCII only.
+    """
+
+    width: int
+    plain: bool
+
+    def share(self, value: float, interval: Sequence[float]) -> str:
+        """A share from 0 to 1: solid up to its interval, dark to the value, light above."""
+        low, middle, high = (round(self.width * each) for each in (interval[0], value, interval[1]))
+        solid, dark, light, rest = "#=-." if self.plain else "█▓░·"
+        return (solid * low + dark * (middle - low) + light * (high - middle)).ljust(
+            self.width, rest
+        )
+
+    def difference(self, value: float, interval: Sequence[float], most: float) -> str:
+        """A difference with its interval, on a line from -most to most whose middle is 0."""
+        line, zero, dot, left, right = "-|o[]" if self.plain else "─┼●├┤"
+        places = self.width - 1
+
+        def place(each: float) -> int:
+            return round(places * min(1.0, max(0.0, (each / most + 1) / 2)))
+
+        low, middle, high = (place(each) for each in (interval[0], value, interval[1]))
+        cells = [" "] * self.width
+        cells[low : high + 1] = line * (high + 1 - low)
+        cells[low], cells[high] = left, right
+        cells[place(0.0)] = zero if low <= place(0.0) <= high else "|" if self.plain else "│"
+        cells[middle] = dot
+        return "".join(cells)
+
+
+def bars(console: Console, beside: int, *, always: bool = False) -> Bars | None:
+    """The bars that the terminal can draw; None where there is no room, or no terminal.
+
+    Args:
+        console: The terminal.
+        beside: Columns that the rest of a line takes.
+        always: Draw in files, too.
+    """
+    if not (console.is_terminal or always):
+        return None
+    width = min(_LONGEST_BAR, console.width - beside)
+    return None if width < _SHORTEST_BAR else Bars(width, plain=_plain(console))
+
+
+def _plain(console: Console) -> bool:
+    """Whether a bar may only have ASCII characters."""
+    # https://no-color.org asks for no colour. Whoever sets it often has a screen reader or a log.
+    simple = not console.is_terminal or console.is_dumb_terminal or "NO_COLOR" in os.environ
+    return simple or not console.encoding.lower().startswith("utf")

@@ -1,0 +1,103 @@
+"""`plumb view`: the page over finished runs, on this machine and without any other service."""
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from services.cli.display import printable
+from shared.redaction import redact_address
+
+PORT = 8070
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def view(
+    folder: Annotated[
+        str, typer.Argument(help="Folder that contains the runs' folders, or any fsspec URL.")
+    ] = "outputs",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65535, help=f"Port of the page; {PORT} or a free one by default."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    browser: Annotated[
+        bool | None,
+        typer.Option(
+            "--browser/--no-browser",
+            help="Open a browser; by default from a terminal on a desktop.",
+        ),
+    ] = None,
+) -> None:
+    """Show the finished runs below a folder in a browser, without any other service."""
+    # Imported here because the runner's image has no services/aggregator.
+    from services.aggregator.folders.watch import FoldersStatus
+    from services.aggregator.settings import PageSettings
+    from services.aggregator.view import serve_folder
+    from shared.service.settings import load_settings
+
+    chosen = _usual_port(host) if port is None else port
+    settings = load_settings(PageSettings).model_copy(update={"host": host, "port": chosen})
+    shown = printable(redact_address(folder))
+    if host not in _LOOPBACK and settings.bearer is None:
+        print(
+            f"warning: whoever can reach {host} can read these runs; without "
+            "PLUMBLINE_AGGREGATOR_TOKEN no token is required",
+            file=sys.stderr,
+        )
+
+    def listens(bound: int) -> None:
+        address = f"http://{_named(host)}:{bound}/"
+        # Not wrapped: scripts read it.
+        print(address, flush=True)
+        if settings.bearer is not None:
+            print("it asks for the token: open /?token=… once", flush=True)
+        if _has_desktop() if browser is None else browser:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    def searched(status: FoldersStatus) -> None:
+        found = status.folders[0]
+        if found.error is not None:
+            print(f"{printable(found.error)}; waiting for it (Ctrl-C ends it)", flush=True)
+        elif not found.runs:
+            print(f"no run below {shown} yet; runs appear as they finish (Ctrl-C ends it)")
+        else:
+            runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
+            print(f"{runs} below {shown}; new ones appear on the page (Ctrl-C ends it)")
+        sys.stdout.flush()
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve_folder(settings, folder, listens, searched))
+
+
+def _usual_port(host: str) -> int:
+    """The usual port if nothing listens there, else 0 for a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, PORT))
+        except OSError:
+            return 0
+    return PORT
+
+
+def _named(host: str) -> str:
+    """The host of the address to open; a server on all addresses is on loopback, too."""
+    if host in ("", "0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _has_desktop() -> bool:
+    if not sys.stdout.isatty():
+        return False
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -1,0 +1,77 @@
+"""Hash of a measurement: protocol, problems and templates of a run, which a trend's runs share.
+
+Model and seeds are left out: they are what such runs differ in.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pydantic import JsonValue
+
+from shared.config import Config
+from shared.config_differences import protocol_on
+from shared.run_record import DatasetRecord, RunRecord
+
+_HASH_DIGITS = 16
+# Settings that say which problems a run has: their hash says more.
+_SELECTING = ("data.limit", "data.exclude_quality")
+_TEMPLATES = "data.templates."
+# Settings that differ between the checkpoints of a training, so that their protocol is found once.
+_NEVER_PROTOCOL: dict[str, bool | set[str]] = {
+    "run": True,
+    "actor_rollout_ref": {"model"},
+    "generation": {"model", "base_urls", "seed"},
+}
+
+
+def measurement_hash(record: RunRecord) -> str:
+    """Hash of what a run measured on all of its data sets."""
+    config = _settings(record)
+    return _hash({one.dataset: _measured(record, one, config) for one in record.datasets})
+
+
+def dataset_hashes(record: RunRecord) -> dict[str, str]:
+    """Hash of what a run measured, by data set."""
+    config = _settings(record)
+    return {
+        one.dataset: _hash({one.dataset: _measured(record, one, config)}) for one in record.datasets
+    }
+
+
+def _measured(record: RunRecord, dataset: DatasetRecord, config: str) -> JsonValue:
+    """The protocol as it takes effect on the data set, and its problems and templates.
+
+    Templates count by their recorded hashes, and the choice of problems by the hash of the data,
+    where these are known.
+    """
+    name = dataset.dataset
+    templates: dict[str, JsonValue] = {
+        key: found.sha256
+        for key, found in (record.prompts or {}).items()
+        if key == name or key.startswith(f"{name} (")
+    }
+    left_out = (*(_SELECTING if dataset.sha256 else ()), *((_TEMPLATES,) if templates else ()))
+    protocol = {
+        path: value
+        for path, value in _protocol(config, name).items()
+        if not (left_out and path.startswith(left_out))
+    }
+    problems: JsonValue = dataset.sha256 or [dataset.problems, dataset.samples]
+    return [protocol, problems, templates]
+
+
+def _settings(record: RunRecord) -> str:
+    return record.config.model_dump_json(exclude=_NEVER_PROTOCOL)
+
+
+@lru_cache(maxsize=256)
+def _protocol(config: str, dataset: str) -> Mapping[str, JsonValue]:
+    """The protocol of a configuration (JSON): the runs of a training have it in common."""
+    return protocol_on(Config.model_validate_json(config), dataset)
+
+
+def _hash(measured: JsonValue) -> str:
+    text = json.dumps(measured, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]

@@ -1,0 +1,212 @@
+"""`/api/compare` and `/api/compare/flips`: the same as from the folders, bounded, cached, named."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from urllib.parse import quote, urlencode
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from redis import Redis
+
+from services.aggregator.app import make_app
+from services.aggregator.comparison.cache import Comparisons
+from services.aggregator.comparison.source import read_run
+from services.aggregator.index.database import open_database
+from services.aggregator.index.overview import find_run
+from services.aggregator.ingest import Ingester
+from services.aggregator.report.samples import Bounds, load_index, report_problems
+from shared.analysis.compare import compare_runs, comparison_document
+from shared.analysis.runs import read_runs
+from shared.ledger import Ledger
+from shared.outlines import read_outlines
+from shared.run_record import RunState
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+from tests.aggregator.runs import ask, begin, judge
+from tests.shared.finished_runs import write_run
+from tests.shared.ledgers import problem
+
+S = FinalStatus
+OTHER_TESTS = json.dumps({"inputs": ["2\n"], "outputs": ["2\n"]})
+
+
+def fill(redis: Redis, run: str, accepted: str, changed: str = "") -> Ledger:
+    """A run over problems p0, p1 …: a letter each; ``changed`` problems have other tests."""
+    problems = [
+        problem(f"{i}_A. p", **({"ground_truth": OTHER_TESTS} if str(i) in changed else {}))
+        for i in range(len(accepted))
+    ]
+    ledger = begin(redis, problems, run, name=run, model=f"model-{run}")
+    for i, letter in enumerate(accepted):
+        if letter != " ":
+            status = S.SUCCESS if letter == "+" else S.WRONG_ANSWER
+            passed = {} if letter == "+" else {"pass_ratio": 0.5, "detail": f"detail {run}"}
+            judge(ledger, SampleId("d1", f"{i}_A. p"), status, **passed)
+    return ledger
+
+
+@pytest.fixture
+async def ingester(redis: Redis) -> Ingester:
+    ingester = Ingester(redis)
+    fill(redis, "a", "++--+-")
+    fill(redis, "b", "+-++ -")
+    ingester.catch_up()
+    return ingester
+
+
+@pytest.fixture
+async def client(redis: Redis, ingester: Ingester) -> AsyncIterator[TestClient]:
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+        yield client
+
+
+def url(*runs: str, path: str = "compare", **query: object) -> str:
+    listed = ",".join(quote(run, safe="") for run in runs)
+    return f"/api/{path}?{urlencode({'runs': listed, **query})}"
+
+
+async def test_what_is_compared(client: TestClient) -> None:
+    found = await ask(client, "/api/compare?runs=a,b")
+    assert [(run["label"], run["folder"]) for run in found["runs"]] == [("A", "a"), ("B", "b")]
+    assert found["runs"][1]["notes"] == ["B is running: 1 samples without a verdict so far"]
+    (comparison,) = found["comparisons"]
+    assert comparison["mismatches"] == []
+    one = comparison["datasets"]["d1"]
+    assert (one["samples"], one["samples_gained"], one["samples_lost"]) == (5, 2, 1)
+    assert one["left_out"] == {"only_first": 1, "only_second": 0, "api_error": 0, "changed": 0}
+    assert one["statuses"] == {
+        "success": {"success": 1, "wrong_answer": 1},
+        "wrong_answer": {"success": 2, "wrong_answer": 1},
+    }
+    assert one["accepted_at_1"]["p_value"] == 1.0
+    assert (one["gained"], one["lost"]) == ([], [])
+
+
+async def test_flips_are_listed_in_pages_and_by_filters(client: TestClient) -> None:
+    def flips(**query: object) -> str:
+        return url("a", "b", path="compare/flips", dataset="d1", **query)
+
+    found = await ask(client, flips(limit=2))
+    names = [one["problem_id"] for one in found["flips"]]
+    assert (names, found["total"], found["next"]) == (["1_A. p", "2_A. p"], 3, 2)
+    assert found["flips"][0]["second"]["detail"] == "detail b"
+    assert found["flips"][0]["first"]["final_status"] == "success"
+    rest = await ask(client, flips(limit=2, offset=2))
+    assert ([one["problem_id"] for one in rest["flips"]], rest["next"]) == (["3_A. p"], None)
+    totals = {
+        name: (await ask(client, flips(**query)))["total"]
+        for name, query in {
+            "gained": {"kind": "gained"},
+            "all": {"kind": "all"},
+            "status": {"kind": "all", "first": "success", "second": "success"},
+            "text": {"kind": "all", "q": "3_a"},
+            "slice": {"kind": "all", "dimension": "tag", "bucket": "untagged"},
+        }.items()
+    }
+    assert totals == {"gained": 2, "all": 5, "status": 1, "text": 1, "slice": 5}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("compare?runs=a", 400, "one run cannot be compared"),
+        ("compare?runs=a,a", 400, "'a' is given twice"),
+        ("compare?runs=a,none", 404, "no run 'none'; there are: a, b"),
+        ("compare?runs=a,%00", 404, "no run"),
+        ("compare", 400, "runs: Field required"),
+        ("compare?runs=a,b&x=1", 400, "x: Extra inputs"),
+        ("compare?runs=" + ",".join(map(str, range(11))), 400, "11 runs; give at most 10"),
+        ("compare/flips?runs=a,b,c&dataset=d1", 400, "3 runs; give at most 2"),
+        ("compare/flips?runs=a,b&dataset=d9", 400, "'d9' is not in both runs; d1 are"),
+        ("compare/flips?runs=a,b&dataset=d1&kind=x", 400, "kind: Input should be"),
+        ("compare/flips?runs=a,b&dataset=d1&limit=201", 400, "limit: Input should be"),
+        ("compare/flips?runs=a,b&dataset=d1&dimension=x&bucket=y", 400, "'x' does not exist"),
+        ("compare/flips?runs=a,b&dataset=d1&dimension=tag", 400, "tag has no bucket None"),
+        ("compare/flips?runs=a,b&dataset=%ff", 400, "'\ufffd' is not in both runs"),
+    ],
+)
+async def test_what_cannot_be_answered_is_named(
+    client: TestClient, path: str, status: int, said: str
+) -> None:
+    assert said in (await ask(client, f"/api/{path}", status))["error"]
+
+
+async def test_runs_without_common_data_and_with_commas_in_their_names(
+    redis: Redis, client: TestClient, ingester: Ingester
+) -> None:
+    name = "x,100%25\u202e"
+    judge(begin(redis, [problem("p", "d2")], name), SampleId("d2", "p"))
+    ingester.catch_up()
+    error = (await ask(client, url("a", name), 400))["error"]
+    assert error.startswith("A and B have no data set in common: d1 in A, d2 in B")
+    judge(begin(redis, [problem("p", "d2")], "y"), SampleId("d2", "p"))
+    ingester.catch_up()
+    assert (await ask(client, url(name, "y")))["runs"][0]["folder"] == name
+
+
+async def test_a_run_that_goes_on_or_is_deleted_meanwhile(
+    redis: Redis, client: TestClient, ingester: Ingester
+) -> None:
+    first = await ask(client, url("a", "b"))
+    ledger = Ledger(redis, "b")
+    judge(ledger, SampleId("d1", "4_A. p"))
+    for run in ("a", "b"):
+        Ledger(redis, run).set_state(RunState.FAILED)
+    ingester.catch_up()
+    second = await ask(client, url("a", "b"))
+    samples = [one["comparisons"][0]["datasets"]["d1"]["samples"] for one in (first, second)]
+    assert samples == [5, 6]
+    ledger.delete()
+    ingester.catch_up()
+    assert "no run 'b'" in (await ask(client, url("a", "b"), 404))["error"]
+
+
+def test_what_is_cached_and_for_how_long(ingester: Ingester) -> None:
+    now = 0.0
+    comparisons = Comparisons(clock=lambda: now)
+    with ingester.database.read() as connection:
+        runs = [find_run(connection, name) for name in ("a", "b")]
+        assert all(runs)
+        (first,) = comparisons.of(connection, runs)
+        assert comparisons.of(connection, runs) == [first]
+        (swapped,) = comparisons.of(connection, runs[::-1])
+        assert (swapped.first.place, swapped.second.label) == ("b", "B")
+        three = comparisons.of(connection, [*runs, *runs[:1]])
+        assert [one.second.label for one in three] == ["B", "C"]
+
+
+def test_another_data_set_is_paired_by_the_digests_of_its_problems(redis: Redis) -> None:
+    fill(redis, "a", "++--")
+    fill(redis, "b", "+-++", changed="03")
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    with ingester.database.read() as connection:
+        runs = [read_run(connection, find_run(connection, name), "A") for name in ("a", "b")]
+    (one,) = compare_runs(*runs).datasets
+    assert not one.paired.same_data
+    assert one.paired.problem_ids == ["1_A. p", "2_A. p"]
+    assert one.paired.unpaired.changed == 2
+
+
+def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:
+    first = write_run(tmp_path / "a", {"one": ["+-", "--", "t+", "!+"], "two": "+-e"})
+    part = {"datasets.0.sha256": "zz", "config.data.limit": 3}
+    changes = {"digests": {"one": "wxyz", "two": "abc"}, "change": part, "checker": "lines"}
+    second = write_run(tmp_path / "b", {"one": ["++", "-t", "++", "-+"], "two": "+ee"}, **changes)
+    folders = read_runs([first, second])
+    indexed = []
+    for run in folders:
+        database = open_database()
+        problems = report_problems(read_outlines(run.run.folder), Bounds())
+        name = load_index(run.run, database, problems, Bounds())
+        with database.read() as connection:
+            found = find_run(connection, name)
+            assert found is not None
+            indexed.append(read_run(connection, found, run.label))
+        database.close()
+    from_folders, from_index = (
+        json.loads(json.dumps(asdict(comparison_document([compare_runs(*runs)], flips=False))))
+        for runs in (folders, indexed)
+    )
+    assert from_index["comparisons"] == from_folders["comparisons"]

@@ -1,0 +1,224 @@
+"""History of runs over the API: groups, trends, differences, and the gate's verdicts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from redis import Redis
+
+from services.aggregator.app import make_app
+from services.aggregator.ingest import Ingester
+from services.aggregator.publish import publish
+from shared.analysis.compare import compare_runs
+from shared.analysis.gate import evaluate
+from shared.analysis.gate_policy import NamedPolicy, Policy, default_policy, read_policy
+from shared.analysis.measurement import _NEVER_PROTOCOL
+from shared.analysis.runs import read_runs
+from shared.config import Config
+from shared.errors import ConfigError
+from shared.protocol import Role, leaves
+from shared.run_record import RunState
+from tests.aggregator.runs import ask
+from tests.conftest import RedisServer
+from tests.page import trained
+from tests.shared.ledgers import put_meta
+
+RULES = {
+    "default": {
+        "accepted_at_1": {"min_difference": -0.2, "confidence": "point"},
+        "costs": {"avg_total_gen_tokens": {"max_ratio": 2.0}},
+    }
+}
+POLICY = NamedPolicy("rules.yaml", Policy.model_validate({**RULES, "datasets": {"other": {}}}))
+
+
+@pytest.fixture
+async def client(redis: Redis) -> AsyncIterator[TestClient]:
+    app = make_app(redis, Ingester(redis), policy=POLICY)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+def measured(redis: Redis, folder: Path, run: str, right: int, **given: Any) -> Path:
+    """A published run; returns its folder."""
+    begun = given.pop("begun", trained.BEGUN)
+    facts = {"name": run, "model": f"model of {run}", "begun": begun, **given}
+    output = folder / run
+    ledger = trained.begin(redis, run, str(output), **facts)
+    trained.answer(ledger, begun, right)
+    ledger.set_state(RunState.JUDGED)
+    publish(ledger)
+    return output
+
+
+async def history(redis: Redis, first: str | None = None) -> Any:
+    """The history of the protocol of the run ``first``, or of the first one listed."""
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester, policy=POLICY))) as fresh:
+        groups = (await ask(fresh, "/api/history"))["groups"]
+        wanted = [one for one in groups if first is None or first in one["names"]]
+        return await ask(fresh, f"/api/history?protocol={wanted[0]['protocol']}")
+
+
+async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
+    redis: Redis, tmp_path: Path
+) -> None:
+    measured(redis, tmp_path, "late", 9, begun=trained.BEGUN + 50)
+    early = measured(redis, tmp_path, "early", 4)
+    found = await history(redis)
+    runs = found["history"]["runs"]
+    assert [one["run"] for one in runs] == ["early", "late"]
+    assert runs[0]["model"] == "model of early"
+    [loaded] = read_runs([str(early)])
+    for name, one in runs[0]["datasets"].items():
+        metrics = loaded.run.summary[name]
+        for figure in ("accepted_at_1", "accepted_at_1_ci95", "pass_ratio_mean_ci95"):
+            assert one[figure] == metrics[figure]
+        assert one["tokens_per_solved"] == metrics["total_spend_per_solved_tokens"]
+        # 12 samples of 200 tokens and 2.5 s each, in 50 active seconds.
+        assert one["tokens_per_second"] == pytest.approx(12 * 200 / 50)
+        assert one["samples_per_second"] == pytest.approx(12 / 50)
+        assert one["judge_seconds"] == pytest.approx(12 * 2.5)
+    assert found["groups"][0]["runs"] == 2
+    assert found["history"]["others"] == []
+
+
+async def test_runs_of_other_protocols_are_apart_with_what_differs(
+    redis: Redis, tmp_path: Path
+) -> None:
+    measured(redis, tmp_path, "one", 4)
+    measured(redis, tmp_path, "slow", 4, timeout=20)
+    found = (await history(redis, "one"))["history"]
+    assert [one["run"] for one in found["runs"]] == ["one"]
+    [other] = found["others"]
+    assert other["group"]["names"] == {"slow": "slow"}
+    assert {"what": "sandbox.timeout", "here": "10.0", "there": "20.0"} in other["differences"]
+
+
+async def test_a_run_in_progress_shows_what_there_is(redis: Redis, tmp_path: Path) -> None:
+    ledger = trained.begin(redis, "now", str(tmp_path), name="", model="m", begun=trained.BEGUN)
+    trained.answer(ledger, trained.BEGUN, 9, first=6)
+    [run] = (await history(redis))["history"]["runs"]
+    one = run["datasets"]["humaneval"]
+    assert (run["name"], run["state"]) == (None, "running")
+    assert (one["planned"], one["judged"], one["accepted_at_1"]) == (12, 6, 0.5)
+    assert one["pass_ratio_mean_ci95"] is None
+    assert one["tokens_per_solved"] == pytest.approx(6 * 200 / 3)
+
+
+async def test_two_runs_with_one_name_and_one_start_are_two_points(
+    redis: Redis, tmp_path: Path
+) -> None:
+    measured(redis, tmp_path, "b", 4, name="same")
+    measured(redis, tmp_path, "a", 5, name="same")
+    runs = (await history(redis))["history"]["runs"]
+    assert [(one["run"], one["name"]) for one in runs] == [("a", "same"), ("b", "same")]
+
+
+async def test_a_run_of_another_version_is_named_and_holds_up_no_other(
+    redis: Redis, tmp_path: Path
+) -> None:
+    measured(redis, tmp_path, "good", 4)
+    torn = trained.begin(redis, "torn", "x", name="", model="m", begun=-1e30)
+    put_meta(torn, config={"sandbox": {"unknown": 1}})
+    found = await history(redis)
+    assert list(found["unreadable"]) == ["torn"]
+    assert "unknown" in found["unreadable"]["torn"]
+    assert [one["run"] for one in found["history"]["runs"]] == ["good"]
+
+
+async def test_the_gate_says_what_plumb_gate_says(redis: Redis, tmp_path: Path) -> None:
+    folders = [measured(redis, tmp_path, name, right) for name, right in (("A", 9), ("B", 4))]
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    rules = Policy.model_validate(RULES)
+    expected = evaluate(rules, compare_runs(*read_runs([str(one) for one in folders])))
+    async with TestClient(TestServer(make_app(redis, ingester, policy=POLICY))) as client:
+        found = await ask(client, "/api/gate?baseline=A&run=B")
+        back = await ask(client, "/api/gate?baseline=B&run=A")
+    assert (found["policy"], found["outcome"], back["outcome"]) == ("rules.yaml", "fail", "pass")
+    lines = {(one["dataset"], one["rule"], one["found"], one["why"]) for one in found["findings"]}
+    assert lines == {(one.dataset, one.rule, one.found, one.why) for one in expected.findings}
+    assert found["findings"][0]["outcome"] == "fail"
+
+
+async def test_the_gate_of_runs_without_a_common_data_set_says_why_not(
+    redis: Redis, tmp_path: Path
+) -> None:
+    measured(redis, tmp_path, "one", 4)
+    ledger = trained.begin(redis, "none", "x", name="", model="m", begun=trained.BEGUN)
+    assert ledger.state() is RunState.RUNNING
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester, policy=POLICY))) as fresh:
+        found = await ask(fresh, "/api/gate?baseline=one&run=none")
+    assert found["outcome"] is None
+    assert "no data set in common" in found["reason"]
+
+
+async def test_without_a_policy_there_is_no_verdict(redis: Redis, tmp_path: Path) -> None:
+    measured(redis, tmp_path, "one", 4)
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+        found = await ask(client, "/api/gate?baseline=one&run=one")
+        assert (await ask(client, "/api/history"))["policy"] is None
+    assert (found["outcome"], found["policy"]) == (None, None)
+    assert "PLUMBLINE_GATE_POLICY" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "named"),
+    [
+        ("/api/history?protocol=none", 404, "/api/history lists"),
+        ("/api/history?protocol=", 400, "protocol"),
+        ("/api/history?page=2", 400, "page"),
+        ("/api/history?protocol=a&protocol=b", 400, "more than once"),
+        ("/api/gate", 400, "baseline"),
+        ("/api/gate?baseline=x&run=y", 404, "no run 'x'"),
+        ("/api/gate?baseline=%ff&run=%00", 404, "no run"),
+        ("/api/runs/none/performance", 404, "no run 'none'"),
+    ],
+)
+async def test_invalid_requests_are_refused_in_one_line(
+    client: TestClient, path: str, status: int, named: str
+) -> None:
+    error = (await ask(client, path, status))["error"]
+    assert named in error
+    assert "\n" not in error
+
+
+async def test_an_empty_index_has_an_empty_history(client: TestClient) -> None:
+    found = await ask(client, "/api/history")
+    assert (found["groups"], found["history"], found["unreadable"]) == ([], None, {})
+
+
+def test_the_shipped_policy_is_the_default(tmp_path: Path) -> None:
+    found = default_policy()
+    assert found is not None and found.name == "gate.yaml"
+    path = tmp_path / "rules.yaml"
+    path.write_text("default: {max_new_failures: 3}\n")
+    assert default_policy(path) == NamedPolicy("rules.yaml", read_policy(path))
+    with pytest.raises(ConfigError, match=r"none\.yaml"):
+        default_policy(tmp_path / "none.yaml")
+
+
+async def test_rewards_are_shown_by_hour(client: TestClient, redis_server: RedisServer) -> None:
+    assert (await ask(client, "/api/rewards"))["sessions"] == []
+    await asyncio.to_thread(trained.reward, redis_server.url)
+    [session] = (await ask(client, "/api/rewards"))["sessions"]
+    assert (session["session"], session["answered"]) == (trained.SESSION, 30)
+    assert [one["accepted_share"] for one in session["hours"]] == [3 / 9, 5 / 9, 7 / 9]
+    assert session["hours"][0]["statuses"] == {"success": 3, "wrong_answer": 6, "api_error": 1}
+
+
+def test_what_a_trend_leaves_out_of_the_protocol_is_none_of_it() -> None:
+    for leaf in leaves(Config):
+        section, _, rest = leaf.path.partition(".")
+        left_out = _NEVER_PROTOCOL.get(section) or set()
+        if isinstance(left_out, bool) or rest.partition(".")[0] in left_out:
+            assert leaf.declared.role is not Role.PROTOCOL or leaf.declared.subject, leaf.path

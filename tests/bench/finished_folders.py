@@ -1,0 +1,177 @@
+"""Folders of finished runs of realistic size, written directly as `publish` writes them."""
+
+import json
+import random
+import sysconfig
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from shared import artifacts
+from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.slices import slice_summaries
+from shared.config import Config
+from shared.extraction import extract
+from shared.outlines import ProblemOutline
+from shared.run_record import DatasetRecord, RunRecord, RunState
+from shared.schemas import FailedCase, Generation, JudgedCode, SampleId, Verdict, sha256
+from shared.statuses import FinalStatus
+
+_ANSWERS = 10  # of a problem
+_BEGAN = 1.7e9
+_STATUSES = [status for status in FinalStatus if status is not FinalStatus.API_ERROR]
+_CASES = 20
+
+
+def write_finished(folder: Path, name: str, samples: int, seed: int = 0, begun: float = 0) -> Path:
+    """Write a run of ``samples`` completions of 1 to 2 KB, ten per problem, in two data sets.
+
+    Args:
+        folder: The run's folder.
+        name: Its name, and the begin of its id.
+        samples: Number of samples.
+        seed: Runs of other seeds have other answers to the same problems.
+        begun: Seconds by which it began later than other runs.
+    """
+    folder.mkdir(parents=True)
+    results: dict[str, list[SampleResult]] = {}
+    outlines = {(one.dataset, one.problem_id): one for one in _outlines(samples)}
+    with (
+        (folder / artifacts.GENERATIONS).open("w") as generations,
+        (folder / artifacts.VERDICTS).open("w") as verdicts,
+    ):
+        for made, judged in _records(samples, random.Random(seed), _BEGAN + begun):
+            generations.write(made.model_dump_json() + "\n")
+            verdicts.write(judged.model_dump_json() + "\n")
+            results.setdefault(made.dataset, []).append(SampleResult.of(judged, made))
+    with (folder / artifacts.PROBLEMS).open("w") as problems:
+        problems.writelines(one.model_dump_json() + "\n" for one in outlines.values())
+    facts: dict[str, dict[str, object]] = {}
+    for (dataset, problem), one in outlines.items():
+        facts.setdefault(dataset, {})[problem] = one.facts
+    summary = {key: summarize(found, samples / 50) for key, found in results.items()}
+    slices = {key: slice_summaries(found, facts[key]) for key, found in results.items()}
+    (folder / artifacts.SUMMARY).write_text(json.dumps(summary))
+    (folder / artifacts.SLICES).write_text(json.dumps(slices))
+    record = RunRecord(
+        run=f"{name}-{sha256(name)[:12]}",
+        name=name,
+        model="bench/model",
+        state=RunState.COMPLETE,
+        complete=True,
+        started_at=_BEGAN + begun,
+        finished_at=_BEGAN + begun + samples / 50,
+        samples=samples,
+        samples_judged=samples,
+        config=Config(),
+        statuses=Counter(one.final_status for found in results.values() for one in found),
+        datasets=[
+            DatasetRecord(
+                dataset=key,
+                sha256=sha256(key),
+                problems=len(facts[key]),
+                samples=len(found),
+            )
+            for key, found in results.items()
+        ],
+    )
+    (folder / artifacts.RUN).write_text(json.dumps(record.document()))
+    return folder
+
+
+def _ids(samples: int) -> Iterator[SampleId]:
+    for number in range(samples):
+        dataset = "codecontests_test" if number < samples * 0.7 else "codecontests_valid"
+        yield SampleId(dataset, f"p{number // _ANSWERS:05}", number % _ANSWERS)
+
+
+def _outlines(samples: int) -> Iterator[ProblemOutline]:
+    for dataset, problem in dict.fromkeys((one.dataset, one.problem_id) for one in _ids(samples)):
+        number = int(problem[1:])
+        yield ProblemOutline(
+            dataset=dataset,
+            problem_id=problem,
+            prompt=f"Problem {number}. " + "Given a list of values, print the largest sum. " * 25,
+            difficulty=("easy", "medium", "hard")[number % 3],
+            tags=("dp", "graphs") if number % 3 else ("math",),
+            num_tests=_CASES,
+            quality="ok",
+            digest=sha256(problem),
+        )
+
+
+def _records(
+    samples: int, chance: random.Random, begun: float
+) -> Iterator[tuple[Generation, Verdict]]:
+    found = extract(_completion("pass"))
+    assert found.start is not None
+    for number, (sample, source) in enumerate(zip(_ids(samples), _sources(chance), strict=False)):
+        completion = _completion(source)
+        names = {
+            "dataset": sample.dataset,
+            "problem_id": sample.problem_id,
+            "sample_index": sample.sample_index,
+            "completion_sha256": sha256(completion),
+        }
+        code = completion[found.start : completion.rindex("```")]
+        yield (
+            Generation(
+                **names,
+                completion=completion,
+                finish_reason="stop",
+                prompt_tokens=300,
+                output_tokens=len(completion) // 4,
+                gen_time=chance.expovariate(0.05),
+                replica="127.0.0.1:8000",
+                finished_at=begun + number / 50,
+            ),
+            _verdict(names, chance, begun + number / 50 + 1, found.start, code),
+        )
+
+
+def _sources(chance: random.Random) -> Iterator[str]:
+    """Parts of 1 to 2 KB of Python's own source, again and again with other cuts."""
+    files = sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py"))
+    while True:
+        chance.shuffle(files)
+        for file in files:
+            source = file.read_text("utf-8", "replace").replace("```", "")
+            start = chance.randrange(500)
+            while start < len(source):
+                end = start + chance.randrange(1000, 2000)
+                yield source[start:end]
+                start = end
+
+
+def _completion(source: str) -> str:
+    return f"Here is the answer.\n```python\n{source}\n```\n"
+
+
+def _verdict(
+    names: dict[str, object], chance: random.Random, at: float, start: int, code: str
+) -> Verdict:
+    status = chance.choice(_STATUSES)
+    passed = _CASES if status is FinalStatus.SUCCESS else chance.randrange(_CASES)
+    failed = FailedCase(
+        case_index=passed, status=status, input="1 2 3\n" * 20, expected="6\n", actual="5\n"
+    )
+    return Verdict.model_validate(
+        {
+            **names,
+            "final_status": status,
+            "accepted": passed == _CASES,
+            "pass_ratio": passed / _CASES,
+            "cases_passed": passed,
+            "cases_total": _CASES,
+            "case_codes": [1] * passed + [0] * (_CASES - passed),
+            "total_judge_time": chance.expovariate(1),
+            "first_failed_case": None if passed == _CASES else failed,
+            "method": "batch",
+            "checker": "tokens",
+            "attempts": 1,
+            "cpu_time": chance.expovariate(2),
+            "worker": "judge-1",
+            "judged_at": at,
+            "code": JudgedCode.of(code, "fenced", start),
+        }
+    )

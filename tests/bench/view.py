@@ -1,0 +1,204 @@
+"""`python -m tests.bench.view`: `plumb view` over two runs of 100,000 samples and 200 of 1,000.
+
+Real folders and the real command; this process asks as a page would. Printed are the seconds until
+all samples are in the index, the first time and the second; the server's resident memory while it
+reads and while it answers; and how long answers took, from the request to their last byte.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+
+from tests.bench.aggregator import print_times
+from tests.bench.finished_folders import write_finished
+
+_DATASET = "codecontests_test"
+_SORTS = ("judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time")
+_FILTERS = (
+    "status=timeout,wrong_answer",
+    "tag=dp,math",
+    "difficulty=hard&flipped=1",
+    "tokens=100..400",
+    "tokens=100..400&judge_time=0.5..&memory=..200",
+    "gen_time=240..",
+    "q=p099",
+)
+_SEARCHES = (
+    *("text=import", "text=self.", "text=valueerror", "text=zqxj", "text=%3D%3D", "text=("),
+    *("text=return none&in=completion", "text=IndexError&in=stderr", "text=raise&status=timeout"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=100_000, help="of each of the two runs")
+    parser.add_argument("--runs", type=int, default=200, help="number of the small runs")
+    parser.add_argument("--answers", type=int, default=100, help="requests of each kind")
+    parser.add_argument("--folder", type=Path, help="keeps the runs and the index there")
+    arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        for name, runs, samples in (("two", 2, arguments.samples), ("many", arguments.runs, 1000)):
+            made = _make(folder / name, "run", runs, samples)
+            print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+            _bench(made, folder / "cache", runs, samples, arguments.answers)
+
+
+def _make(folder: Path, name: str, runs: int, samples: int) -> Path:
+    for number in range(runs):
+        if not (folder / f"{name}{number}" / "run.json").exists():
+            write_finished(
+                folder / f"{name}{number}", f"{name}{number}", samples, number, 3600.0 * number
+            )
+    return folder
+
+
+def _bench(folder: Path, cache: Path, runs: int, samples: int, answers: int) -> None:
+    print(f"\n{runs} runs of {samples} samples")
+    total = runs * samples
+    for time_of in ("first", "second"):
+        with _view(folder, cache) as (process, address, began):
+            most = _Most(process)
+            asked: list[float] = []
+            while sum(one["verdicts"] for one in _ask(address, "api/runs", asked).values()) < total:
+                time.sleep(0.1)
+            while any(one["reading"] for one in _ask(address, "api/runs", asked).values()):
+                time.sleep(0.05)
+            seconds = time.monotonic() - began
+            cpu = sum(process.cpu_times()[:2])
+            print(
+                f"{time_of} time: all read after {seconds:.1f} s from the command on "
+                f"({total / seconds:.0f} samples/s; {cpu:.1f} s of CPU), "
+                f"RSS at most {most():.0f} MB"
+            )
+            print_times(f"  list of runs meanwhile, {time_of} time", asked)
+            if time_of == "second":
+                _answers(address, answers)
+                print(f"RSS after the answers: {_memory(process):.0f} MB, at most {most():.0f} MB")
+    size = sum(path.stat().st_size for path in cache.rglob("index.sqlite*"))
+    print(f"indexes so far: {size / 1e6:.0f} MB")
+
+
+def _answers(address: str, answers: int) -> None:
+    names = sorted(_ask(address, "api/runs"))
+    chance = random.Random(0)
+    run = f"api/runs/{quote(names[0], safe='')}"
+    pair = ",".join(_quoted(name) for name in (names[0], names[-1]))
+    protocol = _ask(address, "api/history")["groups"][0]["protocol"]
+    rows = _ask(address, f"{run}/samples?limit=200&sort=output_tokens")["samples"]
+    kinds: dict[str, Iterable[str]] = {
+        "list of runs": ["api/runs"],
+        "folders": ["api/folders"],
+        "run": [f"api/runs/{quote(name, safe='')}" for name in names],
+        "timeline": [f"{run}/timeline"],
+        "samples, by problem": [f"{run}/samples?limit=50"],
+        "samples, sorted": [
+            f"{run}/samples?sort={sort}&order={order}"
+            for sort in _SORTS
+            for order in ("asc", "desc")
+        ],
+        "samples, filtered": [
+            f"{run}/samples?{one}&sort={sort}&order=desc"
+            for one in _FILTERS
+            for sort in ("problem", "output_tokens")
+        ],
+        "samples, searched": [f"{run}/samples?{_quoted(one)}" for one in _SEARCHES],
+        "counts beside filters": [f"{run}/facets?{_quoted(one)}" for one in _FILTERS + _SEARCHES],
+        "groups of failures": [f"{run}/failures?{_quoted(one)}" for one in _FILTERS + _SEARCHES],
+        "performance": [f"{run}/performance"],
+        "sample": [
+            f"{run}/samples/{one['dataset']}/{one['problem_id']}/{one['sample_index']}"
+            for one in chance.sample(rows, min(len(rows), 100))
+        ],
+        "comparison": [f"api/compare?runs={pair}"],
+        "flips": [
+            f"api/compare/flips?runs={pair}&dataset={_DATASET}&kind={kind}"
+            for kind in ("flips", "changed", "all")
+        ],
+        "gate": [f"api/gate?baseline={_quoted(names[0])}&run={_quoted(names[-1])}"],
+        "list of histories": ["api/history"],
+        "history": [f"api/history?protocol={protocol}"],
+    }
+    for name, paths in kinds.items():
+        times: list[float] = []
+        first = time.monotonic()
+        for path in islice(cycle(paths), answers):
+            _ask(address, path, times)
+            if len(times) == 1:
+                first = time.monotonic() - first
+        print_times(f"  {name} (first {first * 1000:.0f} ms)", times)
+
+
+def _quoted(query: str) -> str:
+    return quote(query, safe="=&.,%")
+
+
+def _ask(address: str, path: str, times: list[float] | None = None) -> Any:
+    began = time.monotonic()
+    with urllib.request.urlopen(address + path, timeout=120) as answer:
+        body = answer.read()
+    if times is not None:
+        times.append(time.monotonic() - began)
+    return json.loads(body)
+
+
+@contextmanager
+def _view(folder: Path, cache: Path) -> Iterator[tuple[psutil.Process, str, float]]:
+    """Start the command; yields its process, its address and when it was started."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "services.cli", "view", str(folder), "--port", "0"],
+        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield psutil.Process(process.pid), process.stdout.readline().strip(), began
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+class _Most:
+    """The largest resident memory of a process so far, in MB."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+        self._found = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __call__(self) -> float:
+        return self._found
+
+    def _watch(self) -> None:
+        try:
+            while True:
+                self._found = max(self._found, _memory(self._process))
+                time.sleep(0.05)
+        except psutil.NoSuchProcess:
+            return
+
+
+def _memory(process: psutil.Process) -> float:
+    return float(process.memory_info().rss / 1e6)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""`make chaos`: runs of the embedded stack under faults from a seeded schedule.
+
+In each round a run is started on a small part of the demo data and disturbed; the command is
+repeated until the run is published, and every invariant is checked between the sessions and at the
+end. A round with a violation prints its seed and timeline and keeps its folder; `--replay SEED`
+draws the same faults again. Ends with exit code 1 if anything was found.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.chaos import invariants
+from tests.chaos.faults import Injector, adopt_orphans, alive, small_disk
+from tests.chaos.invariants import Invariant, Undisturbed, Violation
+from tests.chaos.schedule import QUIET, SIGNALS, Kind, Session, session
+from tests.e2e import plumb
+
+# Seconds in which a session ends, and in which the last process of a stack is gone.
+_SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
+_QUIET_SESSIONS = 3
+# Folders of temporary files that all sandboxes of a user share, and keep.
+_SHARED = ("plumbline-modules-*", "plumbline-root-*")
+# Not that of an exception that Python ignores, as in the clean-up of what was interrupted.
+_TRACEBACK = re.compile(r"(?<!:\n)^Traceback", re.MULTILINE)
+# Complete, incomplete, a service could not be kept alive, interrupted, and by signal.
+_EXPECTED_ENDS = (0, 1, 2, 130, -signal.SIGKILL, -signal.SIGTERM)
+
+
+def main() -> int:
+    options = _options()
+    adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="chaos-") as place, ExitStack() as stack:
+        folder = Path(place)
+        folder.chmod(0o755)  # programs of other users have their folders below it
+        kinds = set(options.faults)
+        if Kind.FULL in kinds and not stack.enter_context(small_disk(folder)):
+            print("no disk can be mounted here: the fault 'full' is left out")
+            kinds.remove(Kind.FULL)
+        size = (f"data.limit={options.problems}", f"judge.workers={options.judges}")
+        report = Report()
+        expected = _undisturbed(folder / "undisturbed", size)
+        ends = time.monotonic() + 60 * options.minutes
+        for seed in range(options.seed, options.seed + options.rounds):
+            if options.minutes and time.monotonic() > ends:
+                break
+            one = Round(seed, folder / f"round-{seed}", size, kinds, expected, report)
+            one.run()
+            if one.found:
+                one.tell()
+                kept = shutil.copytree(
+                    one.folder, Path(options.keep) / f"round-{seed}-{os.getpid()}"
+                )
+                print(f"its folder is kept: {kept}", flush=True)
+            shutil.rmtree(one.folder)
+        report.tell()
+    return 1 if report.violations else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make chaos ARGS=…", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first round")
+    parser.add_argument("--rounds", type=int, default=1_000_000, help="no more than so many rounds")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="start no round later; 0: no limit"
+    )
+    parser.add_argument("--replay", type=int, metavar="SEED", help="one round with this seed")
+    parser.add_argument("--faults", type=_kinds, default=list(Kind), help=", ".join(Kind))
+    parser.add_argument("--problems", type=int, default=4, help="of each of four data sets")
+    parser.add_argument("--judges", type=int, default=2)
+    parser.add_argument("--keep", default="outputs/chaos", help="where failed rounds are kept")
+    parser.add_argument("--stack", choices=["embedded"], default="embedded")
+    options = parser.parse_args()
+    if options.replay is not None:
+        options.seed, options.rounds, options.minutes = options.replay, 1, 0
+    return options
+
+
+def _kinds(text: str) -> list[Kind]:
+    return [Kind(name) for name in text.split(",")]
+
+
+def _undisturbed(folder: Path, size: Sequence[str]) -> Undisturbed:
+    done = plumb.plumb(plumb.demo_run(folder / "out", *size))
+    if done.returncode:
+        raise SystemExit(f"a run without faults failed:\n{done.stdout}{done.stderr}")
+    return Undisturbed.of(folder / "out")
+
+
+class Report:
+    """Totals over all rounds."""
+
+    def __init__(self) -> None:
+        self.made: Counter[tuple[str, str]] = Counter()
+        self.rounds = self.sessions = self.checked = self.verdicts = 0
+        self.violations: list[Violation] = []
+        self.began = time.monotonic()
+
+    def tell(self) -> None:
+        names = sorted({victim for _, victim in self.made if victim})
+        print(f"\n{'signals':12}" + "".join(f"{kind:>12}" for kind in SIGNALS))
+        for name in names:
+            print(f"{name:12}" + "".join(f"{self.made[kind, name]:>12}" for kind in SIGNALS))
+        totals = {kind: sum(self.made[kind, name] for name in names) for kind in SIGNALS}
+        print(f"{'all':12}" + "".join(f"{totals[kind]:>12}" for kind in SIGNALS))
+        others = {kind: self.made[kind, ""] for kind in Kind if kind not in SIGNALS}
+        print("others:", ", ".join(f"{kind} {number}" for kind, number in others.items()))
+        minutes = (time.monotonic() - self.began) / 60
+        print(
+            f"{self.rounds} rounds, {self.sessions} sessions and {self.verdicts} verdicts in "
+            f"{minutes:.1f} minutes; invariants checked {self.checked} times"
+        )
+        found = Counter(violation.invariant.name.lower() for violation in self.violations)
+        shown = {"lost": 0, "doubled": 0, "changed": 0} | found
+        print(", ".join(f"{number} {name}" for name, number in shown.items()))
+
+
+class Round:
+    """One run, disturbed in its first sessions and repeated until it is published."""
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        size: Sequence[str],
+        kinds: Collection[Kind],
+        expected: Undisturbed,
+        report: Report,
+    ) -> None:
+        self.folder, self.output = folder, folder / "out"
+        self.found: list[Violation] = []
+        self._seed, self._size, self._kinds = seed, size, kinds
+        self._expected, self._report = expected, report
+        self._timeline: list[str] = []
+        self._began = time.monotonic()
+
+    def run(self) -> None:
+        self._temporary.mkdir(parents=True)
+        self._temporary.chmod(0o1777)
+        for number in range(QUIET + _QUIET_SESSIONS):
+            code = self._session(number, session(self._seed, number, self._kinds))
+            self._check(invariants.unpublished(self.output, self._expected))
+            if code == 0 or self.found:
+                break
+        else:
+            self.found.append(Violation(Invariant.PUBLISHED, "not even in sessions without faults"))
+        if not self.found:
+            self._check(invariants.published(self.output, self._expected))
+            self._check(invariants.leftovers(self._temporary, _SHARED))
+        self._report.rounds += 1
+        self._report.verdicts += len(self._expected.verdicts)
+        self._report.violations += self.found
+
+    def tell(self) -> None:
+        """Print what was found, with the timeline that led to it."""
+        print(f"\nround with seed {self._seed}; again: make chaos ARGS='--replay {self._seed}'")
+        print("\n".join(self._timeline))
+        print("\n".join(str(violation) for violation in self.found), flush=True)
+
+    # Sessions
+
+    def _session(self, number: int, drawn: Session) -> int:
+        self._report.sessions += 1
+        self._note(f"session {number}, the generator fails with {','.join(drawn.failures) or '-'}")
+        self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
+        log = self.folder / f"session-{number}.log"
+        with self._command(log, drawn.failures) as process:
+            rivals: list[tuple[subprocess.Popen[str], Path]] = []
+
+            def rival() -> None:
+                place = self.folder / f"rival-{number}-{len(rivals)}.log"
+                rivals.append((self._start(place, drawn.failures), place))
+
+            injector = Injector(
+                process.pid, self.folder.parent, rival, self._note, self._report.made
+            )
+            ended = injector.run(drawn, lambda: process.poll() is not None, _SESSION_SECONDS)
+            if not ended:
+                self.found.append(Violation(Invariant.ANSWER, f"{log.name}: no end"))
+                return -1
+            for other, place in rivals:
+                self._end(other, place)
+            self._end(process, log)
+            self._check_processes()
+        return process.returncode
+
+    @contextmanager
+    def _command(self, log: Path, failures: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+        """Start the run's command; at the end nothing of it is left, whatever happened."""
+        process = self._start(log, failures)
+        try:
+            yield process
+        finally:
+            for left in alive():
+                with suppress(psutil.NoSuchProcess):
+                    left.kill()
+            process.wait()
+
+    def _start(self, log: Path, failures: Sequence[str]) -> subprocess.Popen[str]:
+        overrides = (
+            *self._size,
+            "generation.concurrency=2",
+            "generation.replay.latency=0.4",
+            f"generation.replay.failures=[{','.join(repr(name) for name in failures)}]",
+        )
+        with log.open("a") as output:
+            return subprocess.Popen(
+                plumb.demo_run(self.output, *overrides),
+                cwd=plumb.REPOSITORY,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=plumb.environment() | {"TMPDIR": str(self._temporary)},
+            )
+
+    def _end(self, process: subprocess.Popen[str], log: Path) -> None:
+        """Wait for a command, and check how it ended."""
+        try:
+            code = process.wait(_SESSION_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.found.append(Violation(Invariant.ANSWER, f"{log.name}: no end"))
+            return
+        text = log.read_text()
+        last = text.splitlines()[-1] if text else ""
+        self._note(f"{log.stem} ended with {code}: {last}")
+        if code not in _EXPECTED_ENDS or _TRACEBACK.search(text):
+            self.found.append(Violation(Invariant.ANSWER, f"{log.name}: exit code {code}: {last}"))
+
+    # Checks
+
+    def _check_processes(self) -> None:
+        ends = time.monotonic() + _LEAVE_SECONDS
+        while (left := alive()) and time.monotonic() < ends:
+            time.sleep(0.02)
+        found = [Violation(Invariant.PROCESSES, _named(process)) for process in left]
+        self._check(found)
+
+    def _check(self, found: Sequence[Violation]) -> None:
+        self._report.checked += 1
+        self.found += found
+
+    @property
+    def _temporary(self) -> Path:
+        return self.folder / "tmp"
+
+    def _note(self, text: str) -> None:
+        self._timeline.append(f"{time.monotonic() - self._began:7.2f} s  {text}")
+
+
+def _named(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

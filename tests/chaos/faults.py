@@ -1,0 +1,181 @@
+"""Faults at work: signals to processes of a stack, a second command, a full disk."""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.schedule import Fault, Kind, Session
+
+_PROGRAMS = {
+    "redis": "redis-server",
+    "judge": "services.judge",
+    "sandbox": "services.sandbox",
+    "aggregator": "services.aggregator",
+    "generator": "services.generator",
+    "prefork": "services.cli.embedded.preloaded",
+}
+_SIGNALS = {
+    Kind.KILL: signal.SIGKILL,
+    Kind.TERMINATE: signal.SIGTERM,
+    Kind.FREEZE: signal.SIGSTOP,
+}
+_PR_SET_CHILD_SUBREAPER = 36
+DISK_MEGABYTES = 32
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process whose own parent dies, so that none gets out of sight."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot become subreaper")
+
+
+def alive() -> list[psutil.Process]:
+    """Processes below this one that have not ended; those that have are reaped."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+            elif process.ppid() == os.getpid():
+                with suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
+    return found
+
+
+def victims(name: str, command: int) -> list[psutil.Process]:
+    """Processes of a name in the stack of a command, by process id."""
+    if name == "command":
+        return [psutil.Process(command)] if psutil.pid_exists(command) else []
+    family = children_of(command)
+    if name == "slot":
+        servers = [process for process in family if _is(process, "sandbox")]
+        return [slot for server in servers for slot in children_of(server.pid)]
+    return [process for process in family if _is(process, name)]
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    try:
+        return sorted(psutil.Process(pid).children(), key=lambda process: process.pid)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _is(process: psutil.Process, name: str) -> bool:
+    try:
+        return _PROGRAMS[name] in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+@dataclass
+class Injector:
+    """Injects the faults of a session as their time comes.
+
+    Attributes:
+        command: Process id of the session's command.
+        folder: Its output folder, which ``FULL`` fills.
+        rival: Starts the command a second time.
+        note: Receives each fault with what became of it.
+        made: Faults that reached a process, by kind and victim.
+    """
+
+    command: int
+    folder: Path
+    rival: Callable[[], None]
+    note: Callable[[str], None]
+    made: Counter[tuple[str, str]]
+    _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def run(self, session: Session, ended: Callable[[], bool], limit: float) -> bool:
+        """Inject faults until the command has ended; whether it did within ``limit`` seconds.
+
+        At the end nothing is frozen, and the disk has room.
+        """
+        gives_up = time.monotonic() + limit
+        began = time.monotonic() if session.early else None
+        due = list(session.faults)
+        try:
+            while not ended():
+                now = time.monotonic()
+                if began is None and victims("aggregator", self.command):
+                    began = now
+                while due and began is not None and due[0].at <= now - began:
+                    self._inject(due.pop(0), now)
+                self._undo(now)
+                if now > gives_up:
+                    return False
+                time.sleep(0.02)
+            return True
+        finally:
+            self._undo(float("inf"))
+
+    def _undo(self, now: float) -> None:
+        for entry in [entry for entry in self._later if entry[0] <= now]:
+            self._later.remove(entry)
+            entry[1]()
+
+    def _inject(self, fault: Fault, now: float) -> None:
+        if fault.kind is Kind.RIVAL:
+            self.rival()
+            self._made(fault, "")
+        elif fault.kind is Kind.FULL:
+            filler = self.folder / "filler"
+            self._later.append((now + fault.seconds, lambda: filler.unlink(missing_ok=True)))
+            _fill(filler)
+            self._made(fault, "")
+        else:
+            self._signal(fault, now)
+
+    def _signal(self, fault: Fault, now: float) -> None:
+        found = victims(fault.victim, self.command)
+        if not found:
+            self.note(f"{fault}: not there")
+            return
+        victim = found[fault.pick % len(found)]
+        with suppress(psutil.NoSuchProcess):
+            victim.send_signal(_SIGNALS[fault.kind])
+            self._made(fault, str(victim.pid))
+        if fault.kind is Kind.FREEZE:
+            self._later.append((now + fault.seconds, lambda: _go_on(victim)))
+
+    def _made(self, fault: Fault, pid: str) -> None:
+        self.made[fault.kind, fault.victim] += 1
+        self.note(f"{fault} {pid}".rstrip())
+
+
+def _go_on(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGCONT)
+
+
+# Disk
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """Mount a small disk in memory at a folder; yields whether that is allowed here."""
+    size = f"size={DISK_MEGABYTES}m,mode=0755"
+    command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
+    mounted = shutil.which("mount") and subprocess.run(command, capture_output=True).returncode == 0
+    try:
+        yield bool(mounted)
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _fill(path: Path) -> None:
+    """Write a file until the disk is full."""
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(64 * 1024))

@@ -1,0 +1,280 @@
+"""Invariants of a run's folder, and the violations that are found in one."""
+
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from services.cli.embedded.services import start_redis
+from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.slices import slice_summaries
+from shared.finished_run import FinishedRun, open_run
+from shared.outlines import ProblemOutline
+from shared.run_record import RunState
+from shared.schemas import Generation
+from tests.e2e import plumb
+
+
+class Invariant(StrEnum):
+    """Invariants; each value says what holds."""
+
+    PUBLISHED = "the run is complete"
+    LOST = "every sample has a verdict"
+    DOUBLED = "no sample has two verdicts"
+    CHANGED = "completions and verdicts are those of an undisturbed run"
+    COUNTERS = "the counters of run.json are those of the files"
+    SUMMARY = "summary and slices are those of the files"
+    LEDGER = "the ledger has the verdicts of the files"
+    INDEX = "the index is whole, with no sample twice"
+    HELD = "no job, lease, permit or lock is held for good"
+    LOCKS = "no lock file is in use"
+    TEMPORARY = "no temporary file is left"
+    PROCESSES = "no process is left"
+    ANSWER = "a command ends with a line that says why, and never hangs"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    invariant: Invariant
+    found: str
+
+    def __str__(self) -> str:
+        return f"not true that {self.invariant}: {self.found}"
+
+
+Samples = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Undisturbed:
+    """Completions and verdicts of a run without faults, by sample; times are left out."""
+
+    generations: Samples
+    verdicts: Samples
+
+    @classmethod
+    def of(cls, folder: Path) -> "Undisturbed":
+        numbers = plumb.numbers(folder)
+        return cls(_by_sample(numbers["generations"]), _by_sample(numbers["verdicts"]))
+
+
+def unpublished(folder: Path, expected: Undisturbed) -> list[Violation]:
+    """Check what holds at any time while no command runs in a folder."""
+    if not (folder / "verdicts.jsonl").exists() or not (folder / "phase0_summary.json").exists():
+        return [*_locks(folder)]
+    return [*_locks(folder), *_verdicts(folder, expected)]
+
+
+def published(folder: Path, expected: Undisturbed) -> list[Violation]:
+    """Check everything of a run that ended with exit code 0."""
+    run = open_run(str(folder))
+    return [
+        *_verdicts(folder, expected),
+        *_lost(folder, expected),
+        *_record(run),
+        *_summary(run),
+        *_ledger(folder, run),
+        *_index(folder, run),
+        *_locks(folder),
+        *_temporary_files(folder),
+    ]
+
+
+def leftovers(folder: Path, expected: Collection[str]) -> list[Violation]:
+    """Look for files in a folder for temporary files, but those of ``expected`` patterns."""
+    found = [path for path in sorted(folder.iterdir()) if not any(map(path.match, expected))]
+    return [Violation(Invariant.TEMPORARY, path.name) for path in found]
+
+
+# Verdicts
+
+
+def _verdicts(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
+    found = Undisturbed.of(folder)
+    for sample, verdicts in found.verdicts.items():
+        if len(verdicts) > 1:
+            yield Violation(Invariant.DOUBLED, f"{sample} has {len(verdicts)}")
+        yield from _changed(sample, expected.verdicts.get(sample), verdicts)
+    for sample, generations in found.generations.items():
+        yield from _changed(sample, expected.generations.get(sample), generations)
+
+
+def _changed(
+    sample: str, expected: list[dict[str, Any]] | None, found: list[dict[str, Any]]
+) -> Iterator[Violation]:
+    if found[0].get("final_status") == "api_error":
+        return  # no verdict on the answer, and not published as one
+    if expected is None:
+        yield Violation(Invariant.CHANGED, f"{sample} is not in the plan")
+    elif found[0] != expected[0]:
+        differing = [name for name in expected[0] if expected[0][name] != found[0][name]]
+        shown = ", ".join(f"{n} {expected[0][n]!r} -> {found[0][n]!r}" for n in differing)
+        yield Violation(Invariant.CHANGED, f"{sample}: {shown}")
+
+
+def _lost(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
+    found = Undisturbed.of(folder)
+    for sample in expected.verdicts.keys() - found.verdicts.keys():
+        yield Violation(Invariant.LOST, f"{sample} has none")
+    for sample in expected.generations.keys() - found.generations.keys():
+        yield Violation(Invariant.LOST, f"{sample} has no completion")
+
+
+def _by_sample(records: Sequence[dict[str, Any]]) -> Samples:
+    found: Samples = defaultdict(list)
+    for one in records:
+        found[f"{one['dataset']}/{one['problem_id']}/{one['sample_index']}"].append(one)
+    return dict(found)
+
+
+# Figures
+
+
+def _record(run: FinishedRun) -> Iterator[Violation]:
+    record, verdicts = run.record, list(run.verdicts())
+    if record.state is not RunState.COMPLETE or not record.complete:
+        yield Violation(Invariant.PUBLISHED, f"its state is {record.state}")
+    judged = sum(verdict.judged for verdict in verdicts)
+    statuses = Counter(verdict.final_status for verdict in verdicts)
+    for name, recorded, counted in (
+        ("samples", record.samples, len(verdicts)),
+        ("samples_judged", record.samples_judged, judged),
+        ("samples_unjudged", record.samples_unjudged, len(verdicts) - judged),
+        ("statuses", {k: v for k, v in record.statuses.items() if v}, dict(statuses)),
+        ("sandbox_requests", record.sandbox_requests, sum(v.attempts for v in verdicts)),
+    ):
+        if recorded != counted:
+            yield Violation(Invariant.COUNTERS, f"{name} is {recorded}, not {counted}")
+
+
+def _summary(run: FinishedRun) -> Iterator[Violation]:
+    results: dict[str, list[SampleResult]] = defaultdict(list)
+    for verdict, generation in run.judged_samples():
+        generation = generation or Generation.missing(verdict.sample)
+        results[verdict.dataset].append(SampleResult.of(verdict, generation))
+    facts = defaultdict(dict)
+    for line in plumb.read_jsonl(Path(run.folder.path) / "problems.jsonl"):
+        outline = ProblemOutline.model_validate(line)
+        facts[outline.dataset][outline.problem_id] = outline.facts
+    slices = run.folder.read_json("slices.json")
+    for dataset, samples in results.items():
+        many = {name for name, one in facts[dataset].items() if one.many_answers}
+        summary = summarize(samples, run.record.active_seconds, many)
+        if _json(summary) != run.summary.get(dataset):
+            yield Violation(Invariant.SUMMARY, f"the summary of {dataset} differs")
+        if _json(slice_summaries(samples, facts[dataset])) != slices.get(dataset):
+            yield Violation(Invariant.SUMMARY, f"the slices of {dataset} differ")
+
+
+def _json(document: object) -> Any:
+    return json.loads(json.dumps(document))
+
+
+def _index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
+    path = folder / ".plumbline" / "index" / "index.sqlite"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        (state,) = database.execute("PRAGMA integrity_check").fetchone()
+        (rows,) = database.execute("SELECT COUNT(*) FROM samples").fetchone()
+    if state != "ok":
+        yield Violation(Invariant.INDEX, state)
+    # The last rows are missing where the run was published before they were read.
+    if rows > run.record.samples:
+        yield Violation(Invariant.INDEX, f"{rows} rows of {run.record.samples} samples")
+
+
+# Ledger
+
+_FOR_GOOD = -1  # Redis' TTL of a key that does not expire
+
+
+def _ledger(folder: Path, run: FinishedRun) -> Iterator[Violation]:
+    with _copied_ledger(folder) as redis:
+        keys = f"plumbline:run:{run.record.run}"
+        stored = {
+            key.decode(): json.loads(v) for key, v in redis.hgetall(f"{keys}:verdicts").items()
+        }
+        written = {
+            verdict.sample.key: verdict.model_dump(mode="json") for verdict in run.verdicts()
+        }
+        for sample in written.keys() ^ stored.keys():
+            yield Violation(Invariant.LEDGER, f"{sample} is in one of them only")
+        for sample in written.keys() & stored.keys():
+            if written[sample] != stored[sample]:
+                yield Violation(Invariant.LEDGER, f"{sample} differs")
+        counted = int(redis.hget(f"{keys}:meta", "verdicts_written") or 0)
+        for name, other in (
+            ("entries of the stream", redis.xlen(f"{keys}:events")),
+            ("verdicts_written of run.json", run.record.verdicts_written),
+        ):
+            if counted != other:
+                yield Violation(
+                    Invariant.COUNTERS, f"verdicts_written is {counted}, {name} {other}"
+                )
+        yield from _held(redis)
+
+
+def _held(redis: Redis) -> Iterator[Violation]:
+    """Look for what would keep a later run from working: all of it must expire by itself."""
+    for pattern in ("plumbline:lease:*", "plumbline:run:*:lock", "rq:job:*"):
+        for key in redis.scan_iter(pattern):
+            if redis.ttl(key) == _FOR_GOOD:
+                yield Violation(Invariant.HELD, key.decode())
+    for key in redis.scan_iter("plumbline:woken:*"):
+        # A job that woke a worker as it was killed is forgotten with the worker.
+        worker = key.decode().removeprefix("plumbline:woken:")
+        if not redis.sismember("rq:workers:judge", f"rq:worker:{worker}"):
+            yield Violation(Invariant.HELD, key.decode())
+    if waiting := redis.llen("rq:queue:judge"):
+        yield Violation(Invariant.HELD, f"{waiting} jobs wait in the queue")
+    if taken := redis.zcard("rq:wip:judge"):
+        yield Violation(Invariant.HELD, f"{taken} jobs are registered as started")
+    for key in redis.scan_iter("plumbline:permits:*:held:*"):
+        pool = key.decode().split(":held:")[0]
+        clock = float(redis.hget(f"{pool}:clock", "time") or 0)
+        if late := redis.zcount(key, clock + 60, "+inf"):
+            yield Violation(Invariant.HELD, f"{late} permits do not expire")
+
+
+@contextmanager
+def _copied_ledger(folder: Path) -> Iterator[Redis]:
+    """Start a Redis over a copy of a run's data, which stay as they are."""
+    copy = folder.with_name(f"{folder.name}.ledger")
+    shutil.copytree(folder / ".plumbline" / "redis", copy / "redis")
+    lock = os.open(copy / "lock", os.O_CREAT | os.O_RDWR)
+    try:
+        child, url = start_redis(copy / "redis", copy / "log", plumb.environment(), lock)
+        try:
+            with closing(Redis.from_url(url)) as redis:
+                yield redis
+        finally:
+            child.stop(5.0)
+    finally:
+        os.close(lock)
+        shutil.rmtree(copy)
+
+
+# Files
+
+
+def _locks(folder: Path) -> Iterator[Violation]:
+    for path in sorted((folder / ".plumbline").rglob("lock")):
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield Violation(Invariant.LOCKS, str(path.relative_to(folder)))
+
+
+def _temporary_files(folder: Path) -> Iterator[Violation]:
+    for path in sorted(folder.rglob("*.tmp")):
+        yield Violation(Invariant.TEMPORARY, str(path.relative_to(folder)))

@@ -1,0 +1,106 @@
+"""Schedules of faults: what happens to which process of a run's stack, and when, from a seed."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+# Sessions of a round from this one on have no faults, so that every round ends.
+QUIET = 5
+
+
+class Kind(StrEnum):
+    """Kinds of faults.
+
+    ``KILL`` is SIGKILL, ``TERMINATE`` SIGTERM, ``FREEZE`` SIGSTOP and later SIGCONT, ``RIVAL`` the
+    same command started beside the first, ``FULL`` a full disk below the output folder, and
+    ``ANSWERS`` failures of the generator.
+    """
+
+    KILL = "kill"
+    TERMINATE = "terminate"
+    FREEZE = "freeze"
+    RIVAL = "rival"
+    FULL = "full"
+    ANSWERS = "answers"
+
+
+SIGNALS = (Kind.KILL, Kind.TERMINATE, Kind.FREEZE)
+# Names of processes, and how often each is drawn. "command" is supervisor and runner in one.
+VICTIMS = {
+    "command": 4,
+    "redis": 3,
+    "judge": 5,
+    "sandbox": 3,
+    "slot": 3,
+    "aggregator": 3,
+    "generator": 2,
+    "prefork": 1,
+}
+_FAILURES = ("500", "502", "503:0.1", "429:0.1", "reset", "truncated", "empty", "garbage", "abort")
+_WEIGHTS = {Kind.KILL: 10, Kind.TERMINATE: 3, Kind.FREEZE: 3, Kind.RIVAL: 1, Kind.FULL: 1}
+# Seconds; a judge's lease lives for 10.
+_FREEZES = (0.2, 0.2, 1.0, 1.0, 3.0, 12.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault ``at`` seconds after its session began, for ``seconds`` where it has a duration.
+
+    ``pick`` chooses among several processes of the victim's name, modulo their number.
+    """
+
+    at: float
+    kind: Kind
+    victim: str = ""
+    pick: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        duration = f" for {self.seconds:g} s" if self.seconds else ""
+        return f"{self.kind} {self.victim}".rstrip() + duration
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One start of the command: the generator's failures, and the faults in order of time.
+
+    The time of the faults begins with the command if the session is ``early``, otherwise with the
+    last process of its stack.
+    """
+
+    early: bool = False
+    failures: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def session(seed: int, number: int, kinds: Collection[Kind]) -> Session:
+    """Draw the faults of a round's session; the same arguments give the same faults."""
+    if number >= QUIET:
+        return Session()
+    random = Random(f"{seed}/{number}")
+    early = random.random() < 0.2
+    drawn = tuple(random.choices(_FAILURES, k=random.randrange(8)))
+    failures = drawn if Kind.ANSWERS in kinds else ()
+    faults: list[Fault] = []
+    at = random.uniform(0.0, 1.5)
+    for _ in range(random.randint(3, 8)):
+        faults += _burst(random, at, [kind for kind in _WEIGHTS if kind in kinds])
+        at += random.uniform(0.1, 1.2)
+    return Session(early, failures, tuple(faults))
+
+
+def _burst(random: Random, at: float, kinds: list[Kind]) -> list[Fault]:
+    """Draw up to four faults that come together."""
+    count = random.choice((1, 1, 2, 3, 4)) if kinds else 0
+    chosen = random.choices(kinds, [_WEIGHTS[kind] for kind in kinds], k=count) if kinds else []
+    return [_fault(random, round(at, 2), kind) for kind in chosen]
+
+
+def _fault(random: Random, at: float, kind: Kind) -> Fault:
+    victim, pick = random.choices([*VICTIMS], [*VICTIMS.values()])[0], random.randrange(100)
+    if kind is Kind.RIVAL:
+        return Fault(at, kind)
+    if kind is Kind.FULL:
+        return Fault(at, kind, seconds=random.choice((0.5, 2.0)))
+    return Fault(at, kind, victim, pick, random.choice(_FREEZES) if kind is Kind.FREEZE else 0.0)

@@ -1,0 +1,126 @@
+"""`plumb run` with options for config keys, and with public data sets by name."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from services.cli.run import run
+from services.data.records import write_dataset
+from shared.errors import ConfigError
+from tests.cli.commands import plumb
+from tests.data.rows.hub_server import COMMIT, serving
+from tests.shared.ledgers import problem
+
+MBPP = {
+    "text": "Write a function that doubles a number.",
+    "code": "def double(x):\n    return 2 * x",
+    "test_list": ["assert double(2) == 4", "assert double(0) == 0"],
+    "test_setup_code": "",
+    "challenge_test_list": [],
+}
+ANSWER = "```python\ndef double(x):\n    return x + x\n```"
+REPLAY = ("--embedded", "generation.backend=replay", "generation.replay.completions=answers.jsonl")
+
+
+def answers(folder, *ids, samples=1):
+    lines = [
+        {"problem_id": one, "sample_index": index, "completion": ANSWER}
+        for one in ids
+        for index in range(samples)
+    ]
+    (folder / "answers.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+
+
+@pytest.fixture
+def hub():
+    content = io.BytesIO()
+    rows = [MBPP | {"task_id": number, "text": f"{MBPP['text']} {number}"} for number in (11, 211)]
+    pq.write_table(pa.Table.from_pylist(rows), content)
+    files = [{"split": "test", "path": "full/test.parquet"}]
+    card = yaml.safe_dump({"configs": [{"config_name": "full", "data_files": files}]})
+    readme = f"---\n{card}---\n".encode()
+    with serving({"README.md": readme, "full/test.parquet": content.getvalue()}) as server:
+        yield server
+
+
+@pytest.mark.e2e
+def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(hub, tmp_path):
+    source = {"kind": "huggingface", "path": "own/set", "name": "full", "split": "test"}
+    sets = {
+        "mbpp_reg": {"layout": "mbpp", "ids": "11-210", "source": source | {"revision": "v1.0"}},
+        "learned": {"layout": "mbpp", "role": "train", "source": source | {"revision": COMMIT}},
+    }
+    (tmp_path / "sets.yaml").write_text(yaml.safe_dump({"datasets": sets}))
+    answers(tmp_path, "mbpp_11")
+    environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
+    command = ("run", "--dataset", "mbpp_reg", "--data-config", "sets.yaml", *REPLAY)
+    done = plumb(*command, "--output", "first", folder=tmp_path, **environment)
+    assert done.code == 0, done.stderr
+    record = json.loads((tmp_path / "first" / "run.json").read_text())
+    assert record["statuses"]["success"] == 1
+    assert record["data_files"] == ["data/sets/mbpp_reg/mbpp_reg.parquet"]
+    assert record["data_lock"]["path"] == "data/sets/mbpp_reg/manifests/manifest.lock.json"
+    assert not (tmp_path / "data" / "sets" / "learned").exists()
+    hub.asked.clear()
+    file = tmp_path / record["data_files"][0]
+    written = file.stat().st_mtime_ns
+    stopped = (*command, "generation.replay.completions=none")  # once the data are there
+    again = plumb(*stopped, folder=tmp_path, **environment)
+    assert "cannot read 'none'" in again.line
+    assert (hub.asked, file.stat().st_mtime_ns) == ([], written)
+    # A file that was changed since is not the public set.
+    file.write_bytes(file.read_bytes() + b" ")
+    assert "cannot read 'none'" in plumb(*stopped, folder=tmp_path, **environment).line
+    assert file.read_bytes()[-1:] != b" "
+
+
+@pytest.mark.e2e
+def test_options_are_recorded_as_the_keys_that_they_stand_for(tmp_path):
+    truth = json.dumps({"test_list": MBPP["test_list"]})
+    problems = [problem(f"p{number}", ground_truth=truth) for number in range(3)]
+    write_dataset(str(tmp_path / "d1.parquet"), problems)
+    answers(tmp_path, "p0", "p1", "p2", samples=2)
+    options = ("--limit", "2", "--n", "2", "--temperature", "0.5", "--top-p", "0.9")
+    options += ("--max_tokens", "77", "run.seed=3")
+    done = plumb(
+        "run", "--data", "d1.parquet", *REPLAY, *options, "--output", "out", folder=tmp_path
+    )
+    assert done.code == 0, done.stderr
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    rollout, data = record["config"]["actor_rollout_ref"]["rollout"], record["config"]["data"]
+    given = {"n": 2, "temperature": 0.5, "top_p": 0.9, "response_length": 77}
+    assert {key: rollout[key] for key in given} == given
+    assert data["limit"] == 2
+    lines = (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()
+    assert sorted({json.loads(line)["problem_id"] for line in lines}) == ["p0", "p1"]
+    # Name, summary and list tell that it is a part.
+    assert record["name"].endswith("_first2")
+    part = "a part of the data: the first 2 problems of each set (data.limit)"
+    assert part in done.stdout
+    listed = plumb("runs", ".", folder=tmp_path).stdout
+    assert "4/4 first 2" in " ".join(listed.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--limit", "2", "data.limit=3"], "--limit 2 and data.limit=3 contradict each other"),
+        (["--dataset", "humanevil"], "is not a known data set; choose from "),
+        (["--dataset", "codecontests_train"], "--dataset codecontests_train is training data"),
+        (["--data-config", "x.yaml"], "--data-config describes the sets of --dataset"),
+        (["--dataset", "a", "--data-config", "none.yaml"], "none.yaml"),
+        ([], "no data sets: give --data PATH, --dataset NAME, or data.eval_files"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(options, said):
+    app = typer.Typer()
+    app.command()(run)
+    done = CliRunner().invoke(app, options)
+    assert isinstance(done.exception, ConfigError)
+    assert said in str(done.exception)

@@ -1,0 +1,144 @@
+"""`plumb view` as a process, asked by a real HTTP client."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shared.finished_runs import write_run
+
+_SECONDS = 60
+
+
+class View:
+    """The command over a folder, until the block ends."""
+
+    def __init__(self, *arguments: str, cache: Path, **settings: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "services.cli", "view", "--port", "0", *arguments],
+            env={**os.environ, "XDG_CACHE_HOME": str(cache), **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        self.line = self.process.stdout.readline().strip()
+
+    def ask(self, path: str, **headers: str) -> tuple[int, Any]:
+        request = urllib.request.Request(f"{self.url}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def wait(self, path: str, done: Callable[[Any], bool]) -> Any:
+        until = time.monotonic() + _SECONDS
+        while time.monotonic() < until:
+            _, found = self.ask(path)
+            if done(found):
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{path} is still {found}")
+
+    def end(self, sign: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(sign)
+        _, errors = self.process.communicate(timeout=_SECONDS)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def views(tmp_path: Path) -> Iterator[Callable[..., View]]:
+    started: list[View] = []
+
+    def start(*arguments: str, **settings: str) -> View:
+        started.append(View(*arguments, cache=tmp_path / "cache", **settings))
+        return started[-1]
+
+    yield start
+    for view in started:
+        view.process.kill()
+        view.process.communicate()
+
+
+def test_runs_of_a_folder(views: Callable[..., View], tmp_path: Path) -> None:
+    folder = tmp_path / "outputs"
+    view = views(str(folder))
+    assert view.url.startswith("http://127.0.0.1:")
+    assert view.line == f"{folder}: no such folder; waiting for it (Ctrl-C ends it)"
+    assert view.ask("api/runs") == (200, {})
+
+    write_run(folder / "a", {"d1": "++-"})
+    runs = view.wait("api/runs", lambda runs: runs.get("a-0123", {}).get("reading") is False)
+    assert runs["a-0123"]["verdicts"] == 3
+    status, page = view.ask("api/runs/a-0123/samples?status=wrong_answer")
+    assert (status, [row["problem_id"] for row in page["samples"]]) == (200, ["p002"])
+    status, sample = view.ask("api/runs/a-0123/samples/d1/p002/0")
+    assert (status, sample["verdict"]["final_status"]) == (200, "wrong_answer")
+
+    shutil.rmtree(folder / "a")
+    view.wait("api/runs", lambda runs: runs == {})
+    assert view.ask("api/runs/a-0123")[0] == 404
+    assert view.end(signal.SIGINT) == (0, "")
+
+
+def test_the_second_time_nothing_is_read(views: Callable[..., View], tmp_path: Path) -> None:
+    write_run(tmp_path / "outputs" / "a", {"d1": "++-"})
+    write_run(tmp_path / "outputs" / "b", {"d1": "+--"})
+    first = views(str(tmp_path / "outputs"))
+    assert first.line.startswith(f"2 runs below {tmp_path / 'outputs'};")
+    runs = first.wait("api/runs", lambda runs: [r["reading"] for r in runs.values()] == 2 * [False])
+    # Whoever shows the same folder meanwhile reads it into an index of its own.
+    beside = views(str(tmp_path / "outputs"))
+    assert beside.wait("api/runs", lambda found: found == runs)
+    assert first.end() == (0, "")
+    (kept,) = (tmp_path / "cache" / "plumbline" / "view").iterdir()
+    before = (kept / "index.sqlite").stat().st_mtime_ns
+
+    again = views(str(tmp_path / "outputs"))
+    assert again.ask("api/runs") == (200, runs)
+    assert again.end() == (0, "")
+    assert (kept / "index.sqlite").stat().st_mtime_ns == before
+
+
+def test_access_is_that_of_the_aggregator(views: Callable[..., View], tmp_path: Path) -> None:
+    view = views(str(tmp_path), PLUMBLINE_AGGREGATOR_TOKEN="a-long-secret-token")
+    assert view.line == "it asks for the token: open /?token=… once"
+    assert view.ask("api/runs")[0] == 401
+    assert view.ask("api/runs", Authorization="Bearer a-long-secret-token")[0] == 200
+    assert view.ask("healthz")[0] == 200
+    open_view = views(str(tmp_path))
+    assert open_view.ask("api/runs", Host="evil.example")[0] == 421
+    assert open_view.ask("api/runs", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+    with urllib.request.urlopen(open_view.url, timeout=30) as page:
+        assert "default-src 'none'; script-src 'self'" in page.headers["Content-Security-Policy"]
+
+
+def test_what_cannot_be_served(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "services.cli", "view"]
+    for arguments, message in (
+        (["nothing://x"], "nothing"),
+        ([str(tmp_path), "--port", "70000"], "--port"),
+        ([str(tmp_path), "--host", "192.0.2.1"], "192.0.2.1"),
+    ):
+        done = subprocess.run(
+            [*command, *arguments],
+            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,20 @@
+"""The boxes of a choice on a run's page."""
+
+from playwright.sync_api import Page, expect
+
+
+def choose(page: Page, label: str, value: str, on: bool = True) -> None:
+    """Tick the box of a value (or clear it), as a user does: open the choice, press the box."""
+    summary = page.locator("details.choice > summary", has_text=label)
+    choice = summary.locator("..")
+    expect(choice).to_be_visible()
+    if choice.get_attribute("open") is None:
+        summary.click()
+    box = choice.locator(f"input[value={_quoted(value)}]")
+    box.set_checked(on)
+
+
+def _quoted(value: str) -> str:
+    """The parameter's form of a value, as a string of CSS."""
+    escaped = value.replace("\\", "\\\\").replace(",", "\\,")
+    return '"' + "".join(f"\\{ord(one):x} " for one in escaped) + '"'

@@ -1,0 +1,120 @@
+"""Every view against axe-core's rules: WCAG 2.2 A and AA, and best practices."""
+
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from redis import Redis
+
+from shared.run_record import RunState
+from tests.data.prepare.support import Desk, row
+from tests.page import plain
+from tests.page.conftest import Visit
+
+pytestmark = pytest.mark.browser
+
+_SAMPLE = "#/run/done/codecontests_valid/codecontests_valid_001/0"
+_VIEWS = {
+    "runs": "{server}/",
+    "run": "{server}/#/run/done",
+    "in_progress": "{server}/#/run/moving",
+    "sample": f"{{server}}/{_SAMPLE}",
+    "failed_cases": f"{{server}}/{_SAMPLE}?cases=failed",
+    "compare": "{server}/#/compare?runs=done,moving",
+    "history": "{server}/#/history",
+    "missing": "{server}/#/run/none",
+    "report": "{report}",
+    "report_sample": f"{{report}}{_SAMPLE}",
+    "audit": "{audit}",
+}
+
+
+@pytest.fixture(scope="module")
+def urls(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The address of each view; ``done`` is published, ``moving`` has a fifth of its verdicts."""
+    folder = tmp_path_factory.mktemp("runs")
+    done = plain.begin(books, "done", str(folder / "done"))
+    plain.judge_some(done, 0, 2 * plain.PER_DATASET)
+    done.set_state(RunState.JUDGED)
+    plain.judge_some(plain.begin(books, "moving", str(folder / "moving")), 0, 24)
+    give_up = time.monotonic() + 30
+    while not ((state := done.state()) and state.published):
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    report = (folder / "done" / "report.html").as_uri()
+    places = {"server": address, "report": report, "audit": _audit(folder)}
+    return {view: url.format(**places) for view, url in _VIEWS.items()}
+
+
+def _audit(folder: Path) -> str:
+    """The audit of two data sets with a problem in common, and duplicates and a test too few."""
+    desk = Desk(folder)
+    desk.source("first", [row(0), row(1), row(2, prompt=row(0)["prompt"])])
+    desk.source("second", [row(0), row(3)], role="train")
+    desk.prepare()
+    return (desk.manifests / "audit_report.html").as_uri()
+
+
+# Most of the time goes into colours, the only thing that a theme changes; rows are of one kind.
+_ROWS = [["tbody > tr:nth-child(n+4)"]]
+_COLOURS = ["color-contrast"]
+
+
+def findings(page: Page, colours: bool = True, others: bool = True) -> list[str]:
+    """Each rule that is broken, with the first element that breaks it."""
+    axe, options = Axe(), {"resultTypes": ["violations"], "preload": False}
+    broken = []
+    if colours:
+        only = options | {"runOnly": _COLOURS}
+        broken += axe.run(page, {"exclude": _ROWS}, only).response["violations"]
+    if others:
+        but = {name: {"enabled": False} for name in _COLOURS}
+        broken += axe.run(page, options=options | {"rules": but}).response["violations"]
+    return [f"{rule['id']}: {rule['nodes'][0]['html'][:200]}" for rule in broken]
+
+
+def open_at(page: Page, url: str) -> None:
+    page.goto(url)
+    expect(page.locator("main h1")).to_be_visible()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+
+
+@pytest.mark.parametrize("view", _VIEWS)
+def test_it_has_no_findings(view: str, urls: dict[str, str], visit: Visit) -> None:
+    page, watch = visit()
+    open_at(page, urls[view])
+    for width, theme in product((1280, 390), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=theme)
+        assert (width, theme, findings(page, others=theme == "light")) == (width, theme, [])
+    assert watch.errors == []
+
+
+def test_the_list_of_keys_has_none(urls: dict[str, str], visit: Visit) -> None:
+    page, _watch = visit()
+    open_at(page, urls["sample"])
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert findings(page) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "harm"),
+    [
+        ("svg-img-alt", "document.querySelector('svg[role=img]').removeAttribute('aria-label')"),
+        ("color-contrast", "document.querySelector('h1').style.color = '#999'"),
+        ("select-name", "document.querySelector('label').after(document.querySelector('select'))"),
+        ("landmark-one-main", "document.querySelector('main').role = 'presentation'"),
+        ("link-name", "document.querySelector('.intervals a').replaceChildren()"),
+    ],
+)
+def test_harm_is_found(rule: str, harm: str, urls: dict[str, str], visit: Visit) -> None:
+    page, _watch = visit()
+    open_at(page, urls["run"])
+    page.evaluate(harm)
+    colours = rule == "color-contrast"
+    broken = findings(page, colours, not colours)
+    assert rule in [one.partition(":")[0] for one in broken]

@@ -1,0 +1,265 @@
+"""The comparison in a browser: from the choice of runs to a flip side by side."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from redis import Redis
+
+from services.aggregator.comparison.page import write_comparison
+from shared.analysis.compare import compare_runs, comparison_document
+from shared.analysis.runs import read_runs
+from shared.artifacts import OutputFolder
+from tests.cli.commands import plumb
+from tests.page import compared
+from tests.page.conftest import Visit
+from tests.page.quiet import assert_quiet
+from tests.page.readable import assert_readable
+
+pytestmark = pytest.mark.browser
+
+PAIR = "#/compare?runs=base%2Ctuned"
+FLIP = "&against=B&dataset=codecontests_valid&kind=lost&open=0%2F1501_A.+Pairs"
+VIEWS = {
+    "choice": "#/compare?runs=base",
+    "pair": PAIR,
+    "flip": PAIR + FLIP,
+    "four": "#/compare?runs=base,tuned,other,moving",
+    "file": "comparison.html",
+    "file_flip": "comparison.html#/compare?runs=A%2CB" + FLIP,
+}
+EVERY_VIEW = pytest.mark.parametrize("view", VIEWS)
+
+
+@pytest.fixture(scope="module")
+def printed(runs: Path) -> dict[str, list[str]]:
+    """The words of the lines that `plumb compare` printed about accepted@1, by data set."""
+    lines = (runs / "printed.txt").read_text().splitlines()
+    words = [line.split() for line in lines if "accepted@1" in line]
+    return {each[0]: each for each in words}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the published runs, and in it their comparison as a file."""
+    folder = tmp_path_factory.mktemp("runs")
+    compared.wait(compared.fill(books, str(folder)))
+    files = ("--html", "comparison.html", "--json", "found.json")
+    done = plumb("compare", "base", "tuned", *files, folder=folder)
+    assert done.code == 0, done.stderr
+    (folder / "printed.txt").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture
+def url(view: str, address: str, runs: Path) -> str:
+    where = VIEWS[view]
+    in_file = where.removeprefix("comparison.html")
+    home = f"{address}/" if in_file == where else (runs / "comparison.html").as_uri()
+    return home + in_file
+
+
+def show(page: Page, url: str) -> None:
+    page.goto(url)
+    expect(page.locator("main h1")).to_be_visible()
+
+
+def cells(page: Page, region: str, row: str) -> list[str]:
+    """The texts of the first row of a table in which a text stands."""
+    table = page.get_by_role("region", name=region, exact=True)
+    found = table.locator("tr", has_text=row).first
+    return found.locator("th, td").all_inner_texts()
+
+
+@EVERY_VIEW
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark"), (2560, "dark")])
+def test_it_is_readable(url: str, visit: Visit, width: int, theme: str) -> None:
+    page, watch = visit(width, theme)
+    show(page, url)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert_readable(page, 3)
+    assert watch.errors == []
+
+
+@EVERY_VIEW
+def test_what_is_drawn_and_pressed_has_a_name(url: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, url)
+    images = page.locator("[role=img]")
+    assert all(each.get_attribute("aria-label") for each in images.all())
+    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    pressed = [node for node in tree if node.get("role", {}).get("value") in ("button", "link")]
+    assert pressed
+    assert all(node["name"]["value"].strip() for node in pressed)
+    home = url.partition("#")[0]
+    assert_quiet(page, watch, home)
+
+
+def test_runs_are_chosen_on_the_page_of_all_runs(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/")
+    for run in ("base", "tuned"):
+        page.get_by_label(f"Compare {run}").focus()
+        page.keyboard.press("Space")
+    page.get_by_role("link", name="Compare 2 runs").click()
+    expect(page.locator("h1")).to_have_text("Compare 2 runs")
+    assert page.url.endswith(PAIR)
+    show(page, f"{address}/#/run/tuned")
+    page.get_by_role("link", name="Compare with another run").click()
+    page.get_by_label("Compare with").select_option("base")
+    expect(page.locator("main dl dd a").first).to_have_text("tuned")
+    page.get_by_label("Baseline").select_option("base")
+    expect(page.locator("main dl dd a").first).to_have_text("base")
+    assert watch.errors == []
+
+
+def test_other_protocols_are_named_before_any_number(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/#/compare?runs=base,other")
+    block = page.locator(".comparison")
+    expect(block.get_by_role("alert")).to_contain_text("judge.max_timeouts is 4 in A and 7 in B")
+    above, below = (
+        block.locator(part).bounding_box() for part in ("[role=alert]", "[role=region]")
+    )
+    assert above is not None
+    assert below is not None
+    assert above["y"] + above["height"] <= below["y"]
+    show(page, f"{address}/{PAIR}")
+    expect(page.locator(".comparison [role=alert]")).to_have_count(0)
+    expect(page.locator(".comparison")).to_contain_text("19 samples are paired; left out: 1")
+    show(page, f"{address}/#/compare?runs=base,moving")
+    expect(page.locator("main")).to_contain_text(
+        "B is running: 34 samples without a verdict so far"
+    )
+    assert watch.errors == []
+
+
+@pytest.mark.parametrize(
+    ("runs_asked", "said"),
+    [
+        ("base,none", "no run 'none'"),
+        ("base,base", "'base' is given twice"),
+        (",".join(f"r{i}" for i in range(11)), "11 runs; give at most 10"),
+        ("base,%2500", "no run"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(
+    address: str, visit: Visit, runs_asked: str, said: str
+) -> None:
+    page, _watch = visit()
+    show(page, f"{address}/#/compare?runs={runs_asked}")
+    expect(page.get_by_role("alert")).to_contain_text(said)
+    expect(page.get_by_label("Baseline")).to_be_visible()
+
+
+def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
+    address: str, visit: Visit
+) -> None:
+    page, watch = visit()
+    show(page, f"{address}/{PAIR}")
+    page.get_by_role("button", name="1 samples: success in A, wrong_answer in B").focus()
+    page.keyboard.press("Enter")
+    row = page.get_by_role("region", name="Samples").locator("tr.row")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("lost")
+    expect(row.locator("a")).to_be_focused()
+    page.keyboard.press("Enter")
+    opened = page.locator(".opened article")
+    expect(opened.get_by_label("Code that was judged, A")).to_contain_text("- # made by base")
+    expect(opened.get_by_label("Code that was judged, B")).to_contain_text("+ # made by tuned")
+    expect(opened).to_contain_text("None is recorded.")
+    expect(opened.get_by_label("Actual")).to_have_text("tuned")
+    where = page.url
+    page.keyboard.press("Escape")
+    expect(opened).to_have_count(0)
+    expect(row.locator("a")).to_be_focused()
+    other, other_watch = visit()
+    show(other, where)
+    expect(other.locator(".opened article h3").first).to_have_text("1501_A. Pairs")
+    expect(other.get_by_label("Status in A")).to_have_value("success")
+    other.keyboard.press("Escape")
+    other.get_by_role("button", name="All slices").click()
+    other.get_by_label("Show").select_option("gained")
+    other.get_by_label("Status in A").select_option("")
+    other.get_by_label("Status in B").select_option("")
+    rows = other.get_by_role("region", name="Samples").locator("tr.row")
+    expect(rows).to_have_count(5)
+    other.keyboard.press("j")
+    assert watch.errors == []
+    assert other_watch.errors == []
+
+
+def test_slices_show_their_flips(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/{PAIR}")
+    page.locator("summary", has_text="Slices").click()
+    table = page.get_by_role("region", name="Slices")
+    expect(table).to_contain_text("Judging a sample")
+    table.get_by_role("button", name="hard").click()
+    status = page.locator("main p[role=status]").last
+    expect(status).to_contain_text("difficulty hard")
+    hard = page.get_by_role("region", name="Samples").locator("tr.row").count()
+    page.get_by_role("button", name="All slices").click()
+    expect(status).not_to_contain_text("difficulty")
+    assert 0 < hard < page.get_by_role("region", name="Samples").locator("tr.row").count()
+    assert watch.errors == []
+
+
+@pytest.mark.parametrize("view", ["pair", "file"])
+def test_the_page_the_json_and_scipy_agree_to_the_last_printed_digit(
+    url: str, visit: Visit, runs: Path, printed: dict[str, list[str]]
+) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    found = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
+    page, watch = visit()
+    show(page, url)
+    for dataset, one in found.items():
+        accepted = one["accepted_at_1"]
+        low, high = accepted["ci95"]
+        flips = (one["samples_gained"], one["samples_lost"])
+        p_value = stats.binomtest(flips[0], sum(flips)).pvalue
+        expected = [
+            *(dataset, "accepted@1", str(accepted["problems"])),
+            *(f"{100 * accepted['first']:.1f}\u00a0%", f"{100 * accepted['second']:.1f}\u00a0%"),
+            f"{100 * accepted['difference']:+.1f}",
+            f"{100 * low:+.1f} … {100 * high:+.1f}",
+            *(f"{p_value:.3g}", f"{100 * accepted['detectable']:.1f}", f"{flips[0]}/{flips[1]}"),
+        ]
+        assert cells(page, "B against A", dataset) == expected
+        assert f"{accepted['p_value']:.3g}" == f"{p_value:.3g}"
+        words = printed[dataset]
+        assert expected[5:8] == [words[5], " ".join(words[6:9]), words[9]]
+    assert watch.errors == []
+
+
+def test_the_api_answers_what_is_computed_from_the_folders(
+    address: str, visit: Visit, runs: Path
+) -> None:
+    page, _watch = visit()
+    answer = page.request.get(f"{address}/api/compare?runs=base,tuned,other").json()
+    first, *others = read_runs([str(runs / name) for name in ("base", "tuned", "other")])
+    document = comparison_document([compare_runs(first, one) for one in others], flips=False)
+    expected = json.loads(json.dumps([asdict(one) for one in document.comparisons]))
+    assert answer["comparisons"] == expected
+
+
+def test_the_file_needs_no_network_and_is_the_same_each_time(
+    runs: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    file = runs / "comparison.html"
+    first, second = read_runs(["base", "tuned"])
+    assert write_comparison([compare_runs(first, second)], OutputFolder("."), "again.html") == []
+    assert (runs / "again.html").read_bytes() == file.read_bytes()
+    page, watch = visit()
+    show(page, file.as_uri())
+    expect(page.locator("h1")).to_have_text("Compare 2 runs")
+    page.get_by_role("region", name="Samples").locator("tr.row a").first.click()
+    expect(page.locator(".opened article").get_by_label("Code that was judged, A")).to_be_visible()
+    page.locator(".opened summary").click()
+    expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
+    page.get_by_label("Data set").select_option("humaneval")
+    expect(page.locator("h2", has_text="Samples of")).to_have_text("Samples of humaneval")
+    assert_quiet(page, watch, file.as_uri())

@@ -1,0 +1,264 @@
+"""History and performance in a browser: both widths and themes, keyboard, hostile names."""
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+from redis import Redis
+
+from shared.run_record import RunState
+from tests.conftest import RedisServer
+from tests.page import trained
+from tests.page.conftest import Visit
+from tests.page.quiet import assert_quiet
+from tests.page.readable import assert_readable
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "ckpt-2"
+SLOW = "slow"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def report(
+    books: Redis, redis_server: RedisServer, address: str, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """Five published checkpoints, one of another protocol, one in progress; a report's URL."""
+    folder = tmp_path_factory.mktemp("runs")
+    published = []
+    for number, right in enumerate((9, 4, 7, 9, 10)):
+        begun = trained.BEGUN + number * trained.DAY
+        name, model = f"step {number}", f"ckpt/step_{10 ** (4 - number)}"
+        if f"ckpt-{number}" == HOSTILE:
+            name, model = trained.hostile_names()
+        published.append(_judged(books, f"ckpt-{number}", folder, right, name, model, begun))
+    published.append(_judged(books, SLOW, folder, 5, "slow", "m", trained.BEGUN, timeout=20))
+    now = trained.BEGUN + 6 * trained.DAY
+    output = str(folder / "moving")
+    moving = trained.begin(books, "moving", output, name="moving", model="z", begun=now)
+    trained.answer(moving, now, 9, first=6)
+    trained.reward(redis_server.url)
+    give_up = time.monotonic() + 60
+    for ledger in published:
+        while not ((state := ledger.state()) and state.published):
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+    return (folder / "ckpt-1" / "report.html").as_uri()
+
+
+def _judged(
+    books: Redis, run: str, folder: Path, right: int, name: str, model: str, begun: float, **of: Any
+) -> Any:
+    output = str(folder / run)
+    ledger = trained.begin(books, run, output, name=name, model=model, begun=begun, **of)
+    trained.answer(ledger, begun, right)
+    ledger.set_state(RunState.JUDGED)
+    return ledger
+
+
+def opened(page: Page, url: str) -> None:
+    page.goto(url)
+    expect(page.locator("h1")).to_have_text("History")
+    expect(page.locator(".gate.unknown, td:text-is('…')")).to_have_count(0)
+
+
+def readable(page: Page) -> None:
+    """No sideways scrolling, enough contrast, a name for each picture."""
+    assert_readable(page, 20)
+    pictures = page.locator("[role=img]")
+    assert all(one.get_attribute("aria-label") for one in pictures.all())
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_history_is_readable_and_hostile_names_are_inert(
+    address: str, visit: Visit, width: int, theme: Literal["light", "dark"]
+) -> None:
+    page, watch = visit(width, theme)
+    opened(page, f"{address}/#/history")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    expect(page.get_by_role("region", name="Runs on humaneval")).to_contain_text("compare")
+    expect(page.locator(".trend svg[role=img]")).to_have_count(2 * 5 + 2)
+    readable(page)
+    assert_quiet(page, watch, address)
+
+
+def test_a_trend_has_a_point_for_each_run_and_the_table_the_same_figures(
+    address: str, visit: Visit
+) -> None:
+    page, watch = visit()
+    opened(page, f"{address}/#/history")
+    card = page.locator("article.trend", has_text="humaneval")
+    chart = card.locator("svg").first
+    expect(chart.locator("g.marker")).to_have_count(6)
+    expect(chart.locator("line.error-bar")).to_have_count(6)
+    expect(chart.locator("rect.partial")).to_have_count(1)
+    told = str(chart.get_attribute("aria-label")).replace("\xa0", " ")
+    assert "between 33.3 % and 83.3 %" in told
+    summary = card.locator("summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    rows = card.locator("tbody tr")
+    expect(rows).to_have_count(6)
+    expect(rows.nth(1)).to_contain_text("33.3 %")
+    expect(rows.nth(1)).to_contain_text("13.8 % to 60.9 %")
+    assert _addresses(rows.nth(1)) == ["#/run/ckpt-1", "#/compare?runs=ckpt-0,ckpt-1"]
+    assert _addresses(rows.nth(0)) == ["#/run/ckpt-0"]
+    expect(rows.nth(5)).to_contain_text("6 of 12")
+    assert watch.errors == []
+
+
+def _addresses(place: Locator) -> list[str | None]:
+    return [link.get_attribute("href") for link in place.locator("a").all()]
+
+
+def test_a_point_that_is_clicked_leads_to_its_run_and_its_comparison(
+    address: str, visit: Visit
+) -> None:
+    page, watch = visit()
+    opened(page, f"{address}/#/history")
+    card = page.locator("article.trend", has_text="mbpp_reg")
+    card.locator("g.marker rect").nth(3).click()
+    picked = card.locator(".picked")
+    expect(picked).to_contain_text("step 3")
+    assert _addresses(picked) == ["#/run/ckpt-3", "#/compare?runs=ckpt-0,ckpt-3"]
+    picked.locator("a").first.click()
+    expect(page.locator("h1")).to_have_text("step 3")
+    assert watch.errors == []
+
+
+def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    opened(page, f"{address}/#/history")
+    verdicts = page.get_by_role("region", name="The gate's verdicts").locator("tbody tr")
+    expect(verdicts.nth(0)).to_contain_text("baseline")
+    expect(verdicts.nth(1)).to_contain_text("inconclusive")
+    expect(verdicts.nth(1)).to_contain_text("humaneval problems: 12 (too few problems)")
+    page.locator("select[name=baseline]").select_option("ckpt-1")
+    expect(verdicts.nth(1)).to_contain_text("baseline")
+    expect(page.locator("select[name=baseline]")).to_be_focused()
+    assert "baseline=ckpt-1" in page.url
+    page.reload()
+    expect(page.locator("select[name=baseline]")).to_have_value("ckpt-1")
+    expect(verdicts.nth(1)).to_contain_text("baseline")
+    expect(verdicts.nth(5)).to_contain_text("numbers may change")
+    page.get_by_label("Order").select_option("model")
+    expect(verdicts.nth(1)).to_contain_text("ckpt/step_1")
+    expect(verdicts.nth(2)).to_contain_text("ckpt/step_10")
+    assert watch.errors == []
+
+
+def test_other_protocols_are_apart_and_have_their_own_history(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    opened(page, f"{address}/#/history")
+    expect(page.locator("h2", has_text="Runs of other protocols")).to_be_visible()
+    page.get_by_text("1 run: sandbox.timeout").click()
+    differing = page.get_by_role("region", name="What differs")
+    expect(differing).to_contain_text("10.0")
+    expect(differing).to_contain_text("20.0")
+    page.get_by_role("link", name="Their history").click()
+    expect(page.locator("main")).to_contain_text("There is one run of this protocol")
+    expect(page.locator("main")).to_contain_text("There is no other run to check")
+    expect(page.locator(".trend").first.locator("g.marker").first).to_be_visible()
+    assert watch.errors == []
+
+
+def test_a_baseline_that_is_not_there_is_named(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    opened(page, f"{address}/#/history?baseline=%3Cimg%3E")
+    expect(page.locator("main")).to_contain_text("The baseline <img> is not among these runs")
+    page.goto(f"{address}/#/history?protocol=none")
+    expect(page.locator("h1")).to_have_text("This cannot be shown")
+    assert watch.errors == []
+
+
+def test_rewards_of_a_training_are_shown_by_hour(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    opened(page, f"{address}/#/history")
+    card = page.locator("article.trend", has_text=trained.SESSION)
+    expect(card).to_contain_text("30 completions answered in 3 hours")
+    card.locator("summary").click()
+    expect(card.locator("tbody tr").last).to_contain_text("77.8 %")
+    assert watch.errors == []
+
+
+def test_the_page_leads_to_the_history(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    page.goto(address)
+    page.get_by_role("link", name="History").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("History")
+    assert watch.errors == []
+
+
+@pytest.mark.parametrize(
+    ("place", "width", "theme"),
+    [
+        ("live", 1280, "light"),
+        ("live", 390, "dark"),
+        ("report", 1280, "dark"),
+        ("report", 390, "light"),
+    ],
+)
+def test_performance_is_drawn_when_it_is_opened(
+    place: str,
+    address: str,
+    report: str,
+    visit: Visit,
+    width: int,
+    theme: Literal["light", "dark"],
+) -> None:
+    page, watch = visit(width, theme)
+    page.goto(f"{address}/#/run/ckpt-1" if place == "live" else report)
+    section = page.locator("details.performance")
+    expect(section).to_be_visible()
+    expect(section.locator("svg")).to_have_count(0)
+    assert not any(url.endswith("/performance") for url in watch.requests)
+    section.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(section.locator(".sentence")).to_contain_text("Judging was the slower part")
+    expect(section.locator("svg[role=img]")).to_have_count(7)
+    expect(section).to_contain_text("Time-outs")
+    table = section.locator("details", has_text="As a table").nth(3)
+    table.locator("summary").click()
+    expect(table.locator("tbody tr")).to_have_count(81)
+    readable(page)
+    assert watch.errors == []
+    assert page.locator("nav.views").count() == (place == "live")
+
+
+def test_a_report_has_no_history(report: str, visit: Visit) -> None:
+    page, watch = visit()
+    page.goto(f"{report}#/history")
+    expect(page.locator("main")).to_contain_text("has no history")
+    assert watch.errors == []
+
+
+def test_a_run_of_which_nothing_is_known_says_so(address: str, visit: Visit, books: Redis) -> None:
+    page, watch = visit()
+    trained.begin(books, "empty", "x", name="empty", model="m", begun=-1.0)
+    for _ in range(40):
+        page.goto(f"{address}/#/run/empty")
+        page.reload()
+        if page.locator("details.performance").count():
+            break
+        time.sleep(0.25)
+    page.locator("details.performance summary").first.click()
+    expect(page.locator("details.performance")).to_contain_text("cannot be told")
+    page.goto(f"{address}/#/history")
+    expect(page.locator("h1")).to_have_text("History")
+    assert watch.errors == []
+
+
+def test_a_dead_aggregator_is_told_where_the_charts_would_be(address: str, visit: Visit) -> None:
+    page, _ = visit()
+    page.goto(f"{address}/#/run/ckpt-1")
+
+    def refuse(route: Route) -> None:
+        route.abort()
+
+    page.route("**/performance", refuse)
+    page.locator("details.performance summary").first.click()
+    expect(page.locator("details.performance")).to_contain_text("does not answer")

@@ -1,0 +1,75 @@
+"""The page over a folder of finished runs."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.cli.test_view import View
+from tests.page.conftest import Visit
+from tests.page.quiet import assert_quiet
+from tests.shared.finished_runs import write_run
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=canary=1>\u202e"
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> Iterator[View]:
+    found = View(str(tmp_path / "outputs"), cache=tmp_path / "cache")
+    yield found
+    found.process.kill()
+    found.process.communicate()
+
+
+def test_runs_appear_and_disappear(view: View, visit: Visit, tmp_path: Path) -> None:
+    page, watch = visit()
+    page.goto(view.url)
+    main = page.locator("main")
+    expect(main).to_contain_text(f"{tmp_path / 'outputs'}: no such folder")
+    expect(main).to_contain_text("No run yet")
+
+    write_run(tmp_path / "outputs" / "a", {"d1": "++-"}, change={"name": HOSTILE})
+    shutil.copytree(tmp_path / "outputs" / "a", tmp_path / "outputs" / "copy")
+    expect(page.locator("article")).to_have_count(2)
+    expect(main).to_contain_text(f"{tmp_path / 'outputs'}: 2 runs")
+    for name in ("a", "copy"):
+        expect(page.locator("article", has_text=f"{tmp_path}/outputs/{name}").last).to_be_visible()
+    assert_quiet(page, watch, view.url)
+
+    page.locator("article a").first.click()
+    expect(page.locator("main p[role=status]")).to_contain_text("Samples 1 to 3")
+    page.locator("tr.row a").last.click()
+    expect(main).to_contain_text("wrong_answer")
+    shutil.rmtree(tmp_path / "outputs" / "a")
+    shutil.rmtree(tmp_path / "outputs" / "copy")
+    page.goto(view.url)
+    expect(main).to_contain_text("No run yet")
+    assert_quiet(page, watch, view.url)
+
+
+def test_what_cannot_be_read_is_said(view: View, visit: Visit, tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    write_run(outputs / "torn", {"d1": "++-"})
+    with (outputs / "torn" / "verdicts.jsonl").open("a") as file:
+        file.write('{"dataset": "d')
+    (outputs / "newer").mkdir()
+    (outputs / "newer" / "run.json").write_text(json.dumps({"version": 9, "run": HOSTILE}))
+    page, watch = visit(390)
+    page.goto(view.url)
+    page.get_by_text("2 things could not be read").click()
+    found = page.locator("details li")
+    expect(found).to_have_count(2)
+    expect(found.first).to_contain_text("run record of version 9")
+    # It is drawn again every few seconds, and stays open.
+    with page.expect_response("**/api/folders"):
+        pass
+    expect(found.last).to_be_visible()
+    page.locator("article a").first.click()
+    expect(page.locator("main")).to_contain_text("verdicts.jsonl:4: torn last line")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert_quiet(page, watch, view.url)

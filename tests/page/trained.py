@@ -1,0 +1,83 @@
+"""Fixture of a training: checkpoints that are measured by one protocol, and runs beside them."""
+
+import asyncio
+
+from redis import Redis
+
+from shared.config import load_config
+from shared.ledger import Ledger, connect_async
+from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.reward_hours import RewardHours
+from shared.plan import make_plan
+from shared.schemas import SampleId
+from shared.statuses import FinalStatus
+from tests.aggregator.runs import judge
+from tests.page.hostile import TEXTS
+from tests.shared.ledgers import enter, problem
+
+DATASETS = ("humaneval", "mbpp_reg")
+PER_DATASET = 12
+BEGUN = 1_750_000_000.0
+DAY = 86_400.0
+SESSION = "reward/0123456789abcdef"
+
+
+def begin(
+    books: Redis, run: str, output: str, *, name: str, model: str, begun: float, timeout: int = 10
+) -> Ledger:
+    """A running run that owes all samples."""
+    problems = [problem(f"{kind}_{i:02}", kind) for kind in DATASETS for i in range(PER_DATASET)]
+    ledger = Ledger(books, run)
+    facts = {"name": name, "model": model, "started_at": begun, "output": output}
+    config = load_config(None, [f"sandbox.timeout={timeout}"])
+    enter(ledger, problems, make_plan(problems, lambda _problem: range(1)), config=config, **facts)
+    return ledger
+
+
+def answer(ledger: Ledger, begun: float, right: int, first: int = 0) -> None:
+    """Judge the samples from ``first`` on of each data set, of which ``right`` are accepted."""
+    for kind in DATASETS:
+        for i in range(first, PER_DATASET):
+            status = FinalStatus.SUCCESS if i < right else FinalStatus.WRONG_ANSWER
+            if i == PER_DATASET - 1:
+                status = FinalStatus.TIMEOUT
+            passed = 1.0 if status is FinalStatus.SUCCESS else 0.0
+            judge(
+                ledger,
+                SampleId(kind, f"{kind}_{i:02}"),
+                status,
+                {"output_tokens": 200, "gen_time": 4.0, "finished_at": begun + 5 + i},
+                judged_at=begun + 8 + 3 * i,
+                pass_ratio=passed,
+                total_judge_time=2.5,
+                worker=f"worker-{i % 2}",
+            )
+    ledger.add_active_seconds(50.0)
+
+
+def hostile_names() -> tuple[str, str]:
+    """Name and model of a run that would run scripts where they are taken for anything but text."""
+    return TEXTS["image"] + TEXTS["override"], TEXTS["script_end"]
+
+
+def reward(url: str, hours: int = 3) -> None:
+    """A reward session that answered for some hours, better from one to the next."""
+
+    async def write() -> None:
+        for hour in range(hours):
+            async with await connect_async(url) as redis:
+                now = BEGUN + 3600.0 * hour
+                record = RewardHours(PipelinedRedis(redis), SESSION, now=lambda at=now: at)
+                for number in range(10):
+                    right = number < 3 + 2 * hour
+                    status = FinalStatus.SUCCESS if right else FinalStatus.WRONG_ANSWER
+                    record.count(
+                        FinalStatus.API_ERROR if number == 9 else status,
+                        accepted=right,
+                        score=float(right) if number < 9 else None,
+                        guarded=False,
+                        judge_seconds=0.5,
+                    )
+                await record.write()
+
+    asyncio.run(write())

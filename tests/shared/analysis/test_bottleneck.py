@@ -1,0 +1,107 @@
+import math
+import re
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.analysis.bottleneck import Part, RunLoad, bottleneck
+
+# Judging of 2 slots that began with the run and went on for 60 of its 100 seconds.
+LATE = RunLoad(
+    seconds=100.0,
+    generated=400,
+    generating_seconds=40.0,
+    tokens_per_second=2000.0,
+    in_flight=64.0,
+    judged=400,
+    sandbox_seconds=196.0,
+    slots=2,
+    busiest=2.0,
+    most_waiting=240,
+    tail_seconds=60.0,
+    tail_programs=2.0,
+)
+AMOUNTS = st.just(0.0) | st.floats(1e-9, 1e9)
+COUNTS = st.integers(0, 10**9)
+LOADS = st.builds(
+    RunLoad,
+    seconds=AMOUNTS,
+    generated=COUNTS,
+    generating_seconds=AMOUNTS,
+    tokens_per_second=st.none() | AMOUNTS,
+    in_flight=AMOUNTS,
+    judged=COUNTS,
+    sandbox_seconds=AMOUNTS,
+    slots=st.none() | st.integers(1, 10_000),
+    busiest=AMOUNTS,
+    most_waiting=COUNTS,
+    tail_seconds=AMOUNTS,
+    tail_programs=AMOUNTS,
+    running=st.booleans(),
+)
+
+
+def test_a_run_whose_judges_were_busy_long_after_the_last_completion_needs_cores() -> None:
+    found = bottleneck(LATE)
+    assert found.part is Part.JUDGING
+    assert "98 % of the sandbox's 2 slots busy" in found.sentence
+    assert "up to 240 completions waited" in found.sentence
+    assert "judging went on for 1 min 0 s after the last completion" in found.sentence
+    # 10 completions/s of 0.49 s each, as docs/sizing.md computes it.
+    assert "10 completions/s of 0.49 s each, judging needs 4.9 sandbox cores" in found.sentence
+    assert "Add sandbox cores" in found.sentence
+
+
+def test_a_run_whose_slots_were_free_at_the_end_does_not_need_cores() -> None:
+    found = bottleneck(replace(LATE, tail_programs=0.9))
+    assert found.part is Part.JUDGING
+    assert "0.9 of 2 slots were busy then" in found.sentence
+    assert "Add sandbox cores" not in found.sentence
+
+
+def test_a_run_that_ends_soon_after_its_last_completion_needs_replicas() -> None:
+    load = replace(LATE, generating_seconds=98.0, tail_seconds=2.0, most_waiting=3)
+    found = bottleneck(load)
+    assert found.part is Part.GENERATION
+    assert "64 requests in flight gave 2,000 tokens/s" in found.sentence
+    assert "Add replicas of the model" in found.sentence
+
+
+def test_a_run_in_progress_waits_for_judging_if_what_waits_takes_long() -> None:
+    found = bottleneck(replace(LATE, running=True))
+    assert found.sentence.startswith("Judging is the slower part")
+    assert "those that wait take 1 min 0 s more" in found.sentence
+
+
+def test_completions_that_the_run_did_not_make_leave_judging_alone() -> None:
+    found = bottleneck(replace(LATE, generated=0, generating_seconds=0.0, tail_seconds=0.0))
+    assert found.part is Part.JUDGING
+    assert "older than the run" in found.sentence
+
+
+def test_a_run_without_times_says_that_nothing_can_be_told() -> None:
+    assert bottleneck(RunLoad()).part is Part.UNKNOWN
+
+
+@given(LOADS)
+def test_every_load_has_a_sentence_of_numbers_that_are_ones(load: RunLoad) -> None:
+    found = bottleneck(load)
+    assert found.sentence.endswith(".")
+    assert "\n" not in found.sentence
+    assert not re.search(r"\b(nan|inf)\b", found.sentence)
+    assert load.busy is None or 0 <= load.busy <= 1
+    assert math.isfinite(load.needed_cores) and load.needed_processes >= 1
+
+
+@given(LOADS.filter(lambda load: load.generating_seconds > 0), AMOUNTS)
+def test_a_longer_tail_never_turns_judging_into_generation(load: RunLoad, more: float) -> None:
+    if bottleneck(load).part is Part.JUDGING:
+        longer = replace(load, tail_seconds=load.tail_seconds + more)
+        assert bottleneck(longer).part is Part.JUDGING
+
+
+@given(LOADS, st.integers(2, 9))
+def test_cores_are_proportional_to_both_rates(load: RunLoad, times: int) -> None:
+    slower = replace(load, sandbox_seconds=load.sandbox_seconds * times)
+    assert math.isclose(slower.needed_cores, load.needed_cores * times, rel_tol=1e-9)
