@@ -426,7 +426,7 @@ def test_the_aggregator_shows_the_runs_below_its_roots(
             assert "plumbline_samples{" not in answer.read().decode()
     finally:
         aggregator.process.terminate()
-        aggregator.process.communicate()
+        aggregator.process.wait()
     assert aggregator.process.returncode == 0
 
 

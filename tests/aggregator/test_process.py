@@ -25,7 +25,7 @@ def aggregator(redis: Redis, redis_server: RedisServer, tmp_path: Path) -> Itera
     aggregator = Aggregator(redis_server.url, tmp_path)
     yield aggregator
     aggregator.process.kill()
-    aggregator.process.communicate()
+    aggregator.process.wait()
 
 
 def until_state(ledger: Ledger, state: RunState) -> None:
@@ -48,7 +48,7 @@ def test_it_stops_cleanly_while_somebody_follows_a_run(
         aggregator.process.terminate()
         events.read()
     assert aggregator.process.wait(8) == 0
-    assert "Traceback" not in aggregator.process.stderr.read()
+    assert "Traceback" not in aggregator.log.read_text()
     assert list(aggregator.temporary.iterdir()) == []
 
 
@@ -90,10 +90,10 @@ def test_a_folder_that_another_one_uses(redis_server: RedisServer, tmp_path: Pat
     try:
         second = Aggregator(redis_server.url, tmp_path / "b", **index)
         assert second.process.wait(20) == 2
-        assert "another aggregator uses this index folder" in second.process.stderr.read()
+        assert "another aggregator uses this index folder" in second.log.read_text()
     finally:
         first.process.kill()
-        first.process.communicate()
+        first.process.wait()
 
 
 def test_a_judged_run_is_published_without_waiting_for_the_next_check(
@@ -113,4 +113,4 @@ def test_a_judged_run_is_published_without_waiting_for_the_next_check(
         until_state(ledger, RunState.COMPLETE)
     finally:
         own.process.kill()
-        own.process.communicate()
+        own.process.wait()

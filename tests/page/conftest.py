@@ -47,7 +47,7 @@ def address(
     aggregator = Aggregator(redis_server.url, tmp_path_factory.mktemp("aggregator"))
     yield aggregator.url
     aggregator.process.kill()
-    aggregator.process.communicate()
+    aggregator.process.wait()
 
 
 def new_page(

@@ -42,7 +42,7 @@ def aggregator(redis: RedisServer, folder: Path, **settings: str) -> Iterator[in
     running = Aggregator(redis.url, folder, PLUMBLINE_ALLOWED_HOSTS=NAME, **settings)
     yield int(urlsplit(running.url).port or 0)
     running.process.kill()
-    running.process.communicate()
+    running.process.wait()
 
 
 @pytest.fixture(scope="module")

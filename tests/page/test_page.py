@@ -484,7 +484,7 @@ def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Agg
     aggregator = Aggregator(redis_server.url, tmp_path)
     yield aggregator
     aggregator.process.kill()
-    aggregator.process.communicate()
+    aggregator.process.wait()
 
 
 def test_the_list_of_runs_tells_of_an_aggregator_that_went_away(
@@ -567,7 +567,7 @@ def test_an_aggregator_that_went_away_is_told_and_found_again(
         expect(page.locator("tr.row")).to_have_count(7)
     finally:
         again.process.kill()
-        again.process.communicate()
+        again.process.wait()
     assert watch.errors == []
 
 

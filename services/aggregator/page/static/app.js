@@ -70,8 +70,10 @@ async function show() {
   main.replaceChildren(stage);
   if (turn > 1) main.focus({ preventScroll: true });
   // An entry of the history that was left begins at that place, a new one at its target or the top.
-  scrollTo(0, history.state?.y ?? 0);
-  if (history.state?.y === undefined) main.querySelector("[data-target]")?.scrollIntoView();
+  const y = history.state?.y;
+  history.replaceState({ y: y ?? 0, turn }, "");
+  scrollTo(0, y ?? 0);
+  if (y === undefined) main.querySelector("[data-target]")?.scrollIntoView();
 }
 
 // Folded parts that the reader has opened, which are open again when the view is built anew.
@@ -91,10 +93,11 @@ addEventListener("afterprint", () => {
   for (const part of printed) part.open = false;
 });
 
-// Views come after the browser would scroll, so the place is kept here.
+// Views come after the browser would scroll, so the place is kept here: in the entry whose view stands, which is not
+// the current one while the view of that one loads.
 function keepPlace() {
   clearTimeout(saving);
-  history.replaceState({ y: scrollY }, "");
+  if (history.state?.turn === turns) history.replaceState({ y: scrollY, turn: turns }, "");
 }
 
 history.scrollRestoration = "manual";
@@ -103,10 +106,7 @@ addEventListener("scroll", () => {
   saving = setTimeout(keepPlace, 100);
 }, { passive: true });
 addEventListener("click", keepPlace, { capture: true });
-addEventListener("hashchange", () => {
-  clearTimeout(saving);
-  show();
-});
+addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the router would take its hash for a view
   main.focus();
