@@ -344,6 +344,25 @@ def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(
     scrolled_to(page, 0)
 
 
+def test_the_place_in_a_view_is_not_taken_for_that_of_the_next(address: str, visit: Visit) -> None:
+    page, _watch = visit()
+    show(page, f"{address}/{VIEWS['run']}")
+    page.locator("tr.row a").nth(40).click()
+    expect(page.locator("h1")).to_have_text("codecontests_valid_040")
+    page.go_back()
+    expect(page.locator("h1")).to_have_text("done")
+    held: list[Route] = []
+    page.route("**/samples/codecontests_valid/**", lambda route: held.append(route), times=1)
+    page.evaluate("history.forward()")
+    while not held:
+        page.wait_for_timeout(10)
+    page.evaluate("scrollTo(0, 700)")  # the list of samples still stands
+    page.wait_for_timeout(300)
+    held[0].continue_()
+    expect(page.locator("h1")).to_have_text("codecontests_valid_040")
+    scrolled_to(page, 0)
+
+
 def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     address: str, visit: Visit
 ) -> None:
@@ -473,6 +492,18 @@ def test_a_run_that_is_being_published_is_followed_to_its_end(address: str, visi
     page.route("**/api/runs/done", before_publishing, times=1)
     show(page, f"{address}/#/run/done")
     expect(page.locator("main")).to_contain_text("incomplete, begun")
+    assert watch.errors == []
+
+
+def test_a_view_that_takes_long_says_so(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    held: list[Route] = []
+    page.route("**/api/runs/done", lambda route: held.append(route), times=1)
+    page.goto(f"{address}/#/run/done")
+    expect(page.locator("main")).to_have_text("Loading …")
+    held[0].continue_()
+    expect(page.locator("h1")).to_have_text("done")
+    expect(page.locator("main")).not_to_contain_text("Loading")
     assert watch.errors == []
 
 

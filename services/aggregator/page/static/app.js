@@ -18,6 +18,8 @@ const VIEWS = {
 // Views that a report, which holds one run, does not have.
 const LINKS = [["#/history", "History"]];
 
+const SLOW = 1000; // milliseconds after which a view that is not there yet says so
+
 const main = document.getElementById("main");
 const crumbs = document.getElementById("crumbs");
 let leave = () => {};
@@ -58,12 +60,14 @@ async function show() {
   document.title = parts[0] === "compare" ? "Compare – Plumbline" : parts[1] ? `${plain(parts.slice(1).join(" / "))} – Plumbline` : "Plumbline";
   const view = Object.hasOwn(VIEWS, parts[0] ?? "") ? VIEWS[parts[0]](parts.slice(1)) : showRuns;
   const stage = document.createDocumentFragment();
+  const slow = setTimeout(() => turn === turns && main.replaceChildren(el("p", { class: "soft", role: "status" }, "Loading …")), SLOW);
   let done = () => {};
   try {
     done = (await view(stage, parts.slice(1), query)) ?? done;
   } catch (error) {
     stage.replaceChildren(el("h1", {}, "This cannot be shown"), el("p", {}, name(error.message)));
   }
+  clearTimeout(slow);
   if (turn !== turns) return done(); // the user has navigated away
   leave = done;
   for (const part of stage.querySelectorAll("details[data-fold]")) part.open = opened.has(folded(part));
