@@ -105,12 +105,34 @@ def test_an_interrupted_run_ends_its_children_and_goes_on_later(
         process.send_signal(sign)
         assert process.wait(60) == 130
         log = output.with_suffix(".log").read_text()
-        assert "interrupted" in log
+        assert log.endswith("plumb: interrupted; repeat the command to resume\n")
         assert "Traceback" not in log
         assert psutil.wait_procs(family, timeout=10)[1] == []
     done = plumb.plumb(plumb.demo_run(output, *_SMALL))
     assert done.returncode == 0, done.stderr
     _same(output, undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("part", "sign"),
+    [
+        ("preloaded", signal.SIGINT),
+        ("preloaded", signal.SIGTERM),
+        ("redis", signal.SIGTERM),
+        ("services.sandbox", signal.SIGINT),
+    ],
+)
+def test_a_command_that_is_interrupted_before_its_run_begins_says_so(
+    part: str, sign: signal.Signals, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+        plumb.wait_for(lambda: plumb.has_child(process.pid, part), part)
+        process.send_signal(sign)
+        assert process.wait(60) == 130
+        log = output.with_suffix(".log").read_text()
+        assert log.startswith("plumb: interrupted; repeat the command")
+        assert len(log.splitlines()) == 1
 
 
 def _same(output: Path, undisturbed: dict[str, object]) -> None:
