@@ -12,7 +12,7 @@ import fsspec
 from pydantic import BaseModel
 
 from shared.errors import OutputError
-from shared.files import atomic_write
+from shared.files import atomic_write, remove_abandoned
 from shared.redaction import is_redacted, redact, redact_address, remember_address
 
 SUMMARY = "phase0_summary.json"
@@ -163,6 +163,12 @@ class OutputFolder:
             raise OutputError(f"{self.shown} cannot be listed: {error}") from None
         below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in found)
         return sorted(f"{self.url.rstrip('/')}{folder}" for folder in below)
+
+    def remove_abandoned(self) -> None:
+        """Remove what processes that were killed left of the files that they were writing."""
+        if self.local:
+            for folder in (self._root, self._join(QA_LOGS)):
+                remove_abandoned(Path(folder))
 
     @contextmanager
     def replacing(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:

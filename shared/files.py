@@ -1,9 +1,10 @@
 """Atomic file replacement: write under a temporary name, then rename."""
 
 import os
+import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -47,6 +48,27 @@ def atomic_write(
     finally:
         if fs.exists(temporary):
             fs.rm(temporary)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files that killed processes of this machine have left in a folder."""
+    ours = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d{{1,10}})\.tmp")
+    with suppress(OSError):
+        for path in folder.iterdir():
+            found = ours.fullmatch(path.name)
+            if found and path.is_file() and not is_alive(int(found[1])):
+                path.unlink(missing_ok=True)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process with this id, whosever it is."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _temporary_name(name: str) -> str:

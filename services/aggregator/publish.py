@@ -83,6 +83,7 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
 
 def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan, roots: OutputRoots) -> RunState:
     folder = OutputFolder(meta.output)
+    folder.remove_abandoned()
     samples = _write_samples(folder, ledger, plan)
     qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
     facts = _write_problems(folder, ledger, plan, meta, qa_logs)

@@ -1,23 +1,23 @@
 """Entry point of the command line: `plumb` and its subcommands."""
 
+import signal
 import sys
+from typing import NoReturn
 
 from services.cli.embedded import prefork
-from shared.errors import PlumblineError
+from services.cli.interrupts import sigterm_as_interrupt
+from shared.errors import InterruptedRunError, PlumblineError
 
 
 def main() -> None:
     """Run a command; a PlumblineError becomes one line on stderr and an exit code."""
-    if "--embedded" in sys.argv:
-        # Before this process's own imports, which take as long as those of the services.
-        prefork.start_early()
-    from services.cli.commands import app
-
     try:
-        app()
+        with sigterm_as_interrupt():
+            _run()
+    except KeyboardInterrupt:
+        _end(InterruptedRunError("interrupted; repeat the command"))
     except PlumblineError as error:
-        print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+        _end(error)
     except ModuleNotFoundError as error:
         # A service's image installs only what that service needs.
         print(
@@ -26,6 +26,27 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2) from None
+
+
+def _run() -> None:
+    if "--embedded" in sys.argv:
+        # Before this process's own imports, which take as long as those of the services.
+        prefork.start_early()
+    from services.cli.commands import app
+
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == InterruptedRunError.exit_code:  # typer's way to end after an interrupt
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _end(error: PlumblineError) -> NoReturn:
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, signal.SIG_IGN)  # it ends already
+    print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
+    raise SystemExit(error.exit_code) from None
 
 
 if __name__ == "__main__":

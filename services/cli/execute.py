@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from redis import Redis
@@ -47,6 +48,8 @@ WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
 # and with KEDA no judge runs until a job is queued.
 _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
+# In which a service that died between the start of all and the session answers again.
+_RESTART_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -82,20 +85,29 @@ def execute(request: RunRequest) -> None:
         PlumblineError: The run cannot start or finish; :class:`IncompleteRunError` if it finished
             but some samples have no verdict.
     """
+    try:
+        with sigterm_as_interrupt():
+            _execute(request)
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; repeat the command to resume") from None
+
+
+def _execute(request: RunRequest) -> None:
     config = request.config
     counter, responses = open_counter(config), _responses_file(request)
     folder = OutputFolder(config.output_dir)
     identity = identify(config, request.plan, folder, request.source)
     identity = claim_output(folder, identity, force=request.force)
     console = stdout_console()
-    with sigterm_as_interrupt(), _display(request, console) as progress:
+    with _display(request, console) as progress:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
         with _services(request, folder, progress) as (redis, stack):
             session = Session(redis, identity)
             try:
-                asyncio.run(_run_session(request, folder, session, stack, progress, counter))
+                work = partial(_run_session, request, folder, session, stack, progress, counter)
+                asyncio.run(_watched(stack, work))
             except OutOfMemoryError as error:
                 raise ServiceError(
                     f"Redis is out of memory ({error}); raise its maxmemory and repeat the command "
@@ -105,8 +117,6 @@ def execute(request: RunRequest) -> None:
                 raise ServiceError(
                     f"lost the connection to Redis: {error}; repeat the command to resume"
                 ) from None
-            except KeyboardInterrupt:
-                raise InterruptedRunError("interrupted; repeat the command to resume") from None
             finally:
                 with suppress(RedisError):
                     session.leave()
@@ -232,8 +242,22 @@ def _services(
         if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
         if languages and not given:
-            asyncio.run(check_languages(stack.sandbox_urls, languages))
-        yield connect(stack.redis_url), stack
+            check = partial(check_languages, stack.sandbox_urls, languages)
+            asyncio.run(_watched(stack, partial(_of_restarted, check)))
+        connecting = partial(asyncio.to_thread, connect, stack.redis_url)
+        yield asyncio.run(_watched(stack, partial(_of_restarted, connecting))), stack
+
+
+async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
+    """Ask a service of the stack, again if it has died since it was ready and is started again."""
+    give_up = time.monotonic() + _RESTART_SECONDS
+    while True:
+        try:
+            return await check()
+        except UnavailableError:
+            if time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(0.1)
 
 
 async def _check_sandboxes(urls: Sequence[str], languages: Sequence[str]) -> None:
@@ -306,9 +330,7 @@ async def _run_session(
             provenance=provenance,
         )
         hashes = request.completions.hashes() if request.completions else None
-        run = Run(request.config, request.plan, session, source, progress, hashes)
-        work = with_watch(run.complete, stack.watch) if stack else run.complete()
-        await _first_error(work)
+        await Run(request.config, request.plan, session, source, progress, hashes).complete()
 
 
 @asynccontextmanager
@@ -327,7 +349,8 @@ async def _open_source(
     urls = [own] if own else config.generation.base_urls
     async with _client(config, urls, None if own else _api_key(config)) as client:
         prompts = prompt_facts(request.problems, config)
-        model, info = await client.check(), await client.info()
+        model = await (_of_restarted(client.check) if own else client.check())
+        info = await client.info()
         _check_weights(config, info, progress)
         generator = {
             "model": model,
@@ -382,6 +405,17 @@ def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "Genera
         deadline=generation.deadline,
         max_attempts=generation.max_attempts,
     )
+
+
+async def _watched(stack: EmbeddedStack | None, work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work while services of the stack that die are started again."""
+    results: list[T] = []
+
+    async def working() -> None:
+        results.append(await work())
+
+    await _first_error(with_watch(working, stack.watch) if stack else working())
+    return results[0]
 
 
 async def _first_error(work: Awaitable[None]) -> None:

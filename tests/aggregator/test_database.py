@@ -20,16 +20,17 @@ def test_a_temporary_index_goes_away_and_leftovers_of_the_killed_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, young = tmp_path / "plumbline-index-left", tmp_path / "plumbline-index-young"
-    for folder in (left, young):
+    left, old, young = (tmp_path / f"plumbline-index-{name}" for name in ("left", "old", "young"))
+    for folder in (left, old, young):
         folder.mkdir()
-        (folder / "lock").touch()
-    os.utime(left, (time.time() - 1000,) * 2)
+    (left / "lock").touch()
+    os.utime(old, (time.time() - 1000,) * 2)
     alive = open_database()
     os.utime(alive.path.parent, (time.time() - 1000,) * 2)
     database = open_database()
     assert not left.exists()
-    assert young.exists()
+    assert not old.exists()
+    assert young.exists()  # it may be locked in a moment
     assert alive.path.exists()
     database.close()
     alive.close()

@@ -1,5 +1,7 @@
 import json
 import shutil
+import socket
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,6 +88,18 @@ def test_the_artifacts_of_a_complete_run(ledger: Ledger, tmp_path: Path) -> None
     verdicts = [Verdict.model_validate_json(line) for line in lines]
     assert {v.sample: v.final_status for v in verdicts} == STATUSES
     assert [v.sample for v in verdicts] == PLAN.samples()
+
+
+def test_what_a_killed_aggregator_left_of_its_report_is_removed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f".{artifacts.REPORT}.{socket.gethostname()}.{ended.pid}.tmp"
+    left.touch()
+    judge_all(ledger)
+    publish(ledger)
+    assert not left.exists()
 
 
 def test_tokens_that_no_engine_counted_are_counted_in_the_record(

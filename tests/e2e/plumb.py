@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,13 @@ def child(pid: int, part: str) -> psutil.Process:
         if part in " ".join(process.cmdline()):
             return process
     raise AssertionError(f"no {part} among the children of {pid}")
+
+
+def has_child(pid: int, part: str) -> bool:
+    """Whether there is such a child, which may be ending."""
+    with suppress(AssertionError, psutil.Error):
+        return child(pid, part).is_running()
+    return False
 
 
 def with_process(pid: int, action: Callable[[psutil.Process], object]) -> None:

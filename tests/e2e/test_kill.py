@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,26 @@ _SMALL = (
 )
 # For what stops a run before its end, however late a busy machine is with it.
 _SLOW = (*_SMALL, "generation.replay.latency=2")
+
+# A command that kills one of its services when all have started, just before its session begins.
+_KILLS_EARLY = """
+import sys, psutil
+from services.cli import __main__, execute
+
+part, connect, killed = sys.argv.pop(1), execute.connect, []
+
+def kill_first(url):
+    for child in psutil.Process().children() if not killed else []:
+        if child.status() != psutil.STATUS_ZOMBIE and part in " ".join(child.cmdline()):
+            killed.append(child)
+            child.kill()
+            while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+                pass
+    return connect(url)
+
+execute.connect = kill_first
+__main__.main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +63,17 @@ def test_a_killed_part_is_started_again(
         plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
         plumb.child(process.pid, part).kill()
         assert process.wait(200) == 0, output.with_suffix(".log").read_text()
+    _same(output, undisturbed)
+
+
+@pytest.mark.parametrize("part", ["services.generator", "redis"])
+def test_a_part_killed_before_the_session_begins_is_started_again(
+    part: str, tmp_path: Path, undisturbed: dict[str, object]
+) -> None:
+    output = tmp_path / "out"
+    arguments = plumb.demo_run(output, *_SMALL)[3:]
+    done = plumb.plumb([sys.executable, "-c", _KILLS_EARLY, part, *arguments], timeout=60)
+    assert done.returncode == 0, done.stderr
     _same(output, undisturbed)
 
 
@@ -73,12 +105,34 @@ def test_an_interrupted_run_ends_its_children_and_goes_on_later(
         process.send_signal(sign)
         assert process.wait(60) == 130
         log = output.with_suffix(".log").read_text()
-        assert "interrupted" in log
+        assert log.endswith("plumb: interrupted; repeat the command to resume\n")
         assert "Traceback" not in log
         assert psutil.wait_procs(family, timeout=10)[1] == []
     done = plumb.plumb(plumb.demo_run(output, *_SMALL))
     assert done.returncode == 0, done.stderr
     _same(output, undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("part", "sign"),
+    [
+        ("preloaded", signal.SIGINT),
+        ("preloaded", signal.SIGTERM),
+        ("redis", signal.SIGTERM),
+        ("services.sandbox", signal.SIGINT),
+    ],
+)
+def test_a_command_that_is_interrupted_before_its_run_begins_says_so(
+    part: str, sign: signal.Signals, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+        plumb.wait_for(lambda: plumb.has_child(process.pid, part), part)
+        process.send_signal(sign)
+        assert process.wait(60) == 130
+        log = output.with_suffix(".log").read_text()
+        assert log.startswith("plumb: interrupted; repeat the command")
+        assert len(log.splitlines()) == 1
 
 
 def _same(output: Path, undisturbed: dict[str, object]) -> None:

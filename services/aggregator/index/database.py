@@ -5,6 +5,7 @@ sample, and tallies. It can be rebuilt from the ledger's streams and from the fo
 """
 
 import fcntl
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -24,7 +25,7 @@ log = get_logger(__name__)
 
 _FILE = "index.sqlite"
 _PREFIX = "plumbline-index-"
-# Minimum age in seconds of a folder to remove: a new one is not locked yet for a moment.
+# Minimum age in seconds of a folder without a lock to remove: a new one has none for a moment.
 _MIN_AGE = 60.0
 # KiB of pages that the writer keeps in memory, so that the indexes of a large run are not read
 # again with each batch.
@@ -83,11 +84,15 @@ def open_database(folder: Path | None = None) -> Database:
     Raises:
         OutputError: The folder is not writable, or another aggregator uses it.
     """
-    if folder is None:
+    if folder is not None:
+        return _open(folder, None)
+    while True:
         temporary = tempfile.TemporaryDirectory(prefix=_PREFIX)
         _remove_abandoned(Path(temporary.name).parent)
-        return _open(Path(temporary.name), temporary)
-    return _open(folder, None)
+        try:
+            return _open(Path(temporary.name), temporary)
+        except IndexInUseError:
+            temporary.cleanup()  # another process took it for abandoned, before it was locked
 
 
 def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> Database:
@@ -96,6 +101,8 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("a")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock.fileno()).st_nlink == 0:  # removed before it was locked
+            raise BlockingIOError
     except BlockingIOError:
         raise IndexInUseError(
             f"{folder}: another aggregator uses this index folder; stop it, or choose another "
@@ -121,16 +128,25 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove temporary indexes of killed aggregators: their lock is free."""
+    """Remove temporary indexes of killed aggregators of this user: their lock is free."""
     for folder in parent.glob(f"{_PREFIX}*"):
         try:
-            if time.time() - folder.stat().st_mtime < _MIN_AGE:
-                continue
-            with (folder / "lock").open("r") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
+            found = folder.lstat()
+            if found.st_uid == os.geteuid():
+                _remove_unlocked(folder, young=time.time() - found.st_mtime < _MIN_AGE)
         except OSError:
             continue  # in use, or already removed
+
+
+def _remove_unlocked(folder: Path, *, young: bool) -> None:
+    """Remove a folder; raises OSError if it is in use or about to be."""
+    create = 0 if young else os.O_CREAT
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | create, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
 
 
 def _usable(path: Path) -> bool:

@@ -32,6 +32,7 @@ from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Superv
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
+from shared.files import remove_abandoned
 from shared.run_record import SandboxFacts
 from shared.text import split_urls
 
@@ -106,6 +107,7 @@ def open_stack(
     with file_lock(folder / "lock") as lock:
         for part in ("redis", "logs") if force else ():
             shutil.rmtree(folder / part, ignore_errors=True)
+        remove_abandoned(folder)
         with _writing(folder):
             (folder / "logs").mkdir(exist_ok=True)
         stack = EmbeddedStack(folder)
