@@ -30,7 +30,7 @@ _MAX_REASONS = 50
 # Common failures of sandboxes and generators, exported with 0 from the start.
 _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
-    *("read_timeout", _OTHER),
+    *("read_timeout", "ClientConnectorError", "ServerDisconnectedError", "SandboxError", _OTHER),
 )
 # A ratio above the last bound but one is 1: all cases passed.
 _RATIO_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99999, 1.0)

@@ -169,7 +169,8 @@ def _data(config: Config) -> Iterator[CheckLine]:
 
 def _generator(config: Config) -> Iterator[CheckLine]:
     generation = config.generation
-    if not generation.base_urls:
+    urls = split_urls(os.environ.get("GENERATOR_URLS", "")) or generation.base_urls
+    if not urls:
         text = "no servers configured (generation.base_urls)"
         if generation.backend != "openai":
             text = f"plumb run --embedded starts the backend {generation.backend}"
@@ -178,10 +179,8 @@ def _generator(config: Config) -> Iterator[CheckLine]:
     # Imported here because aiohttp takes long, and runs over recorded completions need none.
     from services.cli.execute import check_generator
 
-    good = f"{', '.join(generation.base_urls)} offers a model"
-    yield _attempt(
-        "generator", good, lambda: asyncio.run(check_generator(config, generation.base_urls))
-    )
+    good = f"{', '.join(map(redact_address, urls))} offers a model"
+    yield _attempt("generator", good, lambda: asyncio.run(check_generator(config, urls)))
 
 
 def _redis() -> Iterator[CheckLine]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -38,7 +39,12 @@ LINES = "application/x-ndjson"
 def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.Application:
     """Create the application of a service that is running; ``redis`` is for its health check."""
     checked = replace(access, without_token=access.without_token | ALIAS_PATHS)
-    app = make_application(checked, middlewares=[json_http_errors()])
+
+    def refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:
+        service.metrics.count_refusal(status)
+        return json_error(status, message, headers=headers)
+
+    app = make_application(checked, middlewares=[json_http_errors()], errors=refused)
     readiness = Readiness(partial(ping_error, redis), details=service.details)
     add_operations(app, readiness, service.metrics.registry)
     most = service.settings.max_body

@@ -31,8 +31,14 @@ _MAX_DATASETS = 200
 _KINDS = {kind.value for kind in FailureKind} | {"deadline_passed"}
 _KIND = re.compile(r"http_[1-5][0-9][0-9]|[A-Z][A-Za-z]{2,40}(Error|Exception|Disconnected)")
 _SCORES = tuple(tenth / 10 for tenth in range(11))
-_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+# The alert about waiting is about a minute: quantiles within a bucket are guesses.
+_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 100, 300, 1000, 3000)
 _REFUSED = range(400, 499)
+_USUAL_REFUSALS = (400, 401, 403, 404, 409, 413, 415, 421, 422, 429)
+_USUAL_REASONS = (
+    *("http_429", "http_500", "http_502", "http_503", "http_504"),
+    *("ClientConnectorError", "ServerDisconnectedError", OTHER),
+)
 
 
 class RewardMetrics:
@@ -88,7 +94,11 @@ class RewardMetrics:
             "Completions that requests wait for.",
             registry=self.registry,
         )
-        # From the start, so that an increase from nothing is one.
+        # From the start, so that an increase from nothing is one: an alert would miss the first.
+        for code in _USUAL_REFUSALS:
+            self._refused.labels(str(code))
+        for reason in (*sorted(_KINDS), *_USUAL_REASONS):
+            self._unjudged.labels(reason)
         for kind in GUARDED:
             self._guarded.labels(str(kind))
         for status in ProgramStatus:
@@ -101,7 +111,11 @@ class RewardMetrics:
         """Count a response; a request that its client broke off has the code 499."""
         self._requests.labels(route, str(code)).inc()
         if code in _REFUSED:
-            self._refused.labels(str(code)).inc()
+            self.count_refusal(code)
+
+    def count_refusal(self, code: int) -> None:
+        """Count a request that was refused, perhaps by its header alone, before its route."""
+        self._refused.labels(str(code)).inc()
 
     def count_result(self, dataset: str, result: ScoreResult) -> None:
         """Count the result of one completion."""

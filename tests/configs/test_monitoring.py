@@ -16,6 +16,7 @@ from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.generator.router.metrics import RouterMetrics, StateGauges
 from services.judge.health import JudgeMetrics
 from services.reward.metrics import RewardMetrics
+from services.reward.models import ScoreResult
 from services.sandbox.admission import Admission
 from services.sandbox.metrics import SandboxMetrics
 from shared.statuses import FinalStatus
@@ -262,3 +263,114 @@ def test_file_descriptors(tmp_path, job, used, minute, fires):
     chosen = f'{{job="{job}",instance="a:1"}}'
     series = {f"process_open_fds{chosen}": used, f"process_max_fds{chosen}": "1024x30"}
     expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
+
+
+_ONCE = "0x5 1x60"  # from the sixth minute on
+
+
+def _share(part, failed, all_of_them=100):
+    """Counters of failures and of all answers, by how many there are in a minute."""
+    whole = "reward_results" if part.startswith("reward") else "verdicts"
+    return {f"{part}_total": f"0+{failed}x60", f"{whole}_total": f"0+{all_of_them}x60"}
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("name", "series", "minute", "fires"),
+    [
+        ("NoJudges", {"judge_queue_jobs": "3x30", "judge_workers": "0x30"}, 2, True),
+        ("NoJudges", {"judge_queue_jobs": "3x30", "judge_workers": "0x1 1x30"}, 4, False),
+        ("NoJudges", {"judge_queue_jobs": "0x30", "judge_workers": "0x30"}, 29, False),
+        ("SandboxFailing", {'infra_failures_total{reason="a"}': "0+3x30"}, 8, True),
+        ("SandboxFailing", {'infra_failures_total{reason="a"}': "0+1x30"}, 29, False),
+        ("SandboxFailing", {'infra_failures_total{reason="a"}': "0x5 50x60"}, 20, False),
+        ("InfraErrorShare", _share("infra_failures", 6), 20, True),
+        ("InfraErrorShare", _share("infra_failures", 4), 59, False),
+        ("InfraErrorShare", _share("infra_failures", 1, 0), 20, True),
+        ("Unjudged", {'verdicts_total{status="api_error"}': _ONCE}, 7, True),
+        ("Unjudged", {'verdicts_total{status="api_error"}': _ONCE}, 20, False),
+        ("Unjudged", {'verdicts_total{status="success"}': _ONCE}, 7, False),
+        ("SandboxUntrusted", {"judge_sandboxes_distrusted": "0x5 1x5 0x9"}, 7, True),
+        ("SandboxUntrusted", {"judge_sandboxes_distrusted": "0x5 1x5 0x9"}, 13, False),
+        ("JobsRefused", {'judge_jobs_refused_total{flaw="call"}': _ONCE}, 7, True),
+        ("JobsRefused", {'judge_jobs_refused_total{flaw="call"}': _ONCE}, 20, False),
+        ("RewardUnjudged", _share("reward_unjudged", 2), 9, True),
+        ("RewardUnjudged", _share("reward_unjudged", 1, 101), 59, False),
+        ("RewardUnjudged", _share("reward_unjudged", 0, 0), 59, False),
+    ],
+)  # fmt: skip
+def test_what_fails(tmp_path, name, series, minute, fires):
+    name, given = f"Plumbline{name}", {f"plumbline_{one}": two for one, two in series.items()}
+    expect(tmp_path, name, given, minute, [firing(name)] * fires)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("code", "values", "minute", "fires"),
+    [
+        ("404", _ONCE, 7, True),
+        ("404", _ONCE, 20, False),
+        ("429", "0+9x60", 20, False),  # it asks the client to come again
+        ("503", "0+9x60", 20, False),
+    ],
+)
+def test_rewards_that_are_refused(tmp_path, code, values, minute, fires):
+    name, labels = "PlumblineRewardRefused", {"code": code}
+    series = {f'plumbline_reward_refused_total{{code="{code}"}}': values}
+    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("restarts", "minute", "fires"),
+    [("0+1x60", 4, True), ("0x5 2x60", 20, False), ("0x5 4x60", 50, False)],
+)
+def test_replicas_that_restart(tmp_path, restarts, minute, fires):
+    name, labels = "PlumblineReplicaRestarting", {"replica": "1"}
+    series = {'plumbline_generator_replica_restarts_total{replica="1"}': restarts}
+    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("up", "minute", "fires"), [("0x9", 2, True), ("1x5 0x0 1x9", 7, False), ("1x5 0x9", 7, True)]
+)
+def test_a_target_that_is_down(tmp_path, up, minute, fires):
+    name, labels = "PlumblineTargetDown", {"job": "judge", "instance": "a:1"}
+    series = {'up{job="judge",instance="a:1"}': up}
+    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
+
+
+@needs_promtool
+@pytest.mark.parametrize(("seconds", "fires"), [(200, True), (62, True), (45, False), (1, False)])
+def test_rewards_that_wait(tmp_path, seconds, fires):
+    """Over the buckets of the service, whose bounds decide what a quantile can tell."""
+    metrics = RewardMetrics()
+    metrics.count_result("set", waited(seconds))
+    series = {
+        f'plumbline_reward_queue_seconds_bucket{{le="{sample.labels["le"]}"}}': (
+            f"0+{int(sample.value) * 10}x60"
+        )
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "plumbline_reward_queue_seconds_bucket"
+    }
+    name = "PlumblineRewardWaiting"
+    expect(tmp_path, name, series, 30, [firing(name)] * fires)
+
+
+def test_every_alert_is_tried():
+    """In a test above: whether it fires, and whether it does not."""
+    tried = set(re.findall(r'"(?:Plumbline)?([A-Z][A-Za-z]+)"', Path(__file__).read_text()))
+    alerts = {rule["alert"].removeprefix("Plumbline") for rule in rules() if "alert" in rule}
+    assert alerts <= tried
+
+
+def waited(seconds):
+    return ScoreResult(
+        score=0.0,
+        status=FinalStatus.WRONG_ANSWER,
+        judged=True,
+        queue_seconds=float(seconds),
+        judge_seconds=1.0,
+    )

@@ -34,8 +34,10 @@ class Call:
 
 
 @asynccontextmanager
-async def faulty(url: str, fault: Fault, *, cases: bool = True) -> AsyncIterator[str]:
-    """Serve the sandbox at ``url`` with a fault; yield the URL.
+async def faulty(
+    url: str, fault: Fault, *, cases: bool = True, port: int = 0
+) -> AsyncIterator[str]:
+    """Serve the sandbox at ``url`` with a fault, by default on a free port; yield the URL.
 
     ``cases``: whether the proxy offers ``/run_cases``.
     """
@@ -62,7 +64,7 @@ async def faulty(url: str, fault: Fault, *, cases: bool = True) -> AsyncIterator
         app.router.add_route("*", "/{path:.*}", serve)
         runner = web.AppRunner(app)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         try:
             host, port = runner.addresses[0][:2]

@@ -1,15 +1,19 @@
 """Metrics of rewards: what is counted as what, with a bounded number of labels."""
 
 import asyncio
+import re
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from prometheus_client import generate_latest
+from redis import Redis
 
 from services.reward.metrics import RewardMetrics, kind_of
 from services.reward.models import ScoreResult
 from services.reward.requests import counted
+from tests.conftest import RedisServer
+from tests.reward.servers import served
 from tests.reward.test_sample_log import result
 
 
@@ -50,11 +54,29 @@ def test_requests_and_refusals() -> None:
         metrics.count_request("/v1/score", code)
     found = text(metrics)
     assert 'plumbline_reward_requests_total{code="499",route="/v1/score"} 1.0' in found
-    refused = [line for line in found.splitlines() if line.startswith("plumbline_reward_refused_t")]
-    assert refused == [
-        'plumbline_reward_refused_total{code="409"} 1.0',
-        'plumbline_reward_refused_total{code="429"} 1.0',
-    ]
+    assert counted_as(found, "refused") == {'code="409"': 1, 'code="429"': 1}
+
+
+def counted_as(found: str, name: str) -> dict[str, float]:
+    """The values of a counter that are not 0."""
+    values = re.findall(rf"^plumbline_reward_{name}_total{{(.*)}} (\S+)$", found, re.MULTILINE)
+    return {labels: float(value) for labels, value in values if float(value)}
+
+
+def test_the_first_of_a_kind_is_an_increase() -> None:
+    metrics = RewardMetrics()
+    before = text(metrics)
+    for code in (401, 403, 404, 409, 413, 422):
+        assert f'plumbline_reward_refused_total{{code="{code}"}} 0.0' in before
+    for reason in ("read_timeout", "http_503", "ClientConnectorError", "deadline_passed", "other"):
+        assert f'plumbline_reward_unjudged_total{{reason="{reason}"}} 0.0' in before
+
+
+async def test_what_is_refused_by_its_header_is_counted(redis: Redis, redis_server: RedisServer):
+    async with served(redis, redis_server.url, token="secret") as service:
+        status, _ = await service.score(completion="x", dataset="demo", problem_id="1")
+        assert status == 401
+        assert counted_as(text(service.service.metrics), "refused") == {'code="401"': 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,321 @@
+"""`python -m tests.drill`: the fault behind each alert, made on purpose over a stack on loopback.
+
+Prometheus has the committed rules, with times that are a sixtieth. For each fault: its alerts are
+inactive, fire after the fault, what docs/alerts.md says to look at is looked at, and they end after
+the remedy. Prints the table at the end of docs/alerts.md.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from redis import Redis
+from rq import Queue
+
+from shared.ledger import Ledger, connect
+from shared.run_record import RunMeta
+from tests.compose.alerts import Prometheus
+from tests.compose.alerts_backlog import VERDICTS, add_verdict
+from tests.docs.markdown import ROOT, sections
+from tests.drill.stack import Stack, shim, until
+from tests.reward.servers import demo_completions
+
+PAGE = ROOT / "docs" / "alerts.md"
+HERE = Path(__file__).parent
+
+Fault = Callable[[Stack], Iterator[None]]
+FAULTS: list[tuple[tuple[str, ...], str, Fault]] = []
+
+
+def fault(*alerts: str, made: str) -> Callable[[Fault], Fault]:
+    """A generator function: what is before its ``yield`` makes a fault, the rest is the remedy."""
+
+    def register(function: Fault) -> Fault:
+        FAULTS.append((tuple(f"Plumbline{name}" for name in alerts), made, function))
+        return function
+
+    return register
+
+
+@fault("NoJudges", "JudgeQueueAgeing", made="judges stopped in mid-run")
+def no_judges(stack: Stack) -> Iterator[None]:
+    with stack.run():
+        stack.judge.stop()
+        yield
+        stack.judge.start()
+        yield
+
+
+@fault("NoProgress", "TargetDown", made="generator frozen (SIGSTOP) in mid-run")
+def frozen_generator(stack: Stack) -> Iterator[None]:
+    with stack.run():
+        stack.generator.send(signal.SIGSTOP)
+        yield
+        stack.generator.send(signal.SIGCONT)
+        yield
+
+
+@fault("LeaseAgeing", made="sandbox frozen (SIGSTOP) in mid-run")
+def frozen_sandbox(stack: Stack) -> Iterator[None]:
+    with stack.run():
+        stack.sandbox.send(signal.SIGSTOP)
+        yield
+        stack.sandbox.again()
+        yield
+
+
+@fault("SandboxFailing", "InfraErrorShare", "Unjudged", made="sandbox that answers 500")
+def broken_sandbox(stack: Stack) -> Iterator[None]:
+    with stack.run("judge.retry_budget=2"):
+        stack.sandbox.again(str(HERE / "broken_sandbox.py"))
+        yield
+        stack.sandbox.again()
+        yield
+
+
+@fault("SandboxUntrusted", made="proxy before the sandbox that lifts memory limits")
+def lying_sandbox(stack: Stack) -> Iterator[None]:
+    stack.sandbox.stop()
+    stack.sandbox.start(str(HERE / "lying_sandbox.py"))
+    with stack.run("judge.canaries.every=2"):
+        yield
+        stack.sandbox.again()
+        yield
+
+
+@fault("JobsRefused", made="a job of somebody else in the queue")
+def foreign_job(stack: Stack) -> Iterator[None]:
+    with Redis.from_url(stack.redis.url) as redis:
+        Queue("judge", connection=redis).enqueue("os.getcwd")
+        yield
+        yield
+
+
+@fault("RewardRefused", made="one request with an unknown data set")
+def unknown_dataset(stack: Stack) -> Iterator[None]:
+    item = {"completion": "x", "dataset": "nothing", "problem_id": "1"}
+    assert stack.post("/v1/score", {"items": [item]}) == 404
+    yield
+    yield
+
+
+@fault("RewardUnjudged", made="one request while the sandbox answers 500")
+def unjudged_rewards(stack: Stack) -> Iterator[None]:
+    stack.sandbox.again(str(HERE / "broken_sandbox.py"))
+    stack.post("/v1/score", {"items": _items(8, "unjudged"), "deadline": 5})
+    yield
+    stack.sandbox.again()
+    yield
+
+
+@fault("RewardWaiting", made="judges stopped for 65 seconds")
+def waiting_rewards(stack: Stack) -> Iterator[None]:
+    stack.judge.send(signal.SIGSTOP)
+    body = {"items": _items(20, "waiting"), "deadline": 300}
+    program = "import sys, tests.drill.post as post; post.main()"
+    client = subprocess.Popen(
+        [sys.executable, "-c", program, stack.reward.url], stdin=subprocess.PIPE, cwd=ROOT
+    )
+    assert client.stdin is not None
+    client.stdin.write(json.dumps(body).encode())
+    client.stdin.close()
+    time.sleep(65)
+    stack.judge.send(signal.SIGCONT)
+    yield
+    client.wait(120)
+    yield
+
+
+@fault("ReplicaRestarting", made="an engine that ends while it loads")
+def no_engine(stack: Stack) -> Iterator[None]:
+    settings = stack.generator.settings
+    stack.generator.settings = settings | {"PLUMBLINE_GENERATOR_ROUTER_RESTART_BACKOFF": "0.5"}
+    stack.generator.again(str(HERE / "no_engine.py"))
+    yield
+    stack.generator.settings = settings
+    stack.generator.again()
+    yield
+
+
+@fault("IndexBehind", made="index locked while 1,200 verdicts come")
+def locked_index(stack: Stack) -> Iterator[None]:
+    ledger = Ledger(connect(stack.redis.url), "backlog")
+    index = stack.folder / "index" / "index.sqlite"
+    with sqlite3.connect(index, isolation_level=None) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        ledger.open(RunMeta(), None, [])
+        for number in range(VERDICTS):
+            add_verdict(ledger, number)
+        yield
+        connection.execute("ROLLBACK")
+    yield
+    ledger.delete()
+
+
+@fault("RedisFillsSoon", "RedisMemoryHigh", made="Redis filled to 88 % of its maxmemory")
+def full_redis(stack: Stack) -> Iterator[None]:
+    with Redis.from_url(stack.redis.url) as redis:
+        ballast = [f"ballast:{number}" for number in range(21)]
+        redis.setrange(ballast[0], 40_000_000, b"x")
+        small = int(redis.info("memory")["used_memory"] / 0.6)
+        redis.config_set("maxmemory", small)
+        for key in ballast[1:]:
+            redis.setrange(key, small * 28 // 2000, b"x")
+            time.sleep(0.5)
+        yield
+        redis.config_set("maxmemory", 4 * small)
+        yield
+        redis.delete(*ballast)
+        redis.config_set("maxmemory", 0)
+
+
+@fault("FileDescriptors", made="limit of open files lowered (prlimit) to just above those in use")
+def few_descriptors(stack: Stack) -> Iterator[None]:
+    assert stack.aggregator.process is not None
+    process = psutil.Process(stack.aggregator.process.pid)
+    before = process.rlimit(resource.RLIMIT_NOFILE)
+    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 4, before[1]))
+    yield
+    process.rlimit(resource.RLIMIT_NOFILE, before)
+    yield
+
+
+def _items(number: int, mark: str) -> list[dict[str, str]]:
+    """Items that no earlier request had."""
+    chosen = demo_completions()[:number]
+    return [
+        {
+            "dataset": one["dataset"],
+            "problem_id": one["problem_id"],
+            "completion": f"{one['completion']}\n<!-- {mark} -->",
+        }
+        for one in chosen
+    ]
+
+
+def look_at(alert: str, stack: Stack, prometheus: Prometheus, programs: Path, kept: Path) -> None:
+    """Run what the page says to look at, and keep what it printed."""
+    section = next(one for one in sections(PAGE.read_text()) if one.title == alert)
+    functions = next(one for one in sections(PAGE.read_text()) if one.level == 1).code[0]
+    lines = []
+    for block in section.code:
+        if block.startswith("```promql"):
+            for query in block.splitlines()[1:-1]:
+                found = prometheus.ask(f"query?query={urllib.parse.quote(query)}")["result"]
+                shown = [(one["metric"], one["value"][1]) for one in found]
+                lines.append(f"> {query}\n{shown}\n")
+        elif not block.startswith("```"):
+            lines.append(f"$ {block}\n{_shell(functions, block, stack, programs)}\n")
+    (kept / f"{alert}.txt").write_text("\n".join(lines))
+
+
+def _shell(functions: str, block: str, stack: Stack, programs: Path) -> str:
+    script = block.replace("127.0.0.1:8090", f"127.0.0.1:{stack.reward.port}")
+    done = subprocess.run(
+        ["bash", "-c", f"{functions}\n{script}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env=stack.environment()
+        | {"PATH": f"{programs}:{os.environ['PATH']}", "REDIS_PASSWORD": ""},
+    )
+    return f"{done.stdout[-6000:]}{done.stderr[-2000:]}(exit code {done.returncode})"
+
+
+@contextmanager
+def _stack() -> Iterator[tuple[Stack, Prometheus]]:
+    with tempfile.TemporaryDirectory(prefix="drill-") as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        stack = Stack(folder)
+        try:
+            yield stack, stack.start()
+        finally:
+            stack.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.drill", description=__doc__)
+    parser.add_argument("--only", default="", help="alerts whose names match this expression")
+    parser.add_argument("--keep", default="outputs/drill", help="folder for what was printed")
+    options = parser.parse_args()
+    kept = Path(options.keep)
+    kept.mkdir(parents=True, exist_ok=True)
+    rows, failed = [], False
+    with _stack() as (stack, prometheus):
+        programs = shim(stack.folder, stack)
+        for alerts, made, function in FAULTS:
+            if not any(re.search(options.only, alert) for alert in alerts):
+                continue
+            try:
+                rows += _try(alerts, made, function, stack, prometheus, programs, kept)
+            except Exception:  # noqa: BLE001 - the other faults are tried, too
+                failed = True
+                traceback.print_exc()
+                print(prometheus.alerts(), flush=True)
+            (kept / "table.md").write_text("\n".join(rows) + "\n")
+        for service in stack.services.values():
+            (kept / service.log.name).write_bytes(service.log.read_bytes())
+    print("\n".join(rows))
+    return int(failed)
+
+
+def _try(
+    alerts: tuple[str, ...],
+    made: str,
+    function: Fault,
+    stack: Stack,
+    prometheus: Prometheus,
+    programs: Path,
+    kept: Path,
+) -> list[str]:
+    until(f"{alerts} inactive", lambda: prometheus.alerts().keys().isdisjoint(alerts), 60)
+    steps = function(stack)
+    fired: dict[str, float] = {}
+    ended: dict[str, float] = {}
+    try:
+        next(steps)
+        began = time.monotonic()
+
+        def all_fired() -> bool:
+            for name, states in prometheus.alerts().items():
+                if name in alerts and "firing" in states and name not in fired:
+                    fired[name] = time.monotonic() - began
+                    look_at(name, stack, prometheus, programs, kept)
+            return len(fired) == len(alerts)
+
+        until(f"{alerts} firing", all_fired, 90)
+        next(steps)
+        mended = time.monotonic()
+
+        def all_ended() -> bool:
+            left = prometheus.alerts()
+            for name in set(alerts) - left.keys() - ended.keys():
+                ended[name] = time.monotonic() - mended
+            return len(ended) == len(alerts)
+
+        until(f"{alerts} ended", all_ended, 90)
+    finally:
+        steps.close()
+    lines = [f"| {name} | {made} | {fired[name]:.0f} s | {ended[name]:.0f} s |" for name in alerts]
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""Generator stub: our router with engines that never start."""
+
+import os
+
+from aiohttp import web
+
+from services.generator.router.app import build_app
+from services.generator.settings import GeneratorSettings
+from shared.service.logs import configure_logging
+from shared.service.settings import load_settings
+from tests.compose.alerts_generator import NoEngine
+
+if __name__ == "__main__":
+    configure_logging("generator")
+    app = build_app(load_settings(GeneratorSettings), NoEngine(), 1)
+    web.run_app(app, host="127.0.0.1", port=int(os.environ["PORT"]))

@@ -1,0 +1,274 @@
+"""Services of a stack as processes on loopback, each on a port that it keeps, and Prometheus."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import yaml
+
+from shared.service.processes import free_port
+from tests.compose.alerts import Prometheus, compressed
+from tests.conftest import RedisServer
+from tests.e2e.plumb import DEMO, REPOSITORY, environment
+
+CONFIGS = REPOSITORY / "configs" / "prometheus"
+RULES = CONFIGS / "rules.yml"
+SCRAPED = ("aggregator", "generator", "reward", "judge")
+
+
+def until(what: str, met: Callable[[], bool], seconds: float = 60.0) -> float:
+    """Wait; returns the seconds that it took."""
+    began = time.monotonic()
+    while not met():
+        if time.monotonic() - began > seconds:
+            raise TimeoutError(f"not in {seconds:g} s: {what}")
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+class Service:
+    """A process with a port of its own; ``program`` may be another one for a while."""
+
+    def __init__(self, name: str, folder: Path, **settings: str) -> None:
+        self.name, self.port = name, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / f"{name}.log"
+        self.settings = {"HOST": "127.0.0.1", "PORT": str(self.port), **settings}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *program: str) -> None:
+        command = program or ("-m", f"services.{self.name}")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=REPOSITORY,
+                env=environment() | {"PYTHONPATH": str(REPOSITORY)} | self.settings,
+                stdout=log,
+                stderr=log,
+            )
+        until(f"{self.name} answers", self._answers)
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
+        try:
+            with urllib.request.urlopen(f"{self.url}/metrics", timeout=2):
+                return True
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+
+    def send(self, signum: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(signum)
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            children = psutil.Process(self.process.pid).children(recursive=True)
+            for child in [*children, self.process]:
+                child.kill()
+            self.process.wait()
+        self.process = None
+
+    def again(self, *program: str) -> None:
+        self.stop()
+        self.start(*program)
+
+
+class Stack:
+    """Redis, all services, and Prometheus with the committed rules, their times a sixtieth."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.redis = RedisServer(folder / "redis")
+        self._url = {"REDIS_URL": self.redis.url}
+        (folder / "index").mkdir()
+        self.sandbox = Service("sandbox", folder)
+        sandbox = {"SANDBOX_URLS": self.sandbox.url}
+        replay = {
+            "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": str(DEMO / "completions.jsonl"),
+            "PLUMBLINE_GENERATOR_REPLAY_LATENCY": "0.5",
+        }
+        reward = {
+            "PLUMBLINE_REWARD_DATA": str(DEMO / "data"),
+            "PLUMBLINE_REWARD_ALLOW_EVAL": "true",
+            "PLUMBLINE_REWARD_CONFIG": str(REPOSITORY / "configs/demo.yaml"),
+        }
+        self.judge = Service("judge", folder, **self._url, **sandbox)
+        self.aggregator = Service(
+            "aggregator", folder, PLUMBLINE_INDEX_DIR=str(folder / "index"), **self._url
+        )
+        self.generator = Service("generator", folder, **replay)
+        self.reward = Service("reward", folder, **self._url, **reward)
+        self.services = {
+            one.name: one
+            for one in (self.sandbox, self.judge, self.aggregator, self.generator, self.reward)
+        }
+        self._prometheus: subprocess.Popen[bytes] | None = None
+        self._runs = 0
+
+    def start(self) -> Prometheus:
+        for service in self.services.values():
+            service.start()
+        port = free_port()
+        jobs = [
+            {
+                "job_name": name,
+                "static_configs": [{"targets": [f"127.0.0.1:{self.services[name].port}"]}],
+            }
+            for name in SCRAPED
+        ]
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": jobs,
+        }
+        (self.folder / "rules.yml").write_text(compressed(RULES.read_text()))
+        (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        with (self.folder / "prometheus.log").open("wb") as log:
+            self._prometheus = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={self.folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self.folder / 'tsdb'}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                ],
+                stderr=log,
+            )
+        found = Prometheus(str(port))
+        until("Prometheus answers", found.answers)
+        until("targets are up", lambda: {health for _, health in found.targets()} == {"up"})
+        return found
+
+    def stop(self) -> None:
+        if self._prometheus is not None:
+            self._prometheus.terminate()
+            self._prometheus.wait()
+        for service in self.services.values():
+            service.stop()
+        self.redis.stop()
+
+    # Runs
+
+    def environment(self) -> dict[str, str]:
+        """Environment of a command beside the services."""
+        urls = {"GENERATOR_URLS": self.generator.url, "SANDBOX_URLS": self.sandbox.url}
+        return environment() | self._url | urls
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "services.cli", *arguments]
+
+    @contextmanager
+    def run(self, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A run that takes half a minute, once it has verdicts; ended with the block."""
+        self._runs += 1
+        output = self.folder / "outputs" / f"run-{self._runs}"
+        before = self.verdicts()
+        arguments = ["run", "--config", "configs/demo.yaml", "generation.concurrency=1"]
+        with (self.folder / f"run-{self._runs}.log").open("wb") as log:
+            process = subprocess.Popen(
+                self.command(*arguments, f"output.dir={output}", *overrides),
+                cwd=REPOSITORY,
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            until("3 verdicts", lambda: self.verdicts() >= before + 3)
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait(60)
+
+    def verdicts(self) -> int:
+        with urllib.request.urlopen(f"{self.aggregator.url}/api/runs", timeout=10) as answer:
+            return sum(run["verdicts"] for run in json.load(answer).values())
+
+    def post(self, path: str, body: object) -> int:
+        """Status of a request to the reward service."""
+        request = urllib.request.Request(
+            f"{self.reward.url}{path}",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+
+def shim(folder: Path, stack: Stack) -> Path:
+    """A folder with programs ``docker`` and ``redis-cli`` that mean this stack."""
+    place = folder / "bin"
+    place.mkdir()
+    ports = " ".join(f"[{one.name}]={one.port}" for one in stack.services.values())
+    pids = f"pgrep -f 'services[.](aggregator|generator|judge|reward|sandbox)' -P {os.getpid()}"
+    redis = urlsplit(stack.redis.url)
+    outputs = f"{stack.folder}/outputs/run-1"
+    scripts = {
+        "redis-cli": f"""#!/bin/bash
+export REDISCLI_AUTH='{redis.password}'
+exec /usr/bin/redis-cli -p {redis.port} "$@"
+""",
+        "docker": f"""#!/bin/bash
+declare -A port=({ports})
+cd {REPOSITORY}
+case "$1" in
+stats) exec ps -o pcpu,rss,args -p "$({pids} | paste -sd,)" ;;
+update) echo "docker $*"; exit 0 ;;
+esac
+shift; action=$1; shift
+case "$action" in
+logs)
+  lines=+1; names=()
+  while [ $# -gt 0 ]; do case "$1" in
+    --since) shift 2 ;; --tail) lines=$2; shift 2 ;; *) names+=("$1"); shift ;;
+  esac; done
+  [ ${{#names[@]}} = 0 ] && names=({" ".join(stack.services)})
+  for name in "${{names[@]}}"; do tail -n "$lines" {stack.folder}/"$name".log; done ;;
+ps) ps -o pid,stat,etime,args -p "$({pids} | paste -sd,)" ;;
+exec)
+  [ "$1" = -T ] && shift
+  name=$1; shift
+  case "$name" in
+  redis) exec "$@" ;;
+  SERVICE) name=aggregator ;;
+  esac
+  case "$*" in
+  *shared.healthcheck*) PORT=${{port[$name]}} exec {sys.executable} -m shared.healthcheck ;;
+  python3*) exec {sys.executable} "$2" "$3" "${{port[$name]}}" ;;
+  df*) exec df -h {stack.folder}/index ;;
+  *) exec "$@" ;;
+  esac ;;
+run)
+  shift 2; args=("${{@/configs\\/phase0_eval.yaml/configs/demo.yaml}}")
+  args=("${{args[@]/outputs\\/phase0/{outputs}}}")
+  exec {sys.executable} -m services.cli "${{args[@]}}" ;;
+*) echo "docker compose $action $*" ;;
+esac
+""",
+    }
+    for name, text in scripts.items():
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    return place
