@@ -41,7 +41,7 @@ def _run(settings: AggregatorSettings) -> None:
 async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     policy = default_policy(settings.gate_policy)
     database = open_database(settings.index_dir)
-    ingester = Ingester(redis, database)
+    ingester = Ingester(redis, database, roots=settings.roots)
     in_ledger = partial(list_runs, redis)
     folders = RunFolders(settings.roots.urls, database, in_ledger=in_ledger)
     stop = asyncio.Event()
@@ -57,7 +57,9 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
         task.add_done_callback(lambda _task: stop.set())
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
-        app = make_app(redis, ingester, folders=folders, access=access, policy=policy)
+        app = make_app(
+            redis, ingester, folders=folders, access=access, policy=policy, roots=settings.roots
+        )
         await serve(app, settings, stop=stop)
         for task in tasks:
             if task.done():

@@ -123,7 +123,8 @@ class LedgerSource:
         return self._ledger.verdicts(samples)
 
     def all_generations(self) -> Iterator[Generation]:
-        return self._ledger.completions(sorted(self._ledger.completed()))
+        plan = self._ledger.plan()
+        return self._ledger.completions(plan.samples() if plan else [*self._ledger.completed()])
 
     def _provenance(self) -> Provenance:
         """What a run recorded of its prompts; nothing if another version wrote it otherwise."""

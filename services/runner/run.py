@@ -12,6 +12,7 @@ from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
+from shared.ledger.segments import Mark
 from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId, Verdict
@@ -44,6 +45,20 @@ class ProgressListener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RunBounds:
+    """What a run may keep in Redis, in samples.
+
+    ``archived_above``: a run with more samples moves finished ones into segments; a smaller one
+    stays in Redis. ``segment``: samples that are moved together. ``in_flight``: completions that
+    wait for their verdicts, before the run takes no further ones.
+    """
+
+    archived_above: int = 10_000
+    segment: int = 2_000
+    in_flight: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
 class RunTimings:
     """Intervals of the run loop in seconds.
 
@@ -63,6 +78,7 @@ class RunTimings:
 # Between two questions whether the run is published, in seconds.
 _LONGEST_PAUSE = 0.05
 _STANDARD_TIMINGS = RunTimings()
+_STANDARD_BOUNDS = RunBounds()
 
 
 class Run:
@@ -77,12 +93,14 @@ class Run:
         progress: ProgressListener,
         hashes: Mapping[SampleId, str] | None = None,
         timings: RunTimings = _STANDARD_TIMINGS,
+        bounds: RunBounds = _STANDARD_BOUNDS,
     ) -> None:
         """``hashes``: expected SHA-256 of completions that are known in advance.
 
         A stored completion with another hash is replaced.
         """
         self._timings = timings
+        self._bounds = bounds
         self._config = config
         self._session = session
         self._ledger: Ledger = session.ledger
@@ -93,6 +111,11 @@ class Run:
         self._hashes = hashes or {}
         self._samples = plan.samples()
         self._unjudged = set(self._samples)
+        # Samples with a completion and no verdict yet.
+        self._in_flight = 0
+        self._fewer_in_flight = asyncio.Event()
+        self._finished: list[SampleId] = []  # and still in Redis
+        self._archiving = len(self._samples) > bounds.archived_above
         self._last_entry = "0"
         self._generating = True
         self._active = False
@@ -115,6 +138,8 @@ class Run:
                 generating = group.create_task(self._generate(missing))
                 await self._follow_verdicts()
                 await generating
+            while await self._archive():
+                pass
             self._active = False
             await asyncio.to_thread(self._session.tick)
             await asyncio.to_thread(self._ledger.finish, time.time())
@@ -135,21 +160,30 @@ class Run:
         completed = self._ledger.completed()
         for sample in completed.keys() - self._unjudged:
             log.warning("sample in the ledger is not in the plan", sample=sample.key)
-        regenerated = {s for s, sha in completed.items() if self._is_replaced(s, sha)}
+        missing = self._unjudged - completed.keys()
+        missing |= {s for s, sha in completed.items() if self._is_replaced(s, sha)}
         judged: dict[SampleId, FinalStatus] = {}
-        for verdict in self._ledger.verdicts(self._samples):
-            if verdict.sample in regenerated:
+        for sample, found in self._ledger.standing(self._samples):
+            if isinstance(found, Mark):
+                if self._is_replaced(sample, found.sha256):
+                    continue
+                missing.discard(sample)
+                judged[sample] = found.status
+            elif sample in missing:
                 continue
-            if verdict.judged:
-                self._unjudged.discard(verdict.sample)
-                judged[verdict.sample] = verdict.final_status
-            elif verdict.method is JudgeMethod.NONE and self._generation_failed(verdict.sample):
-                regenerated.add(verdict.sample)
+            elif found.judged:
+                judged[sample] = found.final_status
+                if self._archiving:
+                    self._finished.append(sample)
+            elif found.method is JudgeMethod.NONE and self._generation_failed(sample):
+                missing.add(sample)
             else:
-                self._ledger.rejudge(verdict.sample, verdict.completion_sha256)
-        kept = [s for s in self._samples if s in completed and s not in regenerated]
+                self._ledger.rejudge(sample, found.completion_sha256)
+        self._unjudged -= judged.keys()
+        self._in_flight = len(self._unjudged) - len(missing)
+        kept = [s for s in self._samples if s not in missing]
         self._progress.resumed(kept, judged)
-        return [s for s in self._samples if s not in completed or s in regenerated]
+        return [s for s in self._samples if s in missing]
 
     def _is_replaced(self, sample: SampleId, completion_sha256: str) -> bool:
         return self._hashes.get(sample, completion_sha256) != completion_sha256
@@ -161,12 +195,20 @@ class Run:
     async def _generate(self, missing: list[SampleId]) -> None:
         async with aclosing(self._source(missing)) as generations:
             async for finished in generations:
+                await self._wait_for_judges(len(finished))
                 await asyncio.to_thread(
                     self._ledger.record_all, [(one, _unjudged(one)) for one in finished]
                 )
                 for generation in finished:
                     self._progress.generated(generation.sample)
         self._generating = False
+
+    async def _wait_for_judges(self, completions: int) -> None:
+        """Wait until so many more may be in flight (backpressure): they are in Redis' memory."""
+        while self._in_flight > self._bounds.in_flight:
+            self._fewer_in_flight.clear()
+            await self._fewer_in_flight.wait()
+        self._in_flight += completions
 
     async def _follow_verdicts(self) -> None:
         """Read the stream of verdicts, and scan for lost jobs and completions in between."""
@@ -178,18 +220,49 @@ class Run:
             )
             for event in events:
                 self._last_entry = event.entry
-                self._unjudged.discard(event.sample)
+                if event.sample in self._unjudged:
+                    self._unjudged.discard(event.sample)
+                    self._in_flight -= 1
+                if self._archiving and event.status is not FinalStatus.API_ERROR:
+                    self._finished.append(event.sample)
                 self._progress.judged(event.sample, event.status)
+            self._fewer_in_flight.set()
+            await self._archive()
             if time.monotonic() - scanned >= self._timings.scan:
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
                 await asyncio.to_thread(self._redeliver_canaries)
+                # What Redis lost in a crash is in flight no longer.
+                self._in_flight = await asyncio.to_thread(self._ledger.open_count)
                 if not self._generating:
                     await asyncio.to_thread(self._check_lost_completions)
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
+
+    async def _archive(self) -> bool:
+        """Move a segment of finished samples out of Redis, if there are enough.
+
+        They stay in Redis if they cannot be written.
+
+        Returns:
+            Whether there may be another segment.
+        """
+        archive, size = self._session.archive, self._bounds.segment
+        if not self._archiving or archive is None or len(self._finished) < size:
+            return False
+        try:
+            await asyncio.to_thread(archive.move, self._finished[:size])
+        except OutputError as error:
+            self._archiving = False
+            self._progress.note(
+                f"finished samples stay in Redis until the next session, because they cannot be "
+                f"written to the output folder: {error}"
+            )
+            return False
+        del self._finished[:size]
+        return True
 
     def _redeliver_canaries(self) -> None:
         self._lost_rounds = self._canaries.requeue_lost(
@@ -213,6 +286,7 @@ class Run:
         if self._ledger.completed_count() >= len(self._samples):
             return
         lost = set(self._samples) - self._ledger.completed().keys()
+        lost -= {sample for sample, _ in self._ledger.standing(list(lost))}
         if lost:
             raise ServiceError(
                 f"Redis lost {len(lost)} completions that it had acknowledged (did its machine "
@@ -228,9 +302,13 @@ class Run:
         if self._generating:
             return True
         if not self._unjudged:
-            judged = await asyncio.to_thread(self._ledger.judged)
-            self._unjudged = {sample for sample in self._samples if sample not in judged}
+            self._unjudged = await asyncio.to_thread(self._without_verdict)
+            self._in_flight = len(self._unjudged)
         return bool(self._unjudged)
+
+    def _without_verdict(self) -> set[SampleId]:
+        judged = {sample for sample, _ in self._ledger.standing(self._samples)}
+        return {sample for sample in self._samples if sample not in judged}
 
     async def _renew_lock(self) -> None:
         while True:

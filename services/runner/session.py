@@ -19,6 +19,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
+from shared.ledger.archive import Archive
 from shared.plan import RunPlan
 from shared.protocol import Protocol
 from shared.redaction import redact_address, remember_address
@@ -143,6 +144,10 @@ class Session:
         identity: The run.
         lock_ttl: Seconds until the lock of a killed runner expires.
         lock_wait: Seconds to wait for another runner's lock; more than ``lock_ttl``.
+
+    Attributes:
+        ledger: The run's ledger.
+        archive: Moves the run's finished samples out of Redis; None before :meth:`enter`.
     """
 
     def __init__(
@@ -154,6 +159,7 @@ class Session:
         lock_wait: float = 20.0,
     ) -> None:
         self.ledger = Ledger(redis, identity.run)
+        self.archive: Archive | None = None
         self._identity = identity
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
         self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
@@ -179,8 +185,10 @@ class Session:
                 template or prompt.
         """
         self._acquire_lock()
+        archive = Archive(self.ledger.redis, self.ledger.run, folder, self._holder)
         if force:
             self.ledger.delete()
+            archive.delete()
             folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
         self._check_resumable(provenance)
         identity, plan = self._identity, self._identity.plan
@@ -204,6 +212,8 @@ class Session:
         self.renew()  # writing many problems may take longer than the lock lives
         record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
         folder.write_json(artifacts.RUN, record.document())
+        archive.tidy()
+        self.archive = archive
         self._ticked = time.monotonic()
 
     def tick(self) -> None:

@@ -33,7 +33,8 @@ class GeneratorSource:
 
     async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         pending = iter(samples)
-        finished: asyncio.Queue[Generation] = asyncio.Queue()
+        # Bounded, so that a run that waits for its judges gets no further answers.
+        finished: asyncio.Queue[Generation] = asyncio.Queue(_AT_ONCE)
 
         async def work() -> None:
             for sample in pending:

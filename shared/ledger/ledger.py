@@ -4,10 +4,10 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue, ValidationError
 from redis import Redis
@@ -19,18 +19,30 @@ from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
+from shared.ledger.segments import FinishedSample, Mark, SegmentReader
 from shared.plan import RunPlan
 from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
+if TYPE_CHECKING:  # judges are installed without fsspec
+    from shared.artifacts import OutputFolder
+
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
 # since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion. The
-# cases go with it, if the run records them.
+# cases go with it, if the run records them. A sample that has left Redis for a segment has a mark
+# in place of its verdict, which ends with the hash of its completion (``segments.Mark``).
 WRITE_VERDICT = """
 local function write_verdict(
   hashes, verdicts, events, meta, cases, sample, sha, verdict, status, accepted, packed)
-  if redis.call('HGET', hashes, sample) ~= sha then return -1 end
+  local stored = redis.call('HGET', hashes, sample)
+  if not stored then
+    local mark = redis.call('HGET', verdicts, sample)
+    if not mark or mark:sub(1, 1) ~= '@' or mark:sub(-#sha) ~= sha then return -1 end
+    redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
+    return 0
+  end
+  if stored ~= sha then return -1 end
   if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
     if redis.call('HGET', verdicts, sample) ~= verdict then
       redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
@@ -47,11 +59,35 @@ _CALL_WRITE_VERDICT = (
     "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
 )
 
+# The completions without a verdict, as sample and hash in turn. Asked of the server, because most
+# samples of a long run have one.
+_UNJUDGED = """
+local hashes, verdicts = unpack(KEYS)
+local all, found = redis.call('HGETALL', hashes), {}
+for i = 1, #all, 2 do
+  if redis.call('HEXISTS', verdicts, all[i]) == 0 then
+    table.insert(found, all[i])
+    table.insert(found, all[i + 1])
+  end
+end
+return found
+"""
+# Forget that a sample is in a segment, because another completion takes its place.
+_REOPEN = """
+local verdicts, segments = unpack(KEYS)
+local mark = redis.call('HGET', verdicts, ARGV[1])
+if not mark or mark:sub(1, 1) ~= '@' then return 0 end
+redis.call('HDEL', verdicts, ARGV[1])
+redis.call('HINCRBY', segments, 'samples', -1)
+return 1
+"""
+
 # A run's id is a plain file name and a hash.
 _RUN = re.compile(rb"[^/\x00-\x1f\x7f]{1,1000}")
 # Only the holder may release the lock: it may have expired, and another runner may hold it.
 # Problems may have large tests.
 _PROBLEMS_AT_ONCE = 20
+_STANDING_AT_ONCE = 1000
 INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
@@ -78,9 +114,23 @@ class Ledger:
 
     Every write is atomic (a transaction or script; only the problems of :meth:`open` are written in
     batches) and idempotent, except that a retry may increment a counter twice.
+
+    Finished samples of a long run are in segments (``shared.ledger.archive``). They are read from
+    there as from Redis; every method that reads a completion, verdict or cases raises
+    ``OutputError`` if a segment is missing or damaged.
+
+    Args:
+        redis: The ledger's server.
+        run: The run's id.
+        open_folder: Opens the run's output folder by its URL, to read segments.
     """
 
-    def __init__(self, redis: Redis, run: str) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        run: str,
+        open_folder: "Callable[[str], OutputFolder] | None" = None,
+    ) -> None:
         self.run = run
         self.queue = JudgeQueue(redis)
         self._redis = redis
@@ -88,6 +138,10 @@ class Ledger:
         self._write_verdict = redis.register_script(WRITE_VERDICT + _CALL_WRITE_VERDICT)
         self._take_lock = redis.register_script(TAKE_LOCK)
         self._release_lock = redis.register_script(RELEASE_LOCK)
+        self._find_unjudged = redis.register_script(_UNJUDGED)
+        self._reopen = redis.register_script(_REOPEN)
+        self._open_folder = open_folder
+        self._segments: SegmentReader | None = None
 
     @property
     def redis(self) -> Redis:
@@ -289,9 +343,16 @@ class Ledger:
 
     def record_all(self, generations: Sequence[tuple[Generation, Verdict | None]]) -> None:
         """Write completions of different samples in one transaction, each as :meth:`record`."""
-        stored = self._hmget(self._keys.hashes, [one.sample for one, _ in generations])
+        samples = [one.sample for one, _ in generations]
+        stored = self._hmget(self._keys.hashes, samples)
+        marks = self._marks([s for s, sha in zip(samples, stored, strict=True) if sha is None])
         pipe = self._transaction()
         for (generation, unjudged), sha in zip(generations, stored, strict=True):
+            if mark := marks.get(generation.sample):
+                if mark.sha256 == generation.completion_sha256:
+                    continue
+                names = [self._keys.verdicts, self._keys.segments]
+                self._reopen(keys=names, args=[generation.sample.key])
             if sha is None or self._replaces(generation, text(sha)):
                 if sha is not None:
                     pipe.hdel(self._keys.cases, generation.sample.key)
@@ -324,23 +385,27 @@ class Ledger:
             pipe.hincrby(self._keys.meta, "verdicts_written", 1)
 
     def completion(self, sample: SampleId) -> Generation | None:
-        packed = cast(bytes | None, self._redis.hget(self._keys.completions, sample.key))
-        return None if packed is None else Generation.model_validate_json(unpack(packed))
+        return next(self.completions([sample]), None)
 
     def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
         """Yield the completions of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
-            for packed in self._hmget(self._keys.completions, chunk):
+            stored = self._hmget(self._keys.completions, chunk)
+            absent = [one for one, packed in zip(chunk, stored, strict=True) if packed is None]
+            archived = self._archived(self._marks(absent))
+            for sample, packed in zip(chunk, stored, strict=True):
                 if packed is not None:
                     yield Generation.model_validate_json(unpack(packed))
+                elif sample in archived:
+                    yield Generation.model_validate_json(archived[sample].generation)
 
     def completed(self) -> dict[SampleId, str]:
-        """SHA-256 of the completion of every sample that has one."""
+        """SHA-256 of every completion that Redis holds; those in segments have :meth:`standing`."""
         return {self._sample(key): text(sha) for key, sha in self._hashes().items()}
 
     def completed_count(self) -> int:
-        """The number of samples that have a completion."""
-        return self._redis.hlen(self._keys.hashes)
+        """The number of samples that have a completion, in Redis or in a segment."""
+        return self._redis.hlen(self._keys.hashes) + self.archived_count()
 
     # Verdicts
 
@@ -353,22 +418,48 @@ class Ledger:
         return bool(self._write_verdict(keys=names, args=args) == 1)
 
     def verdict(self, sample: SampleId) -> Verdict | None:
-        stored = self._redis.hget(self._keys.verdicts, sample.key)
-        return None if stored is None else Verdict.model_validate_json(stored)
+        return next(self.verdicts([sample]), None)
 
     def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
         """Yield the verdicts of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
-            for stored in self._hmget(self._keys.verdicts, chunk):
-                if stored is not None:
-                    yield Verdict.model_validate_json(stored)
+            stored = self._hmget(self._keys.verdicts, chunk)
+            archived = self._archived(_marks_of(chunk, stored))
+            for sample, document in zip(chunk, stored, strict=True):
+                if sample in archived:
+                    document = archived[sample].verdict
+                if document is not None:
+                    yield Verdict.model_validate_json(document)
+
+    def standing(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, Verdict | Mark]]:
+        """Yield those of ``samples`` that have a verdict, in their order, without any segment.
+
+        A sample in a segment has its mark, which tells its status.
+        """
+        for chunk in _chunks(samples, _STANDING_AT_ONCE):
+            stored = self._hmget(self._keys.verdicts, chunk)
+            marks = _marks_of(chunk, stored)
+            for sample, document in zip(chunk, stored, strict=True):
+                if mark := marks.get(sample):
+                    yield sample, mark
+                elif document is not None:
+                    yield sample, Verdict.model_validate_json(document)
 
     def cases(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
         """Yield samples whose cases were recorded, with what ``shared.case_records`` packed."""
         for chunk in _chunks(samples):
-            for sample, packed in zip(chunk, self._hmget(self._keys.cases, chunk), strict=True):
-                if packed is not None:
-                    yield sample, packed
+            stored = self._hmget(self._keys.cases, chunk)
+            absent = [one for one, packed in zip(chunk, stored, strict=True) if packed is None]
+            archived = self._archived(self._marks(absent))
+            for sample, packed in zip(chunk, stored, strict=True):
+                found = archived[sample].cases if sample in archived else packed
+                if found is not None:
+                    yield sample, found
+
+    def open_count(self) -> int:
+        """The number of samples that have a completion and no verdict."""
+        judged = self._redis.hlen(self._keys.verdicts)  # before, so that none seems to be missing
+        return max(0, self.completed_count() - judged)
 
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
@@ -424,11 +515,10 @@ class Ledger:
 
     def _unjudged(self) -> dict[SampleId, str]:
         """SHA-256 of the completion of every sample that has one and no verdict."""
-        judged = set(cast(list[bytes], self._redis.hkeys(self._keys.verdicts)))
-        # Most have a verdict in a long run, so only the others are parsed.
-        return {
-            self._sample(key): text(sha) for key, sha in self._hashes().items() if key not in judged
-        }
+        names = [self._keys.hashes, self._keys.verdicts]
+        found = cast(list[bytes], self._find_unjudged(keys=names))
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return {self._sample(key): text(sha) for key, sha in pairs}
 
     def rejudge(self, sample: SampleId, completion_sha256: str) -> None:
         """Delete the verdict of a sample and enqueue its completion again."""
@@ -449,6 +539,43 @@ class Ledger:
         self.queue.put(pipe, self.run, sample, sha, losses=lost)
         pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
         pipe.execute()
+
+    # Segments
+
+    def archived_count(self) -> int:
+        """The number of samples that are in segments."""
+        if not self._can_be_archived:
+            return 0
+        return int(cast(bytes | None, self._redis.hget(self._keys.segments, "samples")) or 0)
+
+    @property
+    def _can_be_archived(self) -> bool:
+        return not (keys.is_canary_run(self.run) or keys.is_reward_run(self.run))
+
+    def _marks(self, samples: Sequence[SampleId]) -> dict[SampleId, Mark]:
+        """The marks of those of ``samples`` that are in segments."""
+        if not samples or not self.archived_count():
+            return {}
+        return _marks_of(samples, self._hmget(self._keys.verdicts, samples))
+
+    def _archived(self, marks: dict[SampleId, Mark]) -> dict[SampleId, FinishedSample]:
+        """Read samples from segments."""
+        return self._reader().read(list(marks.items())) if marks else {}
+
+    def _reader(self) -> SegmentReader:
+        if self._segments is None:
+            # Imported here because judges, which read no segments, are installed without fsspec.
+            from shared.artifacts import OutputFolder
+
+            stored = cast(bytes | None, self._redis.hget(self._keys.meta, "output"))
+            output = "" if stored is None else str(json.loads(stored))
+            folder = (self._open_folder or OutputFolder)(output)
+            self._segments = SegmentReader(folder, self.run, self._segment_name)
+        return self._segments
+
+    def _segment_name(self, number: int) -> str | None:
+        stored = cast(bytes | None, self._redis.hget(self._keys.segments, str(number)))
+        return None if stored is None else text(stored)
 
     def _transaction(self) -> Pipeline:
         pipe = self._redis.pipeline(transaction=True)
@@ -516,6 +643,12 @@ def verdict_arguments(
     if cases is None:
         return [*names.of_verdicts], arguments
     return [*names.of_verdicts, names.cases], [*arguments, cases]
+
+
+def _marks_of(samples: Sequence[SampleId], stored: Sequence[bytes | None]) -> dict[SampleId, Mark]:
+    """The marks among what is stored as verdicts."""
+    found = ((sample, one and Mark.read(one)) for sample, one in zip(samples, stored, strict=True))
+    return {sample: mark for sample, mark in found if mark}
 
 
 def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:

@@ -9,17 +9,19 @@ from redis import Redis
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from services.runner.run import Run, RunTimings
+from services.runner.run import Run, RunBounds, RunTimings
 from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import JudgeQueue, Ledger
+from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
+from shared.ledger.segments import segment_folder
 from shared.plan import RunPlan, make_plan
 from shared.run_record import Provenance, RunState
-from shared.schemas import Generation, SampleId, Verdict
-from shared.statuses import FinalStatus
+from shared.schemas import Generation, SampleId, Verdict, sha256
+from shared.statuses import FailureKind, FinalStatus
 from tests.conftest import RedisServer
 from tests.shared.ledgers import generation, problem, verdict
 
@@ -51,6 +53,7 @@ class FakeProgress:
         self.made: list[SampleId] = []
         self.statuses: dict[SampleId, FinalStatus] = {}
         self.known: int | None = None
+        self.notes: list[str] = []
 
     def planned(self, plan: RunPlan) -> None: ...
 
@@ -67,7 +70,8 @@ class FakeProgress:
     def judged(self, sample: SampleId, status: FinalStatus) -> None:
         self.statuses[sample] = status
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 class Others:
@@ -125,6 +129,7 @@ class Stage:
         self.ledger = Ledger(redis, self.identity.run)
         self.progress = FakeProgress()
         self.timings = RunTimings(tick=0.05, scan=0.05)
+        self.bounds = RunBounds()
 
     async def complete(
         self,
@@ -139,7 +144,8 @@ class Stage:
         self.progress = FakeProgress()
         try:
             await Run(
-                config, self.plan, session, source, self.progress, hashes, self.timings
+                *(config, self.plan, session, source, self.progress),
+                *(hashes, self.timings, self.bounds),
             ).complete()
         finally:
             session.leave()
@@ -483,3 +489,115 @@ async def test_a_failure_to_publish_is_forgotten_by_the_next_session(
     one.ledger.fail("no space left")
     await one.complete(FakeSource())
     assert one.ledger.meta().publish_error is None
+
+
+# Finished samples in segments
+
+SMALL = RunBounds(archived_above=4, segment=3, in_flight=4)
+
+
+async def test_a_long_run_moves_finished_samples_out_of_redis(
+    stage: Stage, others: Others, redis: Redis
+) -> None:
+    stage.bounds = SMALL
+    await stage.complete(FakeSource())
+    assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
+    assert stage.ledger.archived_count() == 12
+    assert redis.hlen(RunKeys(stage.ledger.run).completions) == 0
+    assert [one.sample for one in stage.ledger.completions(SAMPLES)] == SAMPLES
+    assert [one.sample for one in stage.ledger.verdicts(SAMPLES)] == SAMPLES
+    await stage.complete(FakeSource())
+    assert stage.progress.known == 12
+
+
+async def test_a_short_run_stays_in_redis(stage: Stage, others: Others, redis: Redis) -> None:
+    stage.bounds = RunBounds(archived_above=12, segment=3)
+    await stage.complete(FakeSource())
+    assert stage.ledger.archived_count() == 0
+    assert redis.hlen(RunKeys(stage.ledger.run).completions) == 12
+
+
+async def test_a_run_with_segments_is_resumed(stage: Stage, others: Others) -> None:
+    """What could not be judged is judged again; what is in segments is neither asked nor judged."""
+    stage.bounds = SMALL
+    failed = SAMPLES[5]
+
+    def judge(completion: Generation) -> Verdict:
+        reason = FailureKind.JUDGE_WORKER_LOST
+        if completion.sample == failed:
+            return unjudged_verdict(failed, completion.completion_sha256, reason)
+        return verdict(completion)
+
+    others.judge = judge
+    await stage.complete(FakeSource())
+    assert stage.ledger.archived_count() == 9
+    assert not stage.ledger.verdict(failed).judged
+    others.judge, others.judged = verdict, []
+    again = FakeSource()
+    await stage.complete(again)
+    assert again.asked == [[]] and others.judged == [failed]
+    assert stage.progress.known == 11
+    assert stage.ledger.archived_count() == 12
+    assert all(one.judged for one in stage.ledger.verdicts(SAMPLES))
+
+
+async def test_archived_completions_that_have_changed_are_replaced(
+    stage: Stage, others: Others
+) -> None:
+    stage.bounds = SMALL
+    await stage.complete(FakeSource())
+    hashes = {sample: sha256("answer") for sample in SAMPLES} | {SAMPLES[2]: sha256("better")}
+    again = FakeSource("better")
+    await stage.complete(again, hashes)
+    assert again.asked == [[SAMPLES[2]]]
+    found = [one.completion for one in stage.ledger.completions(SAMPLES)]
+    assert found == ["better" if sample == SAMPLES[2] else "answer" for sample in SAMPLES]
+    assert stage.ledger.completed_count() == 12
+
+
+async def test_a_long_run_whose_folder_cannot_be_written_stays_in_redis(
+    stage: Stage, others: Others, tmp_path: Path
+) -> None:
+    stage.bounds = SMALL
+    (tmp_path / ".plumbline").write_text("in the way")
+    await stage.complete(FakeSource())
+    assert stage.ledger.archived_count() == 0
+    assert stage.ledger.judged() == set(SAMPLES)
+    (note,) = stage.progress.notes
+    assert "stay in Redis until the next session" in note and ".plumbline" in note
+
+
+async def test_completions_in_flight_are_bounded(
+    stage: Stage, others: Others, paused: None
+) -> None:
+    """The source is asked for more only when some are judged."""
+    stage.bounds = SMALL
+    most = 0
+
+    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+        nonlocal most
+        for number, sample in enumerate(owed):
+            most = max(most, number)
+            yield [generation(sample)]
+
+    running = asyncio.create_task(stage.complete(source))
+    while stage.ledger.open_count() < 5:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    assert stage.ledger.open_count() == 5 and most == 5
+    others.judging.set()
+    await running
+    assert stage.ledger.judged() == set(SAMPLES)
+
+
+async def test_a_run_started_over_has_no_segments_of_the_first(
+    stage: Stage, others: Others, tmp_path: Path
+) -> None:
+    stage.bounds = SMALL
+    await stage.complete(FakeSource())
+    assert list((tmp_path / segment_folder(stage.ledger.run)).iterdir())
+    session = Session(stage.redis, stage.identity)
+    session.enter(Config(), PROBLEMS, stage.folder, force=True, provenance=Provenance())
+    session.leave()
+    assert not (tmp_path / segment_folder(stage.ledger.run)).exists()
+    assert stage.ledger.archived_count() == stage.ledger.completed_count() == 0

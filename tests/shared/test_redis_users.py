@@ -15,7 +15,9 @@ from services.aggregator.ingest import Ingester
 from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
+from shared.artifacts import OutputFolder
 from shared.ledger import CanaryLedger, EventGroup, JudgeQueue, Ledger, connect_async, keys
+from shared.ledger.archive import Archive
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
@@ -68,10 +70,10 @@ def test_no_user_without_a_password(server: RedisWithUsers, user: str) -> None:
             redis.ping()
 
 
-def test_everything_that_a_runner_does(server: RedisWithUsers) -> None:
+def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -> None:
     redis = client(server, "runner")
     ledger = Ledger(redis, RUN)
-    enter(ledger, [problem("p1"), problem("p2")])
+    enter(ledger, [problem("p1"), problem("p2")], output=str(tmp_path))
     assert ledger.lock("me", 10)
     assert (ledger.config(), ledger.plan()) == ("null", None) or ledger.meta() is not None
     ledger.record(generation(P1, "old"))
@@ -90,6 +92,13 @@ def test_everything_that_a_runner_does(server: RedisWithUsers) -> None:
     canaries = CanaryLedger.of(ledger)
     canaries.requeue_lost(set(), 3)
     assert canaries.outstanding() == 0 and canaries.record() is not None
+    ledger.rejudge(P1, generation(P1).completion_sha256)
+    ledger.record_verdict(verdict(generation(P1)))
+    archive = Archive(redis, RUN, OutputFolder(str(tmp_path)), "me")
+    assert archive.move([P1]) == 1
+    archive.tidy()
+    assert [*ledger.standing([P1])] and ledger.open_count() == 0 and ledger.verdict(P1)
+    ledger.record(generation(P1, "new"))
     ledger.add_active_seconds(1)
     ledger.finish(1)
     ledger.set_state(RunState.JUDGED)
@@ -170,9 +179,9 @@ async def _permit(pool: SandboxPool) -> None:
         pass
 
 
-def test_everything_that_an_aggregator_does(server: RedisWithUsers) -> None:
+def test_everything_that_an_aggregator_does(server: RedisWithUsers, tmp_path: Path) -> None:
     writer = Ledger(client(server, "runner"), RUN)
-    enter(writer, [problem("p1")], state="judged")
+    enter(writer, [problem("p1")], state="judged", output=str(tmp_path))
     writer.record(generation(P1))
     writer.record_verdict(verdict(generation(P1)), b"cases")
     redis = client(server, "aggregator")
@@ -190,6 +199,10 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers) -> None:
     assert CanaryLedger.of(ledger).record() is not None
     assert list(ledger.verdicts([P1])) and list(ledger.completions([P1]))
     assert ledger.problem("d1", "p1") and list(ledger.cases([P1]))
+    writer.lock("me", 10)
+    archive = Archive(client(server, "runner"), RUN, OutputFolder(str(tmp_path)), "me")
+    assert archive.move([P1]) == 1
+    assert ledger.verdict(P1) and ledger.completion(P1) and list(ledger.cases([P1]))
     ledger.fail("no")
     put_meta(writer, state="published")
     assert ledger.state() is not None
