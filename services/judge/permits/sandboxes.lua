@@ -2,7 +2,7 @@
 -- breaker per sandbox. sandboxes.lua and queue.lua are one script, so every decision is atomic.
 --
 -- KEYS  queue, wishes, heard, clock, then two of each sandbox: held, place
--- ARGV  command, settings (JSON), prefix of the wake keys, then the command's arguments
+-- ARGV  command, settings (JSON), prefix of the wake keys, then the command's arguments; or merged commands
 --
 --   queue   sorted set: waiter -> ticket, its time of arrival
 --   wishes  hash: waiter -> its request: 'x' (exclusive) or '-', then '-' and the number of the
@@ -25,7 +25,12 @@ local MIN_POLL = 0.01 -- BLPOP reads 0 as "no timeout"
 local function held_key(n) return KEYS[3 + 2 * n] end
 local function state_key(n) return KEYS[4 + 2 * n] end
 
-local function keep(key) redis.call('EXPIRE', key, EXPIRES_AFTER) end
+local kept = {} -- what exists since; a key that may be empty now is left out
+
+local function keep(key)
+  if kept[key] then return end
+  kept[key] = redis.call('EXPIRE', key, EXPIRES_AFTER) == 1
+end
 
 local function queue_is_empty() return redis.call('EXISTS', QUEUE) == 0 end
 
