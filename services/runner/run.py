@@ -117,7 +117,8 @@ class Run:
         self._finished: list[SampleId] = []  # and still in Redis
         self._archiving = len(self._samples) > bounds.archived_above
         self._last_entry = "0"
-        self._generating = True
+        self._incarnation: str | None = None
+        self._generating = False
         self._active = False
 
     async def complete(self) -> None:
@@ -125,27 +126,33 @@ class Run:
 
         Raises:
             OutputError: The artifacts cannot be written.
-            ServiceError: No aggregator publishes the run, Redis lost completions that it had
-                acknowledged, or another runner took over.
+            ServiceError: No aggregator publishes the run, Redis lost the whole run, or another
+                runner took over.
         """
         await with_watch(self._complete, self._renew_lock)
 
     async def _complete(self) -> None:
         missing = await asyncio.to_thread(self._reconcile)
-        if self._unjudged:
-            self._active = True
-            async with asyncio.TaskGroup() as group:
-                generating = group.create_task(self._generate(missing))
-                await self._follow_verdicts()
-                await generating
-            while await self._archive():
-                pass
-            self._active = False
-            await asyncio.to_thread(self._session.tick)
-            await asyncio.to_thread(self._ledger.finish, time.time())
-        await self._wait_for_canaries()
-        await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
-        await self._wait_until_published()
+        published = False
+        while not published:
+            if self._unjudged:
+                await self._generate_and_judge(missing)
+            await self._wait_for_canaries()
+            await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
+            published = await self._wait_until_published()
+            if not published:
+                missing = await asyncio.to_thread(self._what_was_lost)
+
+    async def _generate_and_judge(self, missing: list[SampleId]) -> None:
+        self._active = True
+        async with asyncio.TaskGroup() as group:
+            self._start_generating(group, missing)
+            await self._follow_verdicts(group)
+        while await self._archive():
+            pass
+        self._active = False
+        await asyncio.to_thread(self._session.tick)
+        await asyncio.to_thread(self._ledger.finish, time.time())
 
     def _reconcile(self) -> list[SampleId]:
         """Compare plan and ledger at the start of a session.
@@ -157,6 +164,7 @@ class Run:
             The samples to generate: missing, failed or replaced ones.
         """
         self._last_entry = self._ledger.last_event()
+        self._incarnation = self._ledger.incarnation()
         completed = self._ledger.completed()
         for sample in completed.keys() - self._unjudged:
             log.warning("sample in the ledger is not in the plan", sample=sample.key)
@@ -192,6 +200,10 @@ class Run:
         generation = self._ledger.completion(sample)
         return generation is None or generation.error is not None
 
+    def _start_generating(self, group: asyncio.TaskGroup, missing: list[SampleId]) -> None:
+        self._generating = True
+        group.create_task(self._generate(missing))
+
     async def _generate(self, missing: list[SampleId]) -> None:
         async with aclosing(self._source(missing)) as generations:
             async for finished in generations:
@@ -210,7 +222,7 @@ class Run:
             await self._fewer_in_flight.wait()
         self._in_flight += completions
 
-    async def _follow_verdicts(self) -> None:
+    async def _follow_verdicts(self, group: asyncio.TaskGroup) -> None:
         """Read the stream of verdicts, and scan for lost jobs and completions in between."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
@@ -220,12 +232,7 @@ class Run:
             )
             for event in events:
                 self._last_entry = event.entry
-                if event.sample in self._unjudged:
-                    self._unjudged.discard(event.sample)
-                    self._in_flight -= 1
-                if self._archiving and event.status is not FinalStatus.API_ERROR:
-                    self._finished.append(event.sample)
-                self._progress.judged(event.sample, event.status)
+                self._judged(event.sample, event.status)
             self._fewer_in_flight.set()
             await self._archive()
             if time.monotonic() - scanned >= self._timings.scan:
@@ -236,10 +243,18 @@ class Run:
                 # What Redis lost in a crash is in flight no longer.
                 self._in_flight = await asyncio.to_thread(self._ledger.open_count)
                 if not self._generating:
-                    await asyncio.to_thread(self._check_lost_completions)
+                    await self._make_good(group, quiet=not events)
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
+
+    def _judged(self, sample: SampleId, status: FinalStatus) -> None:
+        if sample in self._unjudged:
+            self._unjudged.discard(sample)
+            self._in_flight -= 1
+        if self._archiving and status is not FinalStatus.API_ERROR:
+            self._finished.append(sample)
+        self._progress.judged(sample, status)
 
     async def _archive(self) -> bool:
         """Move a segment of finished samples out of Redis, if there are enough.
@@ -282,16 +297,60 @@ class Run:
                 scanned = time.monotonic()
             await asyncio.sleep(_LONGEST_PAUSE)
 
-    def _check_lost_completions(self) -> None:
-        if self._ledger.completed_count() >= len(self._samples):
-            return
-        lost = set(self._samples) - self._ledger.completed().keys()
-        lost -= {sample for sample, _ in self._ledger.standing(list(lost))}
+    # Losses: a failover, or a crash of Redis' machine, takes back the last writes that Redis had
+    # acknowledged. Lost jobs are queued again by the ledger.
+
+    async def _make_good(self, group: asyncio.TaskGroup, *, quiet: bool) -> None:
+        """Generate lost completions again, and find verdicts whose events were missed.
+
+        ``quiet``: whether the stream had nothing new, so that no event is still on its way.
+        """
+        lost = await asyncio.to_thread(self._lost_completions)
         if lost:
-            raise ServiceError(
-                f"Redis lost {len(lost)} completions that it had acknowledged (did its machine "
-                "crash?); repeat the command to generate them again"
+            self._progress.note(
+                f"Redis lost {len(lost)} completions that it had acknowledged (a failover, or a "
+                "crash of its machine); they are generated again"
             )
+            self._start_generating(group, lost)
+        elif quiet and await asyncio.to_thread(self._ledger.judged_count) >= len(self._samples):
+            # The clock of the new master may be behind, so that its entries are before ours.
+            for sample, found in await asyncio.to_thread(self._missed_verdicts):
+                self._judged(sample, found.final_status)
+
+    def _missed_verdicts(self) -> list[tuple[SampleId, Verdict]]:
+        standing = self._ledger.standing(list(self._unjudged))
+        return [(sample, found) for sample, found in standing if isinstance(found, Verdict)]
+
+    def _lost_completions(self) -> list[SampleId]:
+        if self._ledger.completed_count() >= len(self._samples):
+            return []
+        if self._ledger.incarnation() != self._incarnation:
+            raise ServiceError(
+                "Redis lost the run that it had acknowledged (did its machine crash, or was it "
+                "emptied?); repeat the command to begin it again"
+            )
+        completed = self._ledger.completed()
+        absent = [sample for sample in self._samples if sample not in completed]
+        archived = {sample for sample, _ in self._ledger.standing(absent)}
+        lost = [sample for sample in absent if sample not in archived]
+        self._unjudged.update(lost)
+        return lost
+
+    def _what_was_lost(self) -> list[SampleId]:
+        """Find what is owed again, after the run was judged completely.
+
+        Returns:
+            The samples to generate.
+        """
+        lost = self._lost_completions()
+        judged = self._ledger.judged()
+        self._unjudged = {sample for sample in self._samples if sample not in judged}
+        self._progress.note(
+            f"Redis lost the end of the run that it had acknowledged (a failover, or a crash of "
+            f"its machine): {len(lost)} completions and {len(self._unjudged)} verdicts, which are "
+            "made again"
+        )
+        return lost
 
     async def _has_pending(self) -> bool:
         """Whether a completion or a verdict is still missing, as confirmed by the ledger.
@@ -316,13 +375,16 @@ class Run:
             await asyncio.to_thread(self._session.tick if self._active else self._session.renew)
             await asyncio.sleep(self._timings.tick)
 
-    async def _wait_until_published(self) -> None:
+    async def _wait_until_published(self) -> bool:
+        """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""
         deadline = time.monotonic() + self._timings.publish_timeout
         pause = 0.005
         while True:
             state = await asyncio.to_thread(self._ledger.state)
             if state is not None and state.published:
-                return
+                return True
+            if state is None or state is RunState.RUNNING:
+                return False
             if state is RunState.FAILED:
                 meta = await asyncio.to_thread(self._ledger.meta)
                 raise OutputError(str(meta and meta.publish_error))

@@ -14,8 +14,15 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 
 from shared.errors import ServiceError, UnavailableError
+from shared.ledger.sentinel import (
+    URL_FORM,
+    async_sentinel_client,
+    is_sentinel_url,
+    sentinel_client,
+)
 from shared.redaction import redact, redact_address, remember_address
 from shared.service.health import StartupServer
 from shared.service.settings import ServiceSettings
@@ -39,21 +46,22 @@ def connect(url: str) -> Redis:
     writes are idempotent.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``.
+        url: ``redis://``, ``rediss://``, ``unix://``, or ``redis+sentinel://`` for the master that
+            sentinels name (see :mod:`shared.ledger.sentinel`).
 
     Raises:
         ServiceError: The URL is invalid, or no Redis server answers there.
     """
     with _service_errors(url):
         _ping(url)
-        return Redis.from_url(url, retry=Retry(_backoff(), RETRIES), **_SETTINGS)
+        return _client(url, retry=Retry(_backoff(), RETRIES), **_SETTINGS)
 
 
 async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) -> AsyncRedis:
     """Connect an asyncio client, as :func:`connect` does.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``.
+        url: As of :func:`connect`.
         wait: Seconds to wait for a server that does not answer yet.
         retries: Retries of each command while the server does not answer.
 
@@ -63,7 +71,10 @@ async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) 
     with _service_errors(url):
         await asyncio.to_thread(_ping, url, wait)
         retry = AsyncRetry(_backoff(), retries)
-        return AsyncRedis.from_url(url, retry=retry, max_connections=_MAX_CONNECTIONS, **_SETTINGS)
+        settings = {"retry": retry, "max_connections": _MAX_CONNECTIONS, **_SETTINGS}
+        if is_sentinel_url(url):
+            return async_sentinel_client(url, **settings)
+        return AsyncRedis.from_url(url, **settings)
 
 
 def wait_for_redis(
@@ -129,6 +140,12 @@ def fail_fast(redis: Redis, *, timeout: float = 2.0) -> Redis:
     return Redis.from_pool(ConnectionPool(redis.connection_pool.connection_class, **settings))
 
 
+def _client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis-py's settings
+    if is_sentinel_url(url):
+        return sentinel_client(url, **settings)
+    return Redis.from_url(url, **settings)
+
+
 def _backoff() -> ExponentialWithJitterBackoff:
     return ExponentialWithJitterBackoff(base=0.05, cap=1.0)
 
@@ -143,10 +160,16 @@ def _service_errors(url: str) -> Iterator[None]:
     except ValueError as error:
         # Nobody knows what part of such a URL is a password, and the error may quote it.
         _, at, host = url.rpartition("@")
-        reason = "" if at else f": {error}"
+        # The parts of a URL of sentinels are never quoted.
+        reason = f": {error}" if not at or is_sentinel_url(url) else ""
         shown = f"***@{host}" if at and "?" not in host else shown
         raise ServiceError(
-            f"REDIS_URL {shown} is not a Redis URL (redis://HOST:PORT/DB){reason}"
+            f"REDIS_URL {shown} is not a Redis URL (redis://HOST:PORT/DB or {URL_FORM}){reason}"
+        ) from None
+    except MasterNotFoundError as error:
+        raise UnavailableError(
+            f"Redis at {shown} is not reachable: {error}; check that they run, the name of the "
+            "service, and the password of the sentinels"
         ) from None
     except AuthenticationError as error:
         raise ServiceError(f"Redis at {shown} refuses the password: {error}") from None
@@ -162,7 +185,7 @@ def _ping(url: str, wait: float = 0.0) -> None:
 
     redis-py's own retries would also retry a wrong password.
     """
-    client = Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5)
+    client = _client(url, socket_connect_timeout=5, socket_timeout=5)
     deadline = time.monotonic() + wait
     while True:
         try:

@@ -466,6 +466,10 @@ class Ledger:
         found = cast(list[bytes], self._redis.hkeys(self._keys.verdicts))
         return {self._sample(key) for key in found}
 
+    def judged_count(self) -> int:
+        """The number of samples with a verdict."""
+        return self._redis.hlen(self._keys.verdicts)
+
     def events(self, after: str = "0", block: float | None = None) -> list[VerdictEvent]:
         """Read up to 1000 stream entries after ``after``; waits up to ``block`` seconds for one.
 

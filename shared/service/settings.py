@@ -162,7 +162,8 @@ class RedisSettings(BaseSettings):
     """``REDIS_URL``, its user, and the password: given directly, or in a file such as a secret.
 
     A user or password in the URL takes precedence over ``REDIS_USERNAME`` and ``REDIS_PASSWORD``,
-    and that over ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains them.
+    and that over ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains them. The same holds for the
+    user and password of sentinels, which the query of a ``redis+sentinel://`` URL may have.
     """
 
     # A compose file passes an unset variable as an empty one.
@@ -173,7 +174,7 @@ class RedisSettings(BaseSettings):
     )
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
-    """Redis server of the ledger."""
+    """Redis server of the ledger, or its sentinels: ``redis+sentinel://HOST,HOST/SERVICE/DB``."""
     redis_username: str = Field(default="", validation_alias="REDIS_USERNAME")
     """User of a Redis with access control lists, if the URL has none."""
     redis_password: SecretStr | None = Field(default=None, validation_alias="REDIS_PASSWORD")
@@ -181,22 +182,32 @@ class RedisSettings(BaseSettings):
     redis_password_file: Path | None = Field(default=None, validation_alias="REDIS_PASSWORD_FILE")
     """File with the password, if neither the URL nor ``REDIS_PASSWORD`` has one."""
 
+    redis_sentinel_username: str = Field(default="", validation_alias="REDIS_SENTINEL_USERNAME")
+    """User of the sentinels, if the URL has none (``sentinel_username=`` in its query)."""
+    redis_sentinel_password: SecretStr | None = Field(
+        default=None, validation_alias="REDIS_SENTINEL_PASSWORD"
+    )
+    """Password of the sentinels, if the URL has none (``sentinel_password=`` in its query)."""
+    redis_sentinel_password_file: Path | None = Field(
+        default=None, validation_alias="REDIS_SENTINEL_PASSWORD_FILE"
+    )
+    """File with the password of the sentinels, if nothing else has one."""
+
     @model_validator(mode="after")
     def _with_credentials(self) -> Self:
-        self.redis_url = _add_credentials(self.redis_url, self.redis_username, self._password())
+        password = _password(self.redis_password, self.redis_password_file, "REDIS_PASSWORD_FILE")
+        self.redis_url = _add_credentials(self.redis_url, self.redis_username, password)
+        if "+sentinel://" in self.redis_url:
+            of_sentinels = _password(
+                self.redis_sentinel_password,
+                self.redis_sentinel_password_file,
+                "REDIS_SENTINEL_PASSWORD_FILE",
+            )
+            self.redis_url = _add_option(
+                self.redis_url, "sentinel_username", self.redis_sentinel_username
+            )
+            self.redis_url = _add_option(self.redis_url, "sentinel_password", of_sentinels)
         return self
-
-    def _password(self) -> str:
-        if self.redis_password is not None:
-            return self.redis_password.get_secret_value()
-        if self.redis_password_file is None:
-            return ""
-        try:
-            return self.redis_password_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"REDIS_PASSWORD_FILE {str(self.redis_password_file)!r} cannot be read: {error}"
-            ) from None
 
 
 def token_setting(value: SecretStr | None, file: Path | None, name: str) -> str | None:
@@ -224,6 +235,26 @@ def _split(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
+
+
+def _password(value: SecretStr | None, file: Path | None, name: str) -> str:
+    """The password that two settings give; the second one is the variable ``name``."""
+    if value is not None:
+        return value.get_secret_value()
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None
+
+
+def _add_option(url: str, name: str, value: str) -> str:
+    """Add a parameter to the query, unless it has it."""
+    _, mark, query = url.partition("?")
+    if not value or f"&{name}=" in f"&{query}":
+        return url
+    return f"{url}{'&' if mark else '?'}{name}={quote(value, safe='')}"
 
 
 def _add_credentials(url: str, username: str, password: str) -> str:

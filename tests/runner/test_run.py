@@ -14,7 +14,7 @@ from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import OutputError, ServiceError
-from shared.ledger import JudgeQueue, Ledger
+from shared.ledger import JudgeQueue, Ledger, connect
 from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.segments import segment_folder
@@ -29,6 +29,8 @@ PROBLEMS = [problem(f"p{i}") for i in range(6)]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(2))
 SAMPLES = PLAN.samples()
 ONE = make_plan(PROBLEMS[:1], lambda _problem: range(1))
+
+_ENTRY = {"sample": "d1/other/0", "status": "Success", "accepted": 1}
 
 Verdicts = Callable[[Generation], Verdict]
 
@@ -84,7 +86,7 @@ class Others:
             self.judging.set()
         self.publishing = True
         self.judged: list[SampleId] = []
-        self._redis = Redis.from_url(url)
+        self._redis = connect(url)
         self._ledger = Ledger(self._redis, run)
         self._queue = JudgeQueue(self._redis)
         self._stop = threading.Event()
@@ -344,16 +346,69 @@ async def test_replaced_completions_are_judged_again(stage: Stage, others: Other
 
 
 @pytest.mark.usefixtures("paused")
-async def test_completions_that_redis_forgot_end_the_run_instead_of_being_waited_for(
+async def test_completions_that_redis_forgot_are_generated_again(
+    one: Stage, others: Others, redis: Redis
+) -> None:
+    source = FakeSource()
+    running = asyncio.create_task(one.complete(source))
+    while not one.progress.made:
+        await asyncio.sleep(0.01)
+    one.ledger.queue.rq.empty()
+    redis.delete(*redis.keys("*:hashes"), *redis.keys("*:completions"))
+    while len(source.asked) < 2:
+        await asyncio.sleep(0.01)
+    others.judging.set()
+    await running
+    assert source.asked == [ONE.samples(), ONE.samples()]
+    assert "Redis lost 1 completions" in one.progress.notes[0]
+
+
+@pytest.mark.usefixtures("paused")
+async def test_a_run_that_redis_forgot_ends_and_says_so(
     one: Stage, others: Others, redis: Redis
 ) -> None:
     running = asyncio.create_task(one.complete(FakeSource()))
     while not one.progress.made:
         await asyncio.sleep(0.01)
-    redis.delete(*redis.keys("*:hashes"))
+    redis.flushall()
     with pytest.raises(ExceptionGroup) as caught:
         await running
-    assert "lost 1 completions" in str(caught.value.exceptions[0])
+    assert "Redis lost the run" in str(caught.value.exceptions[0])
+
+
+async def test_a_loss_after_the_last_verdict_is_made_good(
+    one: Stage, others: Others, redis: Redis
+) -> None:
+    """The state and the last verdict are taken back before the artifacts are written."""
+    others.publishing = False
+    running = asyncio.create_task(one.complete(FakeSource()))
+    while one.ledger.state() is not RunState.JUDGED:
+        await asyncio.sleep(0.01)
+    one.ledger.set_state(RunState.RUNNING)
+    redis.delete(*redis.keys("*:verdicts"), *redis.keys("*:events"))
+    while not one.progress.notes:
+        await asyncio.sleep(0.01)
+    others.publishing = True
+    await running
+    assert "0 completions and 1 verdicts" in one.progress.notes[0]
+    assert len(others.judged) == 2
+    assert one.ledger.judged() == set(ONE.samples())
+
+
+@pytest.mark.usefixtures("paused")
+async def test_verdicts_of_a_server_whose_clock_is_behind_are_found(
+    stage: Stage, others: Others, redis: Redis
+) -> None:
+    """After a failover the entries of the stream are before those that the run has read."""
+    redis.xadd(RunKeys(stage.identity.run).events, _ENTRY, id=f"{10**14}-0")
+    running = asyncio.create_task(stage.complete(FakeSource()))
+    while len(stage.progress.made) < len(SAMPLES):
+        await asyncio.sleep(0.01)
+    redis.delete(RunKeys(stage.identity.run).events)
+    others.judging.set()
+    async with asyncio.timeout(20):
+        await running
+    assert stage.ledger.judged() == set(SAMPLES)
 
 
 @pytest.mark.usefixtures("paused")
