@@ -19,8 +19,9 @@ from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
+from shared.ledger.version import FIELD, WITHOUT_NUMBER, check_run, claim_ledger
 from shared.plan import RunPlan
-from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
+from shared.run_record import VERSION, JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 
@@ -56,7 +57,7 @@ INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
 # The protocol is derived from the config.
-_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
+_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol", FIELD.encode())
 # Earlier versions had a single state for complete and incomplete published runs.
 _PUBLISHED_V1 = "published"
 # Fields that a new session does not overwrite: counters, and fields written when the run ends.
@@ -101,10 +102,15 @@ class Ledger:
 
         Plan, problems and start time of the first session are kept. Other fields are replaced by
         the latest session's, unless they are None. Counters are kept.
+
+        Raises:
+            OtherVersionError: A later release has written to this ledger.
         """
+        claim_ledger(self._redis)
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
         pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
+        pipe.hset(self._keys.meta, FIELD, json.dumps(VERSION))
         if plan is not None:
             pipe.hsetnx(self._keys.meta, _PLAN, plan.model_dump_json())
         for name, value in meta.model_dump(mode="json", exclude=_COUNTED).items():
@@ -128,6 +134,7 @@ class Ledger:
         document = self._document(_LARGE)
         if not document:
             return None
+        check_run(self.run, document.get(FIELD, WITHOUT_NUMBER))
         if document.get("state") == _PUBLISHED_V1:
             document["state"] = self._migrate_state()
         try:
