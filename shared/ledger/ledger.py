@@ -19,11 +19,19 @@ from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
-from shared.ledger.version import FIELD, WITHOUT_NUMBER, check_run, claim_ledger
+from shared.ledger.version import (
+    FIELD,
+    WITHOUT_NUMBER,
+    check_run,
+    claim_ledger,
+    version_of,
+    writer_of,
+)
 from shared.plan import RunPlan
 from shared.run_record import VERSION, JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
+from shared.versions import release
 
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
 # since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion. The
@@ -145,8 +153,34 @@ class Ledger:
     def _unreadable(self, what: str, error: ValidationError) -> OutputError:
         return OutputError(
             f"the {what} of run {self.run} in Redis cannot be read ({describe(error)}); "
-            "another version of Plumbline wrote it: resume the run with that version"
+            f"another version of Plumbline wrote it ({writer_of(self._redis, self.run)}; this is "
+            f"{release()}): resume the run with that version"
         )
+
+    def version(self) -> int | None:
+        """The version of the run's meta data; None if they have this release's number.
+
+        Raises:
+            OtherVersionError: This release does not read it.
+        """
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, FIELD))
+        version = version_of(stored)
+        check_run(self.run, version)
+        return None if stored is not None and version == VERSION else cast(int, version)
+
+    def migrate(self) -> int | None:
+        """Bring the run's meta data to this release's version (idempotent).
+
+        Returns:
+            The version that they had; None if nothing changed.
+
+        Raises:
+            OtherVersionError: As :meth:`version`.
+        """
+        if (before := self.version()) is not None:
+            self.state()  # an earlier one is replaced
+            self._redis.hset(self._keys.meta, FIELD, json.dumps(VERSION))
+        return before
 
     def meta_document(self) -> JsonObject:
         """The meta data as stored, for display; includes ``results`` once they are published."""

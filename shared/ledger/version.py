@@ -144,16 +144,14 @@ def put_back_reasons(redis: Redis, run: str, *, within: float = 30.0) -> list[st
     return sorted(reasons)
 
 
-def migrate(redis: Redis, run: str) -> bool:
-    """Bring a run's meta data to this release's version (idempotent); whether anything changed.
-
-    Raises:
-        OtherVersionError: This release does not read the run's version.
-    """
-    meta = keys.RunKeys(run).meta
-    stored = cast(bytes | None, redis.hget(meta, FIELD))
-    check_run(run, version_of(stored))
-    if stored is not None and version_of(stored) == VERSION:
-        return False
-    redis.hset(meta, FIELD, json.dumps(VERSION))
-    return True
+def writer_of(redis: Redis, run: str) -> str:
+    """The release that last wrote a run's meta data, as far as it is recorded; else ``unknown``."""
+    stored = cast(
+        list[bytes | None], redis.hmget(keys.RunKeys(run).meta, ["versions", "git_commit"])
+    )
+    try:
+        versions, commit = (json.loads(one or "null") for one in stored)
+        named = str((versions or {}).get("plumbline", "unknown"))[:100]
+        return f"{named}, commit {str(commit)[:12]}" if commit else named
+    except (ValueError, AttributeError, RecursionError):
+        return "unknown"

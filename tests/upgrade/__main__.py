@@ -3,7 +3,7 @@
 The earlier release is the sources of a commit in a temporary folder, run with the packages that are
 installed here. Each row starts real processes (Redis, sandbox, judges, aggregator, `plumb`) and is
 one of: `works` (every sample has the verdict of an undisturbed run), `refused` (an exit code and a
-line that say why), or `FAILS`. Ends with exit code 1 if a row fails.
+line that say why), `waits` (the command says for what), or `FAILS`. Ends with exit code 1 if a row fails.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from tests.upgrade.releases import (
     checked_out,
     external_stack,
     last_line,
+    next_release,
     present,
     record,
     statuses,
@@ -33,6 +34,11 @@ from tests.upgrade.releases import (
 
 # Slow enough to be killed in the middle.
 _SLOW = ("generation.replay.latency=0.3", "generation.concurrency=2", "judge.workers=1")
+
+
+# What a runner says whose jobs no judge reads.
+RETURNS = "a judge returns jobs of this run to the queue"
+TOO_LATE = 124
 
 
 class Matrix:
@@ -220,6 +226,9 @@ class Matrix:
 
 def _refusal(code: int, said: str) -> str:
     line = last_line(said)
+    if code == TOO_LATE:
+        notes = [one.strip() for one in said.splitlines() if RETURNS in one]
+        return f"waits: {notes[0]}" if notes else f"FAILS (no end in time): {line}"
     refused = code == 2 and not line.startswith("TRACEBACK")
     return f"refused: {line}" if refused else f"FAILS (exit code {code}): {line}"
 
@@ -250,7 +259,10 @@ def _indexed(url: str, wanted: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make upgrade-check FROM=…", description=__doc__)
-    parser.add_argument("commit", help="the earlier release")
+    parser.add_argument(
+        "commit",
+        help="the earlier release; `next` tries the committed sources beside the release after them",
+    )
     parser.add_argument("--problems", type=int, default=4, help="problems of each data set")
     parser.add_argument("--only", default="", help="rows whose name has this text")
     parser.add_argument("--keep", help="folder for logs and outputs, which is not removed")
@@ -260,10 +272,16 @@ def main() -> int:
     folder.chmod(0o755)  # programs of other users have their folders below it
     failures = 0
     try:
-        old = checked_out(options.commit, folder / "earlier")
-        matrix = Matrix(old, present(), folder, options.problems)
+        if options.commit == "next":
+            old, new = checked_out("HEAD", folder / "earlier"), next_release(folder / "next")
+        else:
+            old, new = checked_out(options.commit, folder / "earlier"), present()
+        matrix = Matrix(old, new, folder, options.problems)
         matrix.find_expected()
-        print(f"| {old.name} (earlier) and the present release | outcome |\n|---|---|", flush=True)
+        print(
+            f"| {old.name} as the earlier release, {new.name} as the present | outcome |\n|---|---|",
+            flush=True,
+        )
         for name, row in matrix.rows().items():
             if options.only in name:
                 try:

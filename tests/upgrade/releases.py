@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+from shared.run_record import VERSION
 from tests.conftest import RedisServer
 from tests.e2e.plumb import REPOSITORY, environment, read_jsonl
 
 DEMO = REPOSITORY / "demo"
-_COMMAND_SECONDS = 120.0
+_COMMAND_SECONDS = 60.0
 _READY_SECONDS = 60.0
+_A_KEY = "    max_concurrency: Operation[int] = Field(default=64, ge=1)\n"
 
 
 class Ended(Exception):
@@ -54,8 +56,9 @@ class Release:
                 text=True,
                 timeout=_COMMAND_SECONDS,
             )
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, 124, "", "hangs: no end in time")
+        except subprocess.TimeoutExpired as late:
+            said = b"".join(part for part in (late.stdout, late.stderr) if isinstance(part, bytes))
+            return subprocess.CompletedProcess(command, 124, "", said.decode() or "hangs")
 
     def killed_plumb(self, arguments: Sequence[str], when: Callable[[], bool]) -> None:
         """Start `plumb`, and kill it as soon as ``when`` is true; its children end with it."""
@@ -128,6 +131,21 @@ def checked_out(commit: str, folder: Path) -> Release:
 
 def present() -> Release:
     return Release("present", REPOSITORY)
+
+
+def next_release(folder: Path) -> Release:
+    """The committed sources with the next version of the ledger, and a key of config more."""
+    release = checked_out("HEAD", folder)
+    record, config = folder / "shared/run_record.py", folder / "shared/config.py"
+    for file, old, new in (
+        (record, f"VERSION = {VERSION}", f"VERSION = {VERSION + 1}"),
+        (record, f"Literal[{VERSION}] = {VERSION}", f"Literal[{VERSION + 1}] = {VERSION + 1}"),
+        (config, _A_KEY, f"    invented_later: Operation[int] = 1\n{_A_KEY}"),
+    ):
+        text = file.read_text()
+        assert text.count(old) == 1, f"{file} has changed: find another place for {old!r}"
+        file.write_text(text.replace(old, new))
+    return Release("next", release.root)
 
 
 @contextmanager

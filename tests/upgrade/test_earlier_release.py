@@ -19,7 +19,6 @@ from services.aggregator.ingest import Ingester
 from shared.finished_run import open_run, open_runs
 from shared.ledger import Ledger, connect, keys, list_runs
 from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.version import migrate
 from shared.run_record import VERSION, RunState
 from shared.schemas import Generation, Verdict
 from tests.conftest import RedisServer
@@ -88,7 +87,7 @@ def test_migration_gives_an_earlier_run_a_number_and_changes_nothing_else(
     ledger: Ledger, redis: Redis
 ) -> None:
     before = redis.hgetall(keys.RunKeys(ledger.run).meta)
-    assert [migrate(redis, ledger.run), migrate(redis, ledger.run)] == [True, False]
+    assert [ledger.migrate(), ledger.migrate()] == [2, None]
     after = redis.hgetall(keys.RunKeys(ledger.run).meta)
     assert after == before | {b"version": str(VERSION).encode()}
 

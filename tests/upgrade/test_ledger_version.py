@@ -23,7 +23,6 @@ from shared.ledger.version import (
     PUT_BACK,
     OtherVersionError,
     claim_ledger,
-    migrate,
     put_back_note,
     put_back_reasons,
 )
@@ -218,14 +217,46 @@ def test_migration_brings_a_run_to_this_version_and_is_idempotent(
     ledger: Ledger, redis: Redis
 ) -> None:
     redis.hdel(keys.RunKeys(RUN).meta, "version")
-    assert [migrate(redis, RUN), migrate(redis, RUN)] == [True, False]
+    assert [ledger.migrate(), ledger.migrate()] == [2, None]
     assert redis.hget(keys.RunKeys(RUN).meta, "version") == b"2"
+    put_meta(ledger, version=VERSION - 1, state="published")
+    assert ledger.migrate() == VERSION - 1
+    assert redis.hget(keys.RunKeys(RUN).meta, "state") == b'"complete"'
     put_meta(ledger, version=NEWER)
     with pytest.raises(OtherVersionError):
-        migrate(redis, RUN)
+        ledger.migrate()
     put_meta(ledger, version=VERSION - 2)
     with pytest.raises(OtherVersionError, match="open it with the release before this one first"):
-        migrate(redis, RUN)
+        ledger.migrate()
+
+
+def test_the_command_migrates_what_it_can_and_names_the_rest(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
+) -> None:
+    newer = Ledger(redis, "newer")
+    enter(newer)
+    redis.hdel(keys.RunKeys(RUN).meta, "version")
+    checked = plumb(redis_server, "migrate", "--check")
+    assert (checked.returncode, redis.hget(keys.RunKeys(RUN).meta, "version")) == (1, None)
+    assert f"{RUN}: would get the number 2; it had version 2" in checked.stdout
+    assert plumb(redis_server, "migrate").returncode == 0
+    assert redis.hget(keys.RunKeys(RUN).meta, "version") == b"2"
+    assert plumb(redis_server, "migrate", "--check").returncode == 0
+    put_meta(newer, version=NEWER)
+    refused = plumb(redis_server, "migrate")
+    assert refused.returncode == 1
+    assert f"run newer in Redis has version {NEWER}" in " ".join(refused.stdout.split())
+
+
+def plumb(server: RedisServer, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "services.cli", *arguments],
+        cwd=REPOSITORY,
+        env=environment() | {"REDIS_URL": server.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 # A worker in this process
