@@ -331,6 +331,23 @@ def _redacted(document: JsonObject) -> JsonObject:
     }
 
 
+def _refusal(document: JsonObject, error: ValidationError) -> str:
+    """Why a document of a known version is no record: its keys are another release's, or it is."""
+    if all(one["type"] != "extra_forbidden" for one in error.errors(include_url=False)):
+        return f"not a run record ({describe(error)})"
+    # Imported here because it takes long, and only a refusal names releases.
+    from shared.versions import release
+
+    versions, commit = document.get("versions"), document.get("git_commit")
+    named = str(versions.get("plumbline") if isinstance(versions, dict) else "unknown")[:100]
+    commit = f", commit {commit[:12]}" if isinstance(commit, str) else ""
+    return (
+        f"run record with keys that this Plumbline ({release()}) does not know "
+        f"({describe(error)}); another release wrote it, for a run of Plumbline {named}{commit}: "
+        "read it with that release, or a newer one"
+    )
+
+
 def read_record(document: object, place: str) -> RunRecord:
     """Validate the JSON of a ``run.json`` of this version or the previous one.
 
@@ -343,15 +360,15 @@ def read_record(document: object, place: str) -> RunRecord:
     if not isinstance(document, dict):
         raise OutputError(f"{place}: not a run record; name the folder of a run")
     version = document.get("version", 1)
-    if version not in (1, VERSION):
+    if version not in (VERSION - 1, VERSION):
         raise OutputError(
-            f"{place}: run record of version {version!r}, but this Plumbline reads versions 1 and "
-            f"{VERSION}; read it with the version that wrote it, or a newer one"
+            f"{place}: run record of version {version!r}, but this Plumbline reads versions "
+            f"{VERSION - 1} and {VERSION}; read it with the version that wrote it, or a newer one"
         )
     try:
         record = RunRecord.model_validate({**document, "version": VERSION})
     except ValidationError as error:
-        raise OutputError(f"{place}: not a run record ({describe(error)})") from None
+        raise OutputError(f"{place}: {_refusal(document, error)}") from None
     if "config" not in document:
         raise OutputError(f"{place}: not a run record (config: field required)")
     record = record.model_copy(update={"protocol": record.protocol or record.config.protocol()})

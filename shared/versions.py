@@ -22,6 +22,11 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def release() -> str:
+    """Plumbline's own version; ``unknown`` for a checkout that is not installed."""
+    return versions_of(["plumbline"]).get("plumbline", "unknown")
+
+
 def git_commit() -> str | None:
     """Commit of the checkout that this code runs from, with ``-dirty`` if it has changes.
 

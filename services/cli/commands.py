@@ -57,6 +57,10 @@ COMMANDS = {
         f"{_CLI}.doctor:doctor",
         "Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.",
     ),
+    "migrate": LazyCommand(
+        f"{_CLI}.migrate:migrate",
+        "Bring the runs in Redis to this release's version, before the next upgrade.",
+    ),
     "train-check": LazyCommand(
         f"{_CLI}.train_check:train_check",
         "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",

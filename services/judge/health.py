@@ -114,6 +114,11 @@ class JudgeMetrics:
             ["flaw"],
             registry=self.registry,
         )
+        self._put_back = Counter(
+            "plumbline_judge_jobs_put_back",
+            "Jobs returned to the queue because another release wrote their run.",
+            registry=self.registry,
+        )
         for flaw in Flaw:
             self._refused.labels(flaw.value)  # an increase from nothing raises no alert
         self._canaries = Counter(
@@ -167,6 +172,10 @@ class JudgeMetrics:
     def count_refused(self, flaw: Flaw) -> None:
         """Count a job that was moved aside."""
         self._refused.labels(flaw.value).inc()
+
+    def count_put_back(self) -> None:
+        """Count a job that was left to a judge of another release."""
+        self._put_back.inc()
 
     def count_canaries(self, verdict: Verdict) -> None:
         """Count a round of canaries by the verdict on its sandbox."""

@@ -27,6 +27,7 @@ from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, parse_problem
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.version import unreadable
 from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, InfraFailure, Problem, RecordedCases, Verdict
 from shared.service.logs import get_logger
@@ -93,6 +94,7 @@ class SampleJudge:
 
         Raises:
             PlumblineError: The ledger lacks the run or the problem.
+            OtherVersionError: The run has a config of another release.
             ServiceError: Redis is unavailable.
         """
         config = self._config(found)
@@ -117,7 +119,7 @@ class SampleJudge:
 
     async def run(self, request: ProgramRequest) -> ProgramAnswer:
         """Run a program of a tool; failures of the infrastructure are in the answer."""
-        config = _parsed_config(request.config)
+        config = _config_of("of a tool", request.config)
         try:
             return await run_program(request.program, config.sandbox, self._sandbox(config))
         except ConfigError as error:
@@ -154,7 +156,7 @@ class SampleJudge:
         # Read for each job: a resumed run may have a corrected config.
         if found.config is None:
             raise PlumblineError(f"run {found.run!r} is not in the ledger")
-        return _parsed_config(found.config)
+        return _config_of(found.run, found.config)
 
     def _problem(self, found: JobInput) -> Problem:
         sample = found.sample
@@ -239,6 +241,18 @@ def _failure(error: SandboxUnavailableError | ConfigError) -> InfraFailure:
     unavailable = isinstance(error, SandboxUnavailableError)
     kind = FailureKind.SANDBOX if unavailable else FailureKind.CONFIG
     return InfraFailure(kind=kind, text=str(error))
+
+
+def _config_of(run: str, document: str) -> Config:
+    """Parse a config; the runner checked it, so only another release wrote what is unknown here.
+
+    Raises:
+        OtherVersionError: It has keys or values that this release does not know.
+    """
+    try:
+        return _parsed_config(document)
+    except ConfigError as error:
+        raise unreadable(f"the config of run {run!r}", error) from None
 
 
 @lru_cache(maxsize=16)

@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import lru_cache
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -30,6 +31,7 @@ from shared.ledger.calls import JobCall, RefusedJobError
 from shared.ledger.jobs import HeldJobs, JobInput, RefusedJob, TakenJob, WorkerJobs
 from shared.ledger.keys import is_canary_run
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.version import OtherVersionError
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
 
@@ -267,6 +269,8 @@ class JobLoop:
             await self._judge_and_finish(job)
         except RefusedJobError as error:
             await self._refuse(job, error)
+        except OtherVersionError as error:
+            await self._put_back(job, error)
         except Exception as error:  # noqa: BLE001 - RQ's rule: what a job raises is its own failure
             await self._hand_over(job, error)
         finally:
@@ -337,11 +341,34 @@ class JobLoop:
         except RedisError as unavailable:  # the lease ends, and the job is refused again
             log.error("a job was not moved aside", job=job.id, redis=str(unavailable))
 
+    async def _put_back(self, job: TakenJob, error: OtherVersionError) -> None:
+        """Leave a job to a judge of another release.
+
+        The place that it had stays empty for a while, so that a worker that finds only such jobs
+        does not take them again and again.
+        """
+        run, reason = JobCall.parse(job.id, job.values).run, str(error)
+        self._metrics.count_put_back()
+        tell_put_back(run, reason)
+        try:
+            await self._jobs.put_back(job, run, reason)
+        except RedisError as unavailable:  # the lease ends, and the runner delivers the job again
+            log.error("a job was not put back", job=job.id, redis=str(unavailable))
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({stopped}, timeout=self._pause)
+        stopped.cancel()
+
     async def _hand_over(self, job: TakenJob, error: Exception) -> None:
         try:
             await asyncio.to_thread(self._fail, job, error)
         except RedisError as unavailable:  # the lease ends, and the runner delivers the job again
             log.error("job lost", job=job.id, reason=repr(error), redis=str(unavailable))
+
+
+@lru_cache(maxsize=1000)
+def tell_put_back(run: str, reason: str) -> None:
+    """Log that jobs go back to the queue, once for each run and reason."""
+    log.error("jobs go back to the queue", run=run, reason=reason)
 
 
 class LeaseKeeper(threading.Thread):

@@ -23,6 +23,7 @@ from shared.ledger import connect_async, fail_fast
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.reward_hours import RewardHours
 from shared.ledger.rewards import RewardLedger
+from shared.ledger.version import claim_ledger
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
 from shared.verl_translation import notices
@@ -101,6 +102,7 @@ class RewardService:
             opened.push_async_callback(asyncio.to_thread, log.close)
             problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
             opened.callback(problems.close)
+            await asyncio.to_thread(claim_ledger, redis)
             waiting = await connect_async(settings.redis_url)
             opened.push_async_callback(waiting.aclose)
             shared = await connect_async(settings.redis_url)

@@ -13,6 +13,7 @@ from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.segments import Mark
+from shared.ledger.version import put_back_reasons
 from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId, Verdict
@@ -116,6 +117,7 @@ class Run:
         self._fewer_in_flight = asyncio.Event()
         self._finished: list[SampleId] = []  # and still in Redis
         self._archiving = len(self._samples) > bounds.archived_above
+        self._put_back: set[str] = set()
         self._last_entry = "0"
         self._incarnation: str | None = None
         self._generating = False
@@ -242,6 +244,8 @@ class Run:
                 await asyncio.to_thread(self._redeliver_canaries)
                 # What Redis lost in a crash is in flight no longer.
                 self._in_flight = await asyncio.to_thread(self._ledger.open_count)
+                if not events:
+                    await asyncio.to_thread(self._note_put_back)
                 if not self._generating:
                     await self._make_good(group, quiet=not events)
                 scanned = time.monotonic()
@@ -278,6 +282,13 @@ class Run:
             return False
         del self._finished[:size]
         return True
+
+    def _note_put_back(self) -> None:
+        """Tell why judges return jobs of this run to the queue; each reason once."""
+        for reason in put_back_reasons(self._ledger.redis, self._ledger.run):
+            if reason not in self._put_back:
+                self._put_back.add(reason)
+                self._progress.note(f"a judge returns jobs of this run to the queue: {reason}")
 
     def _redeliver_canaries(self) -> None:
         self._lost_rounds = self._canaries.requeue_lost(

@@ -23,6 +23,7 @@ from shared.ledger.sentinel import (
     is_sentinel_url,
     sentinel_client,
 )
+from shared.ledger.version import check_ledger
 from shared.redaction import redact, redact_address, remember_address
 from shared.service.health import StartupServer
 from shared.service.settings import ServiceSettings
@@ -51,6 +52,7 @@ def connect(url: str) -> Redis:
 
     Raises:
         ServiceError: The URL is invalid, or no Redis server answers there.
+        OtherVersionError: Another release wrote a ledger there that this one does not read.
     """
     with _service_errors(url):
         _ping(url)
@@ -67,6 +69,7 @@ async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) 
 
     Raises:
         ServiceError: The URL is invalid, or no Redis server answers there.
+        OtherVersionError: Another release wrote a ledger there that this one does not read.
     """
     with _service_errors(url):
         await asyncio.to_thread(_ping, url, wait)
@@ -181,15 +184,16 @@ def _service_errors(url: str) -> Iterator[None]:
 
 
 def _ping(url: str, wait: float = 0.0) -> None:
-    """Ping until the server answers, for up to ``wait`` seconds; a wrong password fails at once.
+    """Ping until the server answers, for up to ``wait`` seconds, and check the ledger's version.
 
-    redis-py's own retries would also retry a wrong password.
+    A wrong password fails at once; redis-py's own retries would also retry it.
     """
     client = _client(url, socket_connect_timeout=5, socket_timeout=5)
     deadline = time.monotonic() + wait
     while True:
         try:
             client.ping()
+            check_ledger(client)
             return
         except (RedisConnectionError, RedisTimeoutError) as error:
             if isinstance(error, AuthenticationError) or time.monotonic() > deadline:

@@ -321,6 +321,18 @@ function commands.give_back()
   commands.stop_waiting()
 end
 
+-- put_back JOB EXECUTION FIELD NOTE: return a job to the end of the queue, unless another worker has it. No retry is
+-- spent. The note stays in the worker's hash.
+function commands.put_back(job, execution, field, note)
+  finish(job, execution)
+  if redis.call('EXISTS', WORKER) == 1 then redis.pcall('HSET', WORKER, field, note) end
+  if is_mine(job) then
+    redis.pcall('HSET', job_key(job), 'status', 'queued')
+    redis.call('RPUSH', QUEUE, job)
+    redis.call('DEL', lease_key(job))
+  end
+end
+
 -- stop_waiting: return a job that arrived after the worker stopped to wait for one.
 function commands.stop_waiting()
   while redis.call('LMOVE', WOKEN, QUEUE, 'LEFT', 'LEFT') do end

@@ -32,6 +32,7 @@ from shared.ledger.packing import inflate, pack, unpack
 from shared.ledger.pipelined import MERGED, RUN_COMMANDS, Command, PipelinedRedis, Script
 from shared.ledger.programs import ANSWERS_KEPT, MAX_REQUEST
 from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, text
+from shared.ledger.version import FIELD, PUT_BACK, check_run, put_back_note, version_of
 from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
@@ -158,6 +159,11 @@ class WorkerJobs(_WorkerScript):
         """Move a job aside that must not be run."""
         await self._run("refuse", job.id, job.execution, flaw.value)
 
+    async def put_back(self, job: TakenJob, run: str, reason: str) -> None:
+        """Return a job to the end of the queue, for a worker that can judge it (idempotent)."""
+        note = put_back_note(run, reason)
+        await self._run("put_back", job.id, job.execution, PUT_BACK, note)
+
     async def wait(self, redis: AsyncRedis, timeout: float) -> None:
         """Wait until a job is enqueued, up to ``timeout`` seconds; :meth:`take` then returns it.
 
@@ -171,17 +177,23 @@ class WorkerJobs(_WorkerScript):
         await self._run("stop_waiting")
 
     async def read(self, call: JobCall, *, problem: bool) -> JobInput:
-        """Read the input of a job in one round trip; its problem only if ``problem`` is true."""
+        """Read the input of a job in one round trip; its problem only if ``problem`` is true.
+
+        Raises:
+            OtherVersionError: Its run has a version that this release does not read.
+        """
         field = call.sample.key
         commands: list[Command] = [
             ("HGET", call.keys.completions, field),
             ("HEXISTS", call.keys.verdicts, field),
-            ("HGET", call.keys.meta, "config"),
+            ("HMGET", call.keys.meta, "config", FIELD),
         ]
         if problem:
             name = problem_key(call.sample.dataset, call.sample.problem_id)
             commands.append(("HGET", call.keys.problems, name))
-        packed, judged, config, *rest = await self._commands.send(commands)
+        packed, judged, (config, version), *rest = await self._commands.send(commands)
+        if not keys.is_canary_run(call.run):  # whose record judges alone write
+            check_run(call.run, version_of(version))
         completion = None if packed is None else Generation.model_validate_json(unpack(packed))
         if completion is not None and completion.completion_sha256 != call.sha256:
             completion = None

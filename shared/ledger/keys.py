@@ -7,6 +7,8 @@ RUNS = f"{PREFIX}:runs"
 # Channel with the id of each run that was judged.
 JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
+# Hash: the largest version of records in the ledger, and the release that wrote it.
+VERSION = f"{PREFIX}:version"
 # No run's id has a slash.
 CANARIES = "canaries/"
 # Before the 16 hex digits of a reward session.

@@ -20,10 +20,19 @@ from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
 from shared.ledger.segments import FinishedSample, Mark, SegmentReader
+from shared.ledger.version import (
+    FIELD,
+    WITHOUT_NUMBER,
+    check_run,
+    claim_ledger,
+    version_of,
+    writer_of,
+)
 from shared.plan import RunPlan
-from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
+from shared.run_record import VERSION, JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
+from shared.versions import release
 
 if TYPE_CHECKING:  # judges are installed without fsspec
     from shared.artifacts import OutputFolder
@@ -92,7 +101,7 @@ INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
 # The protocol is derived from the config.
-_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
+_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol", FIELD.encode())
 # Earlier versions had a single state for complete and incomplete published runs.
 _PUBLISHED_V1 = "published"
 # Fields that a new session does not overwrite: counters, and fields written when the run ends.
@@ -155,10 +164,15 @@ class Ledger:
 
         Plan, problems and start time of the first session are kept. Other fields are replaced by
         the latest session's, unless they are None. Counters are kept.
+
+        Raises:
+            OtherVersionError: A later release has written to this ledger.
         """
+        claim_ledger(self._redis)
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
         pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
+        pipe.hset(self._keys.meta, FIELD, json.dumps(VERSION))
         if plan is not None:
             pipe.hsetnx(self._keys.meta, _PLAN, plan.model_dump_json())
         for name, value in meta.model_dump(mode="json", exclude=_COUNTED).items():
@@ -182,6 +196,7 @@ class Ledger:
         document = self._document(_LARGE)
         if not document:
             return None
+        check_run(self.run, document.get(FIELD, WITHOUT_NUMBER))
         if document.get("state") == _PUBLISHED_V1:
             document["state"] = self._migrate_state()
         try:
@@ -192,8 +207,34 @@ class Ledger:
     def _unreadable(self, what: str, error: ValidationError) -> OutputError:
         return OutputError(
             f"the {what} of run {self.run} in Redis cannot be read ({describe(error)}); "
-            "another version of Plumbline wrote it: resume the run with that version"
+            f"another version of Plumbline wrote it ({writer_of(self._redis, self.run)}; this is "
+            f"{release()}): resume the run with that version"
         )
+
+    def version(self) -> int | None:
+        """The version of the run's meta data; None if they have this release's number.
+
+        Raises:
+            OtherVersionError: This release does not read it.
+        """
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, FIELD))
+        version = version_of(stored)
+        check_run(self.run, version)
+        return None if stored is not None and version == VERSION else cast(int, version)
+
+    def migrate(self) -> int | None:
+        """Bring the run's meta data to this release's version (idempotent).
+
+        Returns:
+            The version that they had; None if nothing changed.
+
+        Raises:
+            OtherVersionError: As :meth:`version`.
+        """
+        if (before := self.version()) is not None:
+            self.state()  # an earlier one is replaced
+            self._redis.hset(self._keys.meta, FIELD, json.dumps(VERSION))
+        return before
 
     def meta_document(self) -> JsonObject:
         """The meta data as stored, for display; includes ``results`` once they are published."""

@@ -12,6 +12,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError,
 from shared.ledger import keys
 from shared.ledger.ledger import INCARNATION, Ledger, VerdictEvent, entries, event_of, list_runs
 from shared.ledger.queue import text
+from shared.ledger.version import FIELD, OtherVersionError, check_run, version_of
 from shared.run_record import RunState
 from shared.service.logs import get_logger
 
@@ -172,7 +173,7 @@ def runs_progress(redis: Redis) -> list[RunProgress]:
     pipe = redis.pipeline(transaction=False)
     for run in runs:
         names = keys.RunKeys(run)
-        pipe.hmget(names.meta, [INCARNATION, "state"])
+        pipe.hmget(names.meta, [INCARNATION, "state", FIELD])
         pipe.xrevrange(names.events, count=1)
         pipe.xlen(names.events)
         pipe.hlen(names.hashes)
@@ -189,6 +190,9 @@ def _readable_progress(redis: Redis, run: str, replies: list[Any]) -> RunProgres
         return _progress(redis, run, *replies)
     except OF_THE_SERVER:
         raise
+    except OtherVersionError as error:
+        report_unreadable(run, str(error))
+        return None
     except UNREADABLE as error:
         report_unreadable(run, f"{type(error).__name__}: {str(error)[:200]}")
         return None
@@ -219,9 +223,10 @@ def _progress(
     hashes: int,
     archived: bytes | None,
 ) -> RunProgress | None:
-    incarnation, state = meta
+    incarnation, state, version = meta
     if incarnation is None:
         return None
+    check_run(run, version_of(version))
     return RunProgress(
         run=run,
         incarnation=str(json.loads(incarnation)),

@@ -38,9 +38,9 @@ def queued(ledger: Ledger) -> list[str]:
 
 
 def left_behind(redis: Redis) -> set[bytes]:
-    """All keys but those that RQ keeps of its queues and workers, whatever the run."""
-    of_workers = (b"rq:queues", b"rq:worker", b"rq:clean")
-    return {key for key in redis.keys("*") if not key.startswith(of_workers)}
+    """All keys but the ledger's version and those that RQ keeps of its queues and workers."""
+    of_all = (b"plumbline:version", b"rq:queues", b"rq:worker", b"rq:clean")
+    return {key for key in redis.keys("*") if not key.startswith(of_all)}
 
 
 def run_worker(redis_url: str, what: str) -> None:

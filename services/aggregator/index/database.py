@@ -79,7 +79,8 @@ class Database:
 def open_database(folder: Path | None = None) -> Database:
     """Open the index in ``folder``, or in a temporary folder that ``close`` removes.
 
-    An index that is damaged or of another version is rebuilt from scratch.
+    An index that is damaged or of another version is rebuilt from scratch; the file is kept beside
+    it, as ``index-damaged.sqlite`` or ``index-version-4.sqlite``, in place of an earlier one.
 
     Raises:
         OutputError: The folder is not writable, or another aggregator uses it.
@@ -113,15 +114,13 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
             f"{folder}: cannot keep an index here ({error}); choose another {setting}"
         ) from None
     path = folder / _FILE
-    if path.exists() and not _usable(path):
-        log.warning("index is unusable, rebuilding it", path=str(path))
-        for name in (_FILE, f"{_FILE}-wal", f"{_FILE}-shm"):
-            (folder / name).unlink(missing_ok=True)
     try:
+        if path.exists():
+            _keep_other(path)
         if not path.exists():
             _create(path)
         return Database(folder, lock, temporary)
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise OutputError(
             f"{folder}: cannot keep an index here ({error}); choose another {setting}"
         ) from None
@@ -149,15 +148,36 @@ def _remove_unlocked(folder: Path, *, young: bool) -> None:
         os.close(lock)
 
 
-def _usable(path: Path) -> bool:
-    """Check that the file is an intact index of this version."""
+def _keep_other(path: Path) -> None:
+    """Move a file aside that is not an intact index of this version.
+
+    Raises:
+        OSError: The file cannot be moved.
+    """
+    found = _found(path)
+    if found == _VERSION:
+        return
+    kept = path.with_name("index-" + (f"version-{found}" if found else "damaged") + path.suffix)
+    if found:
+        event = f"index has version {found} and this release keeps version {_VERSION}"
+    else:
+        event = "index is damaged"
+    log.warning(f"{event}, rebuilding it", path=str(path), kept=str(kept))
+    for part in ("-wal", "-shm", ""):  # the index last, so that what an end leaves is moved again
+        kept.with_name(kept.name + part).unlink(missing_ok=True)
+        if (source := path.with_name(path.name + part)).exists():
+            source.rename(kept.with_name(kept.name + part))
+
+
+def _found(path: Path) -> int:
+    """The version of an intact index; 0 for a file that is none."""
     try:
         with closing(_connect(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            return bool(version == _VERSION and found == "ok")
+            return int(version) if found == "ok" else 0
     except sqlite3.DatabaseError:
-        return False
+        return 0
 
 
 def _create(path: Path) -> None:

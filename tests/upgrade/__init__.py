@@ -1,0 +1,1 @@
+"""Releases of different versions side by side."""
