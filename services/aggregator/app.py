@@ -7,6 +7,7 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 from redis import Redis
+from redis.exceptions import RedisError
 
 from services.aggregator.api.events import ProgressEvents
 from services.aggregator.api.routes import add_api
@@ -61,9 +62,16 @@ def make_app(
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(IndexCollector(ingester.database, ingester.metrics))
-    registry.register(RedisCollector(redis, ingester.database))
     asked = fail_fast(redis)
+
+    def at_work(run: str) -> bool:
+        try:
+            return Ledger(asked, run).locked()
+        except RedisError:  # an alert about a run at work rather than none
+            return True
+
+    registry.register(IndexCollector(ingester.database, ingester.metrics, at_work))
+    registry.register(RedisCollector(redis, ingester.database))
 
     def source_of(run: IndexedRun) -> SampleSource:
         if run.folder is not None:
