@@ -6,6 +6,7 @@ from functools import partial
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from services.aggregator.api.events import ProgressEvents
 from services.aggregator.app import make_app
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
@@ -57,7 +58,15 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
         task.add_done_callback(lambda _task: stop.set())
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
-        app = make_app(redis, ingester, folders=folders, access=access, policy=policy)
+        app = make_app(
+            redis,
+            ingester,
+            ProgressEvents(max_streams=settings.max_streams),
+            folders=folders,
+            access=access,
+            policy=policy,
+            max_listed=settings.max_listed,
+        )
         await serve(app, settings, stop=stop)
         for task in tasks:
             if task.done():

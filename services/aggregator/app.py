@@ -10,7 +10,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from services.aggregator.api.events import ProgressEvents
-from services.aggregator.api.routes import add_api
+from services.aggregator.api.routes import MAX_LISTED, add_api
 from services.aggregator.folders.source import FolderSource
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import Database
@@ -49,6 +49,7 @@ def make_app(
     folders: RunFolders | None = None,
     access: Access | None = None,
     policy: NamedPolicy | None = None,
+    max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
 
@@ -59,6 +60,7 @@ def make_app(
         folders: Folders whose finished runs are in the index, too.
         access: Access rules.
         policy: Policy of the gate, which the page shows verdicts of.
+        max_listed: Runs in the list of all runs.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -91,6 +93,7 @@ def make_app(
         folders=folders,
         rewards=partial(reward_sessions, asked),
         policy=policy,
+        max_listed=max_listed,
     )
     app.on_cleanup.append(close)
     add_page(app)
@@ -103,12 +106,21 @@ def make_folders_app(
     *,
     access: Access | None = None,
     policy: NamedPolicy | None = None,
+    max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the same application over the runs of folders alone, without metrics."""
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(), None)
     source_of = partial(FolderSource, database)
-    add_api(app, source_of, database, ProgressEvents(), folders=folders, policy=policy)
+    add_api(
+        app,
+        source_of,
+        database,
+        ProgressEvents(),
+        folders=folders,
+        policy=policy,
+        max_listed=max_listed,
+    )
     add_page(app)
     return app
 
