@@ -6,6 +6,7 @@ from functools import partial
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from services.aggregator.api.events import ProgressEvents
 from services.aggregator.app import make_app
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
@@ -58,7 +59,14 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
         app = make_app(
-            redis, ingester, folders=folders, access=access, policy=policy, roots=settings.roots
+            redis,
+            ingester,
+            ProgressEvents(max_streams=settings.max_streams),
+            folders=folders,
+            access=access,
+            policy=policy,
+            max_listed=settings.max_listed,
+            roots=settings.roots,
         )
         await serve(app, settings, stop=stop)
         for task in tasks:

@@ -7,9 +7,10 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 from redis import Redis
+from redis.exceptions import RedisError
 
 from services.aggregator.api.events import ProgressEvents
-from services.aggregator.api.routes import add_api
+from services.aggregator.api.routes import MAX_LISTED, add_api
 from services.aggregator.folders.source import FolderSource
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import Database
@@ -50,6 +51,7 @@ def make_app(
     access: Access | None = None,
     policy: NamedPolicy | None = None,
     roots: OutputRoots | None = None,
+    max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
 
@@ -61,13 +63,21 @@ def make_app(
         access: Access rules.
         policy: Policy of the gate, which the page shows verdicts of.
         roots: As of :class:`Ingester`.
+        max_listed: Runs in the list of all runs.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(IndexCollector(ingester.database, ingester.metrics))
-    registry.register(RedisCollector(redis, ingester.database))
     asked = fail_fast(redis)
     allowed = roots or OutputRoots()
+
+    def at_work(run: str) -> bool:
+        try:
+            return Ledger(asked, run).locked()
+        except RedisError:  # an alert about a run at work rather than none
+            return True
+
+    registry.register(IndexCollector(ingester.database, ingester.metrics, at_work))
+    registry.register(RedisCollector(redis, ingester.database))
 
     def source_of(run: IndexedRun) -> SampleSource:
         if run.folder is not None:
@@ -87,6 +97,7 @@ def make_app(
         folders=folders,
         rewards=partial(reward_sessions, asked),
         policy=policy,
+        max_listed=max_listed,
     )
     app.on_cleanup.append(close)
     add_page(app)
@@ -99,12 +110,21 @@ def make_folders_app(
     *,
     access: Access | None = None,
     policy: NamedPolicy | None = None,
+    max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the same application over the runs of folders alone, without metrics."""
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(), None)
     source_of = partial(FolderSource, database)
-    add_api(app, source_of, database, ProgressEvents(), folders=folders, policy=policy)
+    add_api(
+        app,
+        source_of,
+        database,
+        ProgressEvents(),
+        folders=folders,
+        policy=policy,
+        max_listed=max_listed,
+    )
     add_page(app)
     return app
 

@@ -4,7 +4,7 @@ import re
 import sqlite3
 import threading
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from prometheus_client import Counter, Histogram
@@ -166,9 +166,16 @@ def _histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
 class IndexCollector(Collector):
     """Ingest counters, and gauges computed from the index at scrape time."""
 
-    def __init__(self, database: Database, ingested: IngestMetrics) -> None:
+    def __init__(
+        self,
+        database: Database,
+        ingested: IngestMetrics,
+        at_work: Callable[[str], bool] = lambda _run: True,
+    ) -> None:
+        """``at_work`` says of a run that is not finished whether a command works on it."""
         self._database = database
         self._ingested = ingested
+        self._at_work = at_work
 
     def collect(self) -> Iterator[Metric]:
         try:
@@ -182,7 +189,7 @@ class IndexCollector(Collector):
         self._ingested.start_at_zero({name for run in runs for name in run.datasets})
         yield from self._ingested.collect()
         yield from self._samples(runs)
-        yield from _run_progress(runs)
+        yield from _run_progress(runs, self._at_work)
 
     def _samples(self, runs: list[IndexedRun]) -> Iterator[Metric]:
         states: Tally[tuple[str, str]] = Tally()
@@ -230,8 +237,9 @@ class RedisCollector(Collector):
             log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
 
-def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
-    running = [run for run in runs if run.state is RunState.RUNNING]
+def _run_progress(runs: list[IndexedRun], at_work: Callable[[str], bool]) -> Iterator[Metric]:
+    # One that was interrupted stays in this state, and nobody waits for it.
+    running = [run for run in runs if run.state is RunState.RUNNING and at_work(run.run)]
     verdicts = sum(run.verdicts for run in running)
     yield GaugeMetricFamily(
         "plumbline_runs_running", "Runs that a command is working on.", value=len(running)

@@ -18,6 +18,9 @@ class PageSettings(ServiceSettings):
     gate_policy: Path | None = Field(default=None, validation_alias="PLUMBLINE_GATE_POLICY")
     """Policy by which the page's history judges runs, as of ``plumb gate``; by default the shipped
     ``configs/gate.yaml``."""
+    max_listed: int = Field(default=2000, ge=1, validation_alias="PLUMBLINE_AGGREGATOR_MAX_LISTED")
+    """Runs in the list of all runs: those that are not finished, and the latest. The others are
+    found by their id, and counted in the header ``Plumbline-Runs-Left-Out``."""
     token: Token = Field(default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN")
     """Token that clients must send, as ``Authorization: Bearer …``; a browser opens ``/?token=…``.
     By default none is required."""
@@ -33,6 +36,9 @@ class AggregatorSettings(PageSettings, RedisSettings):
 
     interval: float = Field(default=0.2, gt=0, validation_alias="PLUMBLINE_AGGREGATOR_INTERVAL")
     """Seconds between two checks for new stream entries."""
+    max_streams: int = Field(default=100, ge=0, validation_alias="PLUMBLINE_AGGREGATOR_MAX_STREAMS")
+    """Open event streams, one for each page that follows a run; beyond it clients get 503 and
+    poll."""
     output_roots: str = Field(default="", validation_alias="PLUMBLINE_OUTPUT_ROOTS")
     """Comma-separated folders or URLs below which artifacts are written; by default wherever a run
     says, that is, wherever somebody with access to Redis says. The page also shows the finished

@@ -121,7 +121,9 @@ def _request(
     return RunRequest(
         config=config,
         problems=answered,
-        plan=make_plan(answered, lambda p: indices[p.dataset, p.problem_id]),
+        plan=make_plan(
+            answered, lambda p: indices[p.dataset, p.problem_id], config.data.max_samples
+        ),
         embedded=embedded,
         force=force,
         completions=RecordedSource(matched.by_sample),

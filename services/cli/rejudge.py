@@ -76,7 +76,8 @@ def _request(
     completions = {one.sample: _recorded(one) for one in generations if one.error is None}
     indices = sample_indices(completions)
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
-    plan = make_plan(problems, lambda problem: indices[problem.dataset, problem.problem_id])
+    most = config.data.max_samples
+    plan = make_plan(problems, lambda one: indices[one.dataset, one.problem_id], most)
     check_judging(config, problems)
     return RunRequest(
         config=config,

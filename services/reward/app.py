@@ -41,7 +41,7 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
     checked = replace(access, without_token=access.without_token | ALIAS_PATHS)
 
     def refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:
-        service.metrics.count_refusal(status)
+        service.metrics.count_refusal(status, message)
         return json_error(status, message, headers=headers)
 
     app = make_application(checked, middlewares=[json_http_errors()], errors=refused)

@@ -1,6 +1,8 @@
 """Prometheus metrics of the reward service: what a trainer's rewards are made of."""
 
+import math
 import re
+import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -8,7 +10,11 @@ from services.reward.models import ScoreResult
 from shared.ledger.reward_hours import RewardHours
 from shared.programs import ProgramStatus
 from shared.schemas import InfraFailure
+from shared.service.logs import get_logger
 from shared.statuses import FailureKind, FinalStatus, VerdictDetail
+from shared.text import shorten_end
+
+log = get_logger(__name__)
 
 GUARDED = (
     VerdictDetail.EARLY_EXIT,
@@ -34,6 +40,8 @@ _SCORES = tuple(tenth / 10 for tenth in range(11))
 # The alert about waiting is about a minute: quantiles within a bucket are guesses.
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 100, 300, 1000, 3000)
 _REFUSED = range(400, 499)
+_WAITS = (429,)  # it asks the client to come again
+_TELL_EVERY, _REASON = 10.0, 500
 _USUAL_REFUSALS = (400, 401, 403, 404, 409, 413, 415, 421, 422, 429)
 _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
@@ -49,6 +57,7 @@ class RewardMetrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._datasets: set[str] = set()
+        self._told: dict[int, float] = {}  # when the latest refusal with a code was logged
         self._requests = self._counter(
             "requests",
             "Requests by route and status code; 499 is a client that went away.",
@@ -107,15 +116,22 @@ class RewardMetrics:
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"plumbline_reward_{name}", meaning, labels, registry=self.registry)
 
-    def count_request(self, route: str, code: int) -> None:
+    def count_request(self, route: str, code: int, reason: str = "") -> None:
         """Count a response; a request that its client broke off has the code 499."""
         self._requests.labels(route, str(code)).inc()
         if code in _REFUSED:
-            self.count_refusal(code)
+            self.count_refusal(code, reason)
 
-    def count_refusal(self, code: int) -> None:
-        """Count a request that was refused, perhaps by its header alone, before its route."""
+    def count_refusal(self, code: int, reason: str = "") -> None:
+        """Count a request that was refused, perhaps by its header alone, before its route.
+
+        The reason is logged, for each code once in a while: a client may repeat its requests.
+        """
         self._refused.labels(str(code)).inc()
+        now = time.monotonic()
+        if code not in _WAITS and now - self._told.get(code, -math.inf) > _TELL_EVERY:
+            self._told[code] = now
+            log.warning("request refused", status=int(code), reason=shorten_end(reason, _REASON))
 
     def count_result(self, dataset: str, result: ScoreResult) -> None:
         """Count the result of one completion."""

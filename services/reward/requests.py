@@ -64,13 +64,13 @@ def counted(route: str, metrics: RewardMetrics, handler: Handler) -> Handler:
     """Wrap a handler: refusals become responses, and every request is counted, however it ends."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        code = HTTPStatus.INTERNAL_SERVER_ERROR.value
+        code, reason = HTTPStatus.INTERNAL_SERVER_ERROR.value, ""
         try:
             response = await handler(request)
             code = response.status
         except RefusedError as error:
             response = refusal(error)
-            code = response.status
+            code, reason = response.status, str(error)
         except web.HTTPException as error:
             code = error.status
             raise
@@ -78,7 +78,7 @@ def counted(route: str, metrics: RewardMetrics, handler: Handler) -> Handler:
             code = _CLIENT_GONE
             raise
         finally:
-            metrics.count_request(route, code)
+            metrics.count_request(route, code, reason)
         return response
 
     return handle

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from services.reward.janitor import Janitor
 from services.reward.metrics import RewardMetrics
 from services.reward.pending import PendingAnswers
-from services.reward.problems import ProblemStore
+from services.reward.problems import InlineLimits, ProblemStore
 from services.reward.programs import Programs
 from services.reward.sample_log import SampleLog
 from services.reward.scorer import Scorer
@@ -100,7 +100,8 @@ class RewardService:
         async with AsyncExitStack() as opened:
             log = sample_log or settings.sample_log
             opened.push_async_callback(asyncio.to_thread, log.close)
-            problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
+            inline = InlineLimits(settings.max_tests, settings.max_test_bytes)
+            problems = await asyncio.to_thread(ProblemStore, settings.data_paths, inline)
             opened.callback(problems.close)
             await asyncio.to_thread(claim_ledger, redis)
             waiting = await connect_async(settings.redis_url)

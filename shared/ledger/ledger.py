@@ -367,6 +367,10 @@ class Ledger:
         """Acquire or renew the run's lock for ``ttl`` seconds; False if another runner holds it."""
         return bool(self._take_lock(keys=[self._keys.lock], args=[holder, int(ttl * 1000)]))
 
+    def locked(self) -> bool:
+        """Whether a runner holds the run's lock."""
+        return bool(self._redis.exists(self._keys.lock))
+
     def unlock(self, holder: str) -> None:
         """Release the lock if ``holder`` still holds it."""
         self._release_lock(keys=[self._keys.lock], args=[holder])

@@ -45,7 +45,8 @@ class ConnectionLimits:
         spare: Connections beyond ``connections`` for these; one more is closed at once.
         header: Time for the header of a request, from the first byte or the connection on.
         body: Time for a body.
-        body_grace: Time after which a body must have arrived at ``body_rate`` on average.
+        body_grace: Time after which a body must have arrived at ``body_rate`` on average, and in
+            which some of it must arrive: a client that is gone holds what it sent no longer.
         body_rate: Bytes per second.
         keepalive: Time between two requests. Longer than that of clients and usual proxies, which
             otherwise would send a request while the connection is being closed.
@@ -160,6 +161,8 @@ class Connection(web.RequestHandler):
     __slots__ = (
         "_all",
         "_body",
+        "_body_arrived",
+        "_body_moved",
         "_body_since",
         "_closing",
         "_header_since",
@@ -190,7 +193,8 @@ class Connection(web.RequestHandler):
         self._idle = False
         self._header_since: float | None = None
         self._body: StreamReader | None = None
-        self._body_since = 0.0
+        self._body_since = self._body_moved = 0.0
+        self._body_arrived = 0
         self._held = False
         self._stalled: float | None = None
         self._closing: float | None = None
@@ -260,7 +264,8 @@ class Connection(web.RequestHandler):
         self._all.work(self)
         self._idle, self._header_since = False, None
         if not request.content.is_eof():
-            self._body, self._body_since = request.content, self._all.now
+            self._body, self._body_arrived = request.content, 0
+            self._body_since = self._body_moved = self._all.now
             self._end_broken_body()
 
     def _end_broken_body(self) -> None:
@@ -331,10 +336,14 @@ class Connection(web.RequestHandler):
             return
         if self._held:  # it is the service that is late
             self._body_since += limits.interval
+            self._body_moved += limits.interval
             return
+        if body.total_bytes > self._body_arrived:
+            self._body_arrived, self._body_moved = body.total_bytes, self._all.now
+        stalled = self._all.now - self._body_moved > limits.body_grace
         passed = self._all.now - self._body_since
         slow = body.total_bytes < (passed - limits.body_grace) * limits.body_rate
-        if (slow or passed > limits.body) and body.exception() is None:
+        if (slow or stalled or passed > limits.body) and body.exception() is None:
             text = '{"error": "the body did not arrive in time"}'
             body.set_exception(web.HTTPRequestTimeout(text=text, content_type="application/json"))
 

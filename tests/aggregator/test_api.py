@@ -427,3 +427,20 @@ async def test_a_timeline_without_times(client: TestClient, redis: Redis) -> Non
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
         found = await ask(client, "/api/runs/run-0/timeline")
     assert found == {"start": None, "width": None, "generated": [], "judged": []}
+
+
+async def test_the_list_has_the_runs_at_work_and_the_latest(redis: Redis) -> None:
+    for number in range(6):
+        ledger = begin(redis, [problem("p1")], run=f"run-{number}", started_at=NOW + number)
+        if number:
+            judge(ledger, SampleId("d1", "p1"))
+            ledger.set_state(RunState.COMPLETE)
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester, max_listed=3))) as client:
+        async with client.get("/api/runs") as answer:
+            assert list(await answer.json()) == ["run-0", "run-4", "run-5"]
+            assert answer.headers["Plumbline-Runs-Left-Out"] == "3"
+        async with client.get("/api/runs/run-1") as answer:
+            assert answer.status == 200
+    ingester.stop()

@@ -57,6 +57,22 @@ async def test_a_probe_is_told_at_once_that_redis_is_away(own_redis_server: Redi
     redis.close()
 
 
+async def test_a_run_that_was_interrupted_is_not_at_work(redis: Redis) -> None:
+    """Nobody waits for it, so the alert about a run without progress is not about it."""
+    ingester = Ingester(redis)
+    ledger = Ledger(redis, "run-1")
+    enter(ledger)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+        for locked in (True, False):
+            if locked:
+                assert ledger.lock("runner", 15.0)
+            else:
+                ledger.unlock("runner")
+            async with client.get("/metrics") as answer:
+                assert f"plumbline_runs_running {float(locked)}" in await answer.text()
+
+
 async def test_without_redis_the_index_still_answers(own_redis_server: RedisServer) -> None:
     redis = connect(own_redis_server.url)
     ingester = Ingester(redis)

@@ -257,6 +257,7 @@ def main() -> int:
     kept = Path(options.keep)
     kept.mkdir(parents=True, exist_ok=True)
     rows, failed = [], False
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the stack, too
     with _stack() as (stack, prometheus):
         programs = shim(stack.folder, stack)
         for alerts, made, function in FAULTS:

@@ -181,7 +181,7 @@ class Stack:
         """A run that takes half a minute, once it has verdicts; ended with the block."""
         self._runs += 1
         output = self.folder / "outputs" / f"run-{self._runs}"
-        before = self.verdicts()
+        before = self.runs().keys()
         arguments = ["run", "--config", "configs/demo.yaml", "generation.concurrency=1"]
         with (self.folder / f"run-{self._runs}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -192,16 +192,20 @@ class Stack:
                 stderr=log,
             )
         try:
-            until("3 verdicts", lambda: self.verdicts() >= before + 3)
+            until(
+                "3 verdicts",
+                lambda: any(n > 2 for run, n in self.runs().items() if run not in before),
+            )
             yield process
         finally:
             if process.poll() is None:
                 process.terminate()
             process.wait(60)
 
-    def verdicts(self) -> int:
+    def runs(self) -> dict[str, int]:
+        """Verdicts of each run."""
         with urllib.request.urlopen(f"{self.aggregator.url}/api/runs", timeout=10) as answer:
-            return sum(run["verdicts"] for run in json.load(answer).values())
+            return {name: run["verdicts"] for name, run in json.load(answer).items()}
 
     def post(self, path: str, body: object) -> int:
         """Status of a request to the reward service."""

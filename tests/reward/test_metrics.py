@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from prometheus_client import generate_latest
 from redis import Redis
+from structlog.testing import capture_logs
 
 from services.reward.metrics import RewardMetrics, kind_of
 from services.reward.models import ScoreResult
@@ -72,10 +73,25 @@ def test_the_first_of_a_kind_is_an_increase() -> None:
         assert f'plumbline_reward_unjudged_total{{reason="{reason}"}} 0.0' in before
 
 
-async def test_what_is_refused_by_its_header_is_counted(redis: Redis, redis_server: RedisServer):
+async def test_what_is_refused_is_counted_and_its_reason_logged(
+    redis: Redis, redis_server: RedisServer
+) -> None:
+    with capture_logs() as logged:
+        await refused_by_name_and_by_token(redis, redis_server)
+    told = [one for one in logged if one["event"] == "request refused"]
+    assert [one["status"] for one in told] == [404, 401]  # a client may repeat its request
+    assert "unknown data set 'nothing'" in told[0]["reason"]
+    assert "the token is missing or wrong" in told[1]["reason"]
+
+
+async def refused_by_name_and_by_token(redis: Redis, redis_server: RedisServer) -> None:
+    body = {"completion": "x", "dataset": "nothing", "problem_id": "1"}
+    async with served(redis, redis_server.url) as service:
+        for _ in range(3):
+            assert (await service.score(**body))[0] == 404
+        assert counted_as(text(service.service.metrics), "refused") == {'code="404"': 3}
     async with served(redis, redis_server.url, token="secret") as service:
-        status, _ = await service.score(completion="x", dataset="demo", problem_id="1")
-        assert status == 401
+        assert (await service.score(**body))[0] == 401  # by its header alone
         assert counted_as(text(service.service.metrics), "refused") == {'code="401"': 1}
 
 

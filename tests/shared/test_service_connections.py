@@ -76,6 +76,25 @@ async def test_a_body_that_is_too_slow() -> None:
         assert await raw.status() == 408
 
 
+async def test_a_body_of_which_nothing_more_comes() -> None:
+    """What has come so far keeps no memory, however fast it came."""
+    limits = {"body_grace": 0.3, "body_rate": 1000}
+    async with server(**limits) as port, connection(port) as raw:
+        raw.send(post(JSON, body=b"x" * 100_000)[:-10_000])
+        async with asyncio.timeout(5):
+            assert await raw.status() == 408
+
+
+async def test_a_body_in_pieces() -> None:
+    limits = {"body_grace": 0.5, "body_rate": 10}
+    async with server(**limits) as port, connection(port) as raw:
+        whole = post(JSON, body=b"x" * 100_000)
+        for start in range(0, len(whole), 15_000):
+            raw.send(whole[start : start + 15_000])
+            await asyncio.sleep(0.2)
+        assert await raw.status() == 200
+
+
 async def test_a_body_in_time_and_one_that_the_service_reads_late() -> None:
     """A client that sends while nobody reads is not late."""
 

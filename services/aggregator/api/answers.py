@@ -47,6 +47,19 @@ _LISTED = 100
 _SHOWN = ("config", "versions", "state")
 
 
+def latest_runs(runs: Sequence[IndexedRun], most: int) -> Sequence[IndexedRun]:
+    """At most so many runs in their order: those that are not finished, then the latest."""
+    if len(runs) <= most:
+        return runs
+
+    def age(run: IndexedRun) -> tuple[bool, float]:
+        meta = run.meta()
+        return run.state is not None and run.state.final, -((meta and meta.started_at) or 0.0)
+
+    kept = {run.run for run in sorted(runs, key=age)[:most]}
+    return [run for run in runs if run.run in kept]
+
+
 def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
     speed = rate(connection, run)
     left = max(0, run.samples_planned - run.verdicts)

@@ -57,7 +57,10 @@ class ProgressEvents:
             TooManyStreamsError: ``max_streams`` streams are open.
         """
         if self._open >= self._max_streams:
-            raise TooManyStreamsError(f"{self._max_streams} event streams are open already")
+            raise TooManyStreamsError(
+                f"{self._max_streams} event streams are open already "
+                "(PLUMBLINE_AGGREGATOR_MAX_STREAMS)"
+            )
         self._open += 1
         try:
             response = web.StreamResponse(headers={"X-Accel-Buffering": "no"})

@@ -59,6 +59,8 @@ from shared.service.server import Handler, json_error, json_http_errors
 
 log = get_logger(__name__)
 
+MAX_LISTED = 2000
+"""Runs in the list of all runs."""
 _THREADS = 8
 _LISTED_RUNS = 20
 _SAMPLE_INDEX = re.compile(r"[0-9]{1,9}")
@@ -84,6 +86,7 @@ def add_api(
     folders: RunFolders | None = None,
     rewards: Rewards = list,
     policy: NamedPolicy | None = None,
+    max_listed: int = MAX_LISTED,
 ) -> None:
     """Add routes, JSON errors, response headers, and the clean-up at shutdown.
 
@@ -95,10 +98,11 @@ def add_api(
         folders: Folders whose finished runs are in the index, too.
         rewards: Reads what the reward sessions recorded.
         policy: Policy of the gate, by which the page judges runs of one protocol.
+        max_listed: Runs in the list of all runs.
     """
     app.middlewares.extend([json_http_errors(), _unavailable_stores])
     app.on_response_prepare.append(_add_headers)
-    api = _Api(source_of, database, events, folders, rewards, policy)
+    api = _Api(source_of, database, events, folders, rewards, policy, max_listed)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment.
         app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
@@ -115,7 +119,9 @@ class _Api:
         folders: RunFolders | None,
         rewards: Rewards,
         policy: NamedPolicy | None,
+        max_listed: int,
     ) -> None:
+        self._max_listed = max_listed
         self._source_of = source_of
         self._folders = folders
         self._rewards = rewards
@@ -134,12 +140,18 @@ class _Api:
         self._events.end()
 
     async def list_runs(self, _request: web.Request) -> web.Response:
-        def read() -> RunList:
+        def read() -> tuple[RunList, int]:
             with self._database.read() as connection:
                 runs = all_runs(connection)
-                return RunList({run.run: answers.run_summary(connection, run) for run in runs})
+                shown = answers.latest_runs(runs, self._max_listed)
+                found = {run.run: answers.run_summary(connection, run) for run in shown}
+                return RunList(found), len(runs) - len(shown)
 
-        return _answer(await self._in_thread(read))
+        found, left_out = await self._in_thread(read)
+        response = _answer(found)
+        if left_out:
+            response.headers["Plumbline-Runs-Left-Out"] = str(left_out)
+        return response
 
     async def list_folders(self, _request: web.Request) -> web.Response:
         status = self._folders.status if self._folders else FoldersStatus()
