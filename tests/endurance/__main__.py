@@ -51,7 +51,8 @@ _HASHES_IN_FLIGHT = ("completions", "hashes", "verdicts", "uses", "deliveries")
 def main() -> int:
     options = _options()
     adopt_orphans()
-    # As Ctrl-C, so that the stack is stopped too.
+    # As Ctrl-C, so that the stack is stopped too; in the background that is ignored at first.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)

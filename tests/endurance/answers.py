@@ -17,6 +17,8 @@ _HOSTILE = (
 _INLINE = json.dumps({"inputs": ["2\n", "5\n"], "outputs": ["4\n", "10\n"]})
 # Every so manieth of the demo's answers in C++, which cost a compiler's run each.
 _CPP_STEP = 5
+# Of what costs seconds: a compiler's run, or a time-out, which is confirmed with nothing beside it.
+_RARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class Answer:
     """A completion and its problem.
 
     ``label`` is a reference or inline tests; ``named`` data set and id of a known problem.
-    ``allowed`` are the only right statuses, whichever of them comes.
+    ``allowed`` are the only right statuses, whichever of them comes. ``weight`` is how often it
+    is drawn, against the others.
     """
 
     name: str
@@ -33,15 +36,11 @@ class Answer:
     named: tuple[str, str] | None = None
     digest: str | None = None
     allowed: frozenset[str] = frozenset()
+    weight: float = 1.0
 
     def text(self, number: int) -> str:
         """The completion as number so-and-so; no two numbers have the same text."""
         return f"Answer {number}.\n\n{self.completion}"
-
-    @property
-    def weight(self) -> float:
-        """How often it is drawn, against the others of its kind."""
-        return 0.1 if self.allowed or self.name.startswith("cpp/") else 1.0
 
 
 def answers() -> list[Answer]:
@@ -51,7 +50,7 @@ def answers() -> list[Answer]:
         hostile = ANSWERS[name]
         completion = f"```python\n{hostile.code}\n```"
         allowed = frozenset(status.value for status in hostile.verdicts)
-        found.append(Answer(f"hostile/{name}", completion, _INLINE, allowed=allowed))
+        found.append(Answer(f"hostile/{name}", completion, _INLINE, allowed=allowed, weight=_RARE))
     return found
 
 
@@ -67,5 +66,15 @@ def _demo(language: str, step: int) -> list[Answer]:
         named = given["dataset"], given["problem_id"]
         reference = references[named]
         name = f"{language}/{named[1]}"
-        found.append(Answer(name, given["completion"], reference.text, named, reference.digest))
+        dear = language == "cpp" or given["expected_status"] == "timeout"
+        found.append(
+            Answer(
+                name,
+                given["completion"],
+                reference.text,
+                named,
+                reference.digest,
+                weight=_RARE if dear else 1.0,
+            )
+        )
     return found

@@ -223,14 +223,14 @@ class Traffic:
         self._check_result(answer, self._judged(response))
 
     async def _batch(self, draw: Random) -> None:
-        asked, body, score_of = self._batch_body(draw, 8)
+        asked, body, score_of = self._batch_body(draw, 4)
         results = self._judged(await self._post("/v1/score", body))["results"]
         if len(results) != len(asked):
             raise WrongError(f"{len(results)} results of {len(asked)}")
         self._check_results(asked, results, score_of)
 
     async def _stream(self, draw: Random, pause: float = 0.0) -> None:
-        asked, body, score_of = self._batch_body(draw, 12)
+        asked, body, score_of = self._batch_body(draw, 6)
         found: dict[int, Any] = {}
         last: dict[str, Any] | None = None
         url, headers = f"{self._proxy.url}/v1/score", {"Accept": _LINES}
