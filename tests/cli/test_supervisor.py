@@ -68,6 +68,19 @@ async def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_erro
     assert str(caught.value).endswith("its log ends: the reason")
 
 
+def test_crashes_that_are_far_apart_are_no_crash_loop(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    worker = supervisor.start(child(tmp_path, SLEEP, max_restarts=1))
+    worker.crash_loop = 0.0
+    for crashes in range(1, 4):
+        assert worker.process is not None
+        os.kill(worker.process.pid, signal.SIGKILL)
+        worker.process.wait()
+        assert worker.restart_if_dead()
+        assert worker.restarts == crashes
+
+
 def test_a_child_that_dies_before_it_is_ready_is_an_error(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:

@@ -18,10 +18,11 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 @dataclass(frozen=True, slots=True)
 class RewardService:
-    """A running reward service with a stack of its own."""
+    """A running reward service with a stack of its own, whose data are below ``folder``."""
 
     url: str
     process: subprocess.Popen[str]
+    folder: Path
 
     def part(self, name: str) -> psutil.Process:
         """The process of the stack whose command line has ``name``."""
@@ -56,7 +57,7 @@ def reward_service(
             plumb.wait_for(lambda: _said(process, log), "the address of the reward service")
             found = _ADDRESS.search(log.read_text())
             assert found, log.read_text()[-2000:]
-            yield RewardService(found.group(), process)
+            yield RewardService(found.group(), process, Path(folder))
         finally:
             process.terminate()
             try:

@@ -20,6 +20,8 @@ from shared.errors import ServiceError
 from shared.service.processes import die_with_parent
 
 GRACE_SECONDS = 5.0
+# A service that runs for weeks may crash more often than one that cannot start.
+_CRASH_LOOP_SECONDS = 300.0
 
 
 class Process(Protocol):
@@ -59,7 +61,9 @@ class ChildProcess:
         death_signal: Signal that the kernel sends the child when this process dies.
         grace: Seconds between SIGTERM and SIGKILL.
         fatal_exit_code: Exit code that means invalid settings; the child is not restarted then.
-        max_restarts: Number of restarts after which another crash is an error.
+        max_restarts: Number of restarts within ``crash_loop`` seconds after which another crash
+            is an error.
+        restarts: Number of restarts so far.
         process: The running process.
         port: The port that the child announced; a restarted child listens on it again.
     """
@@ -74,10 +78,12 @@ class ChildProcess:
     grace: float = GRACE_SECONDS
     fatal_exit_code: int = 2
     max_restarts: int = 10
+    crash_loop: float = _CRASH_LOOP_SECONDS
     restarts: int = 0
     process: Process | None = field(default=None, repr=False)
     port: int | None = None
     _announcement: IO[bytes] | None = field(default=None, repr=False)
+    _restarted_at: list[float] = field(default_factory=list, repr=False)
 
     def start(self, spawn: Spawn | None = None) -> None:
         """Start the process: by ``spawn`` if that is possible, else by executing the command.
@@ -160,8 +166,11 @@ class ChildProcess:
         """
         if self.running:
             return False
-        if self.exit_code == self.fatal_exit_code or self.restarts >= self.max_restarts:
+        now = time.monotonic()
+        self._restarted_at = [at for at in self._restarted_at if now - at < self.crash_loop]
+        if self.exit_code == self.fatal_exit_code or len(self._restarted_at) >= self.max_restarts:
             raise ServiceError(f"{self.exit_message()}; its log ends: {self.last_log_line()}")
+        self._restarted_at.append(now)
         self.restarts += 1
         self._read_port(0)
         self.start()

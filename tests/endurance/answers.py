@@ -1,0 +1,80 @@
+"""Completions whose scores are known: answers to the demo's problems, and hostile ones."""
+
+import json
+from dataclasses import dataclass
+
+from shared.datasets import read_datasets
+from shared.reference import reference_of
+from tests.e2e.plumb import DEMO
+from tests.hostile.answers import ANSWERS
+
+# Those that cost little, and those that only some process namespaces bear.
+_HOSTILE = (
+    "daemon", "right only after the end", "zombies", "parent killed", "group killed",
+    "itself stopped", "sleeps", "ignores signals", "answer replaced", "ends early",
+    "built-in functions replaced", "results written later", "input not read", "forked in two",
+)  # fmt: skip
+_INLINE = json.dumps({"inputs": ["2\n", "5\n"], "outputs": ["4\n", "10\n"]})
+# Every so manieth of the demo's answers in C++, which cost a compiler's run each.
+_CPP_STEP = 5
+# Of what costs seconds: a compiler's run, or a time-out, which is confirmed with nothing beside it.
+_RARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A completion and its problem.
+
+    ``label`` is a reference or inline tests; ``named`` data set and id of a known problem.
+    ``allowed`` are the only right statuses, whichever of them comes. ``weight`` is how often it
+    is drawn, against the others.
+    """
+
+    name: str
+    completion: str
+    label: str
+    named: tuple[str, str] | None = None
+    digest: str | None = None
+    allowed: frozenset[str] = frozenset()
+    weight: float = 1.0
+
+    def text(self, number: int) -> str:
+        """The completion as number so-and-so; no two numbers have the same text."""
+        return f"Answer {number}.\n\n{self.completion}"
+
+
+def answers() -> list[Answer]:
+    """All answers, the demo's before the hostile ones."""
+    found = [*_demo("python", 1), *_demo("cpp", _CPP_STEP)]
+    for name in _HOSTILE:
+        hostile = ANSWERS[name]
+        completion = f"```python\n{hostile.code}\n```"
+        allowed = frozenset(status.value for status in hostile.verdicts)
+        found.append(Answer(f"hostile/{name}", completion, _INLINE, allowed=allowed, weight=_RARE))
+    return found
+
+
+def _demo(language: str, step: int) -> list[Answer]:
+    file = DEMO / ("completions.jsonl" if language == "python" else "completions_cpp.jsonl")
+    references = {
+        (one.dataset, one.problem_id): reference_of(one)
+        for one in read_datasets([str(DEMO / "data")])
+    }
+    found = []
+    for line in file.read_text().splitlines()[::step]:
+        given = json.loads(line)
+        named = given["dataset"], given["problem_id"]
+        reference = references[named]
+        name = f"{language}/{named[1]}"
+        dear = language == "cpp" or given["expected_status"] == "timeout"
+        found.append(
+            Answer(
+                name,
+                given["completion"],
+                reference.text,
+                named,
+                reference.digest,
+                weight=_RARE if dear else 1.0,
+            )
+        )
+    return found
