@@ -33,7 +33,7 @@ from services.sandbox.schemas import (
     SubmitRequest,
 )
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.workspace import DiskFullError, require_space
+from services.sandbox.workspace import DiskFullError, remove_abandoned, require_space
 from shared.harness.wire import CALL_RESULT, RunCasesRequest
 from shared.service.access import Access
 from shared.service.bodies import Bodies
@@ -99,9 +99,12 @@ class Server:
                 tried=self._chosen.failed,
             )
         warming = asyncio.create_task(self._chosen.runner.warm())
+        sweeping = asyncio.create_task(
+            asyncio.to_thread(remove_abandoned, self._settings.temp_root)
+        )
         yield
         warming.cancel()
-        await asyncio.wait([warming])
+        await asyncio.wait([warming, sweeping])
         await self._chosen.runner.close()
 
     def _failure(self) -> str | None:

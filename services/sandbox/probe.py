@@ -7,8 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.workspace import DiskFullError
+from services.sandbox.workspace import DiskFullError, Workspace
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import configure_logging, get_logger
 from shared.service.settings import load_settings
@@ -183,7 +181,7 @@ def _file_system_view(settings: SandboxSettings) -> FileSystemView:
     new_root = settings.temp_root.resolve() / f"plumbline-root-{os.geteuid()}"
     if shutil.which("unshare") is not None:
         _make_private(new_root)
-    readonly = (*_interpreter_folders(settings.python), *settings.extra_readonly_paths())
+    readonly = (*_interpreter_folders(settings), *settings.extra_readonly_paths())
     modules = _publish_modules(settings.temp_root.resolve())
     return FileSystemView(readonly, settings.tmp_limit_bytes, new_root, modules)
 
@@ -198,15 +196,21 @@ def _publish_modules(temp_root: Path) -> Path:
     folder = temp_root / f"plumbline-modules-{os.geteuid()}-{digest}"
     try:
         if not folder.is_dir():
-            made = Path(tempfile.mkdtemp(dir=temp_root))
+            made = Workspace.create(temp_root)
             for name, source in sources.items():
-                (made / name).write_bytes(source)
-                (made / name).chmod(0o644)
-            made.chmod(0o755)
-            with suppress(FileExistsError):
-                made.rename(folder)
-    except OSError as error:
-        raise IsolationError(f"cannot make {folder}: {error.strerror}") from error
+                (made.path / name).write_bytes(source)
+                (made.path / name).chmod(0o644)
+            made.path.chmod(0o755)
+            try:
+                made.path.rename(folder)
+            except OSError:
+                made.remove()
+                if not folder.is_dir():  # otherwise another server was faster
+                    raise
+            made.unlock()
+    except (OSError, DiskFullError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise IsolationError(f"cannot make {folder}: {reason}") from error
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
     return folder
@@ -219,16 +223,22 @@ def _make_private(folder: Path) -> None:
         raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
 
 
-def _interpreter_folders(python: Path) -> tuple[Path, ...]:
+def _interpreter_folders(settings: SandboxSettings) -> tuple[Path, ...]:
+    python = settings.python
     script = "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"
     command = [str(python), "-I", "-c", script]  # a virtual environment is found by ``site``
-    with tempfile.TemporaryDirectory() as folder:
+    try:
+        folder = Workspace.create(settings.temp_root)
         try:
             answer = subprocess.run(
-                command, capture_output=True, text=True, check=True, cwd=folder, timeout=30
+                command, capture_output=True, text=True, check=True, cwd=folder.path, timeout=30
             )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise IsolationError(f"the interpreter {python} does not run: {error}") from error
+        finally:
+            folder.remove()
+    except DiskFullError as error:
+        raise IsolationError(str(error)) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise IsolationError(f"the interpreter {python} does not run: {error}") from error
     prefix, base_prefix = answer.stdout.splitlines()[-2:]
     return tuple(Path(path) for path in dict.fromkeys((prefix, base_prefix)))
 

@@ -19,7 +19,13 @@ from services.sandbox.schemas import (
 )
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.slots import Slot, SlotLostError, search_path
-from services.sandbox.workspace import Workspace, WorkspaceError, relative_parts
+from services.sandbox.workspace import (
+    FIRST_UID,
+    LAST_UID,
+    Workspace,
+    WorkspaceError,
+    relative_parts,
+)
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger
 from shared.text import shorten_end
@@ -29,7 +35,6 @@ log = get_logger(__name__)
 # A program that ends its slot twice is at fault itself.
 ATTEMPTS = 2
 LONGEST_MESSAGE = 1000  # of an error, which may quote a path of the request
-FIRST_UID, LAST_UID = 61000, 64999  # free by Debian's and systemd's conventions
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -16,6 +17,9 @@ from typing import Self
 
 from shared.service.logs import get_logger
 
+# Names of workspaces begin as those of Python's temporary folders, which programs may print.
+PREFIX = "tmp_plumbline_"
+FIRST_UID, LAST_UID = 61000, 64999  # of programs; free by Debian's and systemd's conventions
 IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
@@ -68,11 +72,15 @@ def _disk_of(folder: Path) -> Iterator[None]:
 
 
 class Workspace:
-    """A folder that belongs to the program's user, or to the server's own (``uid`` is None)."""
+    """A folder that belongs to the program's user, or to the server's own (``uid`` is None).
 
-    def __init__(self, path: Path, uid: int | None) -> None:
+    It is locked until it is removed, so that :func:`remove_abandoned` knows those of the living.
+    """
+
+    def __init__(self, path: Path, uid: int | None, lock: int | None = None) -> None:
         self.path = path
         self._uid = uid
+        self._lock = lock
         self._size = path.stat().st_size
         self._attributes = frozenset(os.listxattr(path))
 
@@ -83,8 +91,12 @@ class Workspace:
         Raises:
             DiskFullError: There is no space for it.
         """
+        lock = None
         with _disk_of(temp_root):
-            workspace = cls(Path(tempfile.mkdtemp(prefix="tmp", dir=temp_root)).resolve(), uid)
+            while lock is None:  # another server may take the folder before it is locked
+                path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temp_root)).resolve()
+                lock = _locked(path, fcntl.LOCK_SH)
+        workspace = cls(path, uid, lock)
         workspace._chown(workspace.path)
         return workspace
 
@@ -174,6 +186,12 @@ class Workspace:
     def remove(self) -> None:
         """Remove the folder."""
         remove_tree(self.path)
+        self.unlock()
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _make_parents(self, parts: tuple[str, ...]) -> None:
         folder = self.path
@@ -212,6 +230,63 @@ class Workspace:
             return None
         with os.fdopen(fd, "rb") as file:
             return file.read(limit + 1)
+
+
+def remove_abandoned(temp_root: Path) -> None:
+    """Remove the workspaces of servers that were killed: nobody holds their locks.
+
+    Those of other users stay. A program that outlived its server may own such a name: the folder is
+    moved out of its reach first, and is never followed where it is a link.
+    """
+    try:
+        found = [path for path in temp_root.iterdir() if path.name.startswith(PREFIX)]
+        abandoned = [path for path in found if _abandoned(path)]
+        if abandoned:
+            trash = Workspace.create(temp_root)
+            for path in abandoned:
+                with suppress(OSError):
+                    path.rename(trash.path / path.name)
+            trash.remove()
+    except (OSError, DiskFullError) as error:
+        log.warning("workspaces of killed servers not removed", reason=str(error))
+
+
+def _abandoned(path: Path) -> bool:
+    try:
+        owner = path.lstat().st_uid
+        programs = range(FIRST_UID, LAST_UID + 1) if os.geteuid() == 0 else ()
+        if owner != os.geteuid() and owner not in programs:
+            return False
+        lock = _locked(path, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    if lock is None:
+        return False
+    os.close(lock)
+    return True
+
+
+def _locked(path: Path, kind: int) -> int | None:
+    """Lock a folder; return the descriptor that holds it, or None if another process has it.
+
+    Programs may take a shared lock of their folder, too, but no other.
+    """
+    try:
+        lock = os.open(path, FOLDER)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        held = os.path.samestat(os.fstat(lock), os.lstat(path))
+    except (BlockingIOError, FileNotFoundError):
+        held = False
+    except BaseException:
+        os.close(lock)
+        raise
+    if not held:
+        os.close(lock)
+        return None
+    return lock
 
 
 def remove_tree(path: Path) -> None:

@@ -125,7 +125,7 @@ for path in [*shared(), EXTRA, EXTRA + "/file"]:
             fcntl.ioctl(fd, 0x80086601, flags)
             os.close(fd)
         # A workspace that is replaced has another name.
-        name = re.sub("/tmp[a-z0-9_]{8}(?=/|$)", "/workspace", path)
+        name = re.sub("/tmp_plumbline_[a-z0-9_]{8}(?=/|$)", "/workspace", path)
         # Folders of the machine change by themselves.
         private = b"python" in read("/proc/1/comm") or path.startswith(os.path.dirname(EXTRA))
         size = (found.st_size, found.st_nlink) if private else None

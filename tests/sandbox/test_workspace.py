@@ -1,11 +1,20 @@
 """Removal of a workspace, regardless of a program's changes to its folder."""
 
+import json
 import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from services.sandbox.workspace import Workspace
+from services.cli.embedded.supervisor import ChildProcess
+from services.sandbox.workspace import PREFIX, Workspace, remove_abandoned
+from tests.processes import service_process
 
 
 def deep(folder: Path) -> None:
@@ -41,3 +50,107 @@ def test_a_folder_is_removed_and_nothing_beside_it(tmp_path: Path, mess: object)
     workspace.remove()
     assert not workspace.path.exists()
     assert beside.read_text() == "stays"
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from services.sandbox.workspace import Workspace
+workspace = Workspace.create(Path(sys.argv[1]), 61234 if os.geteuid() == 0 else None)
+(workspace.path / "made by a program").mkdir(mode=0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workspaces_of_a_killed_server_are_removed_and_those_of_the_living_stay(
+    tmp_path: Path,
+) -> None:
+    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)])
+    assert len(list(tmp_path.iterdir())) == 1
+    alive = Workspace.create(tmp_path)
+    remove_abandoned(tmp_path)
+    assert list(tmp_path.iterdir()) == [alive.path]
+    alive.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_programs_made_lead_nowhere(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("stays")
+    (tmp_path / f"{PREFIX}link").symlink_to(precious)
+    (tmp_path / f"{PREFIX}file").write_text("not a folder")
+    os.mkfifo(tmp_path / f"{PREFIX}pipe")
+    inside = tmp_path / f"{PREFIX}folder"
+    inside.mkdir()
+    (inside / "link").symlink_to(precious)
+    kept = {f"{PREFIX}link", f"{PREFIX}file", f"{PREFIX}pipe", "precious"}
+    if os.geteuid() == 0:
+        (tmp_path / f"{PREFIX}user").mkdir()
+        os.chown(tmp_path / f"{PREFIX}user", 12345, 12345)
+        kept.add(f"{PREFIX}user")
+    remove_abandoned(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    assert (precious / "file").read_text() == "stays"
+
+
+def test_a_folder_that_is_taken_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def taken_at_first(**options: object) -> str:
+        path = mkdtemp(**options)  # type: ignore[call-overload]
+        made.append(path)
+        if len(made) == 1:
+            remove_abandoned(tmp_path)
+        return str(path)
+
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", taken_at_first)
+    workspace = Workspace.create(tmp_path)
+    assert str(workspace.path) == made[-1] != made[0]
+    assert list(tmp_path.iterdir()) == [workspace.path]
+    workspace.remove()
+
+
+def test_a_sandbox_removes_what_a_killed_one_left_beside_one_that_lives(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o755)
+    tmp_path.chmod(0o755)
+    settings = {"PLUMBLINE_SANDBOX_TEMP_ROOT": str(root), "PLUMBLINE_SANDBOX_CONCURRENCY": "1"}
+
+    def workspaces() -> set[Path]:
+        return set(root.glob(f"{PREFIX}*"))
+
+    def program(url: str) -> str:
+        body = json.dumps({"code": "print(6 * 7)", "language": "python"}).encode()
+        request = urllib.request.Request(
+            f"{url}/run_code", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return str(json.load(answer)["run_result"]["stdout"])
+
+    def server(name: str) -> AbstractContextManager[tuple[ChildProcess, str]]:
+        files = tmp_path / f"{name}.log", tmp_path / f"{name}.port"
+        return service_process("services.sandbox", *files, **settings)
+
+    with server("alive") as (_, alive):
+        assert program(alive) == "42\n"
+        own = workspaces()
+        assert len(own) == 1
+        with server("killed") as (process, url):
+            assert program(url) == "42\n"
+            left = workspaces() - own
+            assert process.process is not None
+            process.process.kill()
+            process.process.wait()
+        assert len(left) == 1
+        with server("next") as (_, url):
+            assert program(url) == "42\n"
+            give_up = time.monotonic() + 20
+            while left & workspaces():
+                assert time.monotonic() < give_up
+                time.sleep(0.02)
+        assert program(alive) == "42\n"
+        assert workspaces() == own
