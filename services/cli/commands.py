@@ -57,6 +57,10 @@ COMMANDS = {
         f"{_CLI}.doctor:doctor",
         "Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.",
     ),
+    "repair": LazyCommand(
+        f"{_CLI}.repair:repair",
+        "Cut Redis' damaged append-only file of an embedded run before the damage; keep a copy.",
+    ),
     "train-check": LazyCommand(
         f"{_CLI}.train_check:train_check",
         "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",

@@ -11,6 +11,7 @@ from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.signatures import signature_id
 from services.aggregator.ingest import Ingester
 from shared.ledger import EventGroup, Ledger
+from shared.ledger.keys import RunKeys
 from shared.plan import make_plan
 from shared.run_record import RunState
 from shared.schemas import FailedCase, JudgedCode, SampleId
@@ -342,3 +343,28 @@ def test_a_stream_whose_groups_are_lost_is_read_on(
     judged(ledger, SampleId("d1", "p2"))
     ingester.catch_up()
     assert verdict_events(ingester) == {("d1", "success"): 2}
+
+
+def test_a_stream_that_lost_its_end_is_read_on_by_a_clock_that_is_behind(
+    redis: Redis, ledger: Ledger, ingester: Ingester
+) -> None:
+    """A failover took back the last verdict; the new master gives entries smaller ids."""
+    stream = RunKeys(ledger.run).events
+    first, second, third = PLAN.samples()[:3]
+    redis.xadd(stream, {"sample": first.key, "status": "success", "accepted": 1}, id="1-0")
+    for sample in (first, second):
+        judged(ledger, sample)
+    ingester.catch_up()
+    (last,) = redis.xrevrange(stream, count=1)
+    redis.delete(stream)
+    ahead = int(last[0].partition(b"-")[0])
+    for number, sample in enumerate((first, third)):
+        fields = {"sample": sample.key, "status": "success", "accepted": 1}
+        redis.xadd(stream, fields, id=f"{ahead - 100 + number}-0")
+    ledger.record(generation(third))
+    again = verdict(generation(third)).model_dump_json()
+    redis.hset(RunKeys(ledger.run).verdicts, third.key, again)
+    ingester.catch_up()
+    assert (third.problem_id, third.sample_index) in {
+        (row.problem_id, row.sample_index) for row in rows(ingester)
+    }

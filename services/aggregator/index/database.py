@@ -23,6 +23,8 @@ from shared.service.logs import get_logger
 log = get_logger(__name__)
 
 _FILE = "index.sqlite"
+_DAMAGED = ".damaged"
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PREFIX = "plumbline-index-"
 # Minimum age in seconds of a folder to remove: a new one is not locked yet for a moment.
 _MIN_AGE = 60.0
@@ -78,7 +80,8 @@ class Database:
 def open_database(folder: Path | None = None) -> Database:
     """Open the index in ``folder``, or in a temporary folder that ``close`` removes.
 
-    An index that is damaged or of another version is rebuilt from scratch.
+    An index that is damaged or of another version is rebuilt from scratch; a damaged one is kept
+    as ``index.sqlite.damaged``.
 
     Raises:
         OutputError: The folder is not writable, or another aggregator uses it.
@@ -106,11 +109,9 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
             f"{folder}: cannot keep an index here ({error}); choose another {setting}"
         ) from None
     path = folder / _FILE
-    if path.exists() and not _usable(path):
-        log.warning("index is unusable, rebuilding it", path=str(path))
-        for name in (_FILE, f"{_FILE}-wal", f"{_FILE}-shm"):
-            (folder / name).unlink(missing_ok=True)
     try:
+        if path.exists():
+            _remove_unusable(folder)
         if not path.exists():
             _create(path)
         return Database(folder, lock, temporary)
@@ -133,15 +134,46 @@ def _remove_abandoned(parent: Path) -> None:
             continue  # in use, or already removed
 
 
-def _usable(path: Path) -> bool:
-    """Check that the file is an intact index of this version."""
+def _remove_unusable(folder: Path) -> None:
+    """Make place for a new index, unless the one in the folder is intact and of this version.
+
+    A damaged one is kept aside, in the place of an earlier one, for whoever asks why.
+    """
+    path = folder / _FILE
     try:
         with closing(_connect(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            return bool(version == _VERSION and found == "ok")
-    except sqlite3.DatabaseError:
-        return False
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in _DAMAGE:  # for example a full disk
+            raise
+        version, found = _VERSION, str(error)
+    if version == _VERSION and found == "ok":
+        return
+    rebuilt = "from Redis and from the folders of finished runs; nothing is lost"
+    if version != _VERSION:
+        # An index that was not finished has the version 0.
+        log.warning(
+            "the index is of another version or was not finished, it is built again",
+            path=str(path),
+            version=version,
+            expected=_VERSION,
+            how=rebuilt,
+        )
+    else:
+        kept = path.with_name(f"{_FILE}{_DAMAGED}")
+        log.error(
+            "the index is damaged, it is built again",
+            path=str(path),
+            reason=found[:200],
+            kept=str(kept),
+            how=rebuilt,
+        )
+    for suffix in ("", "-wal", "-shm"):
+        file = folder / f"{_FILE}{suffix}"
+        if version == _VERSION and file.exists():
+            file.replace(folder / f"{_FILE}{_DAMAGED}{suffix}")
+        file.unlink(missing_ok=True)
 
 
 def _create(path: Path) -> None:
