@@ -20,7 +20,7 @@ from services.aggregator.metrics import IngestMetrics
 from services.aggregator.output_roots import OutputRoots
 from shared.errors import OutputError
 from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
-from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, report_unreadable
+from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, entry_order, report_unreadable
 from shared.prompts import recorded_messages
 from shared.reference import problem_digest
 from shared.run_record import Provenance, RunState
@@ -117,6 +117,13 @@ class Ingester:
         if run is None or run.incarnation != progress.incarnation:
             self._writer.add_run(progress, *_planned(ledger))
             run = self._writer.runs()[progress.run]
+        if progress.last_event != "0" and _before(progress.last_event, run.position):
+            # Redis lost entries that it had acknowledged, and the clock that names the new ones is
+            # behind. They would be taken for old ones.
+            log.warning("a stream of verdicts went back, reading it again", run=run.run)
+            self._writer.rewind(run)
+            self._joined.discard(run.id)
+            run = self._writer.runs()[progress.run]
         try:
             busy = progress.last_event != run.position and self._index(ledger, run)
         except BaseException:
@@ -190,6 +197,10 @@ class Ingester:
         if progress.state != run.state or first or (due and not finished):
             self._writer.set_facts(run, progress, ledger.meta_document())
             self._facts_stored_at[run.id] = now
+
+
+def _before(one: str, other: str) -> bool:
+    return entry_order(one) < entry_order(other)
 
 
 def _planned(ledger: Ledger) -> tuple[dict[str, tuple[int, int]], dict[str, str]]:

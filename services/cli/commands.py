@@ -61,6 +61,10 @@ COMMANDS = {
         f"{_CLI}.migrate:migrate",
         "Bring the runs in Redis to this release's version, before the next upgrade.",
     ),
+    "repair": LazyCommand(
+        f"{_CLI}.repair:repair",
+        "Cut Redis' damaged append-only file of an embedded run before the damage; keep a copy.",
+    ),
     "train-check": LazyCommand(
         f"{_CLI}.train_check:train_check",
         "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",

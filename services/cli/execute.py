@@ -241,6 +241,8 @@ def _services(
         progress.page_at(stack.port_file("aggregator"))
         if stack.sandbox and (warning := stack.sandbox.warning):
             progress.note(f"warning: {warning}")
+        for note in stack.notes:
+            progress.note(note)
         if languages and not given:
             check = partial(check_languages, stack.sandbox_urls, languages)
             asyncio.run(_watched(stack, partial(_of_restarted, check)))

@@ -338,7 +338,7 @@ class Run:
         if self._ledger.incarnation() != self._incarnation:
             raise ServiceError(
                 "Redis lost the run that it had acknowledged (did its machine crash, or was it "
-                "emptied?); repeat the command to begin it again"
+                "emptied?); restore a backup, or use --force to start over"
             )
         completed = self._ledger.completed()
         absent = [sample for sample in self._samples if sample not in completed]

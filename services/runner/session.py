@@ -181,8 +181,8 @@ class Session:
 
         Raises:
             ServiceError: Another runner holds the lock.
-            OutputError: The folder cannot be written, or holds answers of another model, chat
-                template or prompt.
+            OutputError: The folder cannot be written, holds answers of another model, chat
+                template or prompt, or is that of a run that Redis does not know.
         """
         self._acquire_lock()
         archive = Archive(self.ledger.redis, self.ledger.run, folder, self._holder)
@@ -244,6 +244,14 @@ class Session:
     def _check_resumable(self, provenance: Provenance) -> None:
         before = self.ledger.meta()
         if before is None:
+            if self._identity.resumed:
+                # Its record in the folder was written after that in the ledger.
+                raise OutputError(
+                    f"{redact_address(self._identity.output)} is the folder of run "
+                    f"{self._identity.run}, which Redis does not know: it is another Redis, or it "
+                    "lost its data. Name the Redis that has the run, restore a backup (plumb "
+                    "restore), or use --force to start over"
+                )
             return
         found = provenance_conflict(before, provenance)
         plan = self.ledger.plan()

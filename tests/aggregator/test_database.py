@@ -2,10 +2,12 @@ import os
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from structlog.testing import capture_logs
 
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
@@ -68,6 +70,41 @@ def _of_another_version(path: Path) -> None:
 
 def _unfinished(path: Path) -> None:
     path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("spoil", [_garbage, _torn])
+def test_a_damaged_index_is_named_and_kept_aside(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    database = open_database(tmp_path)
+    database.close()
+    spoil(database.path)
+    damaged = database.path.read_bytes()
+    with capture_logs() as lines:
+        open_database(tmp_path).close()
+        open_database(tmp_path).close()
+    (logged,) = lines
+    assert "damaged" in logged["event"]
+    assert logged["path"] == str(database.path)
+    assert Path(logged["kept"]).read_bytes() == damaged
+
+
+def test_an_index_that_cannot_be_read_now_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, or with too few open files."""
+    open_database(tmp_path).close()
+    content = (tmp_path / "index.sqlite").read_bytes()
+
+    def full(*_: object, **__: object) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    with pytest.raises(OutputError, match="disk is full"):
+        open_database(tmp_path)
+    assert (tmp_path / "index.sqlite").read_bytes() == content
 
 
 @pytest.mark.parametrize("spoil", [_garbage, _torn, _of_another_version, _unfinished])

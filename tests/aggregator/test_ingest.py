@@ -15,6 +15,7 @@ from services.aggregator.sources import CaseWindow, LedgerSource
 from shared.artifacts import OutputFolder
 from shared.ledger import EventGroup, Ledger
 from shared.ledger.archive import Archive
+from shared.ledger.keys import RunKeys
 from shared.ledger.segments import segment_folder
 from shared.plan import make_plan
 from shared.run_record import RunState
@@ -421,3 +422,28 @@ def test_a_run_waits_for_a_missing_segment_and_holds_up_no_other(
     path.write_bytes(kept)
     ingester.catch_up()
     assert len(rows(ingester)) == 1
+
+
+def test_a_stream_that_lost_its_end_is_read_on_by_a_clock_that_is_behind(
+    redis: Redis, ledger: Ledger, ingester: Ingester
+) -> None:
+    """A failover took back the last verdict; the new master gives entries smaller ids."""
+    stream = RunKeys(ledger.run).events
+    first, second, third = PLAN.samples()[:3]
+    redis.xadd(stream, {"sample": first.key, "status": "success", "accepted": 1}, id="1-0")
+    for sample in (first, second):
+        judged(ledger, sample)
+    ingester.catch_up()
+    (last,) = redis.xrevrange(stream, count=1)
+    redis.delete(stream)
+    ahead = int(last[0].partition(b"-")[0])
+    for number, sample in enumerate((first, third)):
+        fields = {"sample": sample.key, "status": "success", "accepted": 1}
+        redis.xadd(stream, fields, id=f"{ahead - 100 + number}-0")
+    ledger.record(generation(third))
+    again = verdict(generation(third)).model_dump_json()
+    redis.hset(RunKeys(ledger.run).verdicts, third.key, again)
+    ingester.catch_up()
+    assert (third.problem_id, third.sample_index) in {
+        (row.problem_id, row.sample_index) for row in rows(ingester)
+    }

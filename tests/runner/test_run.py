@@ -30,7 +30,7 @@ PLAN = make_plan(PROBLEMS, lambda _problem: range(2))
 SAMPLES = PLAN.samples()
 ONE = make_plan(PROBLEMS[:1], lambda _problem: range(1))
 
-_ENTRY = {"sample": "d1/other/0", "status": "Success", "accepted": 1}
+_ENTRY = {"sample": "d1/other/0", "status": "success", "accepted": 1}
 
 Verdicts = Callable[[Generation], Verdict]
 

@@ -24,6 +24,7 @@ from shared.service.logs import get_logger
 log = get_logger(__name__)
 
 _FILE = "index.sqlite"
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PREFIX = "plumbline-index-"
 # Minimum age in seconds of a folder without a lock to remove: a new one has none for a moment.
 _MIN_AGE = 60.0
@@ -149,35 +150,55 @@ def _remove_unlocked(folder: Path, *, young: bool) -> None:
 
 
 def _keep_other(path: Path) -> None:
-    """Move a file aside that is not an intact index of this version.
+    """Make place for a new index, unless the file is an intact one of this version.
+
+    Another one is kept aside, in the place of an earlier one, for whoever asks why or goes back.
 
     Raises:
         OSError: The file cannot be moved.
     """
-    found = _found(path)
-    if found == _VERSION:
+    version, damage = _examined(path)
+    if version == _VERSION and not damage:
         return
-    kept = path.with_name("index-" + (f"version-{found}" if found else "damaged") + path.suffix)
-    if found:
-        event = f"index has version {found} and this release keeps version {_VERSION}"
+    rebuilt = "from Redis and from the folders of finished runs; nothing is lost"
+    kept = path.with_name(f"index-{'damaged' if damage else f'version-{version}'}{path.suffix}")
+    if damage:
+        log.error(
+            "the index is damaged, it is built again",
+            path=str(path),
+            reason=damage,
+            kept=str(kept),
+            how=rebuilt,
+        )
     else:
-        event = "index is damaged"
-    log.warning(f"{event}, rebuilding it", path=str(path), kept=str(kept))
+        log.warning(
+            f"the index has version {version} and this release keeps version {_VERSION}, it is "
+            "built again",
+            path=str(path),
+            kept=str(kept),
+            how=rebuilt,
+        )
     for part in ("-wal", "-shm", ""):  # the index last, so that what an end leaves is moved again
         kept.with_name(kept.name + part).unlink(missing_ok=True)
         if (source := path.with_name(path.name + part)).exists():
             source.rename(kept.with_name(kept.name + part))
 
 
-def _found(path: Path) -> int:
-    """The version of an intact index; 0 for a file that is none."""
+def _examined(path: Path) -> tuple[int, str]:
+    """The version of an index, 0 if its making was cut off, and what is damaged in it.
+
+    Raises:
+        sqlite3.DatabaseError: It cannot be read for another reason, for example a full disk.
+    """
     try:
         with closing(_connect(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            return int(version) if found == "ok" else 0
-    except sqlite3.DatabaseError:
-        return 0
+            return int(version), "" if found == "ok" else str(found)[:200]
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+            raise
+        return 0, str(error)[:200]
 
 
 def _create(path: Path) -> None:

@@ -340,6 +340,11 @@ class IndexWriter:
                     found[problem] = ProblemFacts(difficulty, tuple(json.loads(tags)), *numbers)
         return found
 
+    def rewind(self, run: KnownRun) -> None:
+        """Begin again at the first entry of a stream that has lost its last ones; rows stay."""
+        with self._database.write() as connection:
+            connection.execute("UPDATE runs SET position = '0', events = 0 WHERE id = ?", (run.id,))
+
     def apply(self, run: KnownRun, batch: Batch) -> AppliedBatch:
         """Write rows and stream position in one transaction; skip entries up to the position.
 

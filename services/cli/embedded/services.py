@@ -44,7 +44,7 @@ port {port}
 bind 127.0.0.1
 protected-mode yes
 requirepass {password}
-dir {folder}
+dir "{folder}"
 appendonly yes
 appendfsync everysec
 save ""
@@ -212,7 +212,8 @@ def launch_redis(
     # The ledger may hold the addresses of sandbox and output with their passwords.
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     port, password = free_port(), secrets.token_urlsafe(24)
-    config = _REDIS_CONFIG.format(port=port, password=password, folder=folder)
+    quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
+    config = _REDIS_CONFIG.format(port=port, password=password, folder=quoted)
     child = ChildProcess(
         "redis", [redis_binary(), "-"], log, environment, stdin=config, inherited_fds=[lock]
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from services.cli.embedded import append_only
 from services.cli.embedded.prefork import Prefork, take_prefork
 from services.cli.embedded.services import (
     NO_SANDBOX_TOKEN,
@@ -47,21 +48,25 @@ class EmbeddedStack:
 
     Attributes:
         folder: State folder with Redis' data, the aggregator's index and the logs.
+        output: The run's output folder, for messages.
         redis_url: URL of Redis.
         sandbox_urls: Base URLs of the sandboxes; external ones where SANDBOX_URLS is set.
         generator_url: Base URL of the generator, if there is one.
         reward_url: Base URL of the reward service, if there is one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
+        notes: What the user should know of the start.
     """
 
     folder: Path
+    output: str = ""
     redis_url: str = ""
     sandbox_urls: list[str] = field(default_factory=list)
     generator_url: str | None = None
     reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
+    notes: list[str] = field(default_factory=list)
 
     def port_file(self, name: str) -> Path:
         """Where a service writes its port when it listens."""
@@ -101,7 +106,7 @@ def open_stack(
         OutputError: The folder cannot be written.
         ServiceError: A service does not start, or another command uses this folder.
     """
-    folder = _state_folder(output)
+    folder = state_folder(output)
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with file_lock(folder / "lock") as lock:
@@ -110,7 +115,7 @@ def open_stack(
         remove_abandoned(folder)
         with _writing(folder):
             (folder / "logs").mkdir(exist_ok=True)
-        stack = EmbeddedStack(folder)
+        stack = EmbeddedStack(folder, output.shown)
         try:
             with closing(take_prefork()) as prefork:
                 _start(stack, config, lock, prefork, meanwhile, generator=generator, reward=reward)
@@ -133,8 +138,11 @@ def _start(
 
     Nobody waits for the last two: jobs wait in the queue until the first judge takes one.
     """
+    data = stack.folder / "redis"
+    append_only.check_complete(data)
+    latest = append_only.latest(data)
     redis, stack.redis_url = launch_redis(
-        stack.folder / "redis", stack.folder / "logs" / "redis.log", base_environment(), lock
+        data, stack.folder / "logs" / "redis.log", base_environment(), lock
     )
     stack.supervisor.children.append(redis)
     started: dict[str, ChildProcess] = {}
@@ -144,7 +152,12 @@ def _start(
     for launch in launches:
         started[launch.module] = _start_service(stack, launch, prefork)
     meanwhile()
-    wait_for_answer(redis, stack.redis_url)
+    try:
+        wait_for_answer(redis, stack.redis_url)
+    except ServiceError as error:
+        raise append_only.explain(data, stack.output, error) from None
+    if note := append_only.cut_note(latest):
+        stack.notes.append(note)
     _await_sandbox(stack, started.get("sandbox"))
     _start_judges(stack, config, prefork)
     if reward is None:
@@ -237,7 +250,8 @@ def _ready(child: ChildProcess, url: str, timeout: float = 60.0) -> bytes:
     return bytes(report)
 
 
-def _state_folder(output: OutputFolder) -> Path:
+def state_folder(output: OutputFolder) -> Path:
+    """The folder of Redis' data, index and logs of a stack with this output."""
     if output.local:
         return Path(output.path) / STATE
     # Redis' data on a remote filesystem would be slow and could not be locked.

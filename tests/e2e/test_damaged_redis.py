@@ -1,0 +1,46 @@
+"""A run whose Redis lost a part of its data: named, and made good by the named commands."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from services.cli.embedded import append_only
+from tests.e2e import plumb
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+def test_a_damaged_ledger_is_never_a_silent_start_from_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    command = plumb.demo_run(output, "data.limit=1", "data.lock=null")
+    assert plumb.plumb(command).returncode == 0
+    expected = plumb.numbers(output)
+    data = output / ".plumbline" / "redis"
+
+    found = append_only.latest(data)
+    assert found is not None
+    file, size = found
+    with file.open("r+b") as opened:
+        opened.truncate(size - 11)
+    cut = plumb.plumb(command)
+    assert cut.returncode == 0, cut.stderr
+    assert "Redis dropped the last" in cut.stdout + cut.stderr
+    assert plumb.numbers(output) == expected
+
+    content = file.read_bytes()
+    place = content.index(b"\n*", len(content) // 2) + 1
+    file.write_bytes(content[:place] + b"garbage" + content[place + 7 :])
+    refused = plumb.plumb(command)
+    assert refused.returncode == 2
+    assert f"plumb repair {output}" in refused.stderr
+    repaired = plumb.plumb(plumb.command("repair", str(output)))
+    assert repaired.returncode == 0, repaired.stderr
+    again = plumb.plumb(command)
+    assert again.returncode == 0, again.stderr
+    assert plumb.numbers(output) == expected
+
+    shutil.rmtree(data)
+    emptied = plumb.plumb(command)
+    assert emptied.returncode == 2
+    assert "which Redis does not know" in emptied.stderr
