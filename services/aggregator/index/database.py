@@ -142,11 +142,13 @@ def _keep_other(path: Path) -> None:
     if found == _VERSION:
         return
     kept = path.with_name("index-" + (f"version-{found}" if found else "damaged") + path.suffix)
+    places = {"path": str(path), "kept": str(kept)}
     if found:
-        event = f"index has version {found} and this release keeps version {_VERSION}"
+        log.warning(
+            "index has another version, rebuilding it", found=found, wanted=_VERSION, **places
+        )
     else:
-        event = "index is damaged"
-    log.warning(f"{event}, rebuilding it", path=str(path), kept=str(kept))
+        log.warning("index is unusable, rebuilding it", **places)
     for part in ("-wal", "-shm", ""):  # the index last, so that what an end leaves is moved again
         kept.with_name(kept.name + part).unlink(missing_ok=True)
         if (source := path.with_name(path.name + part)).exists():
