@@ -66,7 +66,7 @@ class RunTimings:
     ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
     between two scans for lost jobs. ``gather``: between two reads of verdicts. ``canaries``:
     longest wait for canaries after the last verdict. ``publish_timeout``: limit for writing the
-    artifacts.
+    artifacts; ``publish_note``: until the user is told what the run waits for.
     """
 
     tick: float = 1.0
@@ -74,6 +74,7 @@ class RunTimings:
     gather: float = 0.05
     canaries: float = 60.0
     publish_timeout: float = 600.0
+    publish_note: float = 20.0
 
 
 # Between two questions whether the run is published, in seconds.
@@ -388,7 +389,8 @@ class Run:
 
     async def _wait_until_published(self) -> bool:
         """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""
-        deadline = time.monotonic() + self._timings.publish_timeout
+        began = time.monotonic()
+        deadline, told = began + self._timings.publish_timeout, False
         pause = 0.005
         while True:
             state = await asyncio.to_thread(self._ledger.state)
@@ -402,7 +404,14 @@ class Run:
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
-                    "s; start one and repeat the command, no work is lost"
+                    "s; start one and repeat the command, no work is lost (one of another release "
+                    "leaves the run alone, and its log says so)"
+                )
+            if not told and time.monotonic() - began > self._timings.publish_note:
+                told = True
+                self._progress.note(
+                    "waiting for an aggregator to write the artifacts; one of another release "
+                    "leaves this run alone, and its log says so"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -18,6 +18,7 @@ from shared.ledger import JudgeQueue, Ledger, connect
 from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.segments import segment_folder
+from shared.ledger.version import PUT_BACK, put_back_note
 from shared.plan import RunPlan, make_plan
 from shared.run_record import Provenance, RunState
 from shared.schemas import Generation, SampleId, Verdict, sha256
@@ -476,11 +477,29 @@ async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: 
     await failing
 
 
+@pytest.mark.usefixtures("paused")
+async def test_a_run_says_why_judges_return_its_jobs(
+    one: Stage, others: Others, redis: Redis
+) -> None:
+    redis.sadd("rq:workers:judge", "rq:worker:earlier")
+    note = put_back_note(one.identity.run, "it has version 3")
+    redis.hset("rq:worker:earlier", PUT_BACK, note)
+    running = asyncio.create_task(one.complete(FakeSource()))
+    while not one.progress.notes:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(3 * one.timings.scan)
+    others.judging.set()
+    await running
+    assert one.progress.notes == ["a judge returns jobs of this run to the queue: it has version 3"]
+
+
 async def test_without_an_aggregator_the_run_ends(one: Stage, others: Others) -> None:
-    one.timings = replace(one.timings, publish_timeout=0.1)
+    one.timings = replace(one.timings, publish_timeout=0.3, publish_note=0.1)
     others.publishing = False
     with pytest.raises(ServiceError, match="no aggregator"):
         await one.complete(FakeSource())
+    [note] = one.progress.notes
+    assert note.startswith("waiting for an aggregator to write the artifacts; one of another")
     others.publishing = True
     one.timings = replace(one.timings, publish_timeout=600)
     await one.complete(FakeSource())

@@ -3,7 +3,8 @@
 The earlier release is the sources of a commit in a temporary folder, run with the packages that are
 installed here. Each row starts real processes (Redis, sandbox, judges, aggregator, `plumb`) and is
 one of: `works` (every sample has the verdict of an undisturbed run), `refused` (an exit code and a
-line that say why), `waits` (the command says for what), or `FAILS`. Ends with exit code 1 if a row fails.
+line that say why), `waits` (the command says for what), or `FAILS`. Ends with exit code 1 if a row
+fails.
 """
 
 import argparse
@@ -36,8 +37,11 @@ from tests.upgrade.releases import (
 _SLOW = ("generation.replay.latency=0.3", "generation.concurrency=2", "judge.workers=1")
 
 
-# What a runner says whose jobs no judge reads.
-RETURNS = "a judge returns jobs of this run to the queue"
+# What a runner says whose run no judge or aggregator reads.
+WAITS = (
+    "a judge returns jobs of this run to the queue",
+    "waiting for an aggregator to write the artifacts",
+)
 TOO_LATE = 124
 
 
@@ -224,10 +228,10 @@ class Matrix:
         return "works"
 
 
-def _refusal(code: int, said: str) -> str:
+def _refusal(code: int | None, said: str) -> str:
     line = last_line(said)
     if code == TOO_LATE:
-        notes = [one.strip() for one in said.splitlines() if RETURNS in one]
+        notes = [line.strip() for line in said.splitlines() if any(one in line for one in WAITS)]
         return f"waits: {notes[0]}" if notes else f"FAILS (no end in time): {line}"
     refused = code == 2 and not line.startswith("TRACEBACK")
     return f"refused: {line}" if refused else f"FAILS (exit code {code}): {line}"
@@ -261,7 +265,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make upgrade-check FROM=…", description=__doc__)
     parser.add_argument(
         "commit",
-        help="the earlier release; `next` tries the committed sources beside the release after them",
+        help="the earlier release; `next`: the committed sources, beside a release after them",
     )
     parser.add_argument("--problems", type=int, default=4, help="problems of each data set")
     parser.add_argument("--only", default="", help="rows whose name has this text")
@@ -278,16 +282,14 @@ def main() -> int:
             old, new = checked_out(options.commit, folder / "earlier"), present()
         matrix = Matrix(old, new, folder, options.problems)
         matrix.find_expected()
-        print(
-            f"| {old.name} as the earlier release, {new.name} as the present | outcome |\n|---|---|",
-            flush=True,
-        )
+        print(f"| {old.name} as the earlier release, {new.name} as the present | outcome |")
+        print("|---|---|", flush=True)
         for name, row in matrix.rows().items():
             if options.only in name:
                 try:
                     outcome = row()
                 except Ended as error:
-                    outcome = f"FAILS: {error}"
+                    outcome = _refusal(error.code, str(error))
                 failures += outcome.startswith("FAILS")
                 print(f"| {name} | {outcome} |", flush=True)
     finally:

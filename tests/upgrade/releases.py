@@ -23,7 +23,14 @@ _A_KEY = "    max_concurrency: Operation[int] = Field(default=64, ge=1)\n"
 
 
 class Ended(Exception):
-    """A process that should have gone on ended, or was not ready; the text is its last line."""
+    """A process that should have gone on ended, or was not ready; the text is its last line.
+
+    ``code`` is its exit code; None if it still ran.
+    """
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Release:
             ends = time.monotonic() + _READY_SECONDS
             while not (port_file.exists() and _ready(port_file)):
                 if process.poll() is not None or time.monotonic() > ends:
-                    raise Ended(last_line(log.read_text()))
+                    raise Ended(last_line(log.read_text()), process.poll())
                 time.sleep(0.1)
             yield f"http://127.0.0.1:{port_file.read_text().strip()}"
         finally:

@@ -172,9 +172,10 @@ def _keep_other(path: Path) -> None:
         )
     else:
         log.warning(
-            f"the index has version {version} and this release keeps version {_VERSION}, it is "
-            "built again",
+            "the index has another version, it is built again",
             path=str(path),
+            found=version,
+            wanted=_VERSION,
             kept=str(kept),
             how=rebuilt,
         )
