@@ -47,8 +47,9 @@ def main() -> int:
 
 def _rounds(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="chaos-") as place, ExitStack() as stack:
-        folder = Path(place)
-        folder.chmod(0o755)  # programs of other users have their folders below it
+        Path(place).chmod(0o755)  # programs of other users have their folders below it
+        folder, logs = Path(place) / "disk", Path(place) / "logs"
+        folder.mkdir()
         kinds = set(options.faults)
         if Kind.FULL in kinds and not stack.enter_context(small_disk(folder)):
             print("no disk can be mounted here: the fault 'full' is left out")
@@ -62,12 +63,15 @@ def _rounds(options: argparse.Namespace) -> int:
             for seed in range(options.seed, options.seed + options.rounds):
                 if options.minutes and time.monotonic() > ends:
                     break
-                one = Round(seed, folder / f"round-{seed}", size, kinds, expected, report, draw)
+                places = folder / f"round-{seed}", logs / f"round-{seed}"
+                one = Round(seed, *places, size, kinds, expected, report, draw)
                 one.run()
                 if one.found:
                     one.tell(_again(options, seed))
                     kept = Path(options.keep) / f"round-{seed}-{os.getpid()}"
-                    print(f"its folder is kept: {shutil.copytree(one.folder, kept)}", flush=True)
+                    for path in places:
+                        shutil.copytree(path, kept, dirs_exist_ok=True)
+                    print(f"its folder is kept: {kept}", flush=True)
                 shutil.rmtree(one.folder)
         finally:
             report.tell()
@@ -168,13 +172,14 @@ class Round:
         self,
         seed: int,
         folder: Path,
+        logs: Path,
         size: Sequence[str],
         kinds: Collection[Kind],
         expected: Undisturbed,
         report: Report,
         draw: Callable[[int, int, Collection[Kind]], Session] = session,
     ) -> None:
-        self.folder, self.output = folder, folder / "out"
+        self.folder, self.output, self._logs = folder, folder / "out", logs
         self.found: list[Violation] = []
         self._seed, self._size, self._kinds = seed, size, kinds
         self._expected, self._report, self._draw = expected, report, draw
@@ -183,6 +188,7 @@ class Round:
 
     def run(self) -> None:
         self._temporary = _temporary(self.folder)
+        self._logs.mkdir(parents=True)
         for number in range(QUIET + _QUIET_SESSIONS):
             code = self._session(number, self._draw(self._seed, number, self._kinds))
             self._check(invariants.unpublished(self.output, self._expected))
@@ -212,12 +218,12 @@ class Round:
         self._report.sessions += 1
         self._note(f"session {number}, the generator fails with {','.join(drawn.failures) or '-'}")
         self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
-        log = self.folder / f"session-{number}.log"
+        log = self._logs / f"session-{number}.log"
         with self._command(log, drawn.failures) as process:
             rivals: list[tuple[subprocess.Popen[str], Path]] = []
 
             def rival() -> None:
-                place = self.folder / f"rival-{number}-{len(rivals)}.log"
+                place = self._logs / f"rival-{number}-{len(rivals)}.log"
                 rivals.append((self._start(place, drawn.failures), place))
 
             injector = Injector(
