@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 from services.cli.embedded import prefork
@@ -45,7 +46,8 @@ def _run() -> None:
 def _end(error: PlumblineError) -> NoReturn:
     for sign in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sign, signal.SIG_IGN)  # it ends already
-    print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
+    with suppress(OSError):  # the output is on a full disk, say; the exit code tells it then
+        print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
     raise SystemExit(error.exit_code) from None
 
 

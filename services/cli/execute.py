@@ -32,7 +32,7 @@ from shared.errors import (
     UntrustedRunError,
 )
 from shared.finished_run import open_run
-from shared.ledger import connect
+from shared.ledger import connect, ping_error
 from shared.plan import RunPlan
 from shared.prompts import prompt_facts
 from shared.run_record import JsonObject, Provenance, RunRecord, SandboxFacts
@@ -119,7 +119,9 @@ def _execute(request: RunRequest) -> None:
                 ) from None
             finally:
                 with suppress(RedisError):
-                    session.leave()
+                    # Nobody starts it again by now; its retries would last for a minute.
+                    if ping_error(redis) is None:
+                        session.leave()
     # Imported here because a run prints them when its work is done.
     from services.cli.accept import print_warnings
 

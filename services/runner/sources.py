@@ -42,16 +42,19 @@ class GeneratorSource:
 
         # One worker per request that may be in flight, because a task per sample would not scale to
         # large runs. The client admits fewer requests if the servers are overloaded.
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._config.generation.concurrency, len(samples))):
-                group.create_task(work())
-            left = len(samples)
-            while left:
-                batch = [await finished.get()]
-                while len(batch) < _AT_ONCE and not finished.empty():
-                    batch.append(finished.get_nowait())
-                left -= len(batch)
-                yield batch
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._config.generation.concurrency, len(samples))):
+                    group.create_task(work())
+                left = len(samples)
+                while left:
+                    batch = [await finished.get()]
+                    while len(batch) < _AT_ONCE and not finished.empty():
+                        batch.append(finished.get_nowait())
+                    left -= len(batch)
+                    yield batch
+        except* GeneratorExit:
+            pass  # closed by a consumer that failed, and whose error must not be replaced
 
     async def _generate(self, sample: SampleId) -> Generation:
         problem = self._problems[sample.dataset, sample.problem_id]

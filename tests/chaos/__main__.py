@@ -8,22 +8,20 @@ draws the same faults again. Ends with exit code 1 if anything was found.
 
 import argparse
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-import psutil
-
+from services.cli.interrupts import sigterm_as_interrupt
 from tests.chaos import invariants
-from tests.chaos.faults import Injector, adopt_orphans, alive, small_disk
+from tests.chaos.faults import Injector, adopt_orphans, end_with_parent, kill_all, small_disk
 from tests.chaos.invariants import Invariant, Undisturbed, Violation
 from tests.chaos.schedule import QUIET, SIGNALS, Kind, Session, session
 from tests.e2e import plumb
@@ -33,18 +31,25 @@ _SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
 _QUIET_SESSIONS = 3
 # Folders of temporary files that all sandboxes of a user share, and keep.
 _SHARED = ("plumbline-modules-*", "plumbline-root-*")
-# Not that of an exception that Python ignores, as in the clean-up of what was interrupted.
-_TRACEBACK = re.compile(r"(?<!:\n)^Traceback", re.MULTILINE)
-# Complete, incomplete, a service could not be kept alive, interrupted, and by signal.
-_EXPECTED_ENDS = (0, 1, 2, 130, -signal.SIGKILL, -signal.SIGTERM)
 
 
 def main() -> int:
     options = _options()
     adopt_orphans()
+    end_with_parent()
+    try:
+        with sigterm_as_interrupt():
+            return _rounds(options)
+    except KeyboardInterrupt:
+        print("stopped from outside; nothing of it is left")
+        return 130
+
+
+def _rounds(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="chaos-") as place, ExitStack() as stack:
-        folder = Path(place)
-        folder.chmod(0o755)  # programs of other users have their folders below it
+        Path(place).chmod(0o755)  # programs of other users have their folders below it
+        folder, logs = Path(place) / "disk", Path(place) / "logs"
+        folder.mkdir()
         kinds = set(options.faults)
         if Kind.FULL in kinds and not stack.enter_context(small_disk(folder)):
             print("no disk can be mounted here: the fault 'full' is left out")
@@ -52,20 +57,24 @@ def main() -> int:
         size = (f"data.limit={options.problems}", f"judge.workers={options.judges}")
         report = Report()
         expected = _undisturbed(folder / "undisturbed", size)
+        draw = partial(session, dense=options.dense)
         ends = time.monotonic() + 60 * options.minutes
-        for seed in range(options.seed, options.seed + options.rounds):
-            if options.minutes and time.monotonic() > ends:
-                break
-            one = Round(seed, folder / f"round-{seed}", size, kinds, expected, report)
-            one.run()
-            if one.found:
-                one.tell()
-                kept = shutil.copytree(
-                    one.folder, Path(options.keep) / f"round-{seed}-{os.getpid()}"
-                )
-                print(f"its folder is kept: {kept}", flush=True)
-            shutil.rmtree(one.folder)
-        report.tell()
+        try:
+            for seed in range(options.seed, options.seed + options.rounds):
+                if options.minutes and time.monotonic() > ends:
+                    break
+                places = folder / f"round-{seed}", logs / f"round-{seed}"
+                one = Round(seed, *places, size, kinds, expected, report, draw)
+                one.run()
+                if one.found:
+                    one.tell(_again(options, seed))
+                    kept = Path(options.keep) / f"round-{seed}-{os.getpid()}"
+                    for path in places:
+                        shutil.copytree(path, kept, dirs_exist_ok=True)
+                    print(f"its folder is kept: {kept}", flush=True)
+                shutil.rmtree(one.folder)
+        finally:
+            report.tell()
     return 1 if report.violations else 0
 
 
@@ -78,6 +87,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--replay", type=int, metavar="SEED", help="one round with this seed")
     parser.add_argument("--faults", type=_kinds, default=list(Kind), help=", ".join(Kind))
+    parser.add_argument("--dense", action="store_true", help="many more faults in each session")
     parser.add_argument("--problems", type=int, default=4, help="of each of four data sets")
     parser.add_argument("--judges", type=int, default=2)
     parser.add_argument("--keep", default="outputs/chaos", help="where failed rounds are kept")
@@ -88,15 +98,43 @@ def _options() -> argparse.Namespace:
     return options
 
 
+def _again(options: argparse.Namespace, seed: int) -> str:
+    """The arguments that draw a round's faults once more."""
+    dense = " --dense" if options.dense else ""
+    faults = f" --faults {','.join(options.faults)}" if options.faults != list(Kind) else ""
+    size = f" --problems {options.problems} --judges {options.judges}"
+    return f"--replay {seed}{dense}{faults}{size}"
+
+
 def _kinds(text: str) -> list[Kind]:
     return [Kind(name) for name in text.split(",")]
 
 
 def _undisturbed(folder: Path, size: Sequence[str]) -> Undisturbed:
-    done = plumb.plumb(plumb.demo_run(folder / "out", *size))
-    if done.returncode:
-        raise SystemExit(f"a run without faults failed:\n{done.stdout}{done.stderr}")
+    temporary = _temporary(folder)
+    log = folder / "log"
+    try:
+        with log.open("w") as output:
+            code = subprocess.run(
+                plumb.demo_run(folder / "out", *size),
+                cwd=plumb.REPOSITORY,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=plumb.environment() | {"TMPDIR": str(temporary)},
+            ).returncode
+    finally:
+        kill_all()
+    if code:
+        raise SystemExit(f"a run without faults failed:\n{log.read_text()}")
     return Undisturbed.of(folder / "out")
+
+
+def _temporary(folder: Path) -> Path:
+    """Make a folder for temporary files, which programs of other users may use, too."""
+    made = folder / "tmp"
+    made.mkdir(parents=True)
+    made.chmod(0o1777)
+    return made
 
 
 class Report:
@@ -134,23 +172,25 @@ class Round:
         self,
         seed: int,
         folder: Path,
+        logs: Path,
         size: Sequence[str],
         kinds: Collection[Kind],
         expected: Undisturbed,
         report: Report,
+        draw: Callable[[int, int, Collection[Kind]], Session] = session,
     ) -> None:
-        self.folder, self.output = folder, folder / "out"
+        self.folder, self.output, self._logs = folder, folder / "out", logs
         self.found: list[Violation] = []
         self._seed, self._size, self._kinds = seed, size, kinds
-        self._expected, self._report = expected, report
+        self._expected, self._report, self._draw = expected, report, draw
         self._timeline: list[str] = []
         self._began = time.monotonic()
 
     def run(self) -> None:
-        self._temporary.mkdir(parents=True)
-        self._temporary.chmod(0o1777)
+        self._temporary = _temporary(self.folder)
+        self._logs.mkdir(parents=True)
         for number in range(QUIET + _QUIET_SESSIONS):
-            code = self._session(number, session(self._seed, number, self._kinds))
+            code = self._session(number, self._draw(self._seed, number, self._kinds))
             self._check(invariants.unpublished(self.output, self._expected))
             if code == 0 or self.found:
                 break
@@ -158,14 +198,17 @@ class Round:
             self.found.append(Violation(Invariant.PUBLISHED, "not even in sessions without faults"))
         if not self.found:
             self._check(invariants.published(self.output, self._expected))
+            if invariants.leftovers(self._temporary, _SHARED):
+                # Of processes killed as their command ended: the next start removes it.
+                self._session(QUIET + _QUIET_SESSIONS, Session())
             self._check(invariants.leftovers(self._temporary, _SHARED))
         self._report.rounds += 1
         self._report.verdicts += len(self._expected.verdicts)
         self._report.violations += self.found
 
-    def tell(self) -> None:
+    def tell(self, again: str) -> None:
         """Print what was found, with the timeline that led to it."""
-        print(f"\nround with seed {self._seed}; again: make chaos ARGS='--replay {self._seed}'")
+        print(f"\nround with seed {self._seed}; again: make chaos ARGS='{again}'")
         print("\n".join(self._timeline))
         print("\n".join(str(violation) for violation in self.found), flush=True)
 
@@ -175,12 +218,12 @@ class Round:
         self._report.sessions += 1
         self._note(f"session {number}, the generator fails with {','.join(drawn.failures) or '-'}")
         self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
-        log = self.folder / f"session-{number}.log"
+        log = self._logs / f"session-{number}.log"
         with self._command(log, drawn.failures) as process:
             rivals: list[tuple[subprocess.Popen[str], Path]] = []
 
             def rival() -> None:
-                place = self.folder / f"rival-{number}-{len(rivals)}.log"
+                place = self._logs / f"rival-{number}-{len(rivals)}.log"
                 rivals.append((self._start(place, drawn.failures), place))
 
             injector = Injector(
@@ -193,20 +236,17 @@ class Round:
             for other, place in rivals:
                 self._end(other, place)
             self._end(process, log)
-            self._check_processes()
+            self._check(invariants.nobody_left(_LEAVE_SECONDS))
         return process.returncode
 
     @contextmanager
     def _command(self, log: Path, failures: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
         """Start the run's command; at the end nothing of it is left, whatever happened."""
-        process = self._start(log, failures)
         try:
+            process = self._start(log, failures)
             yield process
         finally:
-            for left in alive():
-                with suppress(psutil.NoSuchProcess):
-                    left.kill()
-            process.wait()
+            kill_all()
 
     def _start(self, log: Path, failures: Sequence[str]) -> subprocess.Popen[str]:
         overrides = (
@@ -227,43 +267,17 @@ class Round:
 
     def _end(self, process: subprocess.Popen[str], log: Path) -> None:
         """Wait for a command, and check how it ended."""
-        try:
-            code = process.wait(_SESSION_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.found.append(Violation(Invariant.ANSWER, f"{log.name}: no end"))
-            return
-        text = log.read_text()
-        last = text.splitlines()[-1] if text else ""
-        self._note(f"{log.stem} ended with {code}: {last}")
-        if code not in _EXPECTED_ENDS or _TRACEBACK.search(text):
-            self.found.append(Violation(Invariant.ANSWER, f"{log.name}: exit code {code}: {last}"))
+        self.found += invariants.answered(process, log, _SESSION_SECONDS)
+        self._note(f"{log.stem} ended with {process.returncode}: {invariants.last_line(log)}")
 
     # Checks
-
-    def _check_processes(self) -> None:
-        ends = time.monotonic() + _LEAVE_SECONDS
-        while (left := alive()) and time.monotonic() < ends:
-            time.sleep(0.02)
-        found = [Violation(Invariant.PROCESSES, _named(process)) for process in left]
-        self._check(found)
 
     def _check(self, found: Sequence[Violation]) -> None:
         self._report.checked += 1
         self.found += found
 
-    @property
-    def _temporary(self) -> Path:
-        return self.folder / "tmp"
-
     def _note(self, text: str) -> None:
         self._timeline.append(f"{time.monotonic() - self._began:7.2f} s  {text}")
-
-
-def _named(process: psutil.Process) -> str:
-    try:
-        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
-    except psutil.Error:
-        return str(process.pid)
 
 
 if __name__ == "__main__":

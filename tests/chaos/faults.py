@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from shared.service.processes import death_signal_setter
 from tests.chaos.schedule import Fault, Kind, Session
 
 _PROGRAMS = {
@@ -37,6 +38,22 @@ def adopt_orphans() -> None:
     """Become the parent of every process whose own parent dies, so that none gets out of sight."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot become subreaper")
+
+
+def end_with_parent() -> None:
+    """Get SIGTERM when the parent dies, unless a hang-up is ignored, as by ``nohup``."""
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+        death_signal_setter()(signal.SIGTERM, os.getppid())
+
+
+def kill_all() -> None:
+    """Kill every process below this one; those that are adopted meanwhile, too."""
+    while left := alive():
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        time.sleep(0.01)
 
 
 def alive() -> list[psutil.Process]:

@@ -3,8 +3,12 @@
 import fcntl
 import json
 import os
+import re
 import shutil
+import signal
 import sqlite3
+import subprocess
+import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -13,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import psutil
 from redis import Redis
 
 from services.cli.embedded.services import start_redis
@@ -22,7 +27,13 @@ from shared.finished_run import FinishedRun, open_run
 from shared.outlines import ProblemOutline
 from shared.run_record import RunState
 from shared.schemas import Generation
+from tests.chaos.faults import alive
 from tests.e2e import plumb
+
+# Not that of an exception that Python ignores, as in the clean-up of what was interrupted.
+_TRACEBACK = re.compile(r"(?<!:\n)^Traceback", re.MULTILINE)
+# Complete, incomplete, a service could not be kept alive, interrupted, and by signal.
+_EXPECTED_ENDS = (0, 1, 2, 130, -signal.SIGKILL, -signal.SIGTERM)
 
 
 class Invariant(StrEnum):
@@ -94,6 +105,42 @@ def leftovers(folder: Path, expected: Collection[str]) -> list[Violation]:
     """Look for files in a folder for temporary files, but those of ``expected`` patterns."""
     found = [path for path in sorted(folder.iterdir()) if not any(map(path.match, expected))]
     return [Violation(Invariant.TEMPORARY, path.name) for path in found]
+
+
+# Commands
+
+
+def answered(process: subprocess.Popen[str], log: Path, seconds: float) -> list[Violation]:
+    """Wait for the end of a command, and check that it was one of those that are known."""
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return [Violation(Invariant.ANSWER, f"{log.name}: no end")]
+    text = log.read_text()
+    silent = code > 0 and not text.strip()
+    if code in _EXPECTED_ENDS and not _TRACEBACK.search(text) and not silent:
+        return []
+    return [Violation(Invariant.ANSWER, f"{log.name}: exit code {code}: {last_line(log)}")]
+
+
+def last_line(log: Path) -> str:
+    lines = log.read_text().splitlines()
+    return lines[-1] if lines else ""
+
+
+def nobody_left(seconds: float) -> list[Violation]:
+    """Wait until no process is left below this one."""
+    ends = time.monotonic() + seconds
+    while (left := alive()) and time.monotonic() < ends:
+        time.sleep(0.02)
+    return [Violation(Invariant.PROCESSES, _named(process)) for process in left]
+
+
+def _named(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)
 
 
 # Verdicts
@@ -182,9 +229,12 @@ def _json(document: object) -> Any:
 
 def _index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
     path = folder / ".plumbline" / "index" / "index.sqlite"
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        (state,) = database.execute("PRAGMA integrity_check").fetchone()
-        (rows,) = database.execute("SELECT COUNT(*) FROM samples").fetchone()
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            (state,) = database.execute("PRAGMA integrity_check").fetchone()
+            (rows,) = database.execute("SELECT COUNT(*) FROM samples").fetchone()
+    except sqlite3.DatabaseError as error:
+        state, rows = str(error), 0
     if state != "ok":
         yield Violation(Invariant.INDEX, state)
     # The last rows are missing where the run was published before they were read.

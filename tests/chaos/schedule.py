@@ -1,6 +1,6 @@
 """Schedules of faults: what happens to which process of a run's stack, and when, from a seed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -74,8 +74,11 @@ class Session:
     faults: tuple[Fault, ...] = ()
 
 
-def session(seed: int, number: int, kinds: Collection[Kind]) -> Session:
-    """Draw the faults of a round's session; the same arguments give the same faults."""
+def session(seed: int, number: int, kinds: Collection[Kind], *, dense: bool = False) -> Session:
+    """Draw the faults of a round's session; the same arguments give the same faults.
+
+    A ``dense`` one has about four times as many, and seldom ends by a kill of the command.
+    """
     if number >= QUIET:
         return Session()
     random = Random(f"{seed}/{number}")
@@ -84,21 +87,22 @@ def session(seed: int, number: int, kinds: Collection[Kind]) -> Session:
     failures = drawn if Kind.ANSWERS in kinds else ()
     faults: list[Fault] = []
     at = random.uniform(0.0, 1.5)
-    for _ in range(random.randint(3, 8)):
-        faults += _burst(random, at, [kind for kind in _WEIGHTS if kind in kinds])
-        at += random.uniform(0.1, 1.2)
+    for _ in range(random.randint(20, 40) if dense else random.randint(3, 8)):
+        faults += _burst(random, at, [kind for kind in _WEIGHTS if kind in kinds], dense)
+        at += random.uniform(0.1, 0.6 if dense else 1.2)
     return Session(early, failures, tuple(faults))
 
 
-def _burst(random: Random, at: float, kinds: list[Kind]) -> list[Fault]:
+def _burst(random: Random, at: float, kinds: list[Kind], dense: bool) -> list[Fault]:
     """Draw up to four faults that come together."""
     count = random.choice((1, 1, 2, 3, 4)) if kinds else 0
     chosen = random.choices(kinds, [_WEIGHTS[kind] for kind in kinds], k=count) if kinds else []
-    return [_fault(random, round(at, 2), kind) for kind in chosen]
+    weights = VICTIMS | ({"command": 1} if dense else {})
+    return [_fault(random, round(at, 2), kind, weights) for kind in chosen]
 
 
-def _fault(random: Random, at: float, kind: Kind) -> Fault:
-    victim, pick = random.choices([*VICTIMS], [*VICTIMS.values()])[0], random.randrange(100)
+def _fault(random: Random, at: float, kind: Kind, weights: Mapping[str, int]) -> Fault:
+    victim, pick = random.choices([*weights], [*weights.values()])[0], random.randrange(100)
     if kind is Kind.RIVAL:
         return Fault(at, kind)
     if kind is Kind.FULL:

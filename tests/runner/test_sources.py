@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from redis.exceptions import OutOfMemoryError
 
 from services.runner.sources import (
     GeneratorSource,
@@ -79,6 +80,20 @@ async def test_no_more_requests_than_the_config_allows(servers: Servers) -> None
     owed = [SampleId("d1", "p1", index) for index in range(300)]
     assert len([g async for some in source(owed) for g in some]) == 300
     assert 16 <= most <= 20
+
+
+async def test_the_error_of_a_consumer_is_the_one_that_is_raised(servers: Servers) -> None:
+    async def chat(_request: web.Request) -> web.Response:
+        await asyncio.sleep(0.01)
+        return answer()
+
+    client = await servers.client(await servers.stand_in(chat))
+    source = GeneratorSource(client, load_config(None, []), [problem("p1")], "run")
+    owed = [SampleId("d1", "p1", index) for index in range(20)]
+    with pytest.raises(OutOfMemoryError, match="no more"):
+        async with aclosing(source(owed)) as generations:
+            async for _ in generations:
+                raise OutOfMemoryError("no more")
 
 
 # Files of recorded completions

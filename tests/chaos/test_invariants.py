@@ -1,0 +1,243 @@
+"""Each invariant finds a violation of it that was planted in a folder without any."""
+
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos import invariants
+from tests.chaos.invariants import Invariant, Undisturbed, Violation
+from tests.e2e import plumb
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("done") / "out"
+    ended = plumb.plumb(plumb.demo_run(output, "data.limit=1"))
+    assert ended.returncode == 0, ended.stderr
+    return output
+
+
+@pytest.fixture
+def folder(done: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(done, tmp_path / "out")
+
+
+def change(path: Path, number: int, **values: object) -> None:
+    """Change values of a line of a JSON file."""
+    lines = path.read_text().splitlines()
+    lines[number] = json.dumps(json.loads(lines[number]) | values)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def change_document(path: Path, action: Callable[[Any], object]) -> None:
+    document = json.loads(path.read_text())
+    action(document)
+    path.write_text(json.dumps(document))
+
+
+def lose(folder: Path) -> None:
+    path = folder / "verdicts.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+
+
+def lose_completion(folder: Path) -> None:
+    path = folder / "generations.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+
+
+def double(folder: Path) -> None:
+    path = folder / "verdicts.jsonl"
+    path.write_text(path.read_text() + path.read_text().splitlines(keepends=True)[0])
+
+
+def change_verdict(folder: Path) -> None:
+    change(folder / "verdicts.jsonl", 0, pass_ratio=0.123)
+
+
+def change_completion(folder: Path) -> None:
+    change(folder / "generations.jsonl", 0, completion="another one")
+
+
+def add_sample(folder: Path) -> None:
+    change(folder / "verdicts.jsonl", 0, problem_id="nobody planned this")
+
+
+def leave_unpublished(folder: Path) -> None:
+    change_document(folder / "run.json", lambda run: run.update(state="judged"))
+
+
+def miscount(folder: Path) -> None:
+    change_document(folder / "run.json", lambda run: run.update(sandbox_requests=999))
+
+
+def missummarize(folder: Path) -> None:
+    path = folder / "phase0_summary.json"
+    change_document(path, lambda sets: sets["humaneval"].update(accepted_at_1=0.5))
+
+
+def misslice(folder: Path) -> None:
+    change_document(folder / "slices.json", lambda sets: sets.update(humaneval={}))
+
+
+def change_time(folder: Path) -> None:
+    change(folder / "verdicts.jsonl", 0, total_judge_time=123.0)
+
+
+def damage_index(folder: Path) -> None:
+    with (folder / ".plumbline/index/index.sqlite").open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xff" * 4096)
+
+
+def double_row(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / ".plumbline/index/index.sqlite")) as database, database:
+        rows = database.execute("SELECT * FROM samples").fetchall()
+        names = [name for _, name, *_ in database.execute("PRAGMA table_info(samples)")]
+        database.execute("CREATE TABLE copy AS SELECT * FROM samples")
+        database.execute("DROP TABLE samples")
+        database.execute("ALTER TABLE copy RENAME TO samples")
+        marks = ", ".join("?" for _ in names)
+        database.executemany(f"INSERT INTO samples VALUES ({marks})", rows)
+
+
+def write_to_redis(folder: Path, *command: str) -> None:
+    """Append a command to the append-only file."""
+    (path,) = (folder / ".plumbline/redis/appendonlydir").glob("*.incr.aof")
+    words = "".join(f"${len(word)}\r\n{word}\r\n" for word in command)
+    with path.open("a", newline="") as file:
+        file.write(f"*{len(command)}\r\n{words}")
+
+
+def hold_lease(folder: Path) -> None:
+    write_to_redis(folder, "SELECT", "0")
+    write_to_redis(folder, "SET", "plumbline:lease:x", "1")
+
+
+def leave_job(folder: Path) -> None:
+    write_to_redis(folder, "SELECT", "0")
+    write_to_redis(folder, "RPUSH", "rq:queue:judge", "x")
+
+
+def leave_file(folder: Path) -> None:
+    (folder / ".report.html.host.1.tmp").touch()
+
+
+@pytest.mark.parametrize(
+    ("plant", "invariant"),
+    [
+        (lose, Invariant.LOST),
+        (lose_completion, Invariant.LOST),
+        (double, Invariant.DOUBLED),
+        (change_verdict, Invariant.CHANGED),
+        (change_completion, Invariant.CHANGED),
+        (add_sample, Invariant.CHANGED),
+        (leave_unpublished, Invariant.PUBLISHED),
+        (miscount, Invariant.COUNTERS),
+        (missummarize, Invariant.SUMMARY),
+        (misslice, Invariant.SUMMARY),
+        (change_time, Invariant.LEDGER),
+        (damage_index, Invariant.INDEX),
+        (double_row, Invariant.INDEX),
+        (hold_lease, Invariant.HELD),
+        (leave_job, Invariant.HELD),
+        (leave_file, Invariant.TEMPORARY),
+    ],
+)
+def test_a_planted_violation_is_found(
+    plant: Callable[[Path], None], invariant: Invariant, folder: Path, done: Path
+) -> None:
+    plant(folder)
+    found = invariants.published(folder, Undisturbed.of(done))
+    assert invariant in {violation.invariant for violation in found}
+
+
+def test_a_folder_without_violations_has_none(folder: Path, done: Path) -> None:
+    assert invariants.published(folder, Undisturbed.of(done)) == []
+    assert invariants.unpublished(folder, Undisturbed.of(done)) == []
+
+
+def test_a_lock_that_is_held_is_found(folder: Path, done: Path) -> None:
+    with (folder / ".plumbline/lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = invariants.unpublished(folder, Undisturbed.of(done))
+    assert found == [Violation(Invariant.LOCKS, ".plumbline/lock")]
+
+
+def test_a_temporary_file_that_is_not_shared_is_found(tmp_path: Path) -> None:
+    for name in ("plumbline-root-0", "tmp_plumbline_x"):
+        (tmp_path / name).mkdir()
+    found = invariants.leftovers(tmp_path, ["plumbline-root-*"])
+    assert found == [Violation(Invariant.TEMPORARY, "tmp_plumbline_x")]
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Iterator[Callable[[str], list[Violation]]]:
+    """Judge the end of a command, a Python program, within two seconds."""
+    started: list[subprocess.Popen[str]] = []
+
+    def ended(program: str) -> list[Violation]:
+        log = tmp_path / "session-0.log"
+        with log.open("w") as output:
+            command = [sys.executable, "-c", program]
+            started.append(subprocess.Popen(command, stdout=output, stderr=output, text=True))
+        return invariants.answered(started[-1], log, 2.0)
+
+    yield ended
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time; time.sleep(60)",
+        "print('a word'); raise SystemExit(3)",
+        "raise SystemExit(2)",
+        "raise ValueError('a bug')",
+        "import os; os.abort()",
+    ],
+)
+def test_a_command_that_hangs_or_ends_without_an_answer_is_found(
+    program: str, ended: Callable[[str], list[Violation]]
+) -> None:
+    assert [violation.invariant for violation in ended(program)] == [Invariant.ANSWER]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "",
+        "print('plumb: interrupted; repeat the command'); raise SystemExit(130)",
+        "import os; os.kill(os.getpid(), 9)",
+    ],
+)
+def test_a_command_with_an_answer_is_fine(
+    program: str, ended: Callable[[str], list[Violation]]
+) -> None:
+    assert ended(program) == []
+
+
+def test_a_process_that_is_left_is_found_and_one_that_ends_is_not() -> None:
+    short = subprocess.Popen(["sleep", "0.2"])
+    assert invariants.nobody_left(10.0) == []
+    short.wait()
+    left = subprocess.Popen(["sleep", "60"])
+    try:
+        (found,) = invariants.nobody_left(0.1)
+        assert (found.invariant, found.found) == (Invariant.PROCESSES, f"{left.pid} sleep 60")
+    finally:
+        os.kill(left.pid, 9)
+        left.wait()
