@@ -499,7 +499,9 @@ _DATA = st.builds(lambda document: pack(json.dumps(document)), _JSON) | st.build
 
 
 @given(
-    st.dictionaries(st.sampled_from(READ_FIELDS), st.none() | st.binary(max_size=40) | _DATA, max_size=4)
+    st.dictionaries(
+        st.sampled_from(READ_FIELDS), st.none() | st.binary(max_size=40) | _DATA, max_size=4
+    )
 )
 def test_whatever_is_stored_is_the_ledgers_call_or_refused(
     changed: dict[str, bytes | None],
