@@ -15,8 +15,8 @@
 -- Registries, executions, results and leases may be changed to other types at any time. RQ only shows them, so such a
 -- key is left out (pcall): it must not end a command that has taken, or is also about, other jobs.
 --
--- The prologue defines PREFIX and RQ (prefixes of keys), QUEUE_NAME, FIELDS (of a job's hash) and READ, the number of
--- those that come first and are read.
+-- The prologue defines PREFIX and RQ (prefixes of keys), QUEUE_NAME, FIELDS (all of a job's hash, those that every job
+-- has first) and READ_FIELDS (what is returned of a job).
 
 local QUEUE, WOKEN, STARTED, EXECUTIONS, WORKER, FAILED, REFUSED = unpack(KEYS)
 local COMMAND, NAME, LEASE, TTL, NOW, DATE = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -67,7 +67,7 @@ local function read_job(job)
   if type(size) == 'table' then return nil, 'type' end
   if size == 0 then return end
   if not has_our_fields(key, size) then return nil, 'fields' end
-  local values = redis.call('HMGET', key, unpack(FIELDS, 1, READ))
+  local values = redis.call('HMGET', key, unpack(READ_FIELDS))
   if not values[1] then return end -- renewed or failed by a worker after it was deleted
   return values
 end
@@ -222,7 +222,8 @@ function commands.renew(...)
     local holder = redis.pcall('GET', lease_key(job))
     if holder and holder ~= NAME then
       table.insert(lost, job)
-    elseif redis.call('EXISTS', job_key(job)) == 1 then
+    elseif redis.pcall('SISMEMBER', EXECUTIONS, job .. ':' .. execution) ~= 0
+      and redis.call('EXISTS', job_key(job)) == 1 then -- it has not ended meanwhile
       redis.call('SET', lease_key(job), NAME, 'PX', math.floor(LEASE * 1000))
       redis.pcall('HSET', job_key(job), 'last_heartbeat', DATE)
       redis.pcall('HSET', execution_key(job, execution), 'last_heartbeat', NOW)

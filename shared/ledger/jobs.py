@@ -31,16 +31,23 @@ from shared.ledger.ledger import WRITE_VERDICT, problem_key, verdict_arguments
 from shared.ledger.packing import inflate, pack, unpack
 from shared.ledger.pipelined import MERGED, RUN_COMMANDS, Command, PipelinedRedis, Script
 from shared.ledger.programs import ANSWERS_KEPT, MAX_REQUEST
-from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, text
+from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, WRITTEN_FIELDS, text
 from shared.ledger.version import FIELD, PUT_BACK, check_run, put_back_note, version_of
 from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
 _MAX_REASON_CHARS = 20_000
+
+
+def _lua_list(*names: str) -> str:
+    return f"{{{', '.join(map(repr, names))}}}"
+
+
+# The script looks for fields in this order until it has found all: what every job has comes first.
 _SCRIPT = Script(
     f"local PREFIX, RQ, QUEUE_NAME = '{keys.PREFIX}', '{RQ_KEY_PREFIX}', '{keys.JUDGE_QUEUE}'\n"
-    f"local FIELDS = {{{', '.join(repr(name) for name in FIELDS)}}}\n"
-    f"local READ = {len(READ_FIELDS)}\n"
+    f"local FIELDS = {_lua_list(*WRITTEN_FIELDS, *sorted({*FIELDS} - {*WRITTEN_FIELDS}))}\n"
+    f"local READ_FIELDS = {_lua_list(*READ_FIELDS)}\n"
     + WRITE_VERDICT
     + resources.files(__package__).joinpath("jobs.lua").read_text()
     + RUN_COMMANDS

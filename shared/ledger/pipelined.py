@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +30,10 @@ class Script:
 MERGED = "merged"
 """The command of a call that consists of several."""
 
-# The last lines of a script whose calls can be merged. It defines ``commands``, ``COMMAND``, ``FIRST``
-# (the number of the first argument after the head) and ``conclude``, which is done once for all
-# calls. A merged call is its number of arguments, its command and what that takes. One that fails
-# leaves the others alone, as a command of its own would.
+# The last lines of a script whose calls can be merged. It defines ``commands``, ``COMMAND``,
+# ``FIRST`` (the number of the first argument after the head) and ``conclude``, which is done once
+# for all calls. A merged call is its number of arguments, its command and what that takes. One that
+# fails leaves the others alone, as a command of its own would.
 RUN_COMMANDS = f"""
 if COMMAND ~= '{MERGED}' then
   local reply = commands[COMMAND](unpack(ARGV, FIRST))
@@ -83,10 +84,15 @@ class PipelinedRedis:
     Commands that are issued while a pipeline is under way share the next one, so the busier the
     process, the fewer round trips a command costs. The commands must be idempotent: a pipeline that
     fails is sent again as a whole. The caller closes ``redis``.
+
+    Waking up costs Redis and this process more than most commands do, so a pipeline begins at least
+    ``every`` seconds after the one before. After a pause, commands are sent at once.
     """
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, *, every: float = 0.001) -> None:
         self._redis = redis
+        self._every = every
+        self._began = -math.inf
         self._scripts: dict[str, Script] = {}
         self._waiting: list[_Waiting] = []
         self._sending: asyncio.Task[None] | None = None
@@ -153,7 +159,10 @@ class PipelinedRedis:
 
     async def _send_waiting(self) -> None:
         while self._waiting:
-            await asyncio.sleep(0)  # tasks that are about to run may add their commands
+            now = asyncio.get_running_loop().time()
+            # With no wait left, too, tasks that are about to run may add their commands.
+            await asyncio.sleep(max(0.0, self._began + self._every - now))
+            self._began = asyncio.get_running_loop().time()
             batch, self._waiting = self._waiting, []
             await self._send_batch(batch)
 

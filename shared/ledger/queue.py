@@ -64,6 +64,8 @@ _FIELDS: Mapping[str, str | int] = {
     "retries_left": JOB_RETRIES,
     "retry_intervals": "[0]",
 }
+WRITTEN_FIELDS = ("data", "description", "created_at", "enqueued_at", *_FIELDS)
+"""All fields of a job when it is queued for the first time."""
 
 
 class JudgeQueue:

@@ -104,9 +104,10 @@ def test_an_index_of_another_version_is_kept_and_rebuilt_from_the_ledger(
     database.close()
     assert (tmp_path / "index-version-4.sqlite").read_bytes() == recorded
     said = capsys.readouterr().out
-    assert "the index has another version, it is built again" in said and "index-version-4.sqlite" in said
+    assert "the index has another version, it is built again" in said
+    assert "index-version-4.sqlite" in said
     open_database(tmp_path).close()
-    assert "rebuilding" not in capsys.readouterr().out
+    assert "built again" not in capsys.readouterr().out
 
 
 def test_a_damaged_index_is_kept_too(tmp_path: Path) -> None:

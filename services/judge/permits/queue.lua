@@ -53,6 +53,7 @@ local arrivals = 0
 -- A waiter that was dropped as dead returns to its old position. Those for one sandbox go before all
 -- others: there are few, and what they find is wanted early.
 local function join(waiter, ticket, request)
+  empty = false
   local arrival = (parse_request(request).only and NOW - AHEAD or NOW) + arrivals * 1e-6
   arrivals = arrivals + 1
   redis.call('ZADD', QUEUE, 'NX', ticket == '' and arrival or ticket, waiter)
@@ -65,7 +66,7 @@ local function leave(waiter)
   redis.call('ZREM', QUEUE, waiter)
   redis.call('HDEL', WISHES, waiter)
   redis.call('ZREM', HEARD, waiter)
-  kept = {}
+  empty, kept = nil, {}
 end
 
 local function wake(waiter)

@@ -32,7 +32,12 @@ local function keep(key)
   kept[key] = redis.call('EXPIRE', key, EXPIRES_AFTER) == 1
 end
 
-local function queue_is_empty() return redis.call('EXISTS', QUEUE) == 0 end
+local empty -- whether nobody waits; nil if that is not known
+
+local function queue_is_empty()
+  if empty == nil then empty = redis.call('EXISTS', QUEUE) == 0 end
+  return empty
+end
 
 -- Clocks
 
@@ -190,7 +195,8 @@ local function is_outdated(n, permit)
 end
 
 local function record_response(n, permit)
-  if is_outdated(n, permit) then return end
+  local stored = redis.call('HMGET', state_key(n), 'broken', 'ejections', 'ejected_until', 'probe')
+  if not (stored[1] or stored[2] or stored[3] or stored[4]) or is_outdated(n, permit) then return end
   redis.call('HDEL', state_key(n), 'broken', 'ejections', 'ejected_until', 'probe')
 end
 
