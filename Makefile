@@ -24,7 +24,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test with-stacks with-containers with-verl client-dist test-client test-fast lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check bench-archive clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -231,6 +231,9 @@ bench-reward-step: $(TINY) ## seconds that a reward adds to a step of GRPO, besi
 
 bench-aggregator: $(STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
 	$(BIN)/python -m tests.bench.aggregator
+
+bench-archive: $(STAMP) ## Redis' bytes per finished sample, memory of runner and aggregator, and seconds to resume (ARGS: --samples N)
+	$(BIN)/python -m tests.bench.archive $(ARGS)
 
 bench-view: $(STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)

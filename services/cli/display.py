@@ -2,9 +2,10 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
+_STATUSES = tuple(FinalStatus)
 _BARS = (12, 8, 4)  # widths of a progress bar, for wide and for narrow terminals
 _ROWS = (
     ("problems", "total_problems", "{:d}"),
@@ -59,19 +61,63 @@ _ONLY_IF = {
 }
 
 
-@dataclass
 class _Tally:
-    total: int = 0
-    generated: set[SampleId] = field(default_factory=set)
-    statuses: dict[SampleId, FinalStatus] = field(default_factory=dict)
+    """Samples of one data set: how many were generated and judged, each counted once.
+
+    A byte for each planned sample tells where it is, since a run may have a million of them.
+    """
+
+    def __init__(self, owed: Sequence[tuple[str, int]]) -> None:
+        self.total = len(owed)
+        self.generated = 0
+        self._owed = owed
+        self._first: dict[str, int] = {}  # place of a problem's first sample
+        for place, (problem, _) in enumerate(owed):
+            self._first.setdefault(problem, place)
+        self._generated = bytearray(self.total)
+        self._statuses = bytearray(self.total)
+        self._counts = Counter[FinalStatus]()
+
+    def add_generated(self, sample: SampleId) -> None:
+        place = self._place(sample)
+        if place is not None and not self._generated[place]:
+            self._generated[place] = 1
+            self.generated += 1
+
+    def add_judged(self, sample: SampleId, status: FinalStatus) -> None:
+        """Count a verdict, in place of the one that the sample had."""
+        place = self._place(sample)
+        if place is None:
+            return
+        if before := self._statuses[place]:
+            self._counts[_STATUSES[before - 1]] -= 1
+        self._statuses[place] = _STATUSES.index(status) + 1
+        self._counts[status] += 1
+
+    @property
+    def judged(self) -> int:
+        return self._counts.total()
 
     @property
     def accepted(self) -> int:
-        return sum(status is FinalStatus.SUCCESS for status in self.statuses.values())
+        return self._counts[FinalStatus.SUCCESS]
 
     @property
     def unjudged(self) -> int:
-        return sum(status is FinalStatus.API_ERROR for status in self.statuses.values())
+        return self._counts[FinalStatus.API_ERROR]
+
+    def _place(self, sample: SampleId) -> int | None:
+        """The place of a sample in the plan, which has a problem's samples one after the other."""
+        first = self._first.get(sample.problem_id)
+        if first is None:
+            return None
+        wanted = (sample.problem_id, sample.sample_index)
+        likely = first + sample.sample_index - self._owed[first][1]
+        if 0 <= likely < self.total and self._owed[likely] == wanted:
+            return likely
+        places = range(first, self.total)
+        own = takewhile(lambda place: self._owed[place][0] == sample.problem_id, places)
+        return next((place for place in own if self._owed[place] == wanted), None)
 
 
 class ProgressDisplay:
@@ -110,7 +156,7 @@ class ProgressDisplay:
             self._line(last=True)
 
     def planned(self, plan: RunPlan) -> None:
-        self._tallies = {d.name: _Tally(total=len(d.owed)) for d in plan.datasets}
+        self._tallies = {d.name: _Tally(d.owed) for d in plan.datasets}
 
     def page_at(self, port_file: Path) -> None:
         """Show the address of the live page as soon as its port is in ``port_file``."""
@@ -121,27 +167,27 @@ class ProgressDisplay:
     ) -> None:
         """Start the clock: verdicts of earlier sessions do not count for the rate."""
         for sample in generated:
-            self._tallies[sample.dataset].generated.add(sample)
+            self._tallies[sample.dataset].add_generated(sample)
         for sample, status in judged.items():
-            self._tallies[sample.dataset].statuses[sample] = status
+            self._tallies[sample.dataset].add_judged(sample, status)
         self._began = time.monotonic()
         self._judged_before = self._judged()
         if generated:
             self.note(f"resuming: {len(generated)} {self._made}, {len(judged)} judged")
 
     def generated(self, sample: SampleId) -> None:
-        self._tallies[sample.dataset].generated.add(sample)
+        self._tallies[sample.dataset].add_generated(sample)
         self._line()
 
     def judged(self, sample: SampleId, status: FinalStatus) -> None:
-        self._tallies[sample.dataset].statuses[sample] = status
+        self._tallies[sample.dataset].add_judged(sample, status)
         self._line()
 
     def note(self, text: str) -> None:
         self._console.print(Text(redact(text), style="yellow"), soft_wrap=True)
 
     def _judged(self) -> int:
-        return sum(len(tally.statuses) for tally in self._tallies.values())
+        return sum(tally.judged for tally in self._tallies.values())
 
     def _pace(self) -> str:
         judged = self._judged()
@@ -179,7 +225,7 @@ class ProgressDisplay:
         table.add_column("accepted so far", justify="right", no_wrap=True)
         for name, tally in self._tallies.items():
             cells: list[RenderableType] = [Text(printable(name))]
-            for done in (len(tally.generated), len(tally.statuses)):
+            for done in (tally.generated, tally.judged):
                 cells.append(f"{done}/{tally.total}")
                 if bar:
                     cells.append(ProgressBar(tally.total, done, width=bar))
@@ -190,8 +236,8 @@ class ProgressDisplay:
         if self._live or (not last and time.monotonic() - self._last_line < _LINE_EVERY):
             return
         parts = [
-            f"{name}: {self._made} {len(t.generated)}/{t.total}, "
-            f"judged {len(t.statuses)}/{t.total}, accepted {t.accepted}"
+            f"{name}: {self._made} {t.generated}/{t.total}, "
+            f"judged {t.judged}/{t.total}, accepted {t.accepted}"
             for name, t in self._tallies.items()
         ]
         text = "; ".join(parts)
@@ -335,7 +381,7 @@ def _row_cell(metrics: Metrics, name: str, form: str) -> str:
 
 
 def _accepted(tally: _Tally) -> str:
-    judged = len(tally.statuses) - tally.unjudged
+    judged = tally.judged - tally.unjudged
     share = f" ({tally.accepted / judged:.1%})" if judged else ""
     errors = f", {tally.unjudged} api_error" if tally.unjudged else ""
     return f"{tally.accepted}{share}{errors}"

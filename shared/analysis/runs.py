@@ -1,6 +1,8 @@
 """Runs loaded for comparison: of each verdict, only the fields that a comparison uses."""
 
 import string
+import sys
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -244,11 +246,10 @@ def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
 
 
 def _read(name: str, run: FinishedRun) -> ComparedRun:
-    samples: dict[str, dict[SampleId, tuple[VerdictRow, str | None]]] = {}
+    columns: dict[str, _Columns] = {}
     judged_by: dict[tuple[str, str], tuple[JudgeMethod, str]] = {}
     for verdict in run.verdicts():
-        row = VerdictRow.of(verdict)
-        samples.setdefault(verdict.dataset, {})[verdict.sample] = (row, verdict.detail)
+        columns.setdefault(verdict.dataset, _Columns()).add(verdict)
         if judges_answers(verdict.method):
             problem = (verdict.dataset, verdict.problem_id)
             judged_by.setdefault(problem, (verdict.method, verdict.checker))
@@ -265,7 +266,7 @@ def _read(name: str, run: FinishedRun) -> ComparedRun:
         name=run.name,
         place=run.folder.shown,
         record=run.record,
-        verdicts={dataset: _columns(found) for dataset, found in samples.items()},
+        verdicts={dataset: found.sorted() for dataset, found in columns.items()},
         problems=problems,
         summary=run.summary,
         finished=run,
@@ -277,10 +278,49 @@ def judges_answers(method: JudgeMethod) -> bool:
     return method not in (JudgeMethod.GUARD, JudgeMethod.NONE)
 
 
-def _columns(found: Mapping[SampleId, tuple[VerdictRow, str | None]]) -> DatasetVerdicts:
-    ordered = [found[sample] for sample in sorted(found)]
-    details = {row: detail for row, (_, detail) in enumerate(ordered) if detail is not None}
-    return DatasetVerdicts.of([row for row, _ in ordered], details)
+class _Columns:
+    """Columns of a data set's verdicts in the order of their file; numbers, not objects."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}  # of the problems, in the order of their first verdict
+        self._integers = array("q")
+        self._numbers = array("d")
+        self._details: dict[int, str] = {}
+        self._rows = 0
+
+    def add(self, verdict: Verdict) -> None:
+        """Add a verdict; a later one of the same sample takes its place."""
+        problem_id, index, status, accepted, ratio, *cases, seconds = VerdictRow.of(verdict)
+        place = self._places.setdefault(problem_id, len(self._places))
+        self._integers.extend((place, index, _PLACES[status], accepted, *cases))
+        self._numbers.extend((ratio, seconds))
+        if verdict.detail is not None:
+            self._details[self._rows] = sys.intern(str(verdict.detail))
+        self._rows += 1
+
+    def sorted(self) -> DatasetVerdicts:
+        """The columns by problem id and index."""
+        names = sorted(self._places)
+        ranks = np.empty(len(names), dtype=np.int64)
+        ranks[[self._places[name] for name in names]] = np.arange(len(names))
+        integers = np.frombuffer(self._integers, dtype=np.int64).reshape(self._rows, -1)
+        numbers = np.frombuffer(self._numbers, dtype=float).reshape(self._rows, -1)
+        problem, index = ranks[integers[:, 0]], integers[:, 1]
+        order = np.lexsort((index, problem))  # stable
+        again = (np.diff(problem[order]) == 0) & (np.diff(index[order]) == 0)
+        rows = order[np.append(~again, True)]
+        found = {int(row): place for place, row in enumerate(rows) if int(row) in self._details}
+        return DatasetVerdicts(
+            problem_ids=names,
+            problem=problem[rows],
+            sample_index=index[rows],
+            status=integers[rows, 2],
+            accepted=integers[rows, 3].astype(bool),
+            pass_ratio=numbers[rows, 0],
+            cases=integers[rows, 4:],
+            judge_time=numbers[rows, 1],
+            details={place: self._details[row] for row, place in found.items()},
+        )
 
 
 def _listed(run: ComparedRun) -> str:

@@ -40,7 +40,7 @@ def write_finished(folder: Path, name: str, samples: int, seed: int = 0, begun: 
         (folder / artifacts.GENERATIONS).open("w") as generations,
         (folder / artifacts.VERDICTS).open("w") as verdicts,
     ):
-        for made, judged in _records(samples, random.Random(seed), _BEGAN + begun):
+        for made, judged in finished_records(samples, random.Random(seed), _BEGAN + begun):
             generations.write(made.model_dump_json() + "\n")
             verdicts.write(judged.model_dump_json() + "\n")
             results.setdefault(made.dataset, []).append(SampleResult.of(judged, made))
@@ -79,14 +79,17 @@ def write_finished(folder: Path, name: str, samples: int, seed: int = 0, begun: 
     return folder
 
 
-def _ids(samples: int) -> Iterator[SampleId]:
+def sample_ids(samples: int) -> Iterator[SampleId]:
+    """Yield samples, ten per problem, in two data sets."""
     for number in range(samples):
         dataset = "codecontests_test" if number < samples * 0.7 else "codecontests_valid"
         yield SampleId(dataset, f"p{number // _ANSWERS:05}", number % _ANSWERS)
 
 
 def _outlines(samples: int) -> Iterator[ProblemOutline]:
-    for dataset, problem in dict.fromkeys((one.dataset, one.problem_id) for one in _ids(samples)):
+    for dataset, problem in dict.fromkeys(
+        (one.dataset, one.problem_id) for one in sample_ids(samples)
+    ):
         number = int(problem[1:])
         yield ProblemOutline(
             dataset=dataset,
@@ -100,12 +103,15 @@ def _outlines(samples: int) -> Iterator[ProblemOutline]:
         )
 
 
-def _records(
+def finished_records(
     samples: int, chance: random.Random, begun: float
 ) -> Iterator[tuple[Generation, Verdict]]:
+    """Yield completions with verdicts, in the order of ``sample_ids``."""
     found = extract(_completion("pass"))
     assert found.start is not None
-    for number, (sample, source) in enumerate(zip(_ids(samples), _sources(chance), strict=False)):
+    for number, (sample, source) in enumerate(
+        zip(sample_ids(samples), _sources(chance), strict=False)
+    ):
         completion = _completion(source)
         names = {
             "dataset": sample.dataset,

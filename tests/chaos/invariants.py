@@ -24,9 +24,10 @@ from services.cli.embedded.services import start_redis
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.slices import slice_summaries
 from shared.finished_run import FinishedRun, open_run
+from shared.ledger import Ledger
 from shared.outlines import ProblemOutline
 from shared.run_record import RunState
-from shared.schemas import Generation
+from shared.schemas import Generation, SampleId
 from tests.chaos.faults import alive
 from tests.e2e import plumb
 
@@ -250,9 +251,9 @@ _FOR_GOOD = -1  # Redis' TTL of a key that does not expire
 def _ledger(folder: Path, run: FinishedRun) -> Iterator[Violation]:
     with _copied_ledger(folder) as redis:
         keys = f"plumbline:run:{run.record.run}"
-        stored = {
-            key.decode(): json.loads(v) for key, v in redis.hgetall(f"{keys}:verdicts").items()
-        }
+        ledger = Ledger(redis, run.record.run)
+        samples = [SampleId.parse(key.decode()) for key in redis.hkeys(f"{keys}:verdicts")]
+        stored = {one.sample.key: one.model_dump(mode="json") for one in ledger.verdicts(samples)}
         written = {
             verdict.sample.key: verdict.model_dump(mode="json") for verdict in run.verdicts()
         }

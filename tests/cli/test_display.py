@@ -12,6 +12,7 @@ from shared.artifacts import OutputFolder
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
 from shared.run_record import RunRecord
+from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.e2e.plumb import wait_for
 from tests.shared.ledgers import problem
@@ -60,3 +61,22 @@ def test_progress_names_the_live_page_as_long_as_it_is_there(tmp_path: Path) -> 
         wait_for(lambda: "live page: http://127.0.0.1:40123/" in out.getvalue(), "the address", 20)
     last = out.getvalue().rpartition("data set")[2]
     assert "live page" not in last
+
+
+def test_a_sample_is_counted_once_with_its_latest_verdict() -> None:
+    """Also where a problem's samples are not numbered without gaps."""
+    out = io.StringIO()
+    plan = make_plan([problem("p1"), problem("p2")], lambda _problem: [4, 2, 9])
+    with ProgressDisplay(Console(file=out, width=200)) as progress:
+        progress.planned(plan)
+        samples = plan.samples()
+        progress.resumed(samples[:1], {samples[0]: FinalStatus.API_ERROR})
+        for sample in (*samples, *samples):
+            progress.generated(sample)
+        progress.judged(samples[0], FinalStatus.WRONG_ANSWER)
+        progress.judged(samples[3], FinalStatus.WRONG_ANSWER)
+        progress.judged(samples[3], FinalStatus.SUCCESS)
+        progress.judged(samples[5], FinalStatus.SUCCESS)
+        progress.judged(SampleId("d1", "p3"), FinalStatus.SUCCESS)  # not in the plan
+        progress.judged(SampleId("d1", "p1", 3), FinalStatus.SUCCESS)
+    assert "d1: generated 6/6, judged 3/6, accepted 2 (" in out.getvalue().splitlines()[-1]
