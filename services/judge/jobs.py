@@ -119,7 +119,7 @@ class SampleJudge:
 
     async def run(self, request: ProgramRequest) -> ProgramAnswer:
         """Run a program of a tool; failures of the infrastructure are in the answer."""
-        config = _config_of("of a tool", request.config)
+        config = _config_of("the config of a tool's program", request.config)
         try:
             return await run_program(request.program, config.sandbox, self._sandbox(config))
         except ConfigError as error:
@@ -156,7 +156,7 @@ class SampleJudge:
         # Read for each job: a resumed run may have a corrected config.
         if found.config is None:
             raise PlumblineError(f"run {found.run!r} is not in the ledger")
-        return _config_of(found.run, found.config)
+        return _config_of(f"the config of run {found.run!r}", found.config)
 
     def _problem(self, found: JobInput) -> Problem:
         sample = found.sample
@@ -243,7 +243,7 @@ def _failure(error: SandboxUnavailableError | ConfigError) -> InfraFailure:
     return InfraFailure(kind=kind, text=str(error))
 
 
-def _config_of(run: str, document: str) -> Config:
+def _config_of(what: str, document: str) -> Config:
     """Parse a config; the runner checked it, so only another release wrote what is unknown here.
 
     Raises:
@@ -252,7 +252,7 @@ def _config_of(run: str, document: str) -> Config:
     try:
         return _parsed_config(document)
     except ConfigError as error:
-        raise unreadable(f"the config of run {run!r}", error) from None
+        raise unreadable(what, error) from None
 
 
 @lru_cache(maxsize=16)

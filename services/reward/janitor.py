@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.rewards import AT_ONCE, RewardLedger
+from shared.ledger.version import put_back_reasons
 from shared.schemas import SampleId
 from shared.service.logs import get_logger
 from shared.service.tasks import pause_after
@@ -39,6 +40,7 @@ class Janitor:
         self, rewards: RewardLedger, redis: Redis, *, max_deliveries: int, every: float = 2.0
     ) -> None:
         self._rewards = rewards
+        self._redis = redis
         self._ledger = Ledger(redis, rewards.run)
         self._canaries = CanaryLedger.of(self._ledger)
         self._max_deliveries = max_deliveries
@@ -97,6 +99,8 @@ class Janitor:
             await asyncio.to_thread(partial(self._canaries.forget, keep=_ROUNDS_KEPT))
             if found := await asyncio.to_thread(self.distrust):
                 log.error("canaries judged wrongly: scores cannot be trusted", findings=found)
+            if reasons := await asyncio.to_thread(put_back_reasons, self._redis):
+                log.error("judges of another release return jobs to the queue", reasons=reasons)
 
     def _redeliver(self) -> None:
         most = self._max_deliveries

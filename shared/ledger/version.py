@@ -126,9 +126,12 @@ def put_back_note(run: str, reason: str) -> str:
     return json.dumps({"run": run, "reason": reason[:_MAX_REASON], "at": time.time()})
 
 
-def put_back_reasons(redis: Redis, run: str, *, within: float = 30.0) -> list[str]:
-    """Why judges returned jobs of a run to the queue in the last ``within`` seconds."""
-    workers = cast(set[bytes], redis.smembers(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE))
+def put_back_reasons(redis: Redis, run: str | None = None, *, within: float = 30.0) -> list[str]:
+    """Why judges returned jobs of a run, or of any, to the queue in the last ``within`` seconds."""
+    try:
+        workers = cast(set[bytes], redis.smembers(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE))
+    except NoPermissionError:  # users of Redis of an earlier release: judges log it too
+        return []
     pipe = redis.pipeline(transaction=False)
     for key in sorted(workers):
         if key.startswith(BaseWorker.redis_worker_namespace_prefix.encode()):
@@ -137,7 +140,7 @@ def put_back_reasons(redis: Redis, run: str, *, within: float = 30.0) -> list[st
     for stored in pipe.execute(raise_on_error=False):
         try:
             note = json.loads(stored or "{}")
-            if note.get("run") == run and time.time() - note["at"] <= within:
+            if run in (None, note.get("run")) and time.time() - note["at"] <= within:
                 reasons.add(str(note["reason"]))
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             continue  # an error of Redis, or something else than a worker wrote it

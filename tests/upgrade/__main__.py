@@ -208,6 +208,9 @@ class Matrix:
             done = asking.run("plumbline_reward", check)
         if done.returncode == 0 and "score 1: success" in done.stdout:
             return "works"
+        log = (folder / "judge" / "log").read_text()
+        if put_back := [line for line in log.splitlines() if "back to the queue" in line]:
+            return f"waits: {last_line(put_back[0])}"
         return _refusal(done.returncode, done.stderr or done.stdout)
 
     @contextmanager

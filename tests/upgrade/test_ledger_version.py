@@ -187,6 +187,7 @@ def test_a_runner_tells_each_reason_once(ledger: Ledger, redis: Redis) -> None:
     redis.hset("rq:worker:two", PUT_BACK, note)
     redis.hset("rq:worker:three", PUT_BACK, "{}")
     assert put_back_reasons(redis, RUN) == ["run run-1 has version 3"]
+    assert put_back_reasons(redis) == ["run run-1 has version 3"]
     assert put_back_reasons(redis, RUN, within=-1.0) == []
 
 
