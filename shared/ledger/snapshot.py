@@ -19,9 +19,9 @@ from shared.ledger import keys
 from shared.ledger.ledger import list_runs
 from shared.ledger.queue import text
 
-# Bytes of memory above which a hash or stream is stored by its parts; a value of a command may have
-# 512 MiB in Redis.
-_LARGE = 64 * 2**20
+# Bytes of memory above which a hash or stream is stored by its parts: DUMP compresses, which takes
+# Redis twenty times as long, and a value of RESTORE may have 512 MiB.
+_LARGE = 2**20
 # Bytes that are sent at once.
 _BATCH = 4 * 2**20
 _REWARD = re.compile(r"[0-9a-f]{16}")
