@@ -61,6 +61,14 @@ COMMANDS = {
         f"{_CLI}.migrate:migrate",
         "Bring the runs in Redis to this release's version, before the next upgrade.",
     ),
+    "backup": LazyCommand(
+        f"{_CLI}.backup:backup",
+        "Copy all runs of Redis, and the aggregator's index, while they are in use.",
+    ),
+    "restore": LazyCommand(
+        f"{_CLI}.backup:restore",
+        "Write the runs of a backup into Redis, and the index into its folder.",
+    ),
     "repair": LazyCommand(
         f"{_CLI}.repair:repair",
         "Cut Redis' damaged append-only file of an embedded run before the damage; keep a copy.",

@@ -74,6 +74,13 @@ class JudgeWorker(SimpleWorker):
         RQ would listen for them in a thread, for whose end it waits up to a second at shutdown.
         """
 
+    def _set_connection(self, connection: Redis) -> Redis:
+        """Keep the time limit of replies: RQ's of seven minutes is for its own blocking reads.
+
+        A server whose machine vanished would hold up the renewal of leases for as long.
+        """
+        return connection
+
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Register for some leases' time, so that a killed worker is soon not counted any more.
 

@@ -36,9 +36,18 @@ def compose_command() -> list[str] | None:
 
 
 class Stack:
-    """Commands of Compose on one project; ``settings`` are the lines of its .env."""
+    """Commands of Compose on one project; ``settings`` are the lines of its .env.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], project: str = PROJECT) -> None:
+    ``files`` are further Compose files, relative to the repository.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str],
+        project: str = PROJECT,
+        files: Sequence[str] = (),
+    ) -> None:
         command = compose_command()
         assert command is not None
         self.settings = dict(settings)
@@ -46,10 +55,11 @@ class Stack:
         env_file = folder / f"{project}.env"
         env_file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         replaced = folder / f"{project}.stand-ins.yml"
-        stand_ins.write(replaced)
+        stand_ins.write(replaced, "docker-compose.yml", *files)
+        further = [part for file in files for part in ("-f", str(ROOT / file))]
         self._command = [
             *command, "-p", project, "--project-directory", str(ROOT),
-            "-f", str(ROOT / "docker-compose.yml"), "-f", str(replaced),
+            "-f", str(ROOT / "docker-compose.yml"), *further, "-f", str(replaced),
             "--env-file", str(env_file),
         ]  # fmt: skip
 

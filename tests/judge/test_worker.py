@@ -18,7 +18,7 @@ from rq.worker import SimpleWorker, WorkerStatus
 from services.judge.jobs import JudgedSample
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker, LeaseKeeper
-from shared.ledger import JudgeQueue, Ledger, connect_async, job_id
+from shared.ledger import JudgeQueue, Ledger, connect, connect_async, job_id
 from shared.ledger import keys as ledger_keys
 from shared.ledger.jobs import HeldJobs, JobInput, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
@@ -465,3 +465,12 @@ async def test_a_suspect_is_taken_alone_by_an_idle_worker(
     assert await take(idle=True) == ([second], False)
     assert await take(idle=False) == (rest, False)
     assert await take(idle=True) == ([], False)
+
+
+def test_a_worker_notices_a_redis_whose_machine_vanished(redis_server: RedisServer) -> None:
+    """RQ would wait seven minutes for a reply."""
+    client = connect(redis_server.url)
+    limit = client.get_connection_kwargs()["socket_timeout"]
+    JudgeWorker(client, JudgeSettings(redis_url=redis_server.url), "w")
+    assert client.get_connection_kwargs()["socket_timeout"] == limit
+    client.close()

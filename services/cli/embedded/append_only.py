@@ -1,8 +1,7 @@
 """Redis' append-only file of an embedded stack: what of it is damaged, and its repair.
 
-Redis itself cuts a file that ends in the middle of a command, as after a crash. A file that is
-damaged elsewhere it refuses to load; a file without its manifest it ignores, and starts from
-nothing.
+Redis itself cuts a file that ends in the middle of a command, as after a crash. It refuses a file
+that is damaged elsewhere. It ignores a file without its manifest, and starts from nothing.
 """
 
 import os

@@ -16,10 +16,13 @@ _BASE = re.compile(r"^ARG PYTHON_IMAGE=(\S+)$", re.MULTILINE)
 _DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
 
 
-def write(file: Path) -> None:
-    """Write the overriding Compose file."""
-    services = yaml.safe_load((_ROOT / "docker-compose.yml").read_text())["services"]
-    replaced = {name: _replaced(service) for name, service in services.items()}
+def write(file: Path, *composed: str) -> None:
+    """Write the file that overrides those in the repository that are ``composed``."""
+    replaced = {}
+    for name in composed or ("docker-compose.yml",):
+        services = yaml.safe_load((_ROOT / name).read_text())["services"]
+        found = {name: _replaced(service) for name, service in services.items()}
+        replaced |= {name: one for name, one in found.items() if one or name not in replaced}
     file.write_text(yaml.safe_dump({"services": replaced}))
 
 
