@@ -1,6 +1,6 @@
 """HTTP application of the aggregator: health checks, metrics, JSON API and web page."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -70,11 +70,11 @@ def make_app(
     asked = fail_fast(redis)
     allowed = roots or OutputRoots()
 
-    def at_work(run: str) -> bool:
+    def at_work(runs: Collection[str]) -> Collection[str]:
         try:
-            return Ledger(asked, run).locked()
-        except RedisError:  # an alert about a run at work rather than none
-            return True
+            return {run for run in runs if Ledger(asked, run).locked()}
+        except RedisError:  # an alert about a run that is not at work rather than none
+            return runs
 
     registry.register(IndexCollector(ingester.database, ingester.metrics, at_work))
     registry.register(RedisCollector(redis, ingester.database))

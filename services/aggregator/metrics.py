@@ -4,7 +4,7 @@ import re
 import sqlite3
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 
 from prometheus_client import Counter, Histogram
@@ -170,9 +170,9 @@ class IndexCollector(Collector):
         self,
         database: Database,
         ingested: IngestMetrics,
-        at_work: Callable[[str], bool] = lambda _run: True,
+        at_work: Callable[[Collection[str]], Collection[str]] = lambda runs: runs,
     ) -> None:
-        """``at_work`` says of a run that is not finished whether a command works on it."""
+        """``at_work`` chooses from runs that are not finished those that a command works on."""
         self._database = database
         self._ingested = ingested
         self._at_work = at_work
@@ -237,9 +237,13 @@ class RedisCollector(Collector):
             log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
 
-def _run_progress(runs: list[IndexedRun], at_work: Callable[[str], bool]) -> Iterator[Metric]:
+def _run_progress(
+    runs: list[IndexedRun], at_work: Callable[[Collection[str]], Collection[str]]
+) -> Iterator[Metric]:
+    running = [run for run in runs if run.state is RunState.RUNNING]
     # One that was interrupted stays in this state, and nobody waits for it.
-    running = [run for run in runs if run.state is RunState.RUNNING and at_work(run.run)]
+    chosen = at_work([run.run for run in running])
+    running = [run for run in running if run.run in chosen]
     verdicts = sum(run.verdicts for run in running)
     yield GaugeMetricFamily(
         "plumbline_runs_running", "Runs that a command is working on.", value=len(running)

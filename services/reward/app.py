@@ -48,7 +48,7 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
     readiness = Readiness(partial(ping_error, redis), details=service.details)
     add_operations(app, readiness, service.metrics.registry)
     most = service.settings.max_body
-    bodies = Bodies(max_body=most, max_held=2 * most)
+    bodies = Bodies(max_body=most, max_held=2 * most, setting="PLUMBLINE_REWARD_MAX_BODY")
     _Routes(service, bodies).add(app)
     AliasRoutes(service.scorer, service.metrics, bodies, access.token).add(app)
     RunRoute(service.programs, service.metrics).add(app)

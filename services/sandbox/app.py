@@ -63,7 +63,9 @@ class Server:
         self._metrics = SandboxMetrics(self._admission)
         self._tables = Tables(settings.datasets)
         self._bodies = Bodies(
-            max_body=settings.body_limit_bytes, max_held=settings.held_limit_bytes
+            max_body=settings.body_limit_bytes,
+            max_held=settings.held_limit_bytes,
+            setting="PLUMBLINE_SANDBOX_BODY_LIMIT_BYTES",
         )
         self._chosen: ChosenIsolation | None = None
 

@@ -15,6 +15,7 @@ CPP_LIBRARIES = ("crypto", "ssl", "pthread")
 DEFAULT_HEAP = 1024
 # Memory in bytes of such a runtime beside its heap: code, stacks of its threads, buffers.
 RUNTIME_MEMORY = 1 << 30
+_LINKER_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,12 @@ def _can_link(library: str) -> bool:
     for suffix in ("so", "a"):
         # g++ prints a full path if it finds the file, otherwise it repeats the name.
         command = ["g++", f"-print-file-name=lib{library}.{suffix}"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            answer = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_LINKER_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return False
         if Path(answer.stdout.strip()).is_absolute():
             return True
     return False

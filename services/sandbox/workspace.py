@@ -23,6 +23,8 @@ FIRST_UID, LAST_UID = 61000, 64999  # of programs; free by Debian's and systemd'
 IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
+# For each of two programs that remove what a program left; what is beyond stays, and is logged.
+_REMOVE_SECONDS = 300
 
 log = get_logger(__name__)
 
@@ -300,7 +302,13 @@ def remove_tree(path: Path) -> None:
         return
     # The program removed permissions, or nested folders too deeply for rmtree.
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
-        subprocess.run([*command, "--", str(path)], capture_output=True, check=False)
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [*command, "--", str(path)],
+                capture_output=True,
+                check=False,
+                timeout=_REMOVE_SECONDS,
+            )
     if path.exists():
         log.warning("files of a program not removed", path=str(path))
 

@@ -19,10 +19,11 @@ T = TypeVar("T")
 
 
 class BodyTooLargeError(Exception):
-    """A body exceeds the limit of one body."""
+    """A body exceeds the limit of one body; ``setting`` is what raises the limit, if anything."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the request is larger than {limit / 2**20:g} MiB")
+    def __init__(self, limit: int, setting: str = "") -> None:
+        raised_by = f" ({setting})" if setting else ""
+        super().__init__(f"the request is larger than {limit / 2**20:g} MiB{raised_by}")
 
 
 class BodiesFullError(Exception):
@@ -44,8 +45,15 @@ class Bodies:
     Large bodies are decoded one at a time in a thread, so that the event loop goes on meanwhile.
     """
 
-    def __init__(self, *, max_body: int, max_held: int) -> None:
-        """``max_body`` is the bytes of one body, ``max_held`` those of all bodies together."""
+    def __init__(self, *, max_body: int, max_held: int, setting: str = "") -> None:
+        """Set the limits.
+
+        Args:
+            max_body: Bytes of one body.
+            max_held: Bytes of all bodies together.
+            setting: Name of the variable that sets ``max_body``.
+        """
+        self._setting = setting
         self._max_body = max_body
         self._max_held = max_held
         self._held = 0
@@ -62,7 +70,7 @@ class Bodies:
             BodiesFullError: Too many bytes are already held.
         """
         if (request.content_length or 0) > self._max_body:
-            raise BodyTooLargeError(self._max_body)
+            raise BodyTooLargeError(self._max_body, self._setting)
         body = bytearray()
         size = 0
         try:
@@ -79,7 +87,7 @@ class Bodies:
 
     def _check(self, size: int) -> None:
         if size > self._max_body:
-            raise BodyTooLargeError(self._max_body)
+            raise BodyTooLargeError(self._max_body, self._setting)
         if self._held > self._max_held:
             raise BodiesFullError
 

@@ -138,6 +138,11 @@ def test_redis_that_fills_and_a_sandbox_that_hangs(
     with ExitStack() as faults, prometheus.fires(*names):
         faults.enter_context(filled_redis(stack))
     step.done("Redis fills")
+    with prometheus.fires("PlumblineRedisDown"):
+        stack.do("stop", "redis")
+    stack.do("start", "redis")
+    until("Redis answers again", lambda: "PlumblineRedisDown" not in prometheus.alerts())
+    step.done("Redis down")
     before = stack.verdicts()
     run = stack.plumb(
         *("run", "--config", "configs/demo.yaml", "generation.concurrency=1"),

@@ -333,6 +333,22 @@ def test_replicas_that_restart(tmp_path, restarts, minute, fires):
 
 @needs_promtool
 @pytest.mark.parametrize(
+    ("jobs", "up", "minute", "fires"),
+    [
+        ("0x5 _x20", "1x30", 6, False),
+        ("0x5 _x20", "1x30", 13, True),
+        ("0x5 _x3 0x20", "1x30", 20, False),
+        ("_x30", "0x30", 20, False),  # that is another alert
+    ],
+)
+def test_redis_that_is_down(tmp_path, jobs, up, minute, fires):
+    series = {"plumbline_judge_queue_jobs": jobs, 'up{job="aggregator"}': up}
+    name = "PlumblineRedisDown"
+    expect(tmp_path, name, series, minute, [firing(name)] * fires)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
     ("up", "minute", "fires"), [("0x9", 2, True), ("1x5 0x0 1x9", 7, False), ("1x5 0x9", 7, True)]
 )
 def test_a_target_that_is_down(tmp_path, up, minute, fires):

@@ -183,6 +183,14 @@ def full_redis(stack: Stack) -> Iterator[None]:
         redis.config_set("maxmemory", 0)
 
 
+@fault("RedisDown", made="Redis killed")
+def dead_redis(stack: Stack) -> Iterator[None]:
+    stack.redis.kill()
+    yield
+    stack.redis.start_again()
+    yield
+
+
 @fault("FileDescriptors", made="limit of open files lowered (prlimit) to just above those in use")
 def few_descriptors(stack: Stack) -> Iterator[None]:
     assert stack.aggregator.process is not None

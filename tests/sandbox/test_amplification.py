@@ -214,7 +214,8 @@ async def test_bodies_have_a_limit(start_sandbox: StartSandbox):
         url = f"{sandbox.url}/run_code"
         async with sandbox.session.post(url, data=body, headers=headers) as response:
             assert response.status == 413
-            assert await response.json() == {"detail": "the request is larger than 1 MiB"}
+            text = "the request is larger than 1 MiB (PLUMBLINE_SANDBOX_BODY_LIMIT_BYTES)"
+            assert await response.json() == {"detail": text}
 
 
 async def test_bodies_together_have_a_limit(start_sandbox: StartSandbox, tmp_path: Path):

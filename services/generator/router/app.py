@@ -135,7 +135,11 @@ class RouterServer:
         self._settings = settings
         self._components = components
         self._info = info
-        self._bodies = Bodies(max_body=settings.router_max_body, max_held=settings.router_max_held)
+        self._bodies = Bodies(
+            max_body=settings.router_max_body,
+            max_held=settings.router_max_held,
+            setting="PLUMBLINE_GENERATOR_ROUTER_MAX_BODY",
+        )
         self._started = int(time.time())
 
     def application(self) -> web.Application:
