@@ -21,7 +21,14 @@ from pathlib import Path
 
 from services.cli.interrupts import sigterm_as_interrupt
 from tests.chaos import invariants
-from tests.chaos.faults import Injector, adopt_orphans, end_with_parent, kill_all, small_disk
+from tests.chaos.faults import (
+    Injector,
+    adopt_orphans,
+    end_with_parent,
+    kill_all,
+    small_disk,
+    telling_redis,
+)
 from tests.chaos.invariants import Invariant, Undisturbed, Violation
 from tests.chaos.schedule import QUIET, SIGNALS, Kind, Session, session
 from tests.e2e import plumb
@@ -189,6 +196,7 @@ class Round:
     def run(self) -> None:
         self._temporary = _temporary(self.folder)
         self._logs.mkdir(parents=True)
+        self._programs = telling_redis(self.folder / "programs")
         for number in range(QUIET + _QUIET_SESSIONS):
             code = self._session(number, self._draw(self._seed, number, self._kinds))
             self._check(invariants.unpublished(self.output, self._expected))
@@ -227,7 +235,13 @@ class Round:
                 rivals.append((self._start(place, drawn.failures), place))
 
             injector = Injector(
-                process.pid, self.folder.parent, rival, self._note, self._report.made
+                process.pid,
+                self.folder.parent,
+                self.output,
+                self.folder / "redis.conf",
+                rival,
+                self._note,
+                self._report.made,
             )
             ended = injector.run(drawn, lambda: process.poll() is not None, _SESSION_SECONDS)
             if not ended:
@@ -255,6 +269,7 @@ class Round:
             "generation.replay.latency=0.4",
             f"generation.replay.failures=[{','.join(repr(name) for name in failures)}]",
         )
+        path = f"{self._programs}:{os.environ['PATH']}"
         with log.open("a") as output:
             return subprocess.Popen(
                 plumb.demo_run(self.output, *overrides),
@@ -262,7 +277,7 @@ class Round:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=plumb.environment() | {"TMPDIR": str(self._temporary)},
+                env=plumb.environment() | {"TMPDIR": str(self._temporary), "PATH": path},
             )
 
     def _end(self, process: subprocess.Popen[str], log: Path) -> None:

@@ -5,15 +5,22 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
 
+from services.cli.embedded.services import redis_binary
 from shared.service.processes import death_signal_setter
 from tests.chaos.schedule import Fault, Kind, Session
 
@@ -100,7 +107,9 @@ class Injector:
 
     Attributes:
         command: Process id of the session's command.
-        folder: Its output folder, which ``FULL`` fills.
+        folder: The folder that ``FULL`` fills.
+        output: The run's output folder.
+        redis_config: Where the configuration of its Redis is, written by :func:`telling_redis`.
         rival: Starts the command a second time.
         note: Receives each fault with what became of it.
         made: Faults that reached a process, by kind and victim.
@@ -108,6 +117,8 @@ class Injector:
 
     command: int
     folder: Path
+    output: Path
+    redis_config: Path
     rival: Callable[[], None]
     note: Callable[[str], None]
     made: Counter[tuple[str, str]]
@@ -145,6 +156,14 @@ class Injector:
         if fault.kind is Kind.RIVAL:
             self.rival()
             self._made(fault, "")
+        elif fault.kind is Kind.CUT:
+            self._cut(fault)
+        elif fault.kind in (Kind.MEMORY, Kind.SLOW):
+            self._disturb_redis(fault, now)
+        elif fault.kind is Kind.AGGREGATOR:
+            second = self._second_aggregator()
+            self._later.append((now + fault.seconds, partial(_end, second)))
+            self._made(fault, str(second.pid))
         elif fault.kind is Kind.FULL:
             filler = self.folder / "filler"
             self._later.append((now + fault.seconds, lambda: filler.unlink(missing_ok=True)))
@@ -165,14 +184,89 @@ class Injector:
         if fault.kind is Kind.FREEZE:
             self._later.append((now + fault.seconds, lambda: _go_on(victim)))
 
+    def _cut(self, fault: Fault) -> None:
+        servers = victims("redis", self.command)
+        files = [*self.output.glob(".plumbline/redis/appendonlydir/*.incr.aof")]
+        if not servers or not files:
+            self.note(f"{fault}: not there")
+            return
+        with suppress(psutil.NoSuchProcess):
+            servers[0].kill()
+            servers[0].wait(5)
+        size = files[-1].stat().st_size
+        os.truncate(files[-1], size * fault.pick // 100)
+        self._made(fault, f"to {fault.pick} % of {size} bytes")
+
+    def _disturb_redis(self, fault: Fault, now: float) -> None:
+        try:
+            with closing(_redis(self.redis_config)) as redis:
+                if fault.kind is Kind.SLOW:
+                    redis.execute_command("CLIENT", "PAUSE", int(1000 * fault.seconds), "ALL")
+                else:
+                    redis.config_set("maxmemory", 1)
+        except (OSError, RedisError):
+            self.note(f"{fault}: not there")
+            return
+        if fault.kind is Kind.MEMORY:
+            self._later.append((now + fault.seconds, self._free_memory))
+        self._made(fault, "")
+
+    def _free_memory(self) -> None:
+        with suppress(OSError, RedisError), closing(_redis(self.redis_config)) as redis:
+            redis.config_set("maxmemory", 0)
+
+    def _second_aggregator(self) -> subprocess.Popen[bytes]:
+        settings = {
+            "HOST": "127.0.0.1",
+            "PORT": "0",
+            "TMPDIR": str(self.redis_config.parent / "tmp"),
+        }
+        with suppress(OSError):
+            settings["REDIS_URL"] = _redis_url(self.redis_config)
+        return subprocess.Popen(
+            [sys.executable, "-m", "services.aggregator"],
+            env={"PATH": os.environ["PATH"], **settings},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
     def _made(self, fault: Fault, pid: str) -> None:
         self.made[fault.kind, fault.victim] += 1
         self.note(f"{fault} {pid}".rstrip())
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
 def _go_on(process: psutil.Process) -> None:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGCONT)
+
+
+# Redis
+
+
+def telling_redis(folder: Path) -> Path:
+    """Make a program ``redis-server`` that writes its configuration beside TMPDIR; its folder."""
+    folder.mkdir()
+    program = folder / "redis-server"
+    config = '"${TMPDIR%/*}/redis.conf"'
+    program.write_text(
+        f"#!/bin/sh\numask 077\ncat > {config}\nexec {redis_binary()} - < {config}\n"
+    )
+    program.chmod(0o755)
+    return folder
+
+
+def _redis(config: Path) -> Redis:
+    return Redis.from_url(_redis_url(config), socket_timeout=1, retry=Retry(NoBackoff(), 0))
+
+
+def _redis_url(config: Path) -> str:
+    settings = dict(line.split(maxsplit=1) for line in config.read_text().splitlines())
+    return f"redis://:{settings['requirepass']}@127.0.0.1:{settings['port']}/0"
 
 
 # Disk

@@ -14,7 +14,9 @@ class Kind(StrEnum):
 
     ``KILL`` is SIGKILL, ``TERMINATE`` SIGTERM, ``FREEZE`` SIGSTOP and later SIGCONT, ``RIVAL`` the
     same command started beside the first, ``FULL`` a full disk below the output folder, and
-    ``ANSWERS`` failures of the generator.
+    ``ANSWERS`` failures of the generator. ``CUT`` is SIGKILL of Redis while a part of its
+    append-only file gets lost, ``MEMORY`` a Redis that takes no more writes, ``SLOW`` one that
+    answers nobody, and ``AGGREGATOR`` a second aggregator of the same runs.
     """
 
     KILL = "kill"
@@ -23,6 +25,10 @@ class Kind(StrEnum):
     RIVAL = "rival"
     FULL = "full"
     ANSWERS = "answers"
+    CUT = "cut"
+    MEMORY = "memory"
+    SLOW = "slow"
+    AGGREGATOR = "aggregator"
 
 
 SIGNALS = (Kind.KILL, Kind.TERMINATE, Kind.FREEZE)
@@ -38,7 +44,17 @@ VICTIMS = {
     "prefork": 1,
 }
 _FAILURES = ("500", "502", "503:0.1", "429:0.1", "reset", "truncated", "empty", "garbage", "abort")
-_WEIGHTS = {Kind.KILL: 10, Kind.TERMINATE: 3, Kind.FREEZE: 3, Kind.RIVAL: 1, Kind.FULL: 1}
+_WEIGHTS = {
+    Kind.KILL: 10,
+    Kind.TERMINATE: 3,
+    Kind.FREEZE: 3,
+    Kind.RIVAL: 1,
+    Kind.FULL: 1,
+    Kind.CUT: 1,
+    Kind.MEMORY: 1,
+    Kind.SLOW: 1,
+    Kind.AGGREGATOR: 1,
+}
 # Seconds; a judge's lease lives for 10.
 _FREEZES = (0.2, 0.2, 1.0, 1.0, 3.0, 12.0)
 
@@ -47,7 +63,8 @@ _FREEZES = (0.2, 0.2, 1.0, 1.0, 3.0, 12.0)
 class Fault:
     """A fault ``at`` seconds after its session began, for ``seconds`` where it has a duration.
 
-    ``pick`` chooses among several processes of the victim's name, modulo their number.
+    ``pick`` chooses among several processes of the victim's name, modulo their number; of ``CUT``
+    it is the part of the file that is kept, in percent.
     """
 
     at: float
@@ -105,6 +122,8 @@ def _fault(random: Random, at: float, kind: Kind, weights: Mapping[str, int]) ->
     victim, pick = random.choices([*weights], [*weights.values()])[0], random.randrange(100)
     if kind is Kind.RIVAL:
         return Fault(at, kind)
-    if kind is Kind.FULL:
+    if kind is Kind.CUT:
+        return Fault(at, kind, pick=pick)
+    if kind in (Kind.FULL, Kind.MEMORY, Kind.SLOW, Kind.AGGREGATOR):
         return Fault(at, kind, seconds=random.choice((0.5, 2.0)))
     return Fault(at, kind, victim, pick, random.choice(_FREEZES) if kind is Kind.FREEZE else 0.0)
