@@ -69,8 +69,10 @@ _UNREAD = (
     *("status", "description", "created_at", "enqueued_at", "started_at", "ended_at"),
     *("last_heartbeat", "worker_name", "exc_info"),
 )
-FIELDS = ("data", "meta", *_CONSTANTS, *_NUMBERS, *_CALLBACKS, *_UNREAD)
-"""All fields of a job's hash, as written here and by RQ; ``data`` and ``meta`` are the first."""
+READ_FIELDS = ("data", "meta", *_CONSTANTS, *_NUMBERS, *_CALLBACKS)
+"""The fields of a job that decide whether it is run; ``data`` and ``meta`` are the first."""
+FIELDS = (*READ_FIELDS, *_UNREAD)
+"""All fields of a job's hash, as written here and by RQ."""
 
 
 class RefusedJobError(PlumblineError):
@@ -95,12 +97,12 @@ class JobCall:
 
         Args:
             job: The job's id.
-            values: Values of ``FIELDS``; None for a field that the hash lacks.
+            values: Values of ``READ_FIELDS``; None for a field that the hash lacks.
 
         Raises:
             RefusedJobError: It is not exactly as :meth:`JudgeQueue.put` writes it.
         """
-        fields = dict(zip(FIELDS, values, strict=True))
+        fields = dict(zip(READ_FIELDS, values, strict=True))
         if any(fields[name] for name in _CALLBACKS):
             raise RefusedJobError(Flaw.CALLBACK)
         if not _has_our_settings(fields):

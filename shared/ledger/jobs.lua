@@ -7,7 +7,7 @@
 --       worker (RQ's hash), failed (RQ's registry of a queue), refused, and for `finish` hashes, verdicts, events and
 --       meta of the run, and cases if there are any, for `answer` request and results of the program
 -- ARGV  command, worker's name, seconds of a lease, seconds of RQ's registries, time (Unix),
---       time (as RQ writes it), then the command's arguments
+--       time (as RQ writes it), then the command's arguments; or merged commands
 --
 --   woken    list: a job that reached the worker while it waited for one; private to the worker
 --   refused  list: the latest jobs that were moved aside, as JSON; for all workers
@@ -15,7 +15,8 @@
 -- Registries, executions, results and leases may be changed to other types at any time. RQ only shows them, so such a
 -- key is left out (pcall): it must not end a command that has taken, or is also about, other jobs.
 --
--- The prologue defines PREFIX and RQ (prefixes of keys), QUEUE_NAME and FIELDS (of a job's hash).
+-- The prologue defines PREFIX and RQ (prefixes of keys), QUEUE_NAME, FIELDS (all of a job's hash, those that every job
+-- has first) and READ_FIELDS (what is returned of a job).
 
 local QUEUE, WOKEN, STARTED, EXECUTIONS, WORKER, FAILED, REFUSED = unpack(KEYS)
 local COMMAND, NAME, LEASE, TTL, NOW, DATE = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -41,21 +42,32 @@ local function parse_member(member)
   if is_id(job) and is_hex(execution, 32) then return job, execution end
 end
 
+-- Whether a job has no other fields than the ledger's, and no large ones. `size` is their number.
+local function has_our_fields(key, size)
+  local found = 0
+  for _, field in ipairs(FIELDS) do
+    local length = redis.call('HSTRLEN', key, field)
+    if length > MAX_VALUE then return false end
+    if length > 0 then
+      found = found + 1
+      if found == size then return true end -- no other exists
+    end
+  end
+  for _, value in ipairs(redis.call('HMGET', key, unpack(FIELDS))) do
+    if value == '' then found = found + 1 end -- RQ writes empty ones
+  end
+  return found == size
+end
+
 -- The values of a job's fields, or the reason why it is no job of the ledger; neither if it was deleted.
 local function read_job(job)
   if not is_id(job) then return nil, 'id' end
   local key = job_key(job)
-  local kind = redis.call('TYPE', key).ok
-  if kind == 'none' then return end
-  if kind ~= 'hash' then return nil, 'type' end
-  for _, field in ipairs(FIELDS) do
-    if redis.call('HSTRLEN', key, field) > MAX_VALUE then return nil, 'fields' end
-  end
-  local values, found = redis.call('HMGET', key, unpack(FIELDS)), 0
-  for _, value in ipairs(values) do
-    if value then found = found + 1 end
-  end
-  if redis.call('HLEN', key) > found then return nil, 'fields' end
+  local size = redis.pcall('HLEN', key)
+  if type(size) == 'table' then return nil, 'type' end
+  if size == 0 then return end
+  if not has_our_fields(key, size) then return nil, 'fields' end
+  local values = redis.call('HMGET', key, unpack(READ_FIELDS))
   if not values[1] then return end -- renewed or failed by a worker after it was deleted
   return values
 end
@@ -75,7 +87,6 @@ local function begin(job, execution)
   redis.pcall('HSET', execution_key(job, execution), 'id', execution, 'job_id', job,
     'created_at', NOW, 'last_heartbeat', NOW, 'worker_name', NAME)
   redis.pcall('SADD', EXECUTIONS, job .. ':' .. execution)
-  redis.call('EXPIRE', EXECUTIONS, TTL + 60)
   extend(job, execution)
 end
 
@@ -83,17 +94,29 @@ local function set_state(state)
   if redis.call('EXISTS', WORKER) == 1 then redis.pcall('HSET', WORKER, 'state', state) end
 end
 
-local function finish(job, execution)
-  redis.call('DEL', execution_key(job, execution))
+-- Jobs that ended in this call, and what is written of them once, for all.
+local ended, successes, failures, worked = false, 0, 0, 0
+
+local function conclude()
+  if not ended then return end
+  if redis.call('EXISTS', EXECUTIONS) == 0 then set_state('idle') end
+  if failures > 0 then redis.pcall('HINCRBY', WORKER, 'failed_job_count', failures) end
+  if successes == 0 then return end
+  redis.pcall('HINCRBY', WORKER, 'successful_job_count', successes)
+  redis.pcall('HINCRBYFLOAT', WORKER, 'total_working_time', worked)
+end
+
+-- End an execution, and delete other keys together with it.
+local function finish(job, execution, ...)
+  ended = true
+  redis.call('DEL', execution_key(job, execution), ...)
   redis.pcall('ZREM', executions_key(job), execution)
   redis.pcall('ZREM', STARTED, job .. ':' .. execution)
   redis.pcall('SREM', EXECUTIONS, job .. ':' .. execution)
-  if redis.call('EXISTS', EXECUTIONS) == 0 then set_state('idle') end
 end
 
-local function drop(job)
-  redis.call('DEL', job_key(job), job_key(job) .. ':dependents', RQ .. ':results:' .. job)
-end
+-- The keys of a job that RQ's tools know, but for those of its executions.
+local function keys_of(job) return job_key(job), job_key(job) .. ':dependents', RQ .. ':results:' .. job end
 
 -- Move a job aside: what remains is a short note. Nothing is deleted under a name that the ledger does not make.
 local function refuse(job, reason)
@@ -101,7 +124,7 @@ local function refuse(job, reason)
   local note = cjson.encode({ job = name, reason = reason, worker = NAME, at = DATE })
   redis.pcall('LPUSH', REFUSED, note)
   redis.pcall('LTRIM', REFUSED, 0, MAX_REFUSALS - 1)
-  if is_id(job) then drop(job) end
+  if is_id(job) then redis.call('DEL', keys_of(job)) end
   return { name, reason }
 end
 
@@ -138,10 +161,14 @@ local function own_jobs()
   return jobs
 end
 
+local woken = true -- whether a job may be in the list
+
 -- The next job and its values. Jobs that were deleted meanwhile are skipped, others than the ledger's refused.
 local function next_job(refused)
   while #refused < MAX_REFUSALS do
-    local job = redis.call('LPOP', WOKEN) or redis.call('LPOP', QUEUE)
+    local job = woken and redis.call('LPOP', WOKEN)
+    woken = job
+    job = job or redis.call('LPOP', QUEUE)
     if not job then return end
     local values, reason = read_job(job)
     if values then return job, values end
@@ -180,7 +207,10 @@ function commands.take(idle, ...)
     table.insert(jobs, { job, execution, values or {} })
     if values and is_suspect(values) then break end
   end
-  if #jobs > 0 then set_state('busy') end
+  if #jobs > 0 then
+    redis.call('EXPIRE', EXECUTIONS, TTL + 60)
+    set_state('busy')
+  end
   return { blocked, refused, unpack(jobs) }
 end
 
@@ -192,7 +222,8 @@ function commands.renew(...)
     local holder = redis.pcall('GET', lease_key(job))
     if holder and holder ~= NAME then
       table.insert(lost, job)
-    elseif redis.call('EXISTS', job_key(job)) == 1 then
+    elseif redis.pcall('SISMEMBER', EXECUTIONS, job .. ':' .. execution) ~= 0
+      and redis.call('EXISTS', job_key(job)) == 1 then -- it has not ended meanwhile
       redis.call('SET', lease_key(job), NAME, 'PX', math.floor(LEASE * 1000))
       redis.pcall('HSET', job_key(job), 'last_heartbeat', DATE)
       redis.pcall('HSET', execution_key(job, execution), 'last_heartbeat', NOW)
@@ -204,11 +235,9 @@ function commands.renew(...)
 end
 
 local function complete(job, execution, seconds)
-  finish(job, execution)
-  drop(job)
-  redis.pcall('HINCRBY', WORKER, 'successful_job_count', 1)
-  redis.pcall('HINCRBYFLOAT', WORKER, 'total_working_time', seconds)
+  finish(job, execution, keys_of(job))
   release(job)
+  successes, worked = successes + 1, worked + seconds
 end
 
 -- finish JOB EXECUTION SECONDS [SAMPLE HASH VERDICT STATUS ACCEPTED [CASES]] -> 1 if the verdict was written.
@@ -235,14 +264,14 @@ end
 function commands.refuse(job, execution, reason)
   finish(job, execution)
   refuse(job, reason)
-  redis.pcall('HINCRBY', WORKER, 'failed_job_count', 1)
+  failures = failures + 1
   release(job)
 end
 
 -- fail JOB EXECUTION RETRIES TTL REASON -> 1, or 0 if the job does not exist anymore or another worker has it.
 function commands.fail(job, execution, retries, ttl, reason)
   finish(job, execution)
-  redis.pcall('HINCRBY', WORKER, 'failed_job_count', 1)
+  failures = failures + 1
   local holder = redis.pcall('GET', lease_key(job))
   if holder and holder ~= NAME then return 0 end
   redis.call('DEL', lease_key(job))
@@ -298,4 +327,4 @@ function commands.stop_waiting()
   while redis.call('LMOVE', WOKEN, QUEUE, 'LEFT', 'LEFT') do end
 end
 
-return commands[COMMAND](unpack(ARGV, 7))
+local FIRST = 7

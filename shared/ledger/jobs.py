@@ -26,21 +26,30 @@ from rq.utils import utcformat
 from rq.worker import BaseWorker
 
 from shared.ledger import keys
-from shared.ledger.calls import FIELDS, Flaw, JobCall
+from shared.ledger.calls import FIELDS, READ_FIELDS, Flaw, JobCall
 from shared.ledger.ledger import WRITE_VERDICT, problem_key, verdict_arguments
 from shared.ledger.packing import inflate, pack, unpack
-from shared.ledger.pipelined import Command, PipelinedRedis, Script
+from shared.ledger.pipelined import MERGED, RUN_COMMANDS, Command, PipelinedRedis, Script
 from shared.ledger.programs import ANSWERS_KEPT, MAX_REQUEST
-from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, text
+from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, WRITTEN_FIELDS, text
 from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
 _MAX_REASON_CHARS = 20_000
+
+
+def _lua_list(*names: str) -> str:
+    return f"{{{', '.join(map(repr, names))}}}"
+
+
+# The script looks for fields in this order until it has found all: what every job has comes first.
 _SCRIPT = Script(
     f"local PREFIX, RQ, QUEUE_NAME = '{keys.PREFIX}', '{RQ_KEY_PREFIX}', '{keys.JUDGE_QUEUE}'\n"
-    f"local FIELDS = {{{', '.join(repr(name) for name in FIELDS)}}}\n"
+    f"local FIELDS = {_lua_list(*WRITTEN_FIELDS, *sorted({*FIELDS} - {*WRITTEN_FIELDS}))}\n"
+    f"local READ_FIELDS = {_lua_list(*READ_FIELDS)}\n"
     + WRITE_VERDICT
     + resources.files(__package__).joinpath("jobs.lua").read_text()
+    + RUN_COMMANDS
 )
 
 
@@ -51,7 +60,7 @@ class TakenJob:
     Attributes:
         id: The job's id.
         execution: The id of RQ's record of this execution.
-        values: Values of its fields (``calls.FIELDS``) as stored; empty if it was deleted.
+        values: Values of its fields (``calls.READ_FIELDS``) as stored; empty if it was deleted.
         suspect: Whether workers were lost with it, so that it may be why.
     """
 
@@ -108,7 +117,7 @@ class _WorkerScript:
     def __init__(self, worker: str, lease_ttl: float) -> None:
         self._worker = worker
         self._lease_ttl = lease_ttl
-        self._keys = [
+        self._keys = (
             f"{Queue.redis_queue_namespace_prefix}{keys.JUDGE_QUEUE}",
             keys.woken(worker),
             StartedJobRegistry(keys.JUDGE_QUEUE).key,
@@ -116,7 +125,7 @@ class _WorkerScript:
             f"{BaseWorker.redis_worker_namespace_prefix}{worker}",
             FailedJobRegistry(keys.JUDGE_QUEUE).key,
             keys.REFUSED,
-        ]
+        )
 
     def _args(self, command: str, *args: EncodableT) -> list[Any]:
         now = datetime.now(UTC)
@@ -207,13 +216,15 @@ class WorkerJobs(_WorkerScript):
         Returns:
             Whether the verdict was written, as :meth:`Ledger.record_verdict`.
         """
-        names: Sequence[str] = call.keys.of_verdicts
         arguments: Sequence[EncodableT] = ()
         if verdict is not None:
-            names, arguments = verdict_arguments(call.keys, verdict, cases)
-        args = self._args("finish", job.id, job.execution, seconds, *arguments)
-        keys_ = [*self._keys, *names]
-        return bool(await self._commands.run(_SCRIPT, keys_, args) == 1)
+            _, arguments = verdict_arguments(call.keys, verdict, cases)
+        # The same keys for all samples of a run, so that their verdicts are written together.
+        keys_ = (*self._keys, *call.keys.of_verdicts, call.keys.cases)
+        written = await self._commands.run_merged(
+            _SCRIPT, keys_, self._merged, "finish", job.id, job.execution, seconds, *arguments
+        )
+        return bool(written == 1)
 
     async def read_program(self, call: JobCall) -> ProgramRequest | None:
         """Read the program of a job; None if nobody waits for it any longer.
@@ -251,6 +262,9 @@ class WorkerJobs(_WorkerScript):
             call.program_keys.results,
         ]
         return bool(await self._commands.run(_SCRIPT, keys_, args) == 1)
+
+    def _merged(self) -> list[Any]:
+        return self._args(MERGED)
 
     async def _run(self, command: str, *args: EncodableT) -> Any:  # noqa: ANN401 - per command
         return await self._commands.run(_SCRIPT, self._keys, self._args(command, *args))

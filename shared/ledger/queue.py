@@ -7,19 +7,19 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import cast
 
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
-from rq import Queue, Retry
+from rq import Queue
 from rq.defaults import RQ_KEY_PREFIX
 from rq.job import Job
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegistry
 from rq.serializers import JSONSerializer
-from rq.utils import utcparse
+from rq.utils import utcformat, utcparse
 from rq.worker import BaseWorker
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
@@ -53,6 +53,21 @@ def job_call(run: str, sample: str, completion_sha256: str) -> bytes:
     return zlib.compress(json.dumps(call).encode())
 
 
+# Fields that every job has when it is queued, as RQ writes them: no time limit, because every
+# sandbox call has a deadline of its own; no result is kept.
+_FIELDS: Mapping[str, str | int] = {
+    "status": "queued",
+    "origin": keys.JUDGE_QUEUE,
+    "timeout": -1,
+    "result_ttl": 0,
+    "failure_ttl": FAILURE_TTL,
+    "retries_left": JOB_RETRIES,
+    "retry_intervals": "[0]",
+}
+WRITTEN_FIELDS = ("data", "description", "created_at", "enqueued_at", *_FIELDS)
+"""All fields of a job when it is queued for the first time."""
+
+
 class JudgeQueue:
     """Job queue with one job per completion; a job's arguments are run, sample and hash."""
 
@@ -77,22 +92,19 @@ class JudgeQueue:
         A job with which workers were lost (``losses``) is judged alone in its process. ``first``
         enqueues it before all others.
         """
-        job = Job.create(
-            keys.JUDGE_FUNCTION,
-            args=[run, sample.key, completion_sha256],
-            id=job_id(run, sample, completion_sha256),
-            connection=self._redis,
-            serializer=JSONSerializer,
-            description=sample.key,
-            timeout=-1,  # every sandbox call has a deadline of its own
-            result_ttl=0,
-            failure_ttl=FAILURE_TTL,
-            origin=keys.JUDGE_QUEUE,
-            meta={"losses": losses} if losses else None,
-        )
-        retry = Retry(max=JOB_RETRIES)
-        job.retries_left, job.retry_intervals = retry.max, retry.intervals
-        self.rq.enqueue_job(job, pipeline=pipeline, at_front=first)
+        job, date = job_id(run, sample, completion_sha256), utcformat(datetime.now(UTC))
+        fields = {
+            "data": job_call(run, sample.key, completion_sha256),
+            "description": sample.key,
+            "created_at": date,
+            "enqueued_at": date,
+            **_FIELDS,
+        }
+        if losses:
+            fields["meta"] = json.dumps({"losses": losses})
+        pipeline.sadd(Queue.redis_queues_keys, self.rq.key)
+        pipeline.hset(Job.key_for(job), mapping=fields)
+        (pipeline.lpush if first else pipeline.rpush)(self.rq.key, job)
 
     def count(self) -> int:
         """Number of entries of the queue."""
@@ -197,10 +209,8 @@ def _date(stored: object) -> datetime | None:
 # ``meta`` is empty, or counts the deliveries that were lost.
 ENQUEUE = f"""
 local function enqueue(queue, job, key, sample, call, date, meta)
-  redis.call('HSET', key, 'data', call, 'description', sample, 'status', 'queued',
-    'origin', '{keys.JUDGE_QUEUE}', 'created_at', date, 'enqueued_at', date, 'timeout', -1,
-    'result_ttl', 0, 'failure_ttl', {FAILURE_TTL}, 'retries_left', {JOB_RETRIES},
-    'retry_intervals', '[0]')
+  redis.call('HSET', key, 'data', call, 'description', sample, 'created_at', date,
+    'enqueued_at', date, {", ".join(f"'{name}', '{value}'" for name, value in _FIELDS.items())})
   if meta ~= '' then redis.call('HSET', key, 'meta', meta) end
   redis.call('RPUSH', queue, job)
 end

@@ -22,7 +22,7 @@ from rq.serializers import JSONSerializer
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
 from shared.ledger import Ledger, job_id, keys
-from shared.ledger.calls import FIELDS, Flaw, JobCall, RefusedJobError
+from shared.ledger.calls import READ_FIELDS, Flaw, JobCall, RefusedJobError
 from shared.ledger.jobs import HeldJobs
 from shared.ledger.packing import pack
 from shared.schemas import Generation, SampleId, Verdict
@@ -479,7 +479,7 @@ VALID = {
 def test_the_jobs_of_the_ledger_are_accepted(ledger: Ledger, redis: Redis) -> None:
     for fields in ({}, {"meta": '{"losses": 2}'}, {"retries_left": 0}):
         redis.hset(f"rq:job:{ID}", mapping=fields or {"status": "queued"})
-        found = JobCall.parse(ID, redis.hmget(f"rq:job:{ID}", FIELDS))
+        found = JobCall.parse(ID, redis.hmget(f"rq:job:{ID}", READ_FIELDS))
         assert found == JobCall(RUN, SAMPLE, SHA)
 
 
@@ -499,14 +499,16 @@ _DATA = st.builds(lambda document: pack(json.dumps(document)), _JSON) | st.build
 
 
 @given(
-    st.dictionaries(st.sampled_from(FIELDS), st.none() | st.binary(max_size=40) | _DATA, max_size=4)
+    st.dictionaries(
+        st.sampled_from(READ_FIELDS), st.none() | st.binary(max_size=40) | _DATA, max_size=4
+    )
 )
 def test_whatever_is_stored_is_the_ledgers_call_or_refused(
     changed: dict[str, bytes | None],
 ) -> None:
     fields: dict[str, bytes | None] = {**VALID, **changed}
     try:
-        found = JobCall.parse(ID, [fields.get(name) for name in FIELDS])
+        found = JobCall.parse(ID, [fields.get(name) for name in READ_FIELDS])
     except RefusedJobError:
         return
     assert found == JobCall(RUN, SAMPLE, SHA)

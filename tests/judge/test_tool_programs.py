@@ -11,7 +11,7 @@ from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 from services.judge.tool_programs import answer_of
 from shared.config import Config
 from shared.ledger import connect_async, job_id, keys
-from shared.ledger.calls import FIELDS, Flaw, JobCall, RefusedJobError
+from shared.ledger.calls import READ_FIELDS, Flaw, JobCall, RefusedJobError
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.programs import ProgramLedger, SentProgram
@@ -248,7 +248,7 @@ def test_other_runs_with_a_slash_are_refused(run: str) -> None:
     arguments = (run, sample.key, "0" * 64)
     values = [data(arguments=arguments), None, b"judge", b"-1", b"0", None]
 
-    padded = [*values, *([None] * (len(FIELDS) - len(values)))]
+    padded = [*values, *([None] * (len(READ_FIELDS) - len(values)))]
     with pytest.raises(RefusedJobError) as caught:
         JobCall.parse(job_id(run, sample, "0" * 64), padded)
     assert caught.value.flaw is Flaw.CALL

@@ -194,6 +194,19 @@ async def test_one_command_renews_all_leases_and_what_rq_expires(
     assert not redis.exists(f"rq:job:{deleted.id}", ledger_keys.lease(deleted.id))
 
 
+async def test_a_job_that_ended_is_not_renewed(
+    ledger: Ledger, redis: Redis, jobs: WorkerJobs
+) -> None:
+    """The thread that renews may have seen it in hand before it failed."""
+    record(ledger, "p00", "p01")
+    failed, other = (await jobs.take(2, idle=True)).jobs
+    held = HeldJobs(redis, "w", lease_ttl=30)
+    assert held.fail(failed, "as the test wants it")
+    assert held.renew([failed, other]) == set()
+    assert not redis.exists(ledger_keys.lease(failed.id), f"rq:executions:{failed.id}")
+    assert redis.get(ledger_keys.lease(other.id)) == b"w"
+
+
 def test_what_woke_a_killed_worker_is_forgotten_with_it(ledger: Ledger, redis: Redis) -> None:
     redis.sadd("rq:workers:judge", "rq:worker:killed", "rq:worker:alive")
     redis.hset("rq:worker:alive", "pid", 1)

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from shared.ledger.calls import FIELDS, JobCall
+from shared.ledger.calls import READ_FIELDS, JobCall
 from shared.ledger.keys import RewardKeys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis
@@ -54,7 +54,7 @@ async def test_a_job_is_as_rq_writes_it(ledger: RewardLedger, redis: Redis) -> N
     assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
     [job] = redis.lrange("rq:queue:judge", 0, -1)
     ours = redis.hgetall(b"rq:job:" + job)
-    call = JobCall.parse(job.decode(), [ours.get(name.encode()) for name in FIELDS])
+    call = JobCall.parse(job.decode(), [ours.get(name.encode()) for name in READ_FIELDS])
     assert call.sample.key == SAMPLE.key and call.run == RUN and call.sha256 == SAMPLE.sha256
 
     redis.delete(b"rq:job:" + job)

@@ -7,9 +7,8 @@ local function lease(n, permit, seconds)
   keep(held_key(n))
 end
 
--- A short lease at first; the waiter extends it when it collects the permit.
-local function grant(sandbox, permit, request)
-  lease(sandbox.n, permit, SETTINGS.waiter_ttl)
+local function grant(sandbox, permit, request, seconds)
+  lease(sandbox.n, permit, seconds)
   sandbox.in_use = sandbox.in_use + 1
   if request.exclusive then
     redis.call('HSET', state_key(sandbox.n), 'exclusive', permit)
@@ -23,18 +22,18 @@ local function grant(sandbox, permit, request)
 end
 
 -- Only the first exclusive waiter reserves a sandbox: one is drained at a time.
-local function serve_exclusive(permit, request)
+local function serve_exclusive(permit, request, seconds)
   local sandbox = least_used(request)
-  if sandbox and sandbox.in_use == 0 then return grant(sandbox, permit, request) end
+  if sandbox and sandbox.in_use == 0 then return grant(sandbox, permit, request, seconds) end
   if sandbox and not reservation then
     reservation, sandbox.reserved = true, true
   end
 end
 
-local function serve(permit, request)
-  if request.exclusive then return serve_exclusive(permit, request) end
+local function serve(permit, request, seconds)
+  if request.exclusive then return serve_exclusive(permit, request, seconds) end
   local sandbox = most_free(request)
-  return sandbox and grant(sandbox, permit, request)
+  return sandbox and grant(sandbox, permit, request, seconds)
 end
 
 -- The queue
@@ -48,10 +47,15 @@ local function parse_request(text)
   }
 end
 
+-- Merged commands come at the same time; who comes first is still the first.
+local arrivals = 0
+
 -- A waiter that was dropped as dead returns to its old position. Those for one sandbox go before all
 -- others: there are few, and what they find is wanted early.
 local function join(waiter, ticket, request)
-  local arrival = parse_request(request).only and NOW - AHEAD or NOW
+  empty = false
+  local arrival = (parse_request(request).only and NOW - AHEAD or NOW) + arrivals * 1e-6
+  arrivals = arrivals + 1
   redis.call('ZADD', QUEUE, 'NX', ticket == '' and arrival or ticket, waiter)
   redis.call('HSET', WISHES, waiter, request)
   redis.call('ZADD', HEARD, LEASE_CLOCK, waiter)
@@ -62,6 +66,7 @@ local function leave(waiter)
   redis.call('ZREM', QUEUE, waiter)
   redis.call('HDEL', WISHES, waiter)
   redis.call('ZREM', HEARD, waiter)
+  empty, kept = nil, {}
 end
 
 local function wake(waiter)
@@ -69,7 +74,11 @@ local function wake(waiter)
   redis.call('EXPIRE', WAKE .. waiter, math.ceil(SETTINGS.lease_ttl))
 end
 
+local expired = false
+
 local function expire()
+  if expired then return end -- the lease clock stands still during a script
+  expired = true
   for n = 1, COUNT do redis.call('ZREMRANGEBYSCORE', held_key(n), '-inf', LEASE_CLOCK) end
   local oldest = LEASE_CLOCK - SETTINGS.waiter_ttl
   local dead = redis.call('ZRANGEBYSCORE', HEARD, '-inf', oldest)
@@ -78,6 +87,7 @@ end
 
 -- Offers free sandboxes to the waiters in order of arrival.
 local function serve_queue()
+  sandboxes = nil
   if queue_is_empty() then return end
   expire()
   read_sandboxes()
@@ -85,7 +95,8 @@ local function serve_queue()
   while room_left() do
     local waiter = redis.call('ZRANGE', QUEUE, passed, passed)[1]
     if not waiter then return end
-    if serve(waiter, parse_request(redis.call('HGET', WISHES, waiter))) then
+    -- A short lease at first; the waiter extends it when it collects the permit.
+    if serve(waiter, parse_request(redis.call('HGET', WISHES, waiter)), SETTINGS.waiter_ttl) then
       leave(waiter)
       wake(waiter)
     else
@@ -115,7 +126,7 @@ local function granted_sandbox(permit)
   end
 end
 
-local function take(permit, n)
+local function collect(permit, n)
   lease(n, permit, SETTINGS.lease_ttl)
   redis.call('DEL', WAKE .. permit)
   return { n }
@@ -125,17 +136,21 @@ end
 -- it is also the waiter's heartbeat, and collects a permit that was granted meanwhile.
 function commands.ask(name, ticket, request)
   local n = granted_sandbox(name)
-  if n then return take(name, n) end
+  if n then return collect(name, n) end
   expire()
   if queue_is_empty() then -- the common case: skip the queue
-    read_sandboxes()
-    local sandbox = serve(name, parse_request(request))
-    if sandbox then return take(name, sandbox.n) end
+    if not sandboxes then read_sandboxes() end
+    local sandbox = serve(name, parse_request(request), SETTINGS.lease_ttl)
+    if sandbox then
+      if ticket ~= '' then redis.call('DEL', WAKE .. name) end
+      return { sandbox.n }
+    end
   end
   join(name, ticket, request)
   serve_queue()
+  sandboxes = nil -- they may be reserved for a waiter
   n = granted_sandbox(name)
-  if n then return take(name, n) end
+  if n then return collect(name, n) end
   return { 0, redis.call('ZSCORE', QUEUE, name), tostring(poll_delay(name)) }
 end
 
@@ -156,6 +171,7 @@ end
 -- release SANDBOX PERMIT OUTCOME RETRY_AFTER. Idempotent; no effect after the permit expired.
 function commands.release(n, permit, outcome, retry_after)
   local in_use = redis.call('ZCARD', held_key(n))
+  kept[held_key(n)] = nil
   if redis.call('ZREM', held_key(n), permit) == 1 and reports[outcome] then
     reports[outcome](n, permit, in_use, tonumber(retry_after))
     keep(state_key(n))
@@ -186,5 +202,6 @@ function commands.state()
   return found
 end
 
-tick()
-return commands[COMMAND](unpack(ARGV, 4))
+local FIRST = 4
+
+local function conclude() tick() end

@@ -2,7 +2,7 @@
 -- breaker per sandbox. sandboxes.lua and queue.lua are one script, so every decision is atomic.
 --
 -- KEYS  queue, wishes, heard, clock, then two of each sandbox: held, place
--- ARGV  command, settings (JSON), prefix of the wake keys, then the command's arguments
+-- ARGV  command, settings (JSON), prefix of the wake keys, then the command's arguments; or merged commands
 --
 --   queue   sorted set: waiter -> ticket, its time of arrival
 --   wishes  hash: waiter -> its request: 'x' (exclusive) or '-', then '-' and the number of the
@@ -25,9 +25,19 @@ local MIN_POLL = 0.01 -- BLPOP reads 0 as "no timeout"
 local function held_key(n) return KEYS[3 + 2 * n] end
 local function state_key(n) return KEYS[4 + 2 * n] end
 
-local function keep(key) redis.call('EXPIRE', key, EXPIRES_AFTER) end
+local kept = {} -- what exists since; a key that may be empty now is left out
 
-local function queue_is_empty() return redis.call('EXISTS', QUEUE) == 0 end
+local function keep(key)
+  if kept[key] then return end
+  kept[key] = redis.call('EXPIRE', key, EXPIRES_AFTER) == 1
+end
+
+local empty -- whether nobody waits; nil if that is not known
+
+local function queue_is_empty()
+  if empty == nil then empty = redis.call('EXISTS', QUEUE) == 0 end
+  return empty
+end
 
 -- Clocks
 
@@ -185,7 +195,8 @@ local function is_outdated(n, permit)
 end
 
 local function record_response(n, permit)
-  if is_outdated(n, permit) then return end
+  local stored = redis.call('HMGET', state_key(n), 'broken', 'ejections', 'ejected_until', 'probe')
+  if not (stored[1] or stored[2] or stored[3] or stored[4]) or is_outdated(n, permit) then return end
   redis.call('HDEL', state_key(n), 'broken', 'ejections', 'ejected_until', 'probe')
 end
 

@@ -17,13 +17,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.errors import ServiceError
-from shared.ledger.pipelined import PipelinedRedis, Script
+from shared.ledger.pipelined import MERGED, RUN_COMMANDS, PipelinedRedis, Script
 
 _SCRIPT = Script(
     "\n".join(
         resources.files(__package__).joinpath(f"{part}.lua").read_text()
         for part in ("sandboxes", "queue")
     )
+    + RUN_COMMANDS
 )
 
 
@@ -158,7 +159,10 @@ class PermitScript:
         self._commands = commands
         self._urls = sorted(set(urls))
         self._keys = PermitKeys.of(self._urls)
-        self._settings = json.dumps({**asdict(settings), "waiter_ttl": settings.waiter_ttl})
+        of_sandboxes = (key for url in self._urls for key in self._keys.of_sandbox(url))
+        self._all_keys = (*self._keys.shared, *of_sandboxes)
+        document = json.dumps({**asdict(settings), "waiter_ttl": settings.waiter_ttl})
+        self._head = (MERGED, document, self._keys.wake(""))
 
     async def ask(self, name: str, ticket: str, request: PermitRequest) -> PermitAnswer:
         """Request a permit. Idempotent; ``ticket`` is from the first answer, initially empty."""
@@ -203,13 +207,13 @@ class PermitScript:
         return self._urls.index(url) + 1 if url else 0
 
     async def _run(self, command: str, *args: str | float) -> Any:  # noqa: ANN401 - per command
-        each = [key for url in self._urls for key in self._keys.of_sandbox(url)]
         with _service_errors():
-            return await self._commands.run(
-                _SCRIPT,
-                [*self._keys.shared, *each],
-                [command, self._settings, self._keys.wake(""), *args],
+            return await self._commands.run_merged(
+                _SCRIPT, self._all_keys, self._common, command, *args
             )
+
+    def _common(self) -> tuple[str, ...]:
+        return self._head
 
 
 @contextmanager
