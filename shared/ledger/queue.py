@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 from redis import Redis
 from redis.client import Pipeline
@@ -56,7 +56,7 @@ def job_call(run: str, sample: str, completion_sha256: str) -> bytes:
 
 # Fields that every job has when it is queued, as RQ writes them: no time limit, because every
 # sandbox call has a deadline of its own; no result is kept.
-_FIELDS: Mapping[FieldT, EncodableT] = {
+_FIELDS: Mapping[Any, str | int] = {
     "status": "queued",
     "origin": keys.JUDGE_QUEUE,
     "timeout": -1,
@@ -65,7 +65,7 @@ _FIELDS: Mapping[FieldT, EncodableT] = {
     "retries_left": JOB_RETRIES,
     "retry_intervals": "[0]",
 }
-WRITTEN_FIELDS = ("data", "description", "created_at", "enqueued_at", *map(str, _FIELDS))
+WRITTEN_FIELDS = ("data", "description", "created_at", "enqueued_at", *_FIELDS)
 """All fields of a job when it is queued for the first time."""
 
 
