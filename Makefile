@@ -24,7 +24,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test with-stacks with-containers with-verl client-dist test-client test-fast lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check bench-archive clean
+	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check bench-archive bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -240,6 +240,9 @@ bench-view: $(STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of
 
 bench-million: $(STAMP) ## a million recorded completions through the whole stack: rate, CPU, memory over time (ARGS: --samples N --kill-at 0.5)
 	$(BIN)/python -m tests.bench.million --out outputs/bench-million $(ARGS)
+
+bench-redis: $(STAMP) ## what one Redis carries: its CPU time for each step in the life of a completion (ARGS: --at-once 1 4 16)
+	$(BIN)/python -m tests.bench.redis $(ARGS)
 
 clean: ## remove everything that the targets above created
 	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl outputs/bench-million .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

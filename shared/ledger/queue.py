@@ -9,11 +9,12 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
+from redis.typing import EncodableT, FieldT
 from rq import Queue
 from rq.defaults import RQ_KEY_PREFIX
 from rq.job import Job
@@ -55,7 +56,7 @@ def job_call(run: str, sample: str, completion_sha256: str) -> bytes:
 
 # Fields that every job has when it is queued, as RQ writes them: no time limit, because every
 # sandbox call has a deadline of its own; no result is kept.
-_FIELDS: Mapping[str, str | int] = {
+_FIELDS: Mapping[Any, str | int] = {
     "status": "queued",
     "origin": keys.JUDGE_QUEUE,
     "timeout": -1,
@@ -93,7 +94,7 @@ class JudgeQueue:
         enqueues it before all others.
         """
         job, date = job_id(run, sample, completion_sha256), utcformat(datetime.now(UTC))
-        fields = {
+        fields: dict[FieldT, EncodableT] = {
             "data": job_call(run, sample.key, completion_sha256),
             "description": sample.key,
             "created_at": date,

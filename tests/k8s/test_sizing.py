@@ -15,7 +15,7 @@ TOKENS, LENGTH, IN_FLIGHT_PER_CORE = 46_179, 400, 1.25
 
 @pytest.mark.parametrize(
     "figure",
-    ["46,179", "2,432", "2.1", "3.1", "66 MB", "18.6", "22.1", "1,400", "2,270", "124 MB", "47 MB"],
+    ["46,179", "2,432", "2.1", "3.1", "66 MB", "18.6", "22.1", "7,769", "124 MB", "47 MB"],
 )
 def test_figures_are_measured_ones(figure: str):
     assert figure in SIZING
@@ -34,6 +34,14 @@ def test_core_seconds_follow_from_the_benchmarks(what: str, seconds: int, answer
     assert row in BENCHMARKS
     stated = re.findall(rf"\| {what}[^|]*\| ([\d.]+) \|", SIZING)[0]
     assert float(stated) == pytest.approx(2 * seconds / answers, rel=0.02)
+
+
+def test_what_one_redis_feeds_follows_from_the_core_seconds():
+    """Two tables with the same problems in the same order: core-seconds, and cores for 4,000."""
+    numbers = re.findall(r"^\| [^|]+ \| ([\d.,]+) \|$", SIZING, re.M)
+    seconds = [float(number) for number in numbers if "." in number]
+    cores = [int(number.replace(",", "")) for number in numbers if "." not in number]
+    assert cores == [pytest.approx(4000 * each, rel=0.05) for each in seconds]
 
 
 @pytest.mark.parametrize(
