@@ -20,6 +20,8 @@ from shared.service.logs import get_logger
 # Names of workspaces begin as those of Python's temporary folders, which programs may print.
 PREFIX = "tmp_plumbline_"
 FIRST_UID, LAST_UID = 61000, 64999  # of programs; free by Debian's and systemd's conventions
+# Of file systems without locks of folders, where nothing of the killed can be told and removed.
+_NO_LOCKS = (errno.ENOLCK, errno.EBADF, errno.EOPNOTSUPP, errno.EINVAL)
 IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
@@ -97,7 +99,12 @@ class Workspace:
         with _disk_of(temp_root):
             while lock is None:  # another server may take the folder before it is locked
                 path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temp_root)).resolve()
-                lock = _locked(path, fcntl.LOCK_SH)
+                try:
+                    lock = _locked(path, fcntl.LOCK_SH)
+                except OSError as error:
+                    if error.errno not in _NO_LOCKS:
+                        raise
+                    break
         workspace = cls(path, uid, lock)
         workspace._chown(workspace.path)
         return workspace

@@ -1,5 +1,7 @@
 """Removal of a workspace, regardless of a program's changes to its folder."""
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -112,6 +114,20 @@ def test_a_folder_that_is_taken_before_it_is_locked_is_made_again(
     assert str(workspace.path) == made[-1] != made[0]
     assert list(tmp_path.iterdir()) == [workspace.path]
     workspace.remove()
+
+
+def test_a_file_system_without_locks_has_workspaces_and_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_lock: int, _kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    workspace = Workspace.create(tmp_path)
+    remove_abandoned(tmp_path)
+    assert list(tmp_path.iterdir()) == [workspace.path]
+    workspace.remove()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sandbox_removes_what_a_killed_one_left_beside_one_that_lives(tmp_path: Path) -> None:
