@@ -212,7 +212,7 @@ class Session:
         self.renew()  # writing many problems may take longer than the lock lives
         record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
         folder.write_json(artifacts.RUN, record.document())
-        archive.tidy()
+        archive.begin()
         self.archive = archive
         self._ticked = time.monotonic()
 

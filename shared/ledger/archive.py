@@ -17,20 +17,32 @@ from redis import Redis
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
 from shared.ledger import keys
+from shared.ledger.ledger import list_runs
 from shared.ledger.packing import unpack
-from shared.ledger.segments import FinishedSample, Mark, segment_folder, write_segment
+from shared.ledger.segments import (
+    FOLDER,
+    FinishedSample,
+    Mark,
+    segment_folder,
+    segment_name,
+    write_segment,
+)
 from shared.schemas import Generation, SampleId, Verdict
 
 # KEYS  lock, hashes, verdicts, completions, cases, deliveries, segments
-# ARGV  holder of the lock, number of the segment, its file, then of each sample its name, the hash
-#       of its completion, the SHA-1 of its verdict, its mark
-# Returns how many samples were moved; -1 if another runner holds the lock.
+# ARGV  holder of the lock, its session, number of the segment, its file, then of each sample its
+#       name, the hash of its completion, the SHA-1 of its verdict, its mark
+# Returns how many samples were moved; -1 if there was another runner since the session began, which
+# may have removed the file; -2 if the lock has expired.
 _MOVE = """
 local lock, hashes, verdicts, completions, cases, deliveries, segments = unpack(KEYS)
-if redis.call('GET', lock) ~= ARGV[1] then return -1 end
-redis.call('HSETNX', segments, ARGV[2], ARGV[3])
+local holder = redis.call('GET', lock)
+if holder and holder ~= ARGV[1] then return -1 end
+if redis.call('HGET', segments, 'session') ~= ARGV[2] then return -1 end
+if not holder then return -2 end
+redis.call('HSETNX', segments, ARGV[3], ARGV[4])
 local moved = 0
-for i = 4, #ARGV, 4 do
+for i = 5, #ARGV, 4 do
   local sample, sha, digest, mark = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local verdict = redis.call('HGET', verdicts, sample)
   if verdict and redis.sha1hex(verdict) == digest and redis.call('HGET', hashes, sample) == sha then
@@ -44,8 +56,9 @@ end
 redis.call('HINCRBY', segments, 'samples', moved)
 return moved
 """
-# Field of the hash of segments: number of the latest one.
-_LATEST = "latest"
+# Fields of the hash of segments: number of the latest one, and the session that writes them.
+_LATEST, _SESSION = "latest", "session"
+_EXPIRED = -2
 _READ_AT_ONCE = 100
 # Samples of one call of the script, which Redis runs without interruption.
 _MOVED_AT_ONCE = 200
@@ -82,13 +95,15 @@ class Archive:
         self._folder = folder
         self._holder = holder
         self._keys = keys.RunKeys(run)
+        self._session = uuid.uuid4().hex
+        self._begun = False
         self._move = redis.register_script(_MOVE)
 
     def move(self, samples: Sequence[SampleId]) -> int:
         """Write a segment of those of ``samples`` that are judged, and take them out of Redis.
 
         A sample stays in Redis if it has no verdict, is ``api_error``, is in a segment already, or
-        has records that cannot be read.
+        has records that cannot be read; all stay if the run's lock has expired meanwhile.
 
         Returns:
             How many samples were moved.
@@ -97,9 +112,10 @@ class Archive:
             OutputError: The segment cannot be written; all samples are still in Redis.
             ServiceError: Another runner holds the run's lock.
         """
+        if not self._begun:
+            self.begin()
         number = int(self._redis.hincrby(self._keys.segments, _LATEST, 1))
-        # The name is used once only, even if Redis forgets the number.
-        name = f"{number:06}-{uuid.uuid4().hex[:8]}.jsonl.gz"
+        name = segment_name(number)
         path = f"{segment_folder(self._run)}/{name}"
         placed = self._write(path, number, samples)
         if not placed:
@@ -108,11 +124,17 @@ class Archive:
         chunks = range(0, len(placed), _MOVED_AT_ONCE)
         return sum(self._take_out(number, name, placed[at : at + _MOVED_AT_ONCE]) for at in chunks)
 
-    def tidy(self) -> None:
-        """Remove what killed sessions left: files that hold nothing that is not in Redis."""
+    def begin(self) -> None:
+        """Begin a session: no earlier one moves samples from here on.
+
+        What killed sessions left is removed: files that hold nothing that is not in Redis.
+        """
+        # Before the files are listed: an earlier session's script comes before this, so that its
+        # segment is listed in Redis, or it is refused.
+        self._redis.hset(self._keys.segments, _SESSION, self._session)
+        self._begun = True
         folder = segment_folder(self._run)
-        names = self._folder.names(folder)
-        if not names:
+        if not (names := self._folder.names(folder)):
             return
         listed = set(cast(list[bytes], self._redis.hvals(self._keys.segments)))
         left = [name for name in names if name.encode() not in listed]
@@ -120,8 +142,10 @@ class Archive:
             self._folder.remove(f"{folder}/{name}" for name in left)
 
     def delete(self) -> None:
-        """Remove all segments of the run, whose ledger is deleted."""
-        self._folder.remove([segment_folder(self._run)])
+        """Remove the segments of the run, and of others in this folder that Redis does not have."""
+        kept = {*list_runs(self._redis)} - {self._run}
+        left = [name for name in self._folder.names(FOLDER) if name not in kept]
+        self._folder.remove(segment_folder(name) for name in left)
 
     def _write(self, path: str, number: int, samples: Sequence[SampleId]) -> list[_Placed]:
         placed: list[_Placed] = []
@@ -150,7 +174,7 @@ class Archive:
                     yield found
 
     def _take_out(self, number: int, name: str, samples: Sequence[_Placed]) -> int:
-        args: list[str | int] = [self._holder, number, name]
+        args: list[str | int] = [self._holder, self._session, number, name]
         args += [part for one in samples for part in one]
         names = self._keys
         moved = self._move(
@@ -162,7 +186,7 @@ class Archive:
         )
         if moved == -1:
             raise ServiceError(f"another runner took over run {self._run}; this one stops")
-        return int(moved)
+        return 0 if moved == _EXPIRED else int(moved)
 
 
 def _placed(found: _Finished, number: int, offset: int) -> _Placed:

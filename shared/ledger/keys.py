@@ -31,7 +31,7 @@ class RunKeys:
     redeliveries by sample key; ``lock`` names the runner at work. The canaries of a run have keys
     of the same kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``. ``segments`` is
     a hash: the files of finished samples that left Redis, by number, how many ``samples`` they
-    hold, and the ``latest`` number.
+    hold, the ``latest`` number, and the ``session`` that writes them.
     """
 
     run: str

@@ -11,6 +11,8 @@ In Redis the sample keeps a :class:`Mark` in place of its verdict.
 import base64
 import gzip
 import json
+import re
+import secrets
 import threading
 import zlib
 from collections import OrderedDict
@@ -31,6 +33,7 @@ FOLDER = ".plumbline/segments"
 _FORMAT, _VERSION = "plumbline segment", 1
 _LEVEL = 3
 _BLOCK = 16 * 1024
+_NAME = re.compile(r"\d{6,}-[0-9a-f]{8}\.jsonl\.gz")
 # Bytes of the samples that the latest call has read, which are kept for the next one: their
 # completions are asked for first, then their verdicts.
 _KEPT = 32 * 1024 * 1024
@@ -107,6 +110,11 @@ class FinishedSample:
             _after(_VERDICT, lines[1]),
             None if cases is None else base64.b64decode(cases.strip(b'"'), validate=True),
         )
+
+
+def segment_name(number: int) -> str:
+    """A file name for a segment, used once only, even if Redis forgets the number."""
+    return f"{number:06}-{secrets.token_hex(4)}.jsonl.gz"
 
 
 def segment_folder(run: str) -> str:
@@ -187,6 +195,9 @@ class SegmentReader:
         if number not in self._names:
             if (name := self._name_of(number)) is None:
                 raise self._unusable(f"{number:06}-*", "is not listed in Redis")
+            # Whoever wrote to Redis must not choose what file is opened.
+            if not _NAME.fullmatch(name) or self._run in (".", ".."):
+                raise self._unusable(name[:100], "is not the name of a segment")
             self._names[number] = name
         return self._names[number]
 

@@ -196,6 +196,59 @@ def test_a_runner_that_lost_the_lock_takes_nothing_out(
     assert whole(ledger)
 
 
+def test_a_runner_that_slept_takes_nothing_out_after_another_session(
+    ledger: Ledger, archive: Archive, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wrote a segment, slept, and has the lock again; another session has removed its file."""
+    take_out = Archive._take_out
+
+    def asleep(self: Archive, *args: object) -> int:
+        ledger.unlock(HOLDER)
+        ledger.lock("runner-2", 60)
+        Archive(redis, RUN, OutputFolder(str(tmp_path)), "runner-2").begin()
+        ledger.unlock("runner-2")
+        assert ledger.lock(HOLDER, 60)
+        return take_out(self, *args)
+
+    monkeypatch.setattr(Archive, "_take_out", asleep)
+    with pytest.raises(ServiceError, match="another runner took over"):
+        archive.move(SAMPLES)
+    assert segments(tmp_path) == []
+    assert whole(ledger)
+
+
+def test_a_runner_whose_lock_expired_takes_nothing_out_and_goes_on(
+    ledger: Ledger, archive: Archive, redis: Redis
+) -> None:
+    ledger.unlock(HOLDER)
+    assert archive.move(SAMPLES[:20]) == 0
+    assert redis.hlen(KEYS.completions) == len(SAMPLES)
+    assert ledger.lock(HOLDER, 60)
+    assert archive.move(SAMPLES) == len(SAMPLES)
+    assert whole(ledger)
+
+
+@pytest.mark.parametrize("name", ["../../../../secret", "000001-../../x.jsonl.gz", ""])
+def test_redis_does_not_choose_the_file_that_is_read(
+    ledger: Ledger, archive: Archive, redis: Redis, name: str
+) -> None:
+    archive.move(SAMPLES)
+    redis.hset(KEYS.segments, "1", name)
+    with pytest.raises(OutputError, match="not the name of a segment"):
+        ledger.verdict(SAMPLES[0])
+
+
+def test_segments_of_runs_that_redis_has_survive_another_run_of_the_folder(
+    ledger: Ledger, archive: Archive, redis: Redis, tmp_path: Path
+) -> None:
+    archive.move(SAMPLES)
+    left = tmp_path / segment_folder("of-a-deleted-ledger")
+    left.mkdir()
+    Archive(redis, "run-2", OutputFolder(str(tmp_path)), HOLDER).delete()
+    assert not left.exists()
+    assert whole(ledger)
+
+
 def test_a_segment_that_cannot_be_written_loses_nothing(
     ledger: Ledger, archive: Archive, redis: Redis, tmp_path: Path
 ) -> None:
@@ -332,7 +385,7 @@ def test_a_runner_that_is_killed_at_any_step_loses_and_doubles_nothing(
         ledger.unlock(HOLDER)
         ledger.lock("runner-2", 60)
         archive = Archive(redis, RUN, OutputFolder(str(folder)), "runner-2")
-        archive.tidy()
+        archive.begin()
         assert whole(after), f"after a kill at step {number}, with what was left removed"
         archive.move(SAMPLES)
         assert whole(after)

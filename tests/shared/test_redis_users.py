@@ -96,7 +96,7 @@ def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -
     ledger.record_verdict(verdict(generation(P1)))
     archive = Archive(redis, RUN, OutputFolder(str(tmp_path)), "me")
     assert archive.move([P1]) == 1
-    archive.tidy()
+    archive.begin()
     assert [*ledger.standing([P1])] and ledger.open_count() == 0 and ledger.verdict(P1)
     ledger.record(generation(P1, "new"))
     ledger.add_active_seconds(1)
