@@ -80,10 +80,12 @@ class Bodies:
                 self._check(size)
                 body += chunk
             value = await self._decoded(body, decode)
-            del body, chunk
+            del chunk
+            body.clear()
             yield value
         finally:
             self._held -= size
+            body.clear()  # an error keeps its frames, and so the body, until a garbage collection
 
     def _check(self, size: int) -> None:
         if size > self._max_body:

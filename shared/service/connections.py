@@ -6,6 +6,7 @@ the connections of a service; and short answers to bytes that are no request.
 """
 
 import asyncio
+import gc
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class ConnectionLimits:
     body_rate: float = 16 * 1024
     keepalive: float = 75.0
     reading: float = 120.0
-    unsent: int = 512 * 1024 * 1024
+    unsent: int = 256 * 1024 * 1024
     linger: float = 5.0
     interval: float = 1.0
 
@@ -82,7 +83,7 @@ class Connections:
         self.now = 0.0
         self._open: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}  # for a request, the longest first
-        self._full = False
+        self._full = self._shedding = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -132,22 +133,26 @@ class Connections:
         while True:
             await asyncio.sleep(interval)
             self.now += interval
+            if self._shedding:
+                # The errors of their handlers keep what they were sending.
+                gc.collect()
             for connection in list(self._open):
                 connection.check()
-            self._shed()
+            self._shedding = self._shed()
 
-    def _shed(self) -> None:
-        """Close connections that hold too much memory together."""
+    def _shed(self) -> bool:
+        """Close connections that hold too much memory together; whether there were any."""
         unsent = sum(connection.unsent for connection in self._open)
         if unsent <= self.limits.unsent:
-            return
+            return False
         for connection in sorted(self._open, key=lambda connection: connection.stalled_since):
             size = connection.unsent
             log.info("client does not read its response, and memory is short", bytes=size)
             connection.end()
             unsent -= size
             if unsent <= self.limits.unsent:
-                return
+                break
+        return True
 
 
 class Connection(web.RequestHandler):

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 from yarl import URL
 
+from services.aggregator.api import answers
 from services.aggregator.api.models import (
     CasePage,
     FacetsAnswer,
@@ -23,6 +24,7 @@ from services.aggregator.api.models import (
 )
 from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
+from services.aggregator.sources import SampleSource
 from shared.analysis.metrics import SampleResult, summarize
 from shared.case_records import SampleCases
 from shared.ledger import Ledger
@@ -443,4 +445,28 @@ async def test_the_list_has_the_runs_at_work_and_the_latest(redis: Redis) -> Non
             assert answer.headers["Plumbline-Runs-Left-Out"] == "3"
         async with client.get("/api/runs/run-1") as answer:
             assert answer.status == 200
+    ingester.stop()
+
+
+async def test_few_samples_are_read_at_once(
+    redis: Redis, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one keeps other threads from running, that of the event loop too."""
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    read, at_once = answers.sample_detail, [0, 0]
+
+    def slow(run: str, source: SampleSource, sample: SampleId) -> SampleDetail | None:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        time.sleep(0.05)
+        at_once[0] -= 1
+        return read(run, source, sample)
+
+    monkeypatch.setattr(answers, "sample_detail", slow)
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+        path = "/api/runs/run-1/samples/d1/p1/0"
+        found = await asyncio.gather(*(ask(client, path) for _ in range(8)))
+    assert [one["problem_id"] for one in found] == ["p1"] * 8
+    assert at_once[1] == 2
     ingester.stop()

@@ -62,6 +62,9 @@ log = get_logger(__name__)
 MAX_LISTED = 2000
 """Runs in the list of all runs."""
 _THREADS = 8
+# Samples that are read at once: each may have many MiB, for which its thread keeps all others from
+# running, the event loop too.
+_READ_AT_ONCE = 2
 _LISTED_RUNS = 20
 _SAMPLE_INDEX = re.compile(r"[0-9]{1,9}")
 _HEADERS = {
@@ -130,6 +133,7 @@ class _Api:
         self._comparisons = Comparisons()
         self._trends = Trends(policy, self._comparisons)
         self._events = events
+        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
     async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
@@ -193,20 +197,16 @@ class _Api:
 
     async def show_sample(self, request: web.Request) -> web.Response:
         sample = _sample(request)
-        return _answer(
-            await self._of_sample(
-                request,
-                sample,
-                lambda run, source: answers.sample_detail(run.run, source, sample),
-            )
+        return await self._of_sample(
+            request,
+            sample,
+            lambda run, source: answers.sample_detail(run.run, source, sample),
         )
 
     async def list_cases(self, request: web.Request) -> web.Response:
         sample, query = _sample(request), _query(request, CasesQuery)
-        return _answer(
-            await self._of_sample(
-                request, sample, lambda _run, source: answers.case_page(source, sample, query)
-            )
+        return await self._of_sample(
+            request, sample, lambda _run, source: answers.case_page(source, sample, query)
         )
 
     async def show_timeline(self, request: web.Request) -> web.Response:
@@ -288,14 +288,24 @@ class _Api:
         self,
         request: web.Request,
         sample: SampleId,
-        read: Callable[[IndexedRun, SampleSource], T | None],
-    ) -> T:
-        """Read a sample of the run named in the path from the run's source."""
+        read: Callable[[IndexedRun, SampleSource], BaseModel | None],
+    ) -> web.Response:
+        """Read a sample of the run named in the path from the run's source.
+
+        The answer is made in the thread, too: a completion may have many MiB, and the event loop
+        ends the connections of clients that do not read theirs.
+        """
         run = await self._read(request, lambda _connection, run: run)
-        found = await self._in_thread(lambda: read(run, self._source_of(run)))
-        if found is None:
+
+        def work() -> bytes | None:
+            found = read(run, self._source_of(run))
+            return None if found is None else found.model_dump_json().encode()
+
+        async with self._reading:
+            body = await self._in_thread(work)
+        if body is None:
             raise _not_found(f"run {run.run!r} has no sample {sample.key}")
-        return found
+        return _json(body)
 
     async def _compare(
         self, names: Sequence[str], read: Callable[[sqlite3.Connection, ComparedRuns], T]
@@ -321,7 +331,11 @@ def _found(connection: sqlite3.Connection, name: str) -> IndexedRun:
 
 
 def _answer(model: BaseModel) -> web.Response:
-    return web.Response(body=model.model_dump_json().encode(), content_type="application/json")
+    return _json(model.model_dump_json().encode())
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _query(request: web.Request, model: type[Query]) -> Query:
