@@ -21,10 +21,11 @@ from rq.serializers import JSONSerializer
 
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
-from shared.ledger import Ledger, job_id, keys
+from shared.ledger import Ledger, connect_async, job_id, keys
 from shared.ledger.calls import READ_FIELDS, Flaw, JobCall, RefusedJobError
-from shared.ledger.jobs import HeldJobs
+from shared.ledger.jobs import HeldJobs, WorkerJobs
 from shared.ledger.packing import pack
+from shared.ledger.pipelined import PipelinedRedis
 from shared.schemas import Generation, SampleId, Verdict
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
@@ -481,6 +482,30 @@ def test_the_jobs_of_the_ledger_are_accepted(ledger: Ledger, redis: Redis) -> No
         redis.hset(f"rq:job:{ID}", mapping=fields or {"status": "queued"})
         found = JobCall.parse(ID, redis.hmget(f"rq:job:{ID}", READ_FIELDS))
         assert found == JobCall(RUN, SAMPLE, SHA)
+
+
+async def test_a_job_that_rq_wrote_is_accepted(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
+) -> None:
+    """As runners of earlier versions did; RQ writes fields that are empty, too."""
+    ledger.queue.forget([ID, OTHER_ID])
+    job = Job.create(
+        keys.JUDGE_FUNCTION,
+        args=[RUN, SAMPLE.key, SHA],
+        id=ID,
+        connection=redis,
+        serializer=JSONSerializer,
+        timeout=-1,
+        result_ttl=0,
+        failure_ttl=60,
+        origin=keys.JUDGE_QUEUE,
+    )
+    job.retries_left, job.retry_intervals = 3, [0]
+    ledger.queue.rq.enqueue_job(job)
+    assert b"" in redis.hvals(f"rq:job:{ID}")
+    jobs = WorkerJobs(PipelinedRedis(await connect_async(redis_server.url)), "w", lease_ttl=30)
+    (taken,) = (await jobs.take(2, idle=True)).jobs
+    assert JobCall.parse(taken.id, taken.values) == JobCall(RUN, SAMPLE, SHA)
 
 
 _TEXT = st.sampled_from(["", "x", "os.system", RUN, SAMPLE.key, SHA])
