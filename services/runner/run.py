@@ -181,6 +181,7 @@ class Run:
                 self._unjudged.discard(event.sample)
                 self._progress.judged(event.sample, event.status)
             if time.monotonic() - scanned >= self._timings.scan:
+                await asyncio.to_thread(self._check_lost_run)
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
@@ -208,6 +209,13 @@ class Run:
                 await asyncio.to_thread(self._redeliver_canaries)
                 scanned = time.monotonic()
             await asyncio.sleep(_LONGEST_PAUSE)
+
+    def _check_lost_run(self) -> None:
+        if self._ledger.state() is None:
+            raise ServiceError(
+                "Redis lost the meta data of this run, which it had acknowledged (did its machine "
+                "crash?); repeat the command to go on with what is left"
+            )
 
     def _check_lost_completions(self) -> None:
         if self._ledger.completed_count() >= len(self._samples):

@@ -351,6 +351,19 @@ async def test_completions_that_redis_forgot_end_the_run_instead_of_being_waited
 
 
 @pytest.mark.usefixtures("paused")
+async def test_a_run_that_redis_forgot_ends_and_is_not_waited_for(
+    one: Stage, others: Others, redis: Redis
+) -> None:
+    running = asyncio.create_task(one.complete(FakeSource()))
+    while not one.progress.made:
+        await asyncio.sleep(0.01)
+    redis.delete(*redis.keys("*:meta"))
+    with pytest.raises(ExceptionGroup) as caught:
+        await asyncio.wait_for(running, 30)
+    assert "Redis lost the meta data of this run" in str(caught.value.exceptions[0])
+
+
+@pytest.mark.usefixtures("paused")
 async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
     one: Stage, others: Others
 ) -> None:
