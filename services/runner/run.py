@@ -144,6 +144,7 @@ class Run:
             await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
             published = await self._wait_until_published()
             if not published:
+                await asyncio.to_thread(self._check_lost_run)
                 missing = await asyncio.to_thread(self._what_was_lost)
 
     async def _generate_and_judge(self, missing: list[SampleId]) -> None:
@@ -239,6 +240,7 @@ class Run:
             self._fewer_in_flight.set()
             await self._archive()
             if time.monotonic() - scanned >= self._timings.scan:
+                await asyncio.to_thread(self._check_lost_run)
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
@@ -333,14 +335,16 @@ class Run:
         standing = self._ledger.standing(list(self._unjudged))
         return [(sample, found) for sample, found in standing if isinstance(found, Verdict)]
 
-    def _lost_completions(self) -> list[SampleId]:
-        if self._ledger.completed_count() >= len(self._samples):
-            return []
+    def _check_lost_run(self) -> None:
         if self._ledger.incarnation() != self._incarnation:
             raise ServiceError(
                 "Redis lost the run that it had acknowledged (did its machine crash, or was it "
                 "emptied?); restore a backup, or use --force to start over"
             )
+
+    def _lost_completions(self) -> list[SampleId]:
+        if self._ledger.completed_count() >= len(self._samples):
+            return []
         completed = self._ledger.completed()
         absent = [sample for sample in self._samples if sample not in completed]
         archived = {sample for sample, _ in self._ledger.standing(absent)}

@@ -365,15 +365,16 @@ async def test_completions_that_redis_forgot_are_generated_again(
 
 
 @pytest.mark.usefixtures("paused")
+@pytest.mark.parametrize("lost", ["*", "*:meta"])
 async def test_a_run_that_redis_forgot_ends_and_says_so(
-    one: Stage, others: Others, redis: Redis
+    one: Stage, others: Others, redis: Redis, lost: str
 ) -> None:
     running = asyncio.create_task(one.complete(FakeSource()))
     while not one.progress.made:
         await asyncio.sleep(0.01)
-    redis.flushall()
+    redis.delete(*redis.keys(lost))
     with pytest.raises(ExceptionGroup) as caught:
-        await running
+        await asyncio.wait_for(running, 30)
     assert "Redis lost the run" in str(caught.value.exceptions[0])
 
 
