@@ -170,19 +170,20 @@ def test_a_verdict_that_changed_meanwhile_is_not_taken_out(
     ledger: Ledger, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the reading of the records and the script, they are replaced."""
-    sample = SAMPLES[0]
-    other = generation(sample, "another")
+    open_again, judged_again = SAMPLES[:2]
+    others = [generation(sample, "another") for sample in (open_again, judged_again)]
     take_out = Archive._take_out
 
     def replaced_before(self: Archive, *args: object) -> int:
-        if ledger.completion(sample) != other:
+        for other in others:
             ledger.record(other)
+        ledger.record_verdict(verdict(others[1]))
         return take_out(self, *args)
 
     monkeypatch.setattr(Archive, "_take_out", replaced_before)
-    assert archive.move(SAMPLES[:5]) == 4
-    assert ledger.completion(sample) == other
-    assert ledger.verdict(sample) is None
+    assert archive.move(SAMPLES[:5]) == 3
+    assert list(ledger.completions(SAMPLES[:2])) == others
+    assert list(ledger.verdicts(SAMPLES[:2])) == [verdict(others[1])]
 
 
 def test_a_runner_that_lost_the_lock_takes_nothing_out(
