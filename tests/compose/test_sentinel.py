@@ -9,7 +9,7 @@ from shared.service.processes import free_port
 from tests.compose.conftest import Step
 from tests.compose.stack import Stack, docker, health, judged, until
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 SLOWLY = ("run", "--config", "configs/demo.yaml", "generation.concurrency=1")
 FILES = ("configs/redis/sentinel/compose.yml",)
 SERVICES = ("redis", "redis-replica", "sandbox", "judge", "aggregator", "generator-cpu")
