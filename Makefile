@@ -67,6 +67,9 @@ demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
 # real verl beside each other, which wait for one start after another. Those that depend on time and load are alone.
 TOGETHER := not alone and not browser and not compose and not e2e and not real_data and not verl
 STACKS := (browser or e2e or real_data) and not alone and not compose and not verl
+# Files in which tests have one of these marks: to collect all tests takes each process a quarter of a minute of CPU time.
+# tests/conftest.py refuses a mark that this does not find.
+marked = $(shell grep -rlE 'mark\.($(1))\b' tests --include='test_*.py')
 # By another name: `make -n` would run a recipe with this one.
 AGAIN := $(MAKE)
 
@@ -74,17 +77,17 @@ test: $(STAMP) ## all tests
 	@status=0; \
 	$(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadfile -m "$(TOGETHER)" || status=1; \
 	$(AGAIN) --no-print-directory -j -k -O with-stacks with-containers with-verl || status=1; \
-	$(BIN)/python -m pytest -m alone || status=1; \
+	$(BIN)/python -m pytest -m alone $(call marked,alone) || status=1; \
 	exit $$status
 
 with-stacks: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(STACKS)"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(STACKS)" $(call marked,browser|e2e|real_data)
 
 with-containers: $(STAMP)
-	@$(BIN)/python -m pytest -m "compose and not alone"
+	@$(BIN)/python -m pytest -m "compose and not alone" $(call marked,compose)
 
 with-verl: $(STAMP)
-	@$(BIN)/python -m pytest -m "verl and not alone and not compose"
+	@$(BIN)/python -m pytest -m "verl and not alone and not compose" $(call marked,verl)
 
 test-compose: $(STAMP) ## test the stack in containers, with injected faults (as root on Debian it installs and starts Docker)
 	tests/compose/engine.sh $(BIN)/python -m pytest --capture=sys -m compose tests/compose

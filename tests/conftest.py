@@ -17,6 +17,9 @@ hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
 
+_LANES = ("alone", "browser", "compose", "e2e", "real_data", "verl")
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of public data files beside the checkout; skips the test where it is absent."""
@@ -98,5 +101,20 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cheap tests first: then pages, hostile programs, what starts a whole stack, and last verl."""
+    _check_that_make_finds(items)
     dear = ("verl", "compose", "e2e", "hostile", "browser")
     items.sort(key=lambda item: [bool(item.get_closest_marker(mark)) for mark in dear])
+
+
+def _check_that_make_finds(items: list[pytest.Item]) -> None:
+    """`make test` finds the files of some marks by the marks' names in them."""
+    texts: dict[Path, str] = {}
+    for item in items:
+        for mark in _LANES:
+            if item.get_closest_marker(mark):
+                text = texts.setdefault(item.path, item.path.read_text(encoding="utf-8"))
+                if f"mark.{mark}" not in text:
+                    raise pytest.UsageError(
+                        f"{item.nodeid} has the mark {mark}, which is not written in its file, so "
+                        f"`make test` does not find it: write pytest.mark.{mark} there"
+                    )

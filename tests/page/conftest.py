@@ -12,7 +12,7 @@ from tests.conftest import RedisServer
 from tests.page.watch import Watch
 from tools.screenshots.pictures import find_chromium, launch
 
-_PATIENCE_MS = 20_000  # a machine at work on other things is slow
+_PATIENCE_MS = 60_000  # a machine at work on other things is slow
 expect.set_options(timeout=_PATIENCE_MS)
 
 Visit = Callable[..., tuple[Page, Watch]]

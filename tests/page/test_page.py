@@ -42,7 +42,7 @@ def report(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory)
     plain.judge_some(done, 0, 2 * plain.PER_DATASET)
     done.set_state(RunState.JUDGED)
     plain.judge_some(plain.begin(books, "moving", str(folder / "moving")), 0, 24)
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while not ((state := done.state()) and state.published):
         assert time.monotonic() < give_up
         time.sleep(0.05)

@@ -15,8 +15,11 @@ _TRAIN = ("codecontests_valid", "humaneval", "mbpp_reg")
 
 @pytest.fixture(scope="session")
 def reward_url() -> Iterator[str]:
-    """A reward service that knows the demo's problems, with Redis, judges and a sandbox."""
-    with reward_service(DEMO / "data", allow_eval=True) as service:
+    """A reward service that knows the demo's problems, with Redis, judges and a sandbox.
+
+    Its time limit is that of the demo's config; some recorded answers reach it.
+    """
+    with reward_service(DEMO / "data", "sandbox.timeout=2", allow_eval=True) as service:
         yield service.url
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Seconds of one program: torch, verl and Ray start slowly on a machine at work on other things.
+PATIENCE = 900.0
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -20,7 +22,7 @@ _OFFLINE = {
 
 
 def run_module(
-    python: Path, module: str, *arguments: object, url: str, seconds: float = 420
+    python: Path, module: str, *arguments: object, url: str, seconds: float = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python -m MODULE`` against the reward service at ``url``."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
@@ -41,7 +43,7 @@ def run_module(
 
 
 def run_program(
-    python: Path, program: str, *arguments: object, url: str, seconds: float = 420
+    python: Path, program: str, *arguments: object, url: str, seconds: float = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
     """Run one of ``programs``; fails the test with the end of its output where it fails."""
     module = f"tests.training.programs.{program}"

@@ -27,7 +27,7 @@ from tests.training.conftest import name_of
 from tests.training.environment import ray_folder, run_module, run_program
 from tools.tiny_model.demo import DemoProblem
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(1200)]
 
 _KEYS = {"score", "acc", "accepted", "pass_ratio", "judged", "cases_passed", "cases_total"}
 
@@ -128,7 +128,7 @@ def main_eval(verl_python: Path, table: Path, reward_url: str, ray: Path) -> dic
         "+reward.custom_reward_function.path=pkg://plumbline_reward",
         "+reward.custom_reward_function.name=compute_score_sync",
         "+reward.custom_reward_function.reward_kwargs.score=accepted",
-        "ray_kwargs.ray_init.num_cpus=4",
+        "ray_kwargs.ray_init.num_cpus=2",
         "+ray_kwargs.ray_init.include_dashboard=false",
         f"+ray_kwargs.ray_init._temp_dir={ray}",
         f"hydra.run.dir={ray}",
