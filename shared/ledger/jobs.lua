@@ -216,14 +216,16 @@ end
 
 -- renew (JOB EXECUTION)... -> the jobs whose lease another worker holds.
 function commands.renew(...)
-  local held, lost = { ... }, {}
+  local held, lost, own = { ... }, {}, {}
+  local members = redis.pcall('SMEMBERS', EXECUTIONS) -- a job that ended meanwhile is not among them
+  local unknown = members.err ~= nil
+  for _, member in ipairs(members) do own[member] = true end
   for i = 1, #held, 2 do
     local job, execution = held[i], held[i + 1]
     local holder = redis.pcall('GET', lease_key(job))
     if holder and holder ~= NAME then
       table.insert(lost, job)
-    elseif redis.pcall('SISMEMBER', EXECUTIONS, job .. ':' .. execution) ~= 0
-      and redis.call('EXISTS', job_key(job)) == 1 then -- it has not ended meanwhile
+    elseif (unknown or own[job .. ':' .. execution]) and redis.call('EXISTS', job_key(job)) == 1 then
       redis.call('SET', lease_key(job), NAME, 'PX', math.floor(LEASE * 1000))
       redis.pcall('HSET', job_key(job), 'last_heartbeat', DATE)
       redis.pcall('HSET', execution_key(job, execution), 'last_heartbeat', NOW)

@@ -228,11 +228,11 @@ class WorkerJobs(_WorkerScript):
         Returns:
             Whether the verdict was written, as :meth:`Ledger.record_verdict`.
         """
+        names: Sequence[str] = call.keys.of_verdicts
         arguments: Sequence[EncodableT] = ()
         if verdict is not None:
-            _, arguments = verdict_arguments(call.keys, verdict, cases)
-        # The same keys for all samples of a run, so that their verdicts are written together.
-        keys_ = (*self._keys, *call.keys.of_verdicts, call.keys.cases)
+            names, arguments = verdict_arguments(call.keys, verdict, cases)
+        keys_ = (*self._keys, *names)
         written = await self._commands.run_merged(
             _SCRIPT, keys_, self._merged, "finish", job.id, job.execution, seconds, *arguments
         )
