@@ -103,6 +103,10 @@ class SentinelUrl:
             raise ValueError("options of TLS need rediss+sentinel://")
         return cls(hosts, unquote(path[0]), options, of_sentinels | tls)
 
+    def of_sentinels(self, retry: Retry | AsyncRetry) -> dict[str, Any]:
+        """All settings of connections to the sentinels."""
+        return {**_SENTINEL_SETTINGS, **self.sentinel_options, "retry": retry}
+
 
 def _host(text: str) -> tuple[str, int]:
     found = _HOST.fullmatch(text)
@@ -129,11 +133,7 @@ def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis
     tls = options.pop("ssl", False)
     asked = _Sentinels(  # type: ignore[no-untyped-call]
         parsed.hosts,
-        sentinel_kwargs={
-            **_SENTINEL_SETTINGS,
-            **parsed.sentinel_options,
-            "retry": Retry(NoBackoff(), 1),
-        },
+        sentinel_kwargs=parsed.of_sentinels(Retry(NoBackoff(), 1)),
     )
     kind = _TLSMasterConnection if tls else _MasterConnection
     return cast(Redis, asked.master_for(parsed.service, connection_class=kind, **options))  # type: ignore[no-untyped-call]
@@ -146,11 +146,7 @@ def async_sentinel_client(url: str, **settings: Any) -> AsyncRedis:  # noqa: ANN
     tls = options.pop("ssl", False)
     asked = _AsyncSentinels(  # type: ignore[no-untyped-call]
         parsed.hosts,
-        sentinel_kwargs={
-            **_SENTINEL_SETTINGS,
-            **parsed.sentinel_options,
-            "retry": AsyncRetry(NoBackoff(), 1),
-        },
+        sentinel_kwargs=parsed.of_sentinels(AsyncRetry(NoBackoff(), 1)),
     )
     client = asked.master_for(
         parsed.service,

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -298,20 +298,13 @@ class Watch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        done = threading.Event()
+        self.seen.append(self.look())
+        with _beside(self._repeat):
+            yield
         self.seen.append(self.look())
 
-        def repeat() -> None:
-            while not done.wait(self._every):
-                self.seen.append(self.look())
-
-        thread = threading.Thread(target=repeat)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+    def _repeat(self, done: threading.Event) -> None:
+        while not done.wait(self._every):
             self.seen.append(self.look())
 
     def look(self) -> Observation:
@@ -351,9 +344,8 @@ def run_ids(redis: "Redis") -> list[str]:
 @contextmanager
 def _asking(stack: Stack, redis: "Redis", latencies: dict[str, list[float]]) -> Iterator[None]:
     """Ask for pages of the run, one after the other, until the block ends."""
-    done = threading.Event()
 
-    def ask() -> None:
+    def ask(done: threading.Event) -> None:
         while not done.wait(0.2):
             runs = run_ids(redis)
             for path in _PAGES if runs else ():
@@ -368,7 +360,15 @@ def _asking(stack: Stack, redis: "Redis", latencies: dict[str, list[float]]) -> 
                 if done.wait(0.2):
                     return
 
-    thread = threading.Thread(target=ask)
+    with _beside(ask):
+        yield
+
+
+@contextmanager
+def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run ``work`` in a thread beside the block; the event tells it to end."""
+    done = threading.Event()
+    thread = threading.Thread(target=work, args=[done])
     thread.start()
     try:
         yield
