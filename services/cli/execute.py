@@ -333,7 +333,8 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        hashes = request.completions.hashes() if request.completions else None
+        recorded = request.completions
+        hashes = None if recorded is None else recorded.hashes()
         await Run(request.config, request.plan, session, source, progress, hashes).complete()
 
 

@@ -30,7 +30,6 @@ from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.sources import (
     MatchedCompletions,
-    RecordedSource,
     match_completions,
     sample_indices,
 )
@@ -126,7 +125,7 @@ def _request(
         ),
         embedded=embedded,
         force=force,
-        completions=RecordedSource(matched.by_sample),
+        completions=matched.by_sample,
         source="recorded",
         provenance=loaded.provenance.model_copy(
             update={

@@ -71,9 +71,13 @@ def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
 def _request(
     parent: FinishedRun, config: Config, loaded: LoadedProblems, *, embedded: bool, force: bool
 ) -> RunRequest:
-    generations = list(parent.generations())
-    _check_data(parent, loaded, {(one.dataset, one.problem_id) for one in generations})
-    completions = {one.sample: _recorded(one) for one in generations if one.error is None}
+    names: set[tuple[str, str]] = set()
+    completions = RecordedSource()
+    for one in parent.generations():
+        names.add((one.dataset, one.problem_id))
+        if one.error is None:
+            completions.add(one.sample, _recorded(one))
+    _check_data(parent, loaded, names)
     indices = sample_indices(completions)
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     most = config.data.max_samples
@@ -85,7 +89,7 @@ def _request(
         plan=plan,
         embedded=embedded,
         force=force,
-        completions=RecordedSource(completions),
+        completions=completions,
         source="recorded",
         provenance=loaded.provenance.model_copy(
             update={**_inherited(parent), "parent": _parent(parent, plan)}

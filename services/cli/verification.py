@@ -65,14 +65,13 @@ class SolutionJudge:
 def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunRequest:
     problems: dict[tuple[str, str], Problem] = {}
     numbers: dict[tuple[str, str], list[int]] = {}
-    completions: dict[SampleId, RecordedCompletion] = {}
+    completions = RecordedSource()
     for one in solutions:
         name = (one.problem.dataset, one.problem.problem_id)
         problems[name] = one.problem
         numbers.setdefault(name, []).append(one.number - 1)
-        completions[SampleId(*name, one.number - 1)] = RecordedCompletion(
-            problem_id=one.problem.problem_id, completion=one.completion
-        )
+        recorded = RecordedCompletion(problem_id=one.problem.problem_id, completion=one.completion)
+        completions.add(SampleId(*name, one.number - 1), recorded)
     check_judging(config, list(problems.values()))
     return RunRequest(
         config=config,
@@ -80,7 +79,7 @@ def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunReque
         plan=make_plan(list(problems.values()), lambda p: numbers[p.dataset, p.problem_id]),
         embedded=True,
         force=False,
-        completions=RecordedSource(completions),
+        completions=completions,
         source="reference solutions",
     )
 

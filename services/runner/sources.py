@@ -1,15 +1,18 @@
 """Sources of a run's completions: a generator, or a file of recorded completions."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from tempfile import TemporaryFile, gettempdir
+from typing import TYPE_CHECKING, NamedTuple
 
 from services.runner.sampling import sampling_params
 from services.runner.verl_responses import read_responses
 from shared.completions import RecordedCompletion, read_completions
 from shared.config import Config
-from shared.errors import DataError
+from shared.errors import DataError, OutputError
 from shared.prompts import chat_messages
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
@@ -63,32 +66,73 @@ class GeneratorSource:
         return await self._client.generate(sample, self._run, messages, params)
 
 
-class RecordedSource:
-    """Yields recorded completions."""
+class RecordedSource(Mapping[SampleId, RecordedCompletion]):
+    """Recorded completions by sample, and a source of them.
 
-    def __init__(self, completions: Mapping[SampleId, RecordedCompletion]) -> None:
-        self._completions = completions
+    They are in a temporary file, with lone surrogates replaced: a million completions would need
+    gigabytes of memory.
+    """
 
-    def hashes(self) -> dict[SampleId, str]:
+    def __init__(self, completions: Iterable[tuple[SampleId, RecordedCompletion]] = ()) -> None:
+        """Add ``completions``; raises as :meth:`add`."""
+        self._file = TemporaryFile(prefix="plumbline-completions-")  # noqa: SIM115 - closed with this
+        weakref.finalize(self, self._file.close)
+        self._size = 0
+        self._written = True  # whether the file's position is its end
+        self._places: dict[SampleId, _Place] = {}
+        for sample, recorded in completions:
+            self.add(sample, recorded)
+
+    def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
+        """Add the completion of a sample that has none yet.
+
+        Raises:
+            OutputError: The folder of temporary files has no room for it.
+        """
+        completion = without_surrogates(recorded.completion)
+        kept = recorded.model_copy(update={"completion": completion})
+        line = kept.model_dump_json(exclude_defaults=True).encode() + b"\n"
+        with _naming_the_folder():
+            if not self._written:
+                self._file.seek(self._size)
+                self._written = True
+            self._file.write(line)
+        self._places[sample] = _Place(self._size, bytes.fromhex(sha256(completion)))
+        self._size += len(line)
+
+    def __getitem__(self, sample: SampleId) -> RecordedCompletion:
+        offset = self._places[sample].offset
+        with _naming_the_folder():  # what was added may be written only now
+            self._file.seek(offset)
+            self._written = False
+            line = self._file.readline()
+        return RecordedCompletion.model_validate_json(line)
+
+    def __contains__(self, sample: object) -> bool:
+        return sample in self._places
+
+    def __iter__(self) -> Iterator[SampleId]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def hashes(self) -> Mapping[SampleId, str]:
         """SHA-256 of every completion."""
-        return {
-            sample: sha256(without_surrogates(r.completion))
-            for sample, r in self._completions.items()
-        }
+        return _Hashes(self._places)
 
     async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         for start in range(0, len(samples), _AT_ONCE):
             yield [self._generation(sample) for sample in samples[start : start + _AT_ONCE]]
 
     def _generation(self, sample: SampleId) -> Generation:
-        recorded = self._completions[sample]
-        completion = without_surrogates(recorded.completion)
+        recorded = self[sample]
         return Generation(
             dataset=sample.dataset,
             problem_id=sample.problem_id,
             sample_index=sample.sample_index,
-            completion=completion,
-            completion_sha256=sha256(completion),
+            completion=recorded.completion,
+            completion_sha256=self._places[sample].sha256.hex(),
             finish_reason=recorded.finish_reason,
             prompt_tokens=recorded.prompt_tokens,
             output_tokens=recorded.output_tokens,
@@ -97,6 +141,38 @@ class RecordedSource:
             replica="recorded",
             requests=0,
         )
+
+
+@contextmanager
+def _naming_the_folder() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{gettempdir()}: cannot keep the recorded completions here ({error.strerror}); set "
+            "TMPDIR to a folder with more room"
+        ) from None
+
+
+class _Place(NamedTuple):
+    """Where a completion begins in the file, in bytes, and its SHA-256."""
+
+    offset: int
+    sha256: bytes
+
+
+class _Hashes(Mapping[SampleId, str]):
+    def __init__(self, places: Mapping[SampleId, _Place]) -> None:
+        self._places = places
+
+    def __getitem__(self, sample: SampleId) -> str:
+        return self._places[sample].sha256.hex()
+
+    def __iter__(self) -> Iterator[SampleId]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 # Files of recorded completions
@@ -110,7 +186,7 @@ class MatchedCompletions:
     a completion.
     """
 
-    by_sample: dict[SampleId, RecordedCompletion]
+    by_sample: RecordedSource
     unknown: list[str]
     missing: list[str]
 
@@ -125,11 +201,12 @@ def match_completions(
     Raises:
         DataError: The file cannot be used, has two completions of one sample, does not name the
             data set of a problem id that occurs in several, or matches no problem at all.
+        OutputError: As :meth:`RecordedSource.add`.
     """
     datasets: dict[str, list[str]] = {}
     for problem in problems:
         datasets.setdefault(problem.problem_id, []).append(problem.dataset)
-    by_sample: dict[SampleId, RecordedCompletion] = {}
+    by_sample = RecordedSource()
     unknown: list[str] = []
     for recorded in _recorded(path, problems, config):
         dataset = _dataset_of(recorded, datasets.get(recorded.problem_id, []), path)
@@ -141,7 +218,7 @@ def match_completions(
             raise DataError(
                 f"{path}: two completions for {sample.key}; give them different sample_index"
             )
-        by_sample[sample] = recorded
+        by_sample.add(sample, recorded)
     if not by_sample:
         raise DataError(
             f"{path}: none of its {len(unknown)} completions belongs to a problem of the data; "

@@ -1,10 +1,8 @@
 """Publishing to a full disk: old artifacts stay intact, and nothing is lost."""
 
 import json
-import resource
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from shared.ledger import Ledger
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.reports import data_of, finished
+from tests.disks import files_up_to
 from tests.shared.ledgers import generation, verdict
 
 P1 = SampleId("d1", "p1", 1)
@@ -34,17 +33,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("no right to mount a small disk")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
-
-
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """No file of this process may become larger, as if the disk were full then."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -5,10 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
+from random import Random
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
 from services.runner.sources import (
@@ -19,8 +23,9 @@ from services.runner.sources import (
 )
 from shared.completions import RecordedCompletion
 from shared.config import load_config
-from shared.errors import DataError
+from shared.errors import DataError, OutputError
 from shared.schemas import SampleId, sha256
+from tests.disks import files_up_to
 from tests.runner.generators import Servers, answer
 from tests.shared.ledgers import problem
 
@@ -33,11 +38,40 @@ async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
 
 async def test_lone_surrogates_are_replaced_since_no_file_could_hold_them() -> None:
     sample = SampleId("d", "p")
-    source = RecordedSource({sample: RecordedCompletion(problem_id="p", completion="a\ud800b")})
+    source = RecordedSource([(sample, RecordedCompletion(problem_id="p", completion="a\ud800b"))])
     [generation] = [g async for some in source([sample]) for g in some]
     assert generation.completion == "a\ufffdb"
     assert source.hashes() == {sample: sha256("a\ufffdb")}
     assert generation.model_dump_json()
+
+
+@given(st.lists(st.tuples(st.text(max_size=40), st.booleans()), max_size=20), st.randoms())
+def test_recorded_completions_are_kept_in_whatever_order_they_are_read(
+    texts: list[tuple[str, bool]], random: Random
+) -> None:
+    kept, source = {}, RecordedSource()
+    for number, (text, is_read) in enumerate(texts):
+        sample = SampleId("d", "p", number)
+        kept[sample] = RecordedCompletion(problem_id="p", completion=text, output_tokens=number)
+        source.add(sample, kept[sample])
+        if is_read:
+            one = random.choice(sorted(kept))
+            assert source[one] == kept[one]
+    assert dict(source.items()) == kept
+    assert dict(source.hashes()) == {s: sha256(one.completion) for s, one in kept.items()}
+    assert SampleId("d", "p", len(texts)) not in source
+
+
+@pytest.mark.parametrize("read_at_once", [False, True])
+def test_without_room_for_recorded_completions_the_folder_is_named(read_at_once: bool) -> None:
+    source = RecordedSource()
+    message = f"{gettempdir()}: cannot keep .* set TMPDIR"
+    with files_up_to(50_000), pytest.raises(OutputError, match=message):
+        for number in range(1000):
+            sample = SampleId("d", "p", number)
+            source.add(sample, RecordedCompletion(problem_id="p", completion="a" * 1000))
+            if read_at_once:
+                source[sample]
 
 
 async def test_each_sample_is_asked_with_the_seed_that_is_stored_with_it(servers: Servers) -> None:
@@ -183,7 +217,7 @@ async def test_a_source_gives_what_is_asked_for(file: Any) -> None:
         line("q", "a", output_tokens=7, gen_time=0.5, finish_reason="stop", prompt_tokens=3),
         line("p2", "b\u2028"),
     )
-    source = RecordedSource(match_completions(path, PROBLEMS).by_sample)
+    source = match_completions(path, PROBLEMS).by_sample
     asked = [SampleId("d1", "p2"), SampleId("d2", "q")]
     assert source.hashes() == {asked[0]: sha256("b\u2028"), asked[1]: sha256("a")}
     given = [g async for some in source(asked) for g in some]

@@ -99,7 +99,7 @@ async def test_what_a_source_yields_is_counted(folder: Path) -> None:
         )
         for number in range(70)
     }
-    source = counter(folder).counting(RecordedSource(samples))
+    source = counter(folder).counting(RecordedSource(samples.items()))
     found = [one async for batch in source(list(samples)) for one in batch]
     assert [one.sample for one in found] == list(samples)
     assert found[3].output_tokens == 99
