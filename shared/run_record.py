@@ -339,12 +339,13 @@ def _refusal(document: JsonObject, error: ValidationError) -> str:
     from shared.versions import release
 
     versions, commit = document.get("versions"), document.get("git_commit")
-    named = str(versions.get("plumbline") if isinstance(versions, dict) else "unknown")[:100]
+    named = versions.get("plumbline") if isinstance(versions, dict) else None
     commit = f", commit {commit[:12]}" if isinstance(commit, str) else ""
+    ran = f", for a run of Plumbline {str(named)[:100]}{commit}" if named else ""
     return (
         f"run record with keys that this Plumbline ({release()}) does not know "
-        f"({describe(error)}); another release wrote it, for a run of Plumbline {named}{commit}: "
-        "read it with that release, or a newer one"
+        f"({describe(error)}); another release wrote it{ran}: read it with that release, or a "
+        "newer one"
     )
 
 

@@ -24,6 +24,14 @@ from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
 from shared.ledger import connect
 from shared.ledger.snapshot import Group, groups, restore_group, write_group
+from shared.ledger.version import (
+    WITHOUT_NUMBER,
+    OtherVersionError,
+    claim_ledger,
+    is_readable,
+    records_version,
+    refusal,
+)
 from shared.schemas import describe
 from shared.service.settings import RedisSettings, load_settings
 from shared.versions import versions_of
@@ -60,11 +68,15 @@ class _GroupFile(_File):
 
 
 class Manifest(BaseModel):
-    """The content of a backup. It is written last, so a folder with one is complete."""
+    """The content of a backup. It is written last, so a folder with one is complete.
+
+    ``records``: the version of the records in it, as ``shared.ledger.version`` has it.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = 1
+    records: int = WITHOUT_NUMBER
     created_at: float
     plumbline: str
     redis: str
@@ -92,6 +104,7 @@ def backup(
             for number, group in enumerate(groups(redis))
         ]
         manifest = Manifest(
+            records=records_version(redis),
             created_at=time.time(),
             plumbline=_version(),
             redis=str(redis.info("server")["redis_version"]),
@@ -130,6 +143,7 @@ def restore(
                 replaced = Group(one.name, sorted({*one.keys, *there.get(one.name, [])}))
                 with (local / one.file).open("rb") as file:
                     _restore(redis, manifest, replaced, file)
+            claim_ledger(redis)
             if wanted and manifest.index:
                 _replace_index(local / manifest.index.file, wanted)
     print(f"restored: {_counted(manifest)}")
@@ -238,9 +252,13 @@ def _read_manifest(folder: OutputFolder) -> Manifest:
             f"{VERSION}; restore it with the version of Plumbline that wrote it"
         )
     try:
-        return Manifest.model_validate(document)
+        manifest = Manifest.model_validate(document)
     except ValidationError as error:
         raise OutputError(f"{folder.shown}/{MANIFEST} is damaged: {describe(error)}") from None
+    if not is_readable(manifest.records):
+        what = f"the ledger in {folder.shown}"
+        raise OtherVersionError(refusal(what, manifest.records, manifest.plumbline))
+    return manifest
 
 
 def _download(folder: OutputFolder, manifest: Manifest, local: Path) -> Path:

@@ -82,21 +82,32 @@ def check_ledger(redis: Redis) -> None:
     """Check the version of the whole ledger, as each service does when it starts.
 
     Raises:
+        OtherVersionError: As :func:`records_version`.
+    """
+    records_version(redis)
+
+
+def records_version(redis: Redis) -> int:
+    """The version of the whole ledger, which is one that this release reads.
+
+    Raises:
         OtherVersionError: A later release has written to this ledger, or one that is too old.
     """
     try:
         stored, wrote = cast(list[bytes | None], redis.hmget(keys.VERSION, ["records", "release"]))
     except NoPermissionError as error:
         log.warning("the version of the ledger cannot be read", reason=str(error))
-        return
+        return WITHOUT_NUMBER
     except ResponseError as error:
         raise OtherVersionError(
             f"{keys.VERSION} in Redis cannot be read ({error}); something else than Plumbline "
             "wrote it: delete the key"
         ) from None
-    if not is_readable(version_of(stored)):
+    version = version_of(stored)
+    if not is_readable(version):
         by = (wrote or b"").decode(errors="replace")[:100]
-        raise OtherVersionError(refusal("the ledger in Redis", version_of(stored), by))
+        raise OtherVersionError(refusal("the ledger in Redis", version, by))
+    return cast(int, version)
 
 
 def claim_ledger(redis: Redis) -> None:

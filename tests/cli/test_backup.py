@@ -13,7 +13,7 @@ from services.aggregator.ingest import Ingester
 from shared.artifacts import OutputFolder
 from shared.ledger import Ledger, keys, snapshot
 from shared.ledger.keys import RewardKeys, RunKeys
-from shared.run_record import RunState
+from shared.run_record import VERSION, RunState
 from tests.cli.commands import Outcome, plumb
 from tests.conftest import RedisServer
 from tests.runner.test_run import SAMPLES, FakeSource, Others, Stage
@@ -201,10 +201,19 @@ def test_runs_that_are_there_are_replaced_only_if_told(
     assert "has a backup already" in again.line
 
 
-def _other_version(folder: Path) -> str:
+def _change_manifest(folder: Path, **fields: object) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "version": 7}))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, **fields}))
+
+
+def _other_version(folder: Path) -> str:
+    _change_manifest(folder, version=7)
     return "is a backup of version 7, this program reads version 1"
+
+
+def _records_of_a_later_release(folder: Path) -> str:
+    _change_manifest(folder, records=VERSION + 1, plumbline="9.9")
+    return f"has version {VERSION + 1}, written by Plumbline 9.9, but this Plumbline"
 
 
 def _flipped_bit(folder: Path) -> str:
@@ -243,7 +252,15 @@ def small_backup(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize(
-    "spoil", [_other_version, _flipped_bit, _missing_file, _unfinished, _outside]
+    "spoil",
+    [
+        _other_version,
+        _records_of_a_later_release,
+        _flipped_bit,
+        _missing_file,
+        _unfinished,
+        _outside,
+    ],
 )
 def test_a_backup_that_is_not_whole_is_refused_before_anything_is_written(
     small_backup: Path, redis: Redis, redis_server: RedisServer, tmp_path: Path, spoil: object

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from structlog.testing import capture_logs
 
 from services.aggregator.__main__ import publish_due
 from services.aggregator.index.database import Database, open_database
@@ -93,27 +94,24 @@ def test_migration_gives_an_earlier_run_a_number_and_changes_nothing_else(
 
 
 def test_an_index_of_another_version_is_kept_and_rebuilt_from_the_ledger(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ledger: Ledger, tmp_path: Path
 ) -> None:
     recorded = gzip.decompress((RECORDED / "index.sqlite.gz").read_bytes())
     (tmp_path / "index.sqlite").write_bytes(recorded)
-    database = open_database(tmp_path)
+    with capture_logs() as lines:
+        database = open_database(tmp_path)
     assert verdicts_in(database) == 0
     Ingester(ledger.redis, database).catch_up()
     assert verdicts_in(database) == 3
     database.close()
-    assert (tmp_path / "index-version-4.sqlite").read_bytes() == recorded
-    said = capsys.readouterr().out
-    assert "the index has another version, it is built again" in said
-    assert "index-version-4.sqlite" in said
-    open_database(tmp_path).close()
-    assert "built again" not in capsys.readouterr().out
-
-
-def test_a_damaged_index_is_kept_too(tmp_path: Path) -> None:
-    (tmp_path / "index.sqlite").write_bytes(b"something else" * 1000)
-    open_database(tmp_path).close()
-    assert (tmp_path / "index-damaged.sqlite").read_bytes().startswith(b"something else")
+    kept = tmp_path / "index-version-4.sqlite"
+    assert kept.read_bytes() == recorded
+    (logged,) = lines
+    assert logged["event"] == "the index has another version, it is built again"
+    assert (logged["found"], logged["kept"]) == (4, str(kept))
+    with capture_logs() as again:
+        open_database(tmp_path).close()
+    assert again == []
 
 
 def test_an_interrupted_run_of_an_earlier_release_is_listed(tmp_path: Path) -> None:
