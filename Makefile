@@ -64,9 +64,10 @@ demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
 
 # The cheap ones first; three at once keep two cores at work, since many wait for a limit of time. Then stacks, containers and
-# real verl beside each other, which wait for one start after another. Those that depend on time and load are alone.
-TOGETHER := not alone and not browser and not compose and not e2e and not real_data and not verl
-STACKS := (browser or e2e or real_data) and not alone and not compose and not verl
+# real verl beside each other, which wait for one start after another. Those that depend on time and load are alone. Browsers
+# are not beside containers: each network of those breaks what a page is loading (ERR_NETWORK_CHANGED).
+TOGETHER := not alone and not compose and not e2e and not real_data and not verl
+STACKS := (e2e or real_data) and not alone and not browser and not compose and not verl
 # Files in which tests have one of these marks: to collect all tests takes each process a quarter of a minute of CPU time.
 # tests/conftest.py refuses a mark that this does not find.
 marked = $(shell grep -rlE 'mark\.($(1))\b' tests --include='test_*.py')
@@ -81,7 +82,7 @@ test: $(STAMP) ## all tests
 	exit $$status
 
 with-stacks: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(STACKS)" $(call marked,browser|e2e|real_data)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(STACKS)" $(call marked,e2e|real_data)
 
 with-containers: $(STAMP)
 	@$(BIN)/python -m pytest -m "compose and not alone" $(call marked,compose)

@@ -17,7 +17,7 @@ hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
 
-_LANES = ("alone", "browser", "compose", "e2e", "real_data", "verl")
+_LANES = ("alone", "compose", "e2e", "real_data", "verl")
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ def started(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=plumb.take_interrupts,
     )
 
 
@@ -48,7 +49,7 @@ def test_nothing_is_left_of_a_harness_that_is_stopped(sign: signal.Signals, tmp_
     family = plumb.children(process.pid)
     process.send_signal(sign)
     process.wait(60)
-    assert psutil.wait_procs(family, timeout=30)[1] == []
+    assert psutil.wait_procs(family, timeout=90)[1] == []
     assert not list(tmp_path.iterdir())
     if not parent:
         assert process.returncode == 130

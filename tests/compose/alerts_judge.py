@@ -44,3 +44,4 @@ if __name__ == "__main__":
     while thread.is_alive():  # the alert is about an increase
         thread.join(1)
         metrics.count_refused(Flaw.CALL)
+        metrics.count_put_back()

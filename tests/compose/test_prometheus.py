@@ -108,13 +108,14 @@ def test_engines_that_do_not_start_and_an_index_that_is_behind(
 ) -> None:
     names = ("PlumblineReplicaRestarting", "PlumblineIndexBehind")
     of_a_judge = (
-        *("PlumblineSandboxUntrusted", "PlumblineJobsRefused"),
+        *("PlumblineSandboxUntrusted", "PlumblineJobsRefused", "PlumblineJobsPutBack"),
         "PlumblineFileDescriptors",
     )
     with ExitStack() as faults, prometheus.fires(*names, *of_a_judge):
         faults.enter_context(no_engines(stack))
         faults.enter_context(held_index(stack))
-        # One more judge: its sandbox judges canaries wrongly, it refuses jobs, its files are open.
+        # One more judge: its sandbox judges canaries wrongly, it refuses jobs and puts others back,
+        # its files are open.
         faults.enter_context(stand_in(stack, "judge", "judge", network="monitoring"))
     step.done("replica restarting, index behind, sandbox untrusted")
     over = {"PlumblineIndexBehind", "PlumblineTargetDown", "PlumblineNoJudges"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -48,6 +49,7 @@ def running(arguments: list[str], output: Path) -> Iterator[subprocess.Popen[str
         stderr=subprocess.STDOUT,
         text=True,
         env=environment(),
+        preexec_fn=take_interrupts,
     )
     try:
         yield process
@@ -57,6 +59,11 @@ def running(arguments: list[str], output: Path) -> Iterator[subprocess.Popen[str
             with_process(pid, psutil.Process.kill)
         process.wait()
         log.close()
+
+
+def take_interrupts() -> None:
+    """For a new process: a shell ignores SIGINT in what it starts in the background, as tests."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def children(pid: int) -> list[psutil.Process]:

@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parents[3] / "shared" / "data"
 
 pytestmark = [
     pytest.mark.real_data,
+    pytest.mark.timeout(400),
     pytest.mark.skipif(not FOLDER.is_dir(), reason="the public data is not beside the checkout"),
 ]
 

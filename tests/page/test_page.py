@@ -455,6 +455,14 @@ def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> 
     assert page.url.endswith(SAMPLE)
 
 
+def test_a_request_that_the_network_ends_is_repeated(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    page.route("**/api/runs/done", lambda route: route.abort("internetdisconnected"), times=1)
+    show(page, f"{address}/{VIEWS['run']}")
+    expect(page.locator("h1")).to_have_text("done")
+    assert watch.errors == []
+
+
 def test_an_unknown_run_is_said_to_be_one(address: str, visit: Visit) -> None:
     page, watch = visit()
     show(page, f"{address}/#/run/none")
