@@ -405,17 +405,17 @@ class Run:
             if state is RunState.FAILED:
                 meta = await asyncio.to_thread(self._ledger.meta)
                 raise OutputError(str(meta and meta.publish_error))
-            if time.monotonic() > deadline:
-                raise ServiceError(
-                    f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
-                    "s; start one and repeat the command, no work is lost (one of another release "
-                    "leaves the run alone, and its log says so)"
-                )
             if not told and time.monotonic() - began > self._timings.publish_note:
                 told = True
                 self._progress.note(
                     "waiting for an aggregator to write the artifacts; one of another release "
                     "leaves this run alone, and its log says so"
+                )
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
+                    "s; start one and repeat the command, no work is lost (one of another release "
+                    "leaves the run alone, and its log says so)"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -536,14 +536,14 @@ async def test_the_lock_is_kept_while_the_run_goes_on(one: Stage, others: Others
 
 async def test_the_lock_is_kept_while_the_aggregator_publishes(one: Stage, others: Others) -> None:
     others.publishing = False
-    session = Session(one.redis, one.identity, lock_ttl=0.3)
+    session = Session(one.redis, one.identity, lock_ttl=1.0)
     session.enter(Config(), PROBLEMS, one.folder, force=False, provenance=Provenance())
     run = Run(Config(), one.plan, session, FakeSource(), one.progress, timings=one.timings)
     completing = asyncio.create_task(run.complete())
     while one.ledger.state() is not RunState.JUDGED:
         await asyncio.sleep(0.01)
     active = one.ledger.meta().active_seconds
-    for _ in range(10):
+    for _ in range(25):
         await asyncio.sleep(0.1)
         assert not one.ledger.lock("another runner", 1)
     assert one.ledger.meta().active_seconds == active
