@@ -1,6 +1,7 @@
 """Fixtures of ordinary runs: a finished one, and one in progress."""
 
 import json
+from pathlib import Path
 
 from redis import Redis
 
@@ -8,9 +9,11 @@ from shared.case_records import SampleCases
 from shared.config import load_config
 from shared.ledger import Ledger
 from shared.plan import make_plan
+from shared.run_record import RunState
 from shared.schemas import CaseResult, FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
+from tests.page.compared import wait
 from tests.shared.ledgers import enter, problem
 
 DATASETS = ("codecontests_valid", "humaneval")
@@ -116,3 +119,12 @@ def _problem(sample: SampleId) -> Problem:
         extra_info=json.dumps({"tags": ["strings", "dp"]}),
         quality="many_answers" if sample.dataset == "codecontests_valid" else "ok",
     )
+
+
+def publish_one_of_two(books: Redis, folder: Path) -> None:
+    """Write ``done``, which is published, and ``moving``, which has a fifth of its verdicts."""
+    done = begin(books, "done", str(folder / "done"))
+    judge_some(done, 0, 2 * PER_DATASET)
+    done.set_state(RunState.JUDGED)
+    judge_some(begin(books, "moving", str(folder / "moving")), 0, 24)
+    wait({"done": done})
