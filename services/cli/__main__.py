@@ -6,7 +6,12 @@ from contextlib import suppress
 from typing import NoReturn
 
 from services.cli.embedded import prefork
-from services.cli.interrupts import sigterm_as_interrupt
+from services.cli.interrupts import (
+    INTERRUPTED,
+    error_line,
+    interruptible_imports,
+    sigterm_as_interrupt,
+)
 from shared.errors import InterruptedRunError, PlumblineError
 
 
@@ -16,7 +21,7 @@ def main() -> None:
         with sigterm_as_interrupt():
             _run()
     except KeyboardInterrupt:
-        _end(InterruptedRunError("interrupted; repeat the command"))
+        _end(INTERRUPTED)
     except PlumblineError as error:
         _end(error)
     except ModuleNotFoundError as error:
@@ -30,10 +35,11 @@ def main() -> None:
 
 
 def _run() -> None:
-    if "--embedded" in sys.argv:
-        # Before this process's own imports, which take as long as those of the services.
-        prefork.start_early()
-    from services.cli.commands import app
+    with interruptible_imports():
+        if "--embedded" in sys.argv:
+            # Before this process's own imports, which take as long as those of the services.
+            prefork.start_early()
+        from services.cli.commands import app
 
     try:
         app()
@@ -47,7 +53,7 @@ def _end(error: PlumblineError) -> NoReturn:
     for sign in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sign, signal.SIG_IGN)  # it ends already
     with suppress(OSError):  # the output is on a full disk, say; the exit code tells it then
-        print(f"plumb: {' '.join(str(error).split())}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
     raise SystemExit(error.exit_code) from None
 
 

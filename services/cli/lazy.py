@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from services.cli.interrupts import interruptible_imports
+
 
 def _with_hyphens(name: str) -> str:
     """Scripts of verl's users write ``--output_dir``."""
@@ -41,7 +43,8 @@ class LazyGroup(TyperGroup):
     def load(self, name: str) -> Any:  # noqa: ANN401 - typer does not export click's Command
         """Import a command."""
         module, _, attribute = self.lazy_commands[name].target.partition(":")
-        found = getattr(import_module(module), attribute)
+        with interruptible_imports():
+            found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             group.name = name
