@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,24 @@ def docker(*arguments: str, check: bool = True) -> str:
     )
     assert not check or done.returncode == 0, f"docker {arguments}: {done.stderr}{done.stdout}"
     return done.stdout.strip()
+
+
+@contextmanager
+def paused(container: str) -> Iterator[None]:
+    """Freeze the processes of a container.
+
+    On a busy machine the first attempts may fail: the kernel had not stopped each of them in time.
+    """
+    until(f"{container} is paused", lambda: _is_paused(container))
+    try:
+        yield
+    finally:
+        docker("unpause", container)
+
+
+def _is_paused(container: str) -> bool:
+    docker("pause", container, check=False)
+    return docker("inspect", "-f", "{{.State.Paused}}", container) == "true"
 
 
 def compose_command() -> list[str] | None:
@@ -86,11 +105,8 @@ class Stack:
         process = self.start(*arguments)
         time.sleep(1)
         (generator,) = self.containers("generator-cpu")
-        docker("pause", generator)
-        try:
+        with paused(generator):
             self._ended(process, arguments, 0)
-        finally:
-            docker("unpause", generator)
 
     @staticmethod
     def _ended(

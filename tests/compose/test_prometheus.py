@@ -17,7 +17,7 @@ from shared.service.processes import free_port
 from tests.compose.alerts import Prometheus, compressed
 from tests.compose.conftest import Step
 from tests.compose.offline.stand_ins import tag
-from tests.compose.stack import ROOT, Stack, docker, until
+from tests.compose.stack import ROOT, Stack, docker, paused, until
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 CONFIGS = ROOT / "configs/prometheus"
@@ -86,17 +86,18 @@ def test_no_judges_then_no_generator_then_a_broken_sandbox(
     before = stack.verdicts()
     generator, *_ = stack.containers("generator-cpu")
     waiting = ("PlumblineNoJudges", "PlumblineJudgeQueueAgeing")
-    with prometheus.fires("PlumblineNoProgress", "PlumblineTargetDown", *waiting):
-        run = stack.plumb(*RUN)
-        until("5 verdicts", lambda: stack.verdicts() >= before + 5)
-        stack.do("stop", "judge")
-        forget_killed_workers(stack)
-        docker("pause", generator)
-    step.done("no judges, generator paused")
-    failing = ("PlumblineSandboxFailing", "PlumblineInfraErrorShare")
-    with broken_sandbox(stack), prometheus.fires("PlumblineUnjudged", *failing):
-        stack.do("start", "judge")
-        docker("unpause", generator)
+    with ExitStack() as standstill:
+        with prometheus.fires("PlumblineNoProgress", "PlumblineTargetDown", *waiting):
+            run = stack.plumb(*RUN)
+            until("5 verdicts", lambda: stack.verdicts() >= before + 5)
+            stack.do("stop", "judge")
+            forget_killed_workers(stack)
+            standstill.enter_context(paused(generator))
+        step.done("no judges, generator paused")
+        failing = ("PlumblineSandboxFailing", "PlumblineInfraErrorShare")
+        with broken_sandbox(stack), prometheus.fires("PlumblineUnjudged", *failing):
+            stack.do("start", "judge")
+            standstill.close()
     step.done("broken sandbox")
     printed, _ = run.communicate(timeout=120)
     assert run.returncode == 1, printed  # the samples that were given up are missing
@@ -151,12 +152,8 @@ def test_redis_that_fills_and_a_sandbox_that_hangs(
     )
     until("5 verdicts", lambda: stack.verdicts() >= before + 5)
     sandbox, *_ = stack.containers("sandbox")
-    docker("pause", sandbox)
-    try:
-        with prometheus.fires("PlumblineLeaseAgeing"):
-            pass
-    finally:
-        docker("unpause", sandbox)
+    with paused(sandbox), prometheus.fires("PlumblineLeaseAgeing"):
+        pass
     printed, _ = run.communicate(timeout=120)
     assert run.returncode == 0, printed
     step.done("a sandbox hung")
