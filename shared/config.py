@@ -284,6 +284,9 @@ class GenerationConfig(Section):
     """Seconds for one sample from its first request, with all retries and waiting."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
     """Failed attempts per sample. 429 and 503 with ``Retry-After`` do not count."""
+    # A generator that is started again loads its model first, which takes minutes.
+    retry_budget: Operation[float] = Field(default=600, ge=0, allow_inf_nan=False)
+    """Seconds without a server to connect to until failed connections count as attempts."""
     seed: Subject[int | None] = None
     """Base of the per-sample seeds; null for ``run.seed``."""
     stop: InProtocol[list[Annotated[str, Field(min_length=1)]]] = Field(default_factory=list)

@@ -409,6 +409,7 @@ def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "Genera
         request_timeout=generation.request_timeout,
         deadline=generation.deadline,
         max_attempts=generation.max_attempts,
+        retry_budget=generation.retry_budget,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Self
 
 import aiohttp
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, retry_if_exception_type
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
 from services.runner.concurrency import AdmissionGate, ConcurrencyLimit
@@ -22,6 +23,7 @@ from services.runner.responses import (
     RetryableError,
     ServerBusyError,
     ServerInfo,
+    UnreachableError,
     choose_model,
     exception_message,
     read_completion,
@@ -37,6 +39,8 @@ from shared.service.tokens import authorization
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
 _MAX_ANSWER, _MAX_ANSWERS = 64 * 2**20, 2**30
+# Seconds between attempts to connect to a server that is down, at most.
+_RECONNECT = 10.0
 
 
 class _ChatRequest(BaseModel):
@@ -90,6 +94,8 @@ class GeneratorClient:
         request_timeout: Seconds for one request.
         deadline: Seconds for one sample, from the admission of its first request.
         max_attempts: Requests for one sample that may fail.
+        retry_budget: Seconds without a server to connect to until failed connections count as
+            failed requests.
         backoff: Seconds; the wait after failure n is drawn from 0 to ``backoff * 2**(n-1)``.
         longest_backoff: Upper bound of that wait in seconds.
         check_timeout: Seconds for each request of :meth:`check`.
@@ -106,6 +112,7 @@ class GeneratorClient:
         request_timeout: float,
         deadline: float,
         max_attempts: int,
+        retry_budget: float,
         backoff: float = 1.0,
         longest_backoff: float = 60.0,
         check_timeout: float = 30.0,
@@ -125,6 +132,7 @@ class GeneratorClient:
         self._info_timeout = info_timeout
         self._deadline = deadline
         self._max_attempts = max_attempts
+        self._retry_budget = retry_budget
         self._backoff = wait_random_exponential(multiplier=backoff, max=longest_backoff)
         self._jitter = backoff
         self._answers = Answers(max_answer=_MAX_ANSWER, max_held=_MAX_ANSWERS)
@@ -218,10 +226,15 @@ class GeneratorClient:
         retries = AsyncRetrying(
             retry=retry_if_exception_type(RetryableError),
             stop=lambda _state: pending.failures >= self._max_attempts,
-            wait=self._backoff,
+            wait=self._wait,
             reraise=True,
         )
         return await retries(self._request, pending)
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Seconds until the next request; whether a server is there again is tried often."""
+        unreachable = state.outcome and isinstance(state.outcome.exception(), UnreachableError)
+        return min(self._backoff(state), _RECONNECT if unreachable else math.inf)
 
     async def _request(self, pending: _PendingSample) -> _Answer:
         """Send one request; report its result to load balancer and concurrency limit."""
@@ -235,9 +248,11 @@ class GeneratorClient:
                 self._gate.on_overload(sent)
                 raise
             except RetryableError as error:
-                pending.failures += 1
+                unreachable = isinstance(error, UnreachableError)
+                endpoint.on_failure(unreachable=unreachable)
+                if not unreachable or self._endpoints.unreachable_for() >= self._retry_budget:
+                    pending.failures += 1
                 pending.last_error = str(error)
-                endpoint.on_failure()
                 # One server that is down does not slow down the others.
                 if isinstance(error, NoResponseError) and self._endpoints.all_failing:
                     self._gate.on_overload(sent)
@@ -259,13 +274,13 @@ class GeneratorClient:
             raise RetryableError(f"bad_answer: {endpoint.name}: {error}") from None
         except aiohttp.ConnectionTimeoutError:
             reason = f"connection: {endpoint.name}: connecting timed out"
-            raise NoResponseError(reason) from None
+            raise UnreachableError(reason) from None
         except TimeoutError:
             reason = f"timeout: no answer from {endpoint.name} in {self._request_timeout:g} s"
             raise NoResponseError(reason) from None
         except (aiohttp.ClientError, OSError) as error:
             reason = f"connection: {endpoint.name}: {exception_message(error)}"
-            raise NoResponseError(reason) from None
+            raise _no_response(error)(reason) from None
         gen_time = time.monotonic() - started
         completion = read_completion(response.status, response.headers, body)
         replica = redact(response.headers.get("X-Plumbline-Replica") or endpoint.name)
@@ -276,6 +291,13 @@ class GeneratorClient:
         if self._opened_session is None:
             raise RuntimeError("GeneratorClient is used outside of its 'async with'")
         return self._opened_session
+
+
+def _no_response(error: Exception) -> type[NoResponseError]:
+    """The kind of a failed connection; a certificate that is wrong stays so."""
+    connecting = isinstance(error, aiohttp.ClientConnectorError)
+    unreachable = connecting and not isinstance(error, aiohttp.ClientSSLError)
+    return UnreachableError if unreachable else NoResponseError
 
 
 def _payload(

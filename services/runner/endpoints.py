@@ -66,6 +66,7 @@ class Endpoint:
         self._rejections = 0
         self._open_until = 0.0
         self._busy_until = 0.0
+        self._unreachable_since: float | None = None
         self._clock = clock
         self._cooldown = cooldown or Cooldown()
 
@@ -83,13 +84,24 @@ class Endpoint:
     def available(self) -> bool:
         return not self.failing and self.busy_for == 0
 
-    def on_failure(self) -> None:
+    @property
+    def unreachable_for(self) -> float:
+        """Seconds since the first of the failed connections that no connection has followed."""
+        since = self._unreachable_since
+        return 0.0 if since is None else self._clock() - since
+
+    def on_failure(self, *, unreachable: bool = False) -> None:
         """Open the circuit after a failed request, longer with each consecutive failure."""
+        if not unreachable:
+            self._unreachable_since = None
+        elif self._unreachable_since is None:
+            self._unreachable_since = self._clock()
         self.failures += 1
         self._open_until = self._clock() + self._cooldown.after(self.failures)
 
     def on_rejection(self, retry_after: float | None = None) -> None:
         """Pause a healthy but busy server for its Retry-After, else with exponential backoff."""
+        self._unreachable_since = None
         # Concurrent requests that are rejected together count once.
         if not self.busy_for:
             self._rejections += 1
@@ -101,6 +113,7 @@ class Endpoint:
 
     def on_success(self) -> None:
         """Close the circuit."""
+        self._unreachable_since = None
         self.failures = 0
         self._rejections = 0
 
@@ -130,6 +143,10 @@ class Endpoints:
     @property
     def all_failing(self) -> bool:
         return all(endpoint.failing for endpoint in self._endpoints)
+
+    def unreachable_for(self) -> float:
+        """Seconds for which no server could be connected to."""
+        return min(endpoint.unreachable_for for endpoint in self._endpoints)
 
     def busy_for(self) -> float:
         """Seconds until a server accepts a request; failing servers count only if all fail."""

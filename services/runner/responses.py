@@ -57,6 +57,10 @@ class NoResponseError(RetryableError):
     """The server was not reachable, or did not answer in time."""
 
 
+class UnreachableError(NoResponseError):
+    """The server could not be connected to, so it has seen nothing of the request."""
+
+
 class ServerBusyError(Exception):
     """The server is healthy and rejects the request for now (backpressure).
 

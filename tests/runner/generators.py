@@ -67,8 +67,8 @@ class Servers:
             app.router.add_get("/info", info)
         return await self.serve(app)
 
-    async def serve(self, app: web.Application) -> str:
-        server = TestServer(app)
+    async def serve(self, app: web.Application, port: int | None = None) -> str:
+        server = TestServer(app, port=port)
         await server.start_server()
         self._stack.push_async_callback(server.close)
         return str(server.make_url("/")).rstrip("/")
@@ -81,6 +81,7 @@ class Servers:
             "request_timeout": 10.0,
             "deadline": 30.0,
             "max_attempts": 3,
+            "retry_budget": 0.0,
             "backoff": 0.001,
         }
         client = GeneratorClient(urls, **{**defaults, **arguments})

@@ -1,6 +1,7 @@
 """Retries, backpressure, deadlines and load balancing of the client."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from email.utils import formatdate
 
@@ -70,6 +71,35 @@ async def test_server_that_is_down_is_an_error_of_the_sample(servers: Servers) -
     generation = await ask(await servers.client(refused_url(), max_attempts=2))
     assert generation.error is not None and generation.error.startswith("connection: ")
     assert generation.requests == 2
+
+
+async def test_a_server_that_is_started_again_costs_no_attempts(servers: Servers) -> None:
+    url = refused_url()
+    client = await servers.client(url, max_attempts=1, retry_budget=60.0, backoff=0.02)
+    asked = asyncio.create_task(ask(client))
+    await asyncio.sleep(0.5)
+    assert not asked.done()
+
+    async def chat(_request: web.Request) -> web.Response:
+        return answer("here again")
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    await servers.serve(app, port=int(url.rpartition(":")[2]))
+    generation = await asked
+    assert (generation.error, generation.completion) == (None, "here again")
+    assert generation.requests > 2
+
+
+async def test_a_server_that_stays_away_uses_up_the_budget_then_the_attempts(
+    servers: Servers,
+) -> None:
+    client = await servers.client(refused_url(), max_attempts=2, retry_budget=0.3, backoff=0.02)
+    began = time.monotonic()
+    generation = await ask(client)
+    assert generation.error is not None and generation.error.startswith("connection: ")
+    assert time.monotonic() - began >= 0.3
+    assert (await ask(client)).requests <= 3  # the budget is that of the outage
 
 
 @pytest.mark.parametrize("status", ["400", "401", "403", "404", "422"])

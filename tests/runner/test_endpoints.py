@@ -109,6 +109,19 @@ def test_without_retry_after_the_pause_grows() -> None:
     assert endpoints.busy_for() == 1
 
 
+def test_an_outage_lasts_from_the_first_failed_connection_to_the_next_one_that_works() -> None:
+    clock = Clock()
+    endpoint = Endpoint("http://a", clock)
+    for again in (endpoint.on_success, endpoint.on_failure, endpoint.on_rejection):
+        endpoint.on_failure(unreachable=True)
+        clock.now += 5.0
+        endpoint.on_failure(unreachable=True)
+        clock.now += 2.0
+        assert endpoint.unreachable_for == 7.0
+        again()
+        assert endpoint.unreachable_for == 0.0
+
+
 @pytest.mark.parametrize(("retry_after", "pause"), [(0.0, 0.05), (3.0, 3.0), (1e9, 600.0)])
 def test_a_retry_after_is_bounded(retry_after: float, pause: float) -> None:
     (endpoint,) = endpoints = Endpoints(["http://a"], Clock())
