@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from shared.errors import data_error
-from shared.json_lines import read_json_lines
+from shared.json_lines import parse_record, read_lines
 from shared.schemas import describe
 from shared.statuses import TokenSource
 
@@ -39,8 +39,9 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
     Raises:
         DataError: While iterating: the file or a line cannot be used; the message names both.
     """
-    for number, fields in read_json_lines(path):
+    for number, line in read_lines(path):
+        place = f"{path}:{number}"
         try:
-            yield RecordedCompletion.model_validate(fields)
+            yield parse_record(RecordedCompletion, place, line)
         except ValidationError as error:
-            raise data_error(f"{path}:{number}", f"not a completion: {describe(error)}") from None
+            raise data_error(place, f"not a completion: {describe(error)}") from None

@@ -10,7 +10,7 @@ from shared import artifacts
 from shared.analysis.statistics import Metrics
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
-from shared.json_lines import TornLineError, read_json_lines
+from shared.json_lines import TornLineError, parse_record, read_lines
 from shared.run_record import RunRecord, read_record
 from shared.schemas import CaseRecord, Generation, SampleId, Verdict, describe
 
@@ -72,8 +72,8 @@ class FinishedRun:
     def _records(self, name: str, kind: type[RecordT]) -> Iterator[RecordT]:
         path = f"{self.folder.url.rstrip('/')}/{name}"
         try:
-            for number, fields in read_json_lines(path):
-                yield _record(kind, f"{path}:{number}", fields)
+            for number, line in read_lines(path):
+                yield record_of(kind, f"{path}:{number}", line)
         except TornLineError as error:
             self.skipped.append(str(error))
         except DataError as error:
@@ -121,8 +121,14 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
     return found, broken
 
 
-def _record(kind: type[RecordT], place: str, fields: object) -> RecordT:
+def record_of(kind: type[RecordT], place: str, line: bytes) -> RecordT:
+    """Parse a line of an artifact, also one of an early version.
+
+    Raises:
+        DataError: The line is not JSON; the message begins with ``place``.
+        OutputError: It is not such a record.
+    """
     try:
-        return kind.model_validate(fields)
+        return parse_record(kind, place, line)
     except ValidationError as error:
         raise OutputError(f"{place}: not a {kind.__name__.lower()} ({describe(error)})") from None

@@ -1,14 +1,21 @@
 """JSON Lines reader: one object per line, optionally gzip; errors name file and line."""
 
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, cast
+from typing import TypeVar, cast
 
 import fsspec
+from pydantic import BaseModel, ValidationError
 
 from shared.errors import DataError, data_error, reading
+
+# Bytes that are read at once.
+_BLOCK = 2**20
+
+RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
 class TornLineError(DataError):
@@ -23,11 +30,18 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
     Raises:
         DataError: While iterating: the file or a line cannot be read; the message names both.
     """
+    for number, line in read_lines(path):
+        yield number, parse_line(f"{path}:{number}", line)
+
+
+def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file, as :func:`read_json_lines` does, but not parsed."""
     compression = "gzip" if path.endswith(".gz") else None
     with reading(path), fsspec.open(path, "rb", compression=compression) as file:
-        for number, line in numbered_lines(path, cast(BinaryIO, file)):
-            if line.strip():
-                yield number, parse_line(f"{path}:{number}", line)
+        blocks = io.BufferedReader(cast(io.RawIOBase, file), _BLOCK)
+        for number, line in numbered_lines(path, blocks):
+            if not line.isspace():
+                yield number, line
 
 
 def numbered_lines(path: str, file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -68,3 +82,16 @@ def parse_line(place: str, line: bytes) -> dict[str, object]:
     if not isinstance(value, dict):
         raise data_error(place, f"a JSON {type(value).__name__} instead of an object")
     return value
+
+
+def parse_record(kind: type[RecordT], place: str, line: bytes) -> RecordT:
+    """Parse one line as a record; errors are those of :func:`parse_line`.
+
+    Raises:
+        ValidationError: The object is not such a record.
+    """
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError:
+        # Python's parser takes more, as lone surrogates, and tells where a line is damaged.
+        return kind.model_validate(parse_line(place, line))

@@ -9,7 +9,7 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.extraction import called_functions
-from shared.json_lines import read_json_lines
+from shared.json_lines import parse_record, read_lines
 from shared.prompts import recorded_messages
 from shared.reference import problem_digest
 from shared.run_record import Provenance
@@ -102,10 +102,11 @@ def read_outlines(folder: OutputFolder) -> Iterator[ProblemOutline]:
         return
     path = f"{folder.url.rstrip('/')}/{artifacts.PROBLEMS}"
     try:
-        for number, fields in read_json_lines(path):
+        for number, line in read_lines(path):
+            place = f"{path}:{number}"
             try:
-                yield ProblemOutline.model_validate(fields)
+                yield parse_record(ProblemOutline, place, line)
             except ValidationError as error:
-                raise OutputError(f"{path}:{number}: not a problem ({describe(error)})") from None
+                raise OutputError(f"{place}: not a problem ({describe(error)})") from None
     except DataError as error:
         raise OutputError(str(error)) from None

@@ -335,7 +335,7 @@ def is_encodable(text: str) -> bool:
 
 def without_surrogates(text: str) -> str:
     """Replace lone surrogates, which JSON may contain but UTF-8 cannot encode, with U+FFFD."""
-    return _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def sha256(text: str) -> str:

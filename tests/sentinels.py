@@ -1,9 +1,9 @@
 """A master, its replica and three sentinels on the loopback address."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from redis import Redis
@@ -11,12 +11,15 @@ from redis.exceptions import RedisError
 
 from services.cli.embedded.services import redis_binary
 from shared.service.processes import free_port
+from tests.waiting import until
 
 SERVICE = "ledger"
 PASSWORD = "p@ss:w/rd, of redis"
 SENTINEL_PASSWORD = "s3ntinel/p@ss"
 DOWN_AFTER = 0.5
 """Seconds after which the sentinels call a silent master down."""
+
+_until = partial(until, seconds=20.0, every=0.05, not_yet=(RedisError, ValueError))
 
 
 class Process:
@@ -58,9 +61,9 @@ class Sentinels:
         ]
         self.servers = [Process(folder, f"redis-{number}", common) for number in (0, 1)]
         master, replica = self.servers
-        until("both answer", lambda: all(self.client(one).ping() for one in self.servers))
+        _until("both answer", lambda: all(self.client(one).ping() for one in self.servers))
         self.client(replica).replicaof("127.0.0.1", master.port)  # type: ignore[no-untyped-call]
-        until("the replica follows", lambda: self.replicas_of(master) == 1)
+        _until("the replica follows", lambda: self.replicas_of(master) == 1)
         watch = [
             f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} 2",
             f'sentinel auth-pass {SERVICE} "{PASSWORD}"',
@@ -71,7 +74,7 @@ class Sentinels:
         ]
         names = [f"sentinel-{number}" for number in range(3)]
         self.sentinels = [Process(folder, name, watch, "--sentinel") for name in names]
-        until("the sentinels know each other", self._complete)
+        _until("the sentinels know each other", self._complete)
 
     @property
     def url(self) -> str:
@@ -95,7 +98,7 @@ class Sentinels:
 
     def until_replicated(self) -> None:
         """Wait until the other server follows the master, as after a restart of either."""
-        until("the replica follows", lambda: self.replicas_of(self.master()) == 1)
+        _until("the replica follows", lambda: self.replicas_of(self.master()) == 1)
 
     def cut_off_replica(self) -> None:
         """What the master acknowledges from now on is not on the replica."""
@@ -103,13 +106,13 @@ class Sentinels:
         (replica,) = [one for one in self.servers if one is not master]
         self.client(replica).config_set("masterauth", "wrong")
         self.client(master).execute_command("CLIENT", "KILL", "TYPE", "replica")  # type: ignore[no-untyped-call]
-        until("the replica is cut off", lambda: self.replicas_of(master) == 0)
+        _until("the replica is cut off", lambda: self.replicas_of(master) == 0)
 
     def fail_over(self) -> Process:
         """Kill the master, and wait until the sentinels have made the replica the master."""
         before = self.master()
         before.kill()
-        until("another master", lambda: self._other_than(before), seconds=30)
+        _until("another master", lambda: self._other_than(before), seconds=30)
         return before
 
     def stop(self) -> None:
@@ -129,19 +132,6 @@ class Sentinels:
         return all(
             int(one["num-other-sentinels"]) == 2 and int(one["num-slaves"]) == 1 for one in facts
         )
-
-
-def until(what: str, met: object, seconds: float = 20.0) -> None:
-    """Poll until ``met()`` is true; errors of Redis count as not yet."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if met():  # type: ignore[operator]
-                return
-        except (RedisError, ValueError):
-            pass
-        time.sleep(0.05)
-    raise AssertionError(f"not in {seconds:g} s: {what}")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from shared.canaries.record import CanaryRecord
 from shared.case_records import SampleCases, readable_tests
 from shared.errors import OutputError
 from shared.final_sets import entries_of, ledger_places, record_run
-from shared.finished_run import FinishedRun, open_run
+from shared.finished_run import open_run
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.outlines import ProblemOutline
@@ -103,8 +103,13 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan, roots: OutputRoots) -
     folder.write_json(artifacts.SLICES, results.slices)
     canaries = CanaryLedger.of(ledger).record()
     record = samples.record(ledger.run, meta, plan.datasets, canaries).without_secrets()
-    written = FinishedRun(folder, record, results.metrics)
-    record = record.model_copy(update={"qa_logs": qa_logs.write(written), "cases": cases})
+    chosen = (
+        (verdict, generation)
+        for _, generation, verdict in _samples(ledger, qa_logs.samples)
+        if generation is not None and verdict is not None
+    )
+    logs = qa_logs.write(folder, record, chosen)
+    record = record.model_copy(update={"qa_logs": logs, "cases": cases})
     _write_record(folder, record)
     _count_final_sets(record, meta.output, roots)
     write_report(open_run(folder.url), folder, artifacts.REPORT)

@@ -1,7 +1,7 @@
 """QA logs: a stratified sample of prompts, answers and verdicts of each data set."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -10,7 +10,6 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 
 from shared.artifacts import QA_LOGS, OutputFolder
-from shared.finished_run import FinishedRun
 from shared.outlines import ProblemOutline
 from shared.result_config import QaLogsConfig
 from shared.run_record import QaLogRecord, RunRecord
@@ -251,7 +250,7 @@ def shorten_case(case: FailedCase, limit: int) -> FailedCase:
 
 
 class QaLogs:
-    """The QA logs of a run: chosen from the samples' statuses, written from the run's artifacts.
+    """The QA logs of a run: chosen from the samples' statuses.
 
     Args:
         config: Quotas and limits.
@@ -270,9 +269,13 @@ class QaLogs:
             dataset: choose(samples, config.quota(dataset).by_status, seed)
             for dataset, samples in statuses.items()
         }
-        self._chosen = {sample for one in self._choices.values() for sample in one.samples}
-        self._problems = {(sample.dataset, sample.problem_id) for sample in self._chosen}
+        self._problems = {(sample.dataset, sample.problem_id) for sample in self.samples}
         self._questions: dict[tuple[str, str], Question] = {}
+
+    @property
+    def samples(self) -> list[SampleId]:
+        """The chosen samples."""
+        return [sample for one in self._choices.values() for sample in one.samples]
 
     def add_problem(self, problem: Problem, outline: ProblemOutline) -> None:
         """Keep what the logs need of a problem, if one of its samples was chosen."""
@@ -280,34 +283,39 @@ class QaLogs:
         if name in self._problems:
             self._questions[name] = Question.of(problem, outline, self._config)
 
-    def write(self, run: FinishedRun) -> dict[str, QaLogRecord]:
+    def write(
+        self, folder: OutputFolder, run: RunRecord, answers: Iterable[tuple[Verdict, Generation]]
+    ) -> dict[str, QaLogRecord]:
         """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
 
         Logs of earlier quotas are removed.
+
+        Args:
+            folder: The run's output folder.
+            run: Its record.
+            answers: Verdict and completion of the chosen samples; one without is left out.
 
         Returns:
             The record of each data set's log, for ``run.json``.
 
         Raises:
-            OutputError: The folder cannot be read or written.
+            OutputError: The folder cannot be written.
         """
-        metadata = run_metadata(run.record)
+        metadata = run_metadata(run)
         records = {
             verdict.sample: qa_record(question, generation, verdict, metadata, self._config)
-            for verdict, generation in run.judged_samples()
-            if verdict.sample in self._chosen
-            and generation is not None
-            and (question := self._questions.get((verdict.dataset, verdict.problem_id)))
+            for verdict, generation in answers
+            if (question := self._questions.get((verdict.dataset, verdict.problem_id)))
         }
         written: dict[str, QaLogRecord] = {}
         for dataset, choice in self._choices.items():
             name = f"{QA_LOGS}/{file_name(dataset, self._config.quota(dataset).total)}"
             lines = (records[sample] for sample in choice.samples if sample in records)
-            run.folder.write_jsonl(name, lines)
+            folder.write_jsonl(name, lines)
             written[dataset] = QaLogRecord(
                 file=name, wanted=choice.wanted, chosen=choice.chosen, filled=choice.filled
             )
-        _remove_others(run.folder, {name: log.file for name, log in written.items()})
+        _remove_others(folder, {name: log.file for name, log in written.items()})
         return written
 
 

@@ -66,7 +66,7 @@ class RunTimings:
     ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
     between two scans for lost jobs. ``gather``: between two reads of verdicts. ``canaries``:
     longest wait for canaries after the last verdict. ``publish_timeout``: limit for writing the
-    artifacts; ``publish_note``: until the user is told what the run waits for.
+    artifacts of a small run; ``publish_note``: until the user is told what the run waits for.
     """
 
     tick: float = 1.0
@@ -79,6 +79,8 @@ class RunTimings:
 
 # Between two questions whether the run is published, in seconds.
 _LONGEST_PAUSE = 0.05
+# Seconds that writing the artifacts of a sample may take beyond that.
+_PUBLISH_EACH = 0.002
 _STANDARD_TIMINGS = RunTimings()
 _STANDARD_BOUNDS = RunBounds()
 
@@ -394,7 +396,8 @@ class Run:
     async def _wait_until_published(self) -> bool:
         """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""
         began = time.monotonic()
-        deadline, told = began + self._timings.publish_timeout, False
+        limit = self._timings.publish_timeout + _PUBLISH_EACH * len(self._samples)
+        deadline, told = began + limit, False
         pause = 0.005
         while True:
             state = await asyncio.to_thread(self._ledger.state)
@@ -413,9 +416,9 @@ class Run:
                 )
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"no aggregator wrote the artifacts within {self._timings.publish_timeout:g} "
-                    "s; start one and repeat the command, no work is lost (one of another release "
-                    "leaves the run alone, and its log says so)"
+                    f"no aggregator wrote the artifacts within {limit:.0f} s; start one and repeat "
+                    "the command, no work is lost (one of another release leaves the run alone, "
+                    "and its log says so)"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

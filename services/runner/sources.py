@@ -18,6 +18,8 @@ from shared.schemas import Generation, Problem, SampleId, sha256, without_surrog
 
 # Completions that are yielded together at most, so that they are stored in one transaction.
 _AT_ONCE = 32
+# Bytes of recorded completions that are written to their temporary file at once.
+_BUFFER = 2**18
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
@@ -75,7 +77,9 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
 
     def __init__(self, completions: Iterable[tuple[SampleId, RecordedCompletion]] = ()) -> None:
         """Add ``completions``; raises as :meth:`add`."""
-        self._file = TemporaryFile(prefix="plumbline-completions-")  # noqa: SIM115 - closed with this
+        self._file = TemporaryFile(  # noqa: SIM115 - closed with this
+            buffering=_BUFFER, prefix="plumbline-completions-"
+        )
         weakref.finalize(self, self._file.close)
         self._size = 0
         self._written = True  # whether the file's position is its end
@@ -89,9 +93,9 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
         Raises:
             OutputError: The folder of temporary files has no room for it.
         """
-        completion = without_surrogates(recorded.completion)
-        kept = recorded.model_copy(update={"completion": completion})
-        line = kept.model_dump_json(exclude_defaults=True).encode() + b"\n"
+        if (completion := without_surrogates(recorded.completion)) != recorded.completion:
+            recorded = recorded.model_copy(update={"completion": completion})
+        line = recorded.model_dump_json(exclude_defaults=True).encode() + b"\n"
         with _naming_the_folder():
             if not self._written:
                 self._file.seek(self._size)

@@ -7,13 +7,14 @@ import pytest
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import (
     PERCENTS,
-    FiguresCache,
     IndexedRun,
+    all_figures,
     dataset_figures,
     find_run,
     timeline,
 )
 from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.run_cache import RunCache
 from services.aggregator.index.writer import Batch, IndexWriter
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.statistics import percentile
@@ -96,7 +97,7 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
 
 def test_figures_of_a_run_that_moves_are_cached_for_two_seconds(index: Index) -> None:
     clock = [100.0]
-    figures, chance = FiguresCache(clock=lambda: clock[0]), random.Random(0)
+    figures, chance = RunCache(all_figures, clock=lambda: clock[0]), random.Random(0)
 
     def judged() -> int:
         with index.database.read() as connection:
@@ -114,7 +115,7 @@ def test_figures_of_a_run_that_moves_are_cached_for_two_seconds(index: Index) ->
 
 def test_the_figures_of_a_run_that_is_final_are_never_old(index: Index) -> None:
     """The page asks for them once, when the last event arrives."""
-    figures = FiguresCache(clock=lambda: 100.0)
+    figures = RunCache(all_figures, clock=lambda: 100.0)
 
     def judged(state: RunState) -> int:
         with index.database.read() as connection:

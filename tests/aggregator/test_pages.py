@@ -1,11 +1,14 @@
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from services.aggregator.index import pages
 from services.aggregator.index.database import Database, open_database
+from services.aggregator.index.filters import Range, SampleFilter
 from services.aggregator.index.overview import find_run
 from services.aggregator.index.pages import SampleQuery, samples_page
 from services.aggregator.index.rows import SampleRow
@@ -97,6 +100,53 @@ def test_pages_hold_every_sample_once_and_in_order(
         assert keys == sorted(keys, reverse=down)
 
 
+FILTERS = (
+    SampleFilter(tokens=Range(low=1.0)),
+    SampleFilter(status=(FinalStatus.WRONG_ANSWER,), dataset=("d1",)),
+    SampleFilter(pass_ratio=Range(high=0.5), q="p000"),
+    SampleFilter(status=(FinalStatus.SUCCESS,)),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    values=VALUES,
+    limit=st.integers(1, 7),
+    sort=st.sampled_from((*SORTS, "attempts")),
+    down=st.booleans(),
+    wanted=st.sampled_from(FILTERS),
+    near=st.sampled_from([1, 3, 12, 5000]),
+)
+def test_filtered_pages_are_the_same_wherever_their_samples_are(
+    monkeypatch: pytest.MonkeyPatch,
+    database: Database,
+    values: list,
+    limit: int,
+    sort,
+    down: bool,
+    wanted: SampleFilter,
+    near: int,
+) -> None:
+    """Whether the next entries of the order have a page, or all samples are looked at."""
+    monkeypatch.setattr(pages, "_NEXT", near)
+    filled = Filled(database)
+    filled.add(*(row(n, value, (value or 0.0) / 8) for n, value in enumerate(values)))
+    query = SampleQuery(sort=sort, order="desc" if down else "asc", limit=limit)
+    every = [one for page in filled.pages(query) for one in page]
+    found = [one for page in filled.pages(replace(query, filter=wanted)) for one in page]
+    assert found == [one for one in every if matches(one, wanted)]
+
+
+def matches(one: SampleRow, wanted: SampleFilter) -> bool:
+    tokens, ratio = wanted.tokens, wanted.pass_ratio
+    return (
+        (not wanted.status or one.final_status in wanted.status)
+        and (tokens is None or (one.output_tokens or 0) >= (tokens.low or 0.0))
+        and (ratio is None or one.pass_ratio <= (ratio.high or 0.0))
+        and wanted.q in one.problem_id
+    )
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("sort", SORTS)
 def test_rows_that_arrive_meanwhile_shift_nothing(database: Database, sort, order) -> None:
@@ -152,3 +202,16 @@ def test_a_page_is_found_by_an_index(database: Database) -> None:
             )
             assert "INDEX" in plan
             assert "TEMP B-TREE" not in plan
+
+
+def test_a_page_of_what_many_samples_match_looks_at_few_of_them(database: Database) -> None:
+    filled = Filled(database)
+    filled.add(*(row(number, 1.0) for number in range(200)))
+    with database.read() as connection:
+        seen: list[str] = []
+        connection.set_trace_callback(seen.append)
+        often = SampleFilter(status=(FinalStatus.WRONG_ANSWER,))
+        assert len(samples_page(connection, filled.run.id, SampleQuery(often)).rows) == 50
+        connection.set_trace_callback(None)
+    assert "LIMIT 5000" in seen[-1]
+    assert "samples_found" not in seen[-1]

@@ -14,10 +14,10 @@ from services.aggregator.index.overview import find_run
 from services.aggregator.index.performance import (
     BUCKETS,
     Performance,
-    PerformanceCache,
     performance,
 )
 from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.run_cache import RunCache
 from services.aggregator.index.writer import IndexWriter, PlacedRow
 from shared.analysis.bottleneck import Part, bottleneck
 from shared.ledger import RunProgress
@@ -226,7 +226,7 @@ def test_judging_that_goes_on_alone_is_the_slower_part() -> None:
 
 def test_a_result_is_cached_until_something_changes() -> None:
     now = [0.0]
-    cache = PerformanceCache(clock=lambda: now[0])
+    cache = RunCache(performance, clock=lambda: now[0])
     with indexed([row(n) for n in range(5)]) as database, database.read() as connection:
         run = find_run(connection, "r")
         assert run is not None

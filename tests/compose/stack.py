@@ -5,15 +5,20 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests import waiting
 from tests.compose.offline import stand_ins
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "plumblinetest"
+
+# Each look may be a command of Docker.
+until = partial(waiting.until, every=0.5)
 
 
 def docker(*arguments: str, check: bool = True) -> str:
@@ -147,13 +152,6 @@ def health(container: str) -> dict[str, Any]:
     """The state of a container's health, with what its last checks printed."""
     state = json.loads(docker("inspect", "-f", "{{json .State}}", container))
     return dict(state.get("Health") or {"Status": state["Status"], "Log": []})
-
-
-def until(what: str, met: Callable[[], bool], seconds: float = 60) -> None:
-    give_up = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < give_up, f"not in {seconds:g} s: {what}"
-        time.sleep(0.5)
 
 
 def judged(folder: Path) -> dict[tuple[str, str, int], tuple[object, ...]]:

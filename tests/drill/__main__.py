@@ -33,8 +33,9 @@ from shared.run_record import VERSION, RunMeta
 from tests.compose.alerts import Prometheus
 from tests.compose.alerts_backlog import VERDICTS, add_verdict
 from tests.docs.markdown import ROOT, sections
-from tests.drill.stack import Stack, shim, until
+from tests.drill.stack import Stack, shim
 from tests.reward.servers import demo_completions
+from tests.waiting import until
 
 PAGE = ROOT / "docs" / "alerts.md"
 HERE = Path(__file__).parent

@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,20 +19,11 @@ from shared.service.processes import free_port
 from tests.compose.alerts import Prometheus, compressed
 from tests.conftest import RedisServer
 from tests.e2e.plumb import DEMO, REPOSITORY, environment
+from tests.waiting import until
 
 CONFIGS = REPOSITORY / "configs" / "prometheus"
 RULES = CONFIGS / "rules.yml"
 SCRAPED = ("aggregator", "generator", "reward", "judge")
-
-
-def until(what: str, met: Callable[[], bool], seconds: float = 60.0) -> float:
-    """Wait; returns the seconds that it took."""
-    began = time.monotonic()
-    while not met():
-        if time.monotonic() - began > seconds:
-            raise TimeoutError(f"not in {seconds:g} s: {what}")
-        time.sleep(0.1)
-    return time.monotonic() - began
 
 
 class Service:

@@ -1,7 +1,7 @@
 """Conversion of index rows and samples' records to response models of the API."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from services.aggregator.api.models import (
     CasePage,
@@ -30,7 +30,6 @@ from services.aggregator.index.failures import FailureGroups
 from services.aggregator.index.overview import (
     PERCENTS,
     DatasetFigures,
-    FiguresCache,
     IndexedRun,
     Timeline,
     notes,
@@ -87,8 +86,9 @@ def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
     )
 
 
-def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: FiguresCache) -> RunDetail:
-    found = figures.of(connection, run)
+def run_detail(
+    connection: sqlite3.Connection, run: IndexedRun, figures: Mapping[str, DatasetFigures]
+) -> RunDetail:
     published = results(connection, run)
     facts = run.facts
     config, versions = facts.get("config"), facts.get("versions")
@@ -97,7 +97,9 @@ def run_detail(connection: sqlite3.Connection, run: IndexedRun, figures: Figures
         config=config if isinstance(config, dict) else None,
         versions=versions if isinstance(versions, dict) else None,
         facts={name: value for name, value in facts.items() if name not in _SHOWN},
-        datasets={name: _dataset(run, name, found[name]) for name in run.datasets if name in found},
+        datasets={
+            name: _dataset(run, name, figures[name]) for name in run.datasets if name in figures
+        },
         metrics=published.get("metrics"),
         slices=published.get("slices"),
         notes=notes(connection, run),

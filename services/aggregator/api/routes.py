@@ -20,6 +20,7 @@ from services.aggregator.api.models import (
     FailuresAnswer,
     FailuresQuery,
     FilterQuery,
+    RunDetail,
     RunList,
     RunSummary,
     SamplePage,
@@ -42,13 +43,14 @@ from services.aggregator.index.database import Database
 from services.aggregator.index.facets import facets
 from services.aggregator.index.failures import failure_groups
 from services.aggregator.index.overview import (
-    FiguresCache,
     IndexedRun,
+    all_figures,
     all_runs,
     find_run,
     timeline,
 )
 from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
+from services.aggregator.index.run_cache import RunCache
 from services.aggregator.sources import GoneError, SampleSource, SourceOf
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
@@ -129,9 +131,9 @@ class _Api:
         self._folders = folders
         self._rewards = rewards
         self._database = database
-        self._figures = FiguresCache()
+        self._figures = RunCache(all_figures, database)
         self._comparisons = Comparisons()
-        self._trends = Trends(policy, self._comparisons)
+        self._trends = Trends(database, policy, self._comparisons)
         self._events = events
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
@@ -162,9 +164,10 @@ class _Api:
         return _answer(answers.folders_answer(status))
 
     async def show_run(self, request: web.Request) -> web.Response:
-        return _answer(
-            await self._read(request, lambda db, run: answers.run_detail(db, run, self._figures))
-        )
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> RunDetail:
+            return answers.run_detail(connection, run, self._figures.of(connection, run))
+
+        return _answer(await self._read(request, read))
 
     async def list_samples(self, request: web.Request) -> web.Response:
         query = _samples_query(request)

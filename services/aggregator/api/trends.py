@@ -22,9 +22,11 @@ from services.aggregator.api.trend_models import (
 )
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.gates import Gates
+from services.aggregator.index.database import Database
 from services.aggregator.index.history import HistoryCache, TrendRun, by_protocol
 from services.aggregator.index.overview import IndexedRun
-from services.aggregator.index.performance import Performance, PerformanceCache
+from services.aggregator.index.performance import Performance, performance
+from services.aggregator.index.run_cache import RunCache
 from shared.analysis.bottleneck import bottleneck
 from shared.analysis.differences import run_differences
 from shared.analysis.gate_policy import NamedPolicy
@@ -43,9 +45,11 @@ _SHOWN_FINDINGS = 100
 class Trends:
     """Answers that read many samples or runs, and are cached."""
 
-    def __init__(self, policy: NamedPolicy | None, comparisons: Comparisons) -> None:
+    def __init__(
+        self, database: Database, policy: NamedPolicy | None, comparisons: Comparisons
+    ) -> None:
         """``policy``: the gate's; None without one."""
-        self._performance = PerformanceCache()
+        self._performance = RunCache(performance, database)
         self._history = HistoryCache()
         self._gates = Gates(policy, comparisons)
         self._policy = policy.name if policy else None

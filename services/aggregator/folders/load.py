@@ -19,8 +19,7 @@ from services.aggregator.index.writer import IndexWriter, KnownRun, PlacedRow
 from services.aggregator.sources import ProblemKey
 from shared import artifacts
 from shared.errors import DataError, OutputError, PlumblineError
-from shared.finished_run import FinishedRun
-from shared.json_lines import parse_line
+from shared.finished_run import FinishedRun, record_of
 from shared.ledger import RunProgress
 from shared.outlines import ProblemOutline
 from shared.run_record import JsonObject, PublishedResults, RunRecord
@@ -194,11 +193,4 @@ def _parsed(path: str, kind: type[RecordT], line: Line) -> RecordT:
     place = f"{path}:{line.number}"
     if line.text is None:
         raise DataError(f"{place}: longer than {LONGEST // 2**20} MiB; the line is skipped")
-    try:
-        return kind.model_validate_json(line.text)
-    except ValidationError:
-        pass  # JSON that pydantic's parser refuses may be one that ours takes, as of early versions
-    try:
-        return kind.model_validate(parse_line(place, line.text))
-    except ValidationError as error:
-        raise OutputError(f"{place}: not a {kind.__name__.lower()} ({describe(error)})") from None
+    return record_of(kind, place, line.text)

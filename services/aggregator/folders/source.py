@@ -13,7 +13,7 @@ from services.aggregator.sources import CaseWindow, GoneError, ProblemKey
 from shared import artifacts
 from shared.case_records import failing_first
 from shared.errors import DataError
-from shared.json_lines import parse_line
+from shared.json_lines import parse_record
 from shared.outlines import ProblemOutline
 from shared.run_record import CasesRecord
 from shared.schemas import CaseRecord, Generation, RecordedCases, SampleId, Verdict, describe
@@ -141,7 +141,7 @@ class FolderSource:
     def _parsed(self, file: str, kind: type[RecordT], line: bytes) -> RecordT:
         path = self._files.path(file)
         try:
-            return kind.model_validate(parse_line(path, line))
+            return parse_record(kind, path, line)
         except ValidationError as error:
             raise DataError(f"{path}: not a {kind.__name__.lower()} ({describe(error)})") from None
 

@@ -3,9 +3,7 @@
 import json
 import math
 import sqlite3
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +17,6 @@ PERCENTS = (50, 90, 95, 99)
 _RATE_WINDOW = 60.0
 _TIMELINE_BUCKETS = 120
 _RATIO_BINS = 10
-_CACHED_RUNS = 50
 _CACHED_META = 300
 _JUDGED = f"run_id = ?1 AND dataset = ?2 AND final_status <> '{FinalStatus.API_ERROR}'"
 _COLUMNS = "id, run, state, facts, events, completions, folder, reading"
@@ -246,29 +243,9 @@ class DatasetFigures:
     total_judge_time: list[float | None]
 
 
-class FiguresCache:
-    """Cache of the figures of runs: each computation scans all samples of a run."""
-
-    def __init__(self, max_age: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """``max_age``: seconds for which the figures of a changing run are cached."""
-        self._max_age = max_age
-        self._clock = clock
-        self._cached: dict[int, tuple[float, int, dict[str, DatasetFigures]]] = {}
-        self._lock = threading.Lock()
-
-    def of(self, connection: sqlite3.Connection, run: IndexedRun) -> dict[str, DatasetFigures]:
-        with self._lock:
-            cached = self._cached.get(run.id)
-            changing = run.reading or run.state is None or not run.state.final
-            if cached and (
-                cached[1] == run.events or (changing and self._clock() - cached[0] < self._max_age)
-            ):
-                return cached[2]
-            found = {name: dataset_figures(connection, run, name) for name in run.datasets}
-            self._cached[run.id] = (self._clock(), run.events, found)
-            if len(self._cached) > _CACHED_RUNS:
-                del self._cached[min(self._cached, key=lambda run_id: self._cached[run_id][0])]
-            return found
+def all_figures(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, DatasetFigures]:
+    """Figures of each data set of a run; all its samples are scanned."""
+    return {name: dataset_figures(connection, run, name) for name in run.datasets}
 
 
 def dataset_figures(

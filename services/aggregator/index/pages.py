@@ -42,8 +42,10 @@ _SORTS: dict[Sort, tuple[str, ...]] = {
     "attempts": ("attempts",),
     "prompt_length": ("ifnull(prompt_length, -1)",),
 }
-# Sorts with an index of their own.
+# Sorts with an index of their own, and how many of its next entries are looked at for a page before
+# all samples are: they have one if a sample in fifty matches the filter.
 _INDEXED = {"problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"}
+_NEXT = 5000
 _INTEGER = 2**63
 
 
@@ -79,25 +81,40 @@ def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery
         CursorError: The cursor does not come from a page with this sort order.
     """
     keys = (*_SORTS[query.sort], "id")
-    where, values = all_conditions(connection, run_id, query.filter)
+    matching, values = all_conditions(connection, run_id, query.filter)
+    after: list[str] = []
+    position: list[Value] = []
     if query.cursor is not None:
         sign = ">" if query.order == "asc" else "<"
-        where.append(f"({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})")
-        values += _position(query.cursor, len(keys))
+        after = [f"({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})"]
+        position += _position(query.cursor, len(keys))
     order = ", ".join(f"{key} {query.order}" for key in keys)
     keyed = ", ".join(f"{key} AS key_{number}" for number, key in enumerate(keys))
-    # Without a filter a page is the next entries of an index. With one, they could be anywhere in
-    # it: so all samples are looked at, in the index that covers filters and keys, and the first
-    # are kept. That takes as long for a rare match as for a frequent one.
-    walked = query.filter.empty and query.sort in _INDEXED
-    index = "" if walked else "INDEXED BY samples_found"
-    found = connection.execute(
-        f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)}, page.* FROM ("
-        f"SELECT id AS number, {keyed} FROM samples {index} "
-        f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
-        f") AS page CROSS JOIN samples AS one ON one.id = page.number",
-        (*values, query.limit + 1),
-    ).fetchall()
+
+    def select(source: str, where: Sequence[str], values: Sequence[Value]) -> list[sqlite3.Row]:
+        return connection.execute(
+            f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)}, page.* FROM ("
+            f"SELECT id AS number, {keyed} FROM samples {source} "
+            f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
+            f") AS page CROSS JOIN samples AS one ON one.id = page.number",
+            (*values, query.limit + 1),
+        ).fetchall()
+
+    found: list[sqlite3.Row] = []
+    if query.sort in _INDEXED and query.filter.empty:
+        found = select("", [*matching, *after], [*values, *position])
+    else:
+        if query.sort in _INDEXED and not query.filter.text:
+            # A filter that many samples match: those next in the order of the page are enough.
+            of_run = " AND ".join(["run_id = ?", *after])
+            near = f"id IN (SELECT id FROM samples WHERE {of_run} ORDER BY {order} LIMIT {_NEXT})"
+            given = [run_id, *position, *values]
+            found = select("NOT INDEXED", [near, *matching], given)
+        if len(found) <= query.limit:
+            # They could be anywhere: all samples are looked at, in the index that covers filters
+            # and keys, and the first are kept.
+            given = [*values, *position]
+            found = select("INDEXED BY samples_found", [*matching, *after], given)
     page = found[: query.limit]
     rows = [SampleRow.model_validate({name: row[name] for name in COLUMNS}) for row in page]
     more = len(found) > len(page)

@@ -5,9 +5,6 @@ All of it is computed from the times of the samples, so runs have it that finish
 
 import math
 import sqlite3
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import cast
@@ -20,7 +17,6 @@ from shared.analysis.bottleneck import RunLoad
 from shared.statuses import FinalStatus
 
 BUCKETS = 300
-_CACHED_RUNS = 50
 # Times further than this from the middle one are of a clock that is wrong.
 _FAR = 30 * 86_400.0
 # Clocks of machines differ.
@@ -72,33 +68,6 @@ class Performance:
     workers: list[int] = field(default_factory=list)
     load: RunLoad = _NO_LOAD
     notes: list[str] = field(default_factory=list)
-
-
-class PerformanceCache:
-    """Cache of the performance of runs: each computation reads all samples of a run."""
-
-    def __init__(self, max_age: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """``max_age``: seconds for which the performance of a changing run is cached."""
-        self._max_age = max_age
-        self._clock = clock
-        self._cached: dict[int, tuple[float, tuple[int, object], Performance]] = {}
-        self._lock = threading.Lock()
-
-    def of(self, connection: sqlite3.Connection, run: IndexedRun) -> Performance:
-        version = (run.events, run.state)
-        with self._lock:
-            cached = self._cached.get(run.id)
-            changing = run.state is None or not run.state.final
-            if cached and (
-                cached[1] == version or (changing and self._clock() - cached[0] < self._max_age)
-            ):
-                return cached[2]
-        found = performance(connection, run)
-        with self._lock:
-            self._cached[run.id] = (self._clock(), version, found)
-            if len(self._cached) > _CACHED_RUNS:
-                del self._cached[min(self._cached, key=lambda run_id: self._cached[run_id][0])]
-        return found
 
 
 def performance(connection: sqlite3.Connection, run: IndexedRun) -> Performance:

@@ -9,13 +9,15 @@ with the values of ``case_columns``.
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from services.aggregator.api import answers
 from services.aggregator.api.trends import performance_answer
+from services.aggregator.folders.source import FolderSource
 from services.aggregator.index.database import Database
-from services.aggregator.index.overview import FiguresCache, find_run, timeline
+from services.aggregator.index.overview import all_figures, find_run, timeline
 from services.aggregator.index.performance import performance
 from services.aggregator.qa_logs import shorten_case
 from services.aggregator.report import cases
@@ -87,7 +89,7 @@ class Contents:
         run = find_run(connection, self._name)
         assert run is not None
         try:
-            detail = answers.run_detail(connection, run, FiguresCache())
+            detail = answers.run_detail(connection, run, all_figures(connection, run))
         except ValidationError as error:
             raise OutputError(f"{self._run.folder.url}: {describe(error)}") from None
         times = answers.timeline_answer(timeline(connection, run.id))
@@ -123,10 +125,20 @@ class Contents:
                 yield dataset, f"{compact(values)[:-1]},{texts.get(sample, 'null')}]"
 
     def _texts(self) -> Iterator[tuple[SampleId, str]]:
-        for verdict, generation in self._run.judged_samples():
-            if (sample := verdict.sample) in self._shown.with_texts:
-                texts = compact(shown_texts(verdict, generation, self._bounds))
-                yield sample, f'{texts[:-1]},"cases":{self._cases.json(sample)}}}'
+        with self._database.read() as connection:
+            indexed = find_run(connection, self._name)
+        assert indexed is not None
+        # Read at their places: they are few of a large run's samples.
+        source = FolderSource(self._database, replace(indexed, folder=self._run.folder.url))
+        samples = sorted(self._shown.with_texts)
+        generations = source.generations(samples)
+        following = next(generations, None)
+        for verdict in source.verdicts(samples):
+            generation = None
+            if following is not None and following.sample == verdict.sample:
+                generation, following = following, next(generations, None)
+            texts = compact(shown_texts(verdict, generation, self._bounds))
+            yield verdict.sample, f'{texts[:-1]},"cases":{self._cases.json(verdict.sample)}}}'
 
 
 def shown_prompt(outline: ProblemOutline, bounds: Bounds) -> object:
