@@ -38,8 +38,9 @@ def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file, as :func:`read_json_lines` does, but not parsed."""
     compression = "gzip" if path.endswith(".gz") else None
     with reading(path), fsspec.open(path, "rb", compression=compression) as file:
-        blocks = io.BufferedReader(cast(io.RawIOBase, file), _BLOCK)
-        for number, line in numbered_lines(path, blocks):
+        # Compressed files are not: a block that ends in damaged data would be lost as a whole.
+        lines = file if compression else io.BufferedReader(cast(io.RawIOBase, file), _BLOCK)
+        for number, line in numbered_lines(path, cast(Iterable[bytes], lines)):
             if not line.isspace():
                 yield number, line
 
