@@ -9,6 +9,7 @@ One scenario a run, each of which makes its own starts and ratios:
 - `uneven`: verl's `main_generation_server` on prompts of very different lengths.
 - `router`: what the router adds to a request, and many requests at once.
 - `scale`: several replicas over one, asked directly and through the router, from one start.
+- `nodes`: two Ray nodes with a GPU each: throughput, the loss of a node, a replica across both.
 - `deterministic`: tokens a second with `generation.deterministic` over those without.
 
 Each measurement goes to `--out` as it is made. After `--limit-seconds` the run ends with what it
@@ -23,7 +24,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.generation import deterministic, routed, scale, start, throughput, uneven
+from tests.bench.generation import deterministic, nodes, routed, scale, start, throughput, uneven
 from tests.bench.generation.bench import CPU, GPU, Bench, Size
 from tests.bench.generation.processes import (
     ServerError,
@@ -96,6 +97,10 @@ def _scale(bench: Bench, options: argparse.Namespace) -> None:
         scale.measure(bench, replicas, options.passes)
 
 
+def _nodes(bench: Bench, options: argparse.Namespace) -> None:
+    nodes.measure(bench, options.passes)
+
+
 def _deterministic(bench: Bench, options: argparse.Namespace) -> None:
     deterministic.measure(bench, options.passes)
 
@@ -106,6 +111,7 @@ _SCENARIOS: Mapping[str, Callable[[Bench, argparse.Namespace], None]] = {
     "uneven": _uneven,
     "router": _router,
     "scale": _scale,
+    "nodes": _nodes,
     "deterministic": _deterministic,
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import subprocess
 import sys
 import time
@@ -111,8 +112,17 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     load = uvloop.run(_ask_all(order["questions"], order["at_once"]))
-    os.set_blocking(sys.stdout.fileno(), True)  # the loop leaves it otherwise, and print then loses
-    print(json.dumps(asdict(load)), flush=True)
+    _write_all(sys.stdout.fileno(), json.dumps(asdict(load)).encode() + b"\n")
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write to a pipe that the loop may have left non-blocking, where ``print`` loses the rest."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
 
 
 async def _ask_all(questions: list[dict[str, Any]], at_once: int) -> Load:

@@ -108,11 +108,12 @@ def _stop(process: subprocess.Popen[bytes], grace: float) -> None:
     left = [pid for pid, begun in family.items() if begun is not None and _begun(pid) == begun]
     if process.poll() is None:
         left += [process.pid, *descendants(process.pid)]
-    _kill(left)
+    send_kill(left)
     process.wait()
 
 
-def _kill(pids: Sequence[int]) -> None:
+def send_kill(pids: Sequence[int]) -> None:
+    """SIGKILL for those of the processes that are still there."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -186,7 +187,7 @@ def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
 def _end_all() -> None:
     give_up = time.monotonic() + _SWEEP
     while (pids := descendants(os.getpid())) and time.monotonic() < give_up:
-        _kill(pids)
+        send_kill(pids)
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

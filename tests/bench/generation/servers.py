@@ -66,7 +66,9 @@ def environment(config: Config) -> dict[str, str]:
     """What all sides have in their environment: one set of GPUs, verl's variables, no network."""
     given = child_environment(config)
     given |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
-    if not config.generation.verl.cpu_engine:
+    verl = config.generation.verl
+    # The nodes of a cluster have their GPUs from elsewhere.
+    if not verl.cpu_engine and verl.ray_address is None:
         wanted = config.trainer.n_gpus_per_node
         visible = given.get("CUDA_VISIBLE_DEVICES", "")
         gpus = visible.split(",") if visible else [str(gpu) for gpu in range(wanted)]
