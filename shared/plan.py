@@ -1,7 +1,7 @@
 """Run plan: the data sets, problems and samples of a run, in the order of its artifacts."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,8 +22,9 @@ class PlannedDataset(BaseModel):
     problems: int
     owed: list[tuple[str, int]]
 
-    def samples(self) -> list[SampleId]:
-        return [SampleId(self.name, problem_id, index) for problem_id, index in self.owed]
+    def each_sample(self) -> Iterator[SampleId]:
+        """Yield the samples, made as they are asked for."""
+        return (SampleId(self.name, problem_id, index) for problem_id, index in self.owed)
 
 
 class RunPlan(BaseModel):
@@ -33,8 +34,12 @@ class RunPlan(BaseModel):
 
     datasets: list[PlannedDataset]
 
+    def each_sample(self) -> Iterator[SampleId]:
+        """Yield the samples, made as they are asked for: a plan may have a million."""
+        return (sample for dataset in self.datasets for sample in dataset.each_sample())
+
     def samples(self) -> list[SampleId]:
-        return [sample for dataset in self.datasets for sample in dataset.samples()]
+        return list(self.each_sample())
 
     def fingerprint(self) -> str:
         """Hex SHA-256 over data and samples; equal for runs over the same samples."""

@@ -2,8 +2,9 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pydantic import ValidationError
 
@@ -178,14 +179,9 @@ class PublishedSamples:
         return self.statuses.total() - self.statuses[FinalStatus.API_ERROR]
 
     @property
-    def by_status(self) -> dict[str, dict[SampleId, FinalStatus]]:
-        return {
-            dataset: {
-                SampleId(dataset, one.problem_id, one.sample_index): one.final_status
-                for one in results
-            }
-            for dataset, results in self.results.items()
-        }
+    def by_status(self) -> dict[str, Iterator[tuple[SampleId, FinalStatus]]]:
+        """The samples of each data set with their status, made as they are read."""
+        return {dataset: _statuses(dataset, results) for dataset, results in self.results.items()}
 
     def record(
         self,
@@ -216,6 +212,13 @@ class PublishedSamples:
         )
 
 
+def _statuses(
+    dataset: str, results: Sequence[SampleResult]
+) -> Iterator[tuple[SampleId, FinalStatus]]:
+    for one in results:
+        yield SampleId(dataset, one.problem_id, one.sample_index), one.final_status
+
+
 def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> PublishedSamples:
     """Write completions and verdicts in chunks, so that few completions are in memory at once."""
     found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
@@ -223,7 +226,7 @@ def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Publi
         folder.replacing(artifacts.VERDICTS) as verdicts,
         folder.replacing(artifacts.GENERATIONS) as generations,  # errors name this one
     ):
-        for sample, generation, verdict in _samples(ledger, plan.samples()):
+        for sample, generation, verdict in _samples(ledger, plan.each_sample()):
             if generation is not None:
                 generations.write(generation.model_dump_json() + "\n")
             if verdict is not None:
@@ -233,10 +236,10 @@ def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Publi
 
 
 def _samples(
-    ledger: Ledger, samples: Sequence[SampleId]
+    ledger: Ledger, samples: Iterable[SampleId]
 ) -> Iterator[tuple[SampleId, Generation | None, Verdict | None]]:
-    for start in range(0, len(samples), _AT_ONCE):
-        chunk = samples[start : start + _AT_ONCE]
+    left = iter(samples)
+    while chunk := list(islice(left, _AT_ONCE)):
         generations = {one.sample: one for one in ledger.completions(chunk)}
         verdicts = {one.sample: one for one in ledger.verdicts(chunk)}
         for sample in chunk:

@@ -31,7 +31,7 @@ def quota(**counts: int) -> dict[FinalStatus, int]:
 def test_the_choice_is_as_large_as_the_quota_or_the_run(
     statuses: dict[SampleId, FinalStatus], wanted: dict[FinalStatus, int], seed: int
 ) -> None:
-    choice = choose(statuses, wanted, seed)
+    choice = choose(statuses.items(), wanted, seed)
     usable = [sample for sample, s in statuses.items() if s is not FinalStatus.API_ERROR]
     assert len(choice.samples) == min(sum(wanted.values()), len(usable))
     assert len(set(choice.samples)) == len(choice.samples)
@@ -42,7 +42,7 @@ def test_the_choice_is_as_large_as_the_quota_or_the_run(
 def test_every_quota_is_met_where_there_are_enough(
     statuses: dict[SampleId, FinalStatus], wanted: dict[FinalStatus, int], seed: int
 ) -> None:
-    choice = choose(statuses, wanted, seed)
+    choice = choose(statuses.items(), wanted, seed)
     there = list(statuses.values())
     for status, number in wanted.items():
         chosen = sum(statuses[sample] is status for sample in choice.samples)
@@ -57,7 +57,7 @@ def test_the_order_of_the_samples_does_not_matter(
 ) -> None:
     items = list(statuses.items())
     shuffler.shuffle(items)
-    assert choose(dict(items), wanted, seed) == choose(statuses, wanted, seed)
+    assert choose(items, wanted, seed) == choose(statuses.items(), wanted, seed)
 
 
 @given(st.integers(0, 300), COUNTS)
@@ -75,28 +75,28 @@ def test_apportioned_numbers_are_whole_and_near_their_share(
 
 def test_another_seed_chooses_others() -> None:
     statuses = run(success=40)
-    choices = {choose(statuses, quota(success=5), seed).samples for seed in range(20)}
+    choices = {choose(statuses.items(), quota(success=5), seed).samples for seed in range(20)}
     assert len(choices) > 10
 
 
 def test_a_choice_that_is_the_same_everywhere() -> None:
-    choice = choose(run(success=20), quota(success=3), 7)
+    choice = choose(run(success=20).items(), quota(success=3), 7)
     assert [s.problem_id for s in choice.samples] == ["success03", "success09", "success12"]
 
 
 def test_a_short_status_is_filled_from_the_others_in_proportion() -> None:
     statuses = run(success=31, wrong_answer=11, empty_output=10, api_error=50)
-    choice = choose(statuses, quota(success=1, wrong_answer=1, timeout=10), 0)
+    choice = choose(statuses.items(), quota(success=1, wrong_answer=1, timeout=10), 0)
     assert choice.filled == quota(success=6, wrong_answer=2, empty_output=2)
     assert choice.chosen == quota(success=7, wrong_answer=3, empty_output=2)
     assert choice.wanted == quota(success=1, wrong_answer=1, timeout=10)
 
 
 def test_empty_output_does_not_fill_what_is_not_short() -> None:
-    choice = choose(run(success=2, empty_output=5), quota(success=2), 0)
+    choice = choose(run(success=2, empty_output=5).items(), quota(success=2), 0)
     assert choice.chosen == quota(success=2)
     assert choice.filled == {}
 
 
 def test_nothing_but_api_errors_is_no_choice() -> None:
-    assert choose(run(api_error=5), quota(success=2), 0).samples == ()
+    assert choose(run(api_error=5).items(), quota(success=2), 0).samples == ()
