@@ -29,7 +29,7 @@ Force = Annotated[
 
 
 def run_folder(named: str) -> str:
-    """The folder of a run that is named by its folder, or by its name or id below ``outputs``.
+    """The folder of a run that is named by its folder, also one in ``outputs``, its name or its id.
 
     Raises:
         ConfigError: Several runs have the name.
@@ -40,7 +40,12 @@ def run_folder(named: str) -> str:
     # A folder without a run, such as demo/ in a checkout, does not hide a run of its name.
     if "://" in named or os.path.lexists(f"{named}/{RUN}"):
         return named
-    known = [run for run in open_runs(_OUTPUTS)[0] if named in (run.name, run.record.run)]
+    runs = open_runs(_OUTPUTS)[0]
+    by_name = [run for run in runs if named in (run.name, run.record.run)]
+    by_folder = [run for run in runs if run.folder.shown == f"{_OUTPUTS}/{named}"]
+    # Many runs have the name of their config, so one that has it twice is the one that is meant.
+    both = [run for run in by_folder if run in by_name]
+    known = both or [*by_name, *by_folder]
     if len(known) > 1:
         folders = ", ".join(run.folder.shown for run in known)
         raise ConfigError(f"{len(known)} runs are named {named}: {folders}; give the folder")
@@ -52,7 +57,7 @@ def _run_folders(named: list[str]) -> list[str]:
 
 
 RunFolder = Annotated[
-    str, typer.Argument(help="Folder of a run, or its name.", callback=run_folder)
+    str, typer.Argument(help="Folder of a run, also in outputs/, or its name.", callback=run_folder)
 ]
 RunFolders = Annotated[
     list[str],
