@@ -132,7 +132,10 @@ def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
     both = plumb("show", "mine", folder=tmp_path).line
     assert "2 runs are named mine: outputs/deep/one, outputs/mine; give the folder" in both
     # It has no verdicts; the message has the folder that the name stands for.
-    assert "outputs/deep/one/verdicts" in plumb("compare", "deep/one", "one-0123", folder=tmp_path).line
+    assert (
+        "outputs/deep/one/verdicts"
+        in plumb("compare", "deep/one", "one-0123", folder=tmp_path).line
+    )
 
 
 def test_show(tmp_path):
