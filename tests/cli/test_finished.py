@@ -131,6 +131,9 @@ def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
     write_run(tmp_path / "outputs" / "mine", "other")
     both = plumb("show", "mine", folder=tmp_path).line
     assert "2 runs are named mine: outputs/deep/one, outputs/mine; give the folder" in both
+    write_run(tmp_path / "outputs" / "cut")
+    (tmp_path / "outputs" / "cut" / "phase0_summary.json").unlink()
+    assert "outputs/cut: no phase0_summary.json" in plumb("show", "cut", folder=tmp_path).line
     # It has no verdicts; the message has the folder that the name stands for.
     assert (
         "outputs/deep/one/verdicts"
