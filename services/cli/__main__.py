@@ -2,17 +2,16 @@
 
 import signal
 import sys
-from contextlib import suppress
-from typing import NoReturn
 
-from services.cli.embedded import prefork
-from services.cli.interrupts import (
-    INTERRUPTED,
-    error_line,
-    interruptible_imports,
-    sigterm_as_interrupt,
-)
-from shared.errors import InterruptedRunError, PlumblineError
+from services.cli.imports import interruptible_imports
+
+with interruptible_imports():
+    from contextlib import suppress
+    from typing import NoReturn
+
+    from services.cli.embedded import prefork
+    from services.cli.interrupts import INTERRUPTED, error_line, sigterm_as_interrupt
+    from shared.errors import InterruptedRunError, PlumblineError
 
 
 def main() -> None:

@@ -228,7 +228,7 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
             outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
             yield Text.assemble(outcome, "  ", _text(one.dataset, "bold"))
             said = f"{one.rule} {one.limit}: found {one.found}"
-            for line in (said, one.why):
+            for line in filter(None, (said, one.why)):
                 yield Padding(_text(line), (0, 0, 0, 2))
 
     console.print()

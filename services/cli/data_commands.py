@@ -32,7 +32,7 @@ from services.data.overlap.pairs import Overlap
 from services.data.parts import eval_problem
 from services.data.prepare.audit import describe_overlap
 from services.data.prepare.pipeline import OVERLAPS, Prepared, prepare
-from services.data.records import read_records
+from services.data.records import NO_PROBLEM, read_records
 from shared.config_files import load_document, validate_document
 from shared.datasets import parquet_files
 from shared.errors import ConfigError, FindingsError, data_error
@@ -158,7 +158,7 @@ def check_corpus(
 def _eval_problems(file: Path) -> list[EvalProblem]:
     problems = [eval_problem(record) for record in read_records(str(file))]
     if not problems:
-        raise data_error(str(file), "the data set has no problem; prepare or import it again")
+        raise data_error(str(file), NO_PROBLEM)
     return problems
 
 

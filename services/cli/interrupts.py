@@ -1,17 +1,15 @@
 """Signals that end a command."""
 
-import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
+from services.cli.imports import INTERRUPTION
 from shared.errors import InterruptedRunError, PlumblineError
 
-INTERRUPTED = InterruptedRunError("interrupted; repeat the command")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = InterruptedRunError(INTERRUPTION)
 # Seconds until an interrupt that was lost comes again.
 _AGAIN = 0.01
 
@@ -58,33 +56,6 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
-
-
-@contextmanager
-def interruptible_imports() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end this process with a line on stderr, without an exception.
-
-    Many imports get lost in an exception, or make another of it. A signal that is ignored stays so,
-    and only the main thread can change what signals do.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {sign: signal.getsignal(sign) for sign in _SIGNALS}
-    for sign, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(sign, _end)
-    try:
-        yield
-    finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    with suppress(OSError):
-        os.write(sys.stderr.fileno(), f"{error_line(INTERRUPTED)}\n".encode())
-    os._exit(INTERRUPTED.exit_code)
 
 
 def error_line(error: PlumblineError) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from services.cli.interrupts import interruptible_imports
+from services.cli.imports import interruptible_imports
 
 
 def _with_hyphens(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from pydantic import ValidationError
@@ -15,6 +15,9 @@ from shared.protocol import leaves
 from shared.redaction import remember_address
 from shared.schemas import describe
 from shared.verl_translation import canonical
+
+if TYPE_CHECKING:
+    from shared.finished_run import FinishedRun
 
 # Folder in which runs are looked for by name.
 _OUTPUTS = "outputs"
@@ -29,22 +32,32 @@ Force = Annotated[
 
 
 def run_folder(named: str) -> str:
-    """The folder of a run that is named by its folder, or by its name or id below ``outputs``.
+    """The folder of a run that is named by its folder, also one in ``outputs``, its name or its id.
 
     Raises:
         ConfigError: Several runs have the name.
     """
-    # Imported here because most commands need no finished run.
-    from shared.finished_run import open_runs
-
     # A folder without a run, such as demo/ in a checkout, does not hide a run of its name.
     if "://" in named or os.path.lexists(f"{named}/{RUN}"):
         return named
-    known = [run for run in open_runs(_OUTPUTS)[0] if named in (run.name, run.record.run)]
+    # One that was interrupted is found, too, so that a command says of it what is missing.
+    known = _named_runs(named) or _named_runs(named, unpublished=True)
     if len(known) > 1:
         folders = ", ".join(run.folder.shown for run in known)
         raise ConfigError(f"{len(known)} runs are named {named}: {folders}; give the folder")
     return known[0].folder.url if known else named
+
+
+def _named_runs(named: str, *, unpublished: bool = False) -> "list[FinishedRun]":
+    # Imported here because most commands need no finished run.
+    from shared.finished_run import open_runs
+
+    runs = open_runs(_OUTPUTS, unpublished=unpublished)[0]
+    by_name = [run for run in runs if named in (run.name, run.record.run)]
+    by_folder = [run for run in runs if run.folder.shown == f"{_OUTPUTS}/{named}"]
+    # Many runs have the name of their config, so one that has it twice is the one that is meant.
+    both = [run for run in by_folder if run in by_name]
+    return both or [*by_name, *by_folder]
 
 
 def _run_folders(named: list[str]) -> list[str]:
@@ -52,7 +65,7 @@ def _run_folders(named: list[str]) -> list[str]:
 
 
 RunFolder = Annotated[
-    str, typer.Argument(help="Folder of a run, or its name.", callback=run_folder)
+    str, typer.Argument(help="Folder of a run, also in outputs/, or its name.", callback=run_folder)
 ]
 RunFolders = Annotated[
     list[str],

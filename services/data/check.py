@@ -9,9 +9,10 @@ from services.data.config import ChecksConfig
 from services.data.manifests import read_manifest
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Allowlist, ProblemText, Reviewed, load_allowlist
-from services.data.records import read_records, text_of
+from services.data.records import NO_PROBLEM, read_records, text_of
 from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.datasets import CANONICAL_VERSION, canonicalize
+from shared.errors import data_error
 from shared.schemas import sha256
 
 
@@ -45,7 +46,7 @@ def check(
         families: Family by data set, its own name if missing; sets of one family may overlap.
 
     Raises:
-        DataError: A file cannot be read.
+        DataError: A file cannot be read, or has no problem.
     """
     found = list(_lock_differences(files, manifests)) if manifests else []
     texts: list[ProblemText] = []
@@ -58,6 +59,8 @@ def check(
                 found.append(f"{file}: {cause}")
             hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record, roles.get(problem.dataset, "eval")))
+        if not hashes:
+            raise data_error(str(file), NO_PROBLEM)
         found += _manifest_differences(file, hashes, manifests) if manifests else ()
     overlaps = [one for one in find_overlaps(texts, checks) if one.leaks(families)]
     allowed = load_allowlist(checks.allow) if checks.allow else Allowlist()

@@ -17,6 +17,7 @@ from shared.files import atomic_write
 from shared.schemas import FailedCase, Problem, QualityFinding
 from shared.statuses import FinalStatus
 
+NO_PROBLEM = "the data set has no problem; prepare or import it again"
 _SOLUTIONS, _STATEMENT = "solutions", "statement"
 # Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64

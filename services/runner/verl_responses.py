@@ -48,8 +48,8 @@ def read_responses(
     A row names its problem by the reference in ``reward_model.ground_truth`` or in ``extra_info``,
     else by ``problem_id`` (with ``dataset``, or ``data_source`` where that is a data set) in
     ``extra_info`` or in columns, else by its prompt, as text or messages. Responses are numbered
-    from 0 within each problem, or by ``extra_info.sample_indices``. A row with an empty list has no
-    response; a null in a list is an empty one.
+    from 0 within each problem, or by ``extra_info.sample_indices``. A row with an empty list or
+    null has no response; a null in a list is an empty one.
 
     Args:
         path: A local path or any fsspec URL.
@@ -168,7 +168,9 @@ def _row(values: Mapping[str, object], known: _Problems) -> _Row:
 
 
 def _texts(value: object) -> list[str]:
-    """One response, or a list of n; a response without content is empty."""
+    """One response, or a list of n; a response without content is empty, null is no response."""
+    if value is None:
+        return []
     texts = []
     for one in value if isinstance(value, list) else [value]:
         if one is not None and not isinstance(one, str):

@@ -123,8 +123,22 @@ def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
     twice = plumb("show", "twice", folder=tmp_path)
     assert twice.code == 2
     assert "2 runs are named twice: outputs/a, outputs/b; give the folder" in twice.line
+    # Its folder below outputs, unless another run has that name.
+    assert plumb("show", "deep/one", folder=tmp_path).stdout.split()[0] == "mine"
+    assert plumb("show", "a", folder=tmp_path).stdout.split()[0] == "twice"
+    write_run(tmp_path / "outputs" / "twice", "twice")
+    assert "outputs/twice" in plumb("show", "twice", folder=tmp_path).stdout
+    write_run(tmp_path / "outputs" / "mine", "other")
+    both = plumb("show", "mine", folder=tmp_path).line
+    assert "2 runs are named mine: outputs/deep/one, outputs/mine; give the folder" in both
+    write_run(tmp_path / "outputs" / "cut")
+    (tmp_path / "outputs" / "cut" / "phase0_summary.json").unlink()
+    assert "outputs/cut: no phase0_summary.json" in plumb("show", "cut", folder=tmp_path).line
     # It has no verdicts; the message has the folder that the name stands for.
-    assert "outputs/deep/one/verdicts" in plumb("compare", "mine", "mine", folder=tmp_path).line
+    assert (
+        "outputs/deep/one/verdicts"
+        in plumb("compare", "deep/one", "one-0123", folder=tmp_path).line
+    )
 
 
 def test_show(tmp_path):

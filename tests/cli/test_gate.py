@@ -155,3 +155,5 @@ def test_a_narrow_terminal_gets_lines_in_place_of_a_table(tmp_path):
     assert lines[place - 1] == f"pass  {name}"
     assert ": found +0.0" in " ".join(lines[place : place + 2])
     assert "  whole interval within" in lines[place + 1 : place + 3]
+    # A rule without a reason, such as coverage, leaves no empty line.
+    assert "" not in lines[lines.index(f"pass  {name}") : place]

@@ -10,7 +10,8 @@ from tests.e2e.plumb import take_interrupts
 
 _PROGRAM = """
 import os, signal, sys, time, weakref
-from services.cli.interrupts import interruptible_imports, sigterm_as_interrupt
+from services.cli.imports import interruptible_imports
+from services.cli.interrupts import sigterm_as_interrupt
 
 def stop(*_):
     os.kill(os.getpid(), signal.Signals[sys.argv[1]])
@@ -76,3 +77,29 @@ def test_an_ignored_signal_stays_ignored() -> None:
 with interruptible_imports(): stop()
 sys.exit(0)"""
     assert _ends(body, signal.SIGINT) == (0, "", "")
+
+
+_START = """
+import os, signal, sys
+
+class Stop:
+    def find_spec(self, name, *_):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+module = sys.argv[1]
+sys.meta_path.insert(0, Stop())
+from services.cli.__main__ import main
+sys.argv = ["plumb", "--version"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["dataclasses", "shared.errors", "services.cli.commands"])
+def test_an_interrupt_at_the_start_ends_with_one_line(module: str) -> None:
+    program = [sys.executable, "-c", _START, module]
+    done = subprocess.run(
+        program, capture_output=True, text=True, timeout=50, preexec_fn=take_interrupts
+    )
+    line = "plumb: interrupted; repeat the command\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", line)

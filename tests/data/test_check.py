@@ -1,5 +1,6 @@
 import json
 
+import pyarrow.parquet as pq
 import pytest
 
 from services.data.check import check
@@ -98,3 +99,9 @@ def test_files_without_manifests_are_compared_alone(desk):
     lock = json.dumps({"canonical_version": "2", "files": {}})
     (desk.manifests / LOCK_NAME).write_text(lock)
     assert len(checked(desk).differences) == 2
+
+
+def test_a_set_without_a_problem_is_named(desk):
+    pq.write_table(pq.read_table(desk.data("two")).slice(0, 0), desk.data("two"))
+    with pytest.raises(DataError, match=r"two\.parquet: the data set has no problem; prepare"):
+        checked(desk)

@@ -63,12 +63,18 @@ def test_a_list_per_row_is_numbered(tmp_path: Path) -> None:
 
 
 def test_a_text_per_row_and_a_problem_in_several_rows(tmp_path: Path) -> None:
-    path = table(tmp_path, row(PROBLEMS[0], "a"), row(PROBLEMS[2], "b"), row(PROBLEMS[0], None))
+    path = table(tmp_path, row(PROBLEMS[0], "a"), row(PROBLEMS[2], "b"), row(PROBLEMS[0], ""))
     assert matched(path) == {
         SampleId("d1", "p1", 0): "a",
         SampleId("d2", "p1", 0): "b",
         SampleId("d1", "p1", 1): "",
     }
+
+
+@pytest.mark.parametrize("answer", ["a", ["a"]])
+def test_a_row_without_a_value_is_no_answer(tmp_path: Path, answer: object) -> None:
+    path = table(tmp_path, row(PROBLEMS[0], None), row(PROBLEMS[2], answer))
+    assert matched(path) == {SampleId("d2", "p1", 0): "a"}
 
 
 def test_inline_tests_are_named_by_the_extra_info(tmp_path: Path) -> None:

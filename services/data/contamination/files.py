@@ -124,6 +124,8 @@ def _names(source: str) -> list[str]:
             return [source]
         if fs.isdir(root):
             found = fs.find(root)
+            if not found:
+                raise data_error(source, "the folder is empty; name one that has the corpus")
         elif fs.exists(root):
             raise data_error(source, "neither a file nor a folder; name one")
         else:

@@ -153,7 +153,7 @@ def test_parquet_with_damaged_pages(tmp_path):
     [
         ("missing.jsonl", "no such file"),
         ("*.jsonl", "no such file"),
-        ("empty", "no such file"),
+        ("empty", "the folder is empty"),
         ("c.csv", "unknown format; supported are .jsonl"),
         ("pipe.jsonl", "neither a file nor a folder"),
     ],

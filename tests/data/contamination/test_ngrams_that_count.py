@@ -213,6 +213,17 @@ def test_a_short_statement_is_found_with_other_names_but_not_with_other_words(tm
         assert one(check(path, problems=problems)).statement.contaminated is changed
 
 
+def test_a_short_statement_is_found_where_punctuation_was_deleted(tmp_path):
+    statement = "Count alphabets,digits and special characters in a given string; don't sort them."
+    for copy, found in (
+        ("count alphabetsdigits and special characters in a given string dont sort them", True),
+        ("count alphabetsdigits and special characters in a given string dont print them", False),
+    ):
+        path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"an example\n{copy}\nand so on"}])
+        report = one(check(path, problems=[problem(statement)]))
+        assert report.statement.contaminated is found
+
+
 def test_a_program_that_is_only_known_by_its_names_is_listed(tmp_path):
     program = "def length_of_harbour_wall(stones):\n    return len(stones)"
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": program.replace("stones", "x")}])
