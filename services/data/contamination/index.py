@@ -134,6 +134,7 @@ def min_words(size: int) -> int:
 def _texts_of(number: int, problem: EvalProblem, size: int) -> Iterator[EvalText]:
     statement = problem.statement
     yield _words_text(number, Part.STATEMENT, STATEMENT, statement, size)
+    yield from _joined_text(number, statement, size)
     for prose in _prose(statement):
         yield _words_text(number, Part.STATEMENT, PROSE, prose, size)
     if names := own_names(statement):
@@ -176,6 +177,20 @@ def _words_text(number: int, part: Part, name: str, text: str, size: int) -> Eva
         length = 0
     starts = np.arange(len(words) - length + 1 if length else 0)
     return EvalText(number, part, name, View.WORDS, words, length, starts)
+
+
+# A mark between two words that have no blank between them.
+_JOINT = re.compile(r"(?<=[^\W_])[^\w\s]+(?=[^\W_])")
+# A longer statement has enough n-grams without such a mark.
+_JOINED_NGRAMS = 3
+
+
+def _joined_text(number: int, statement: str, size: int) -> Iterator[EvalText]:
+    """Yield a short statement as a corpus has it that deleted all punctuation."""
+    joined = _JOINT.sub("", unescape(statement))
+    text = _words_text(number, Part.STATEMENT, STATEMENT, joined, size)
+    if joined != unescape(statement) and len(text.words) < _JOINED_NGRAMS * size:
+        yield text
 
 
 def _phrases_text(number: int, statement: str, names: frozenset[str]) -> EvalText:
