@@ -123,7 +123,12 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
         except UNREADABLE as error:
             reason = f"{type(error).__name__}: {str(error)[:500]}"
             log.exception("cannot publish", run=ledger.run)
-            _fail(ledger, f"the run's records in Redis cannot be read ({reason})")
+            _fail(
+                ledger,
+                f"the run's records in Redis cannot be read ({reason}); `plumb repair OUTPUT` "
+                "removes damaged ones of an embedded run, whose command makes them again; or "
+                "restore a backup (plumb restore)",
+            )
     return bool(due)
 
 

@@ -18,7 +18,11 @@ from services.cli.embedded.services import (
     wait_for_answer,
 )
 from shared.errors import OutputError, ServiceError
+from shared.ledger import Ledger
+from shared.ledger.keys import RunKeys
+from shared.schemas import SampleId
 from tests.cli.commands import plumb
+from tests.shared.ledgers import RUN, enter, generation, problem, verdict
 
 
 @pytest.fixture
@@ -152,6 +156,28 @@ def test_a_command_that_redis_does_not_know(output: Path) -> None:
     assert repaired is not None
     with Started(state) as client:
         assert 40 < client.dbsize() < 60
+
+
+def test_a_damaged_record_is_removed_so_that_the_run_makes_it_again(tmp_path: Path) -> None:
+    """Redis has no checksums of values, and loads a file with a changed bit in one."""
+    names = ["p1", "p2", "p3"]
+    with Started(tmp_path / ".plumbline") as client:
+        ledger = Ledger(client, RUN)
+        enter(ledger, map(problem, names))
+        for name in names:
+            ledger.record(generation(name))
+            ledger.record_verdict(verdict(generation(name)))
+        packed = bytearray(client.hget(RunKeys(RUN).completions, "d1/p1/0"))
+        packed[-1] ^= 1
+        client.hset(RunKeys(RUN).completions, "d1/p1/0", bytes(packed))
+        client.hset(RunKeys(RUN).verdicts, "d1/p2/0", b'{"dataset": "d1')
+    done = plumb("repair", str(tmp_path), folder=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "a record of d1/p1/0 was damaged and removed" in done.stdout
+    with Started(tmp_path / ".plumbline") as client:
+        ledger = Ledger(client, RUN)
+        assert [*ledger.completed()] == [SampleId("d1", "p3")]
+        assert [one.problem_id for one in ledger.verdicts([*ledger.completed()])] == ["p3"]
 
 
 @pytest.fixture(scope="module")
