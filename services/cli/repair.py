@@ -28,7 +28,7 @@ def repair(
     if found is None:
         print(f"Redis' files in {folder / 'redis'} are intact")
         for sample in removed:
-            print(f"a record of {sample} was damaged and removed; the run makes the sample again")
+            print(f"a damaged record of {sample} was removed; the run makes it again")
         return
     damage, kept = found
     if damage is None:
@@ -41,7 +41,7 @@ def repair(
 
 
 def _remove_damaged(folder: Path, lock: int) -> list[str]:
-    """Remove samples whose records are damaged; returns their names."""
+    """Remove samples and problems whose records are damaged; returns their names."""
     log = folder / "logs" / "redis.log"
     log.parent.mkdir(exist_ok=True)
     child, url = start_redis(folder / "redis", log, base_environment(), lock)

@@ -453,12 +453,18 @@ class Ledger:
         return self._redis.hlen(self._keys.hashes) + self.archived_count()
 
     def remove_damaged(self) -> list[str]:
-        """Remove samples of which a record cannot be read, so that the run makes them again.
+        """Remove samples and problems whose record cannot be read: a session writes them again.
 
         Returns:
             Their names. Samples in segments are not looked at.
         """
         found: list[str] = []
+        problems: list[str] = []
+        for name, data in self._redis.hscan_iter(self._keys.problems, count=100):
+            try:
+                Problem.model_validate_json(unpack(data))
+            except (ValueError, RecursionError):
+                problems.append(text(name))
         for key, read in (
             (self._keys.completions, lambda data: Generation.model_validate_json(unpack(data))),
             (self._keys.verdicts, _read_verdict),
@@ -469,6 +475,8 @@ class Ledger:
                 except (ValueError, RecursionError):
                     found.append(text(name))
         pipe = self._transaction()
+        for name in problems:
+            pipe.hdel(self._keys.problems, name)
         for name in found:
             for key in (
                 *(self._keys.hashes, self._keys.completions, self._keys.verdicts),
@@ -476,7 +484,7 @@ class Ledger:
             ):
                 pipe.hdel(key, name)
         pipe.execute()
-        return sorted({*found})
+        return sorted({*problems, *found})
 
     # Verdicts
 

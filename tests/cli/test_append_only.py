@@ -46,6 +46,8 @@ class Started:
                 state / "redis", state / "redis.log", dict(os.environ), lock.fileno()
             )
         self._client = Redis.from_url(url)
+        # What it is killed after is on the disk, however busy that is.
+        self._client.config_set("appendfsync", "always")
 
     def __enter__(self) -> Redis:
         return self._client
@@ -171,12 +173,15 @@ def test_a_damaged_record_is_removed_so_that_the_run_makes_it_again(tmp_path: Pa
         packed[-1] ^= 1
         client.hset(RunKeys(RUN).completions, "d1/p1/0", bytes(packed))
         client.hset(RunKeys(RUN).verdicts, "d1/p2/0", b'{"dataset": "d1')
+        client.hset(RunKeys(RUN).problems, "d1/p3", b"x")
     done = plumb("repair", str(tmp_path), folder=tmp_path)
     assert done.code == 0, done.stderr
-    assert "a record of d1/p1/0 was damaged and removed" in done.stdout
+    assert "a damaged record of d1/p1/0 was removed" in done.stdout
+    assert "a damaged record of d1/p3 was removed" in done.stdout
     with Started(tmp_path / ".plumbline") as client:
         ledger = Ledger(client, RUN)
         assert [*ledger.completed()] == [SampleId("d1", "p3")]
+        assert ledger.problem("d1", "p3") is None
         assert [one.problem_id for one in ledger.verdicts([*ledger.completed()])] == ["p3"]
 
 
