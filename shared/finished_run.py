@@ -25,7 +25,8 @@ class FinishedRun:
         folder: The run's output folder.
         record: ``run.json``.
         summary: ``{dataset: {metric: value}}``.
-        skipped: Messages about torn last lines, which are skipped; filled while files are read.
+        skipped: Messages about torn last lines, which are skipped, and about verdicts that are
+            gone; filled while files are read.
     """
 
     folder: OutputFolder
@@ -46,8 +47,20 @@ class FinishedRun:
         return self._records(artifacts.GENERATIONS, Generation)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Yield the verdicts in the order of the plan; errors are those of ``generations``."""
-        return self._records(artifacts.VERDICTS, Verdict)
+        """Yield the verdicts in the order of the plan; errors are those of ``generations``.
+
+        A file that lost whole lines is told in ``skipped``.
+        """
+        read = 0
+        for verdict in self._records(artifacts.VERDICTS, Verdict):
+            read += 1
+            yield verdict
+        if read < self.record.samples_judged:
+            self._skip(
+                f"{self._path(artifacts.VERDICTS)}: {read} of the {self.record.samples_judged} "
+                f"verdicts that {artifacts.RUN} counts; put the file back, or repeat the run's "
+                "command, which writes it again"
+            )
 
     def cases(self) -> Iterator[CaseRecord]:
         """Yield the recorded cases in the order of the plan, none if the run recorded none.
@@ -70,14 +83,21 @@ class FinishedRun:
             yield verdict, waiting.pop(verdict.sample, None)
 
     def _records(self, name: str, kind: type[RecordT]) -> Iterator[RecordT]:
-        path = f"{self.folder.url.rstrip('/')}/{name}"
+        path = self._path(name)
         try:
             for number, line in read_lines(path):
                 yield record_of(kind, f"{path}:{number}", line)
         except TornLineError as error:
-            self.skipped.append(str(error))
+            self._skip(str(error))
         except DataError as error:
             raise OutputError(str(error)) from None
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder.url.rstrip('/')}/{name}"
+
+    def _skip(self, message: str) -> None:
+        if message not in self.skipped:
+            self.skipped.append(message)
 
 
 def open_run(url: str, *, unpublished: bool = False) -> FinishedRun:

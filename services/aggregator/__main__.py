@@ -47,9 +47,14 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     folders = RunFolders(settings.roots.urls, database, in_ledger=in_ledger)
     stop = asyncio.Event()
     judged = asyncio.Event()
+
+    def ingest() -> bool:
+        database.require_intact()
+        return ingester.catch_up()
+
     publish_all = partial(publish_due, ingester, settings.roots)
     tasks = [
-        asyncio.create_task(repeat(ingester.catch_up, settings.interval)),
+        asyncio.create_task(repeat(ingest, settings.interval)),
         asyncio.create_task(repeat(publish_all, settings.interval, judged)),
         asyncio.create_task(repeat(folders.refresh, _SEARCH_INTERVAL)),
         asyncio.create_task(_listen(settings.redis_url, judged)),
@@ -118,7 +123,12 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
         except UNREADABLE as error:
             reason = f"{type(error).__name__}: {str(error)[:500]}"
             log.exception("cannot publish", run=ledger.run)
-            _fail(ledger, f"the run's records in Redis cannot be read ({reason})")
+            _fail(
+                ledger,
+                f"the run's records in Redis cannot be read ({reason}); `plumb repair OUTPUT` "
+                "removes damaged ones of an embedded run, whose command makes them again; or "
+                "restore a backup (plumb restore)",
+            )
     return bool(due)
 
 

@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
@@ -19,18 +18,18 @@ from services.aggregator.index.writer import AppliedBatch, SampleChange
 from shared.analysis.statistics import ratio
 from shared.ledger import JudgeQueue, fail_fast, runs_progress
 from shared.run_record import RunState
+from shared.service.labels import OTHER, LabelValues
 from shared.service.logs import get_logger
 from shared.statuses import FinalStatus
 
 log = get_logger(__name__)
 
-_OTHER = "other"
 _MAX_DATASETS = 50
 _MAX_REASONS = 50
 # Common failures of sandboxes and generators, exported with 0 from the start.
 _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
-    *("read_timeout", "ClientConnectorError", "ServerDisconnectedError", "SandboxError", _OTHER),
+    *("read_timeout", "ClientConnectorError", "ServerDisconnectedError", "SandboxError", OTHER),
 )
 # A ratio above the last bound but one is 1: all cases passed.
 _RATIO_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99999, 1.0)
@@ -48,8 +47,8 @@ class IngestMetrics:
     """
 
     def __init__(self) -> None:
-        self._datasets = _LabelValues(_MAX_DATASETS)
-        self._reasons = _LabelValues(_MAX_REASONS)
+        self._datasets = LabelValues(_MAX_DATASETS)
+        self._reasons = LabelValues(_MAX_REASONS)
         self._verdicts = Counter(
             "plumbline_verdicts",
             "Verdicts written; a sample judged again counts again.",
@@ -128,7 +127,7 @@ class IngestMetrics:
         row, dataset = change.row, self.dataset_label(change.row.dataset)
         if change.new_verdict:
             for kind in change.infra_failures:
-                reason = kind if _KIND.fullmatch(kind) else _OTHER
+                reason = kind if _KIND.fullmatch(kind) else OTHER
                 self._infra_failures.labels(self._reasons.admit(reason)).inc()
             if row.final_status is not FinalStatus.API_ERROR:
                 self._pass_ratio.labels(dataset).observe(row.pass_ratio)
@@ -140,23 +139,6 @@ class IngestMetrics:
             if row.output_tokens is not None:
                 self._output_tokens.labels(dataset).observe(row.output_tokens)
                 self._tokens.labels(dataset).inc(row.output_tokens)
-
-
-class _LabelValues:
-    """Bounded set of label values: beyond ``limit``, new values become ``other``."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._known: set[str] = set()
-        self._lock = threading.Lock()
-
-    def admit(self, value: str) -> str:
-        with self._lock:
-            if value not in self._known and len(self._known) >= self._limit:
-                return _OTHER
-            if value != _OTHER:
-                self._known.add(value)
-            return value
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from services.cli.embedded.append_only import check_complete
+from services.cli.embedded.append_only import check_complete, explain
 from services.cli.embedded.services import base_environment, start_redis
 from services.cli.embedded.stack import file_lock, state_folder
 from services.cli.embedded.supervisor import GRACE_SECONDS
@@ -174,11 +174,14 @@ def _target(
     if not (folder / "redis").is_dir() and not new:
         raise OutputError(f"{folder} has no data of Redis: no run with --embedded was here")
     folder.mkdir(parents=True, exist_ok=True)
-    check_complete(folder / "redis")
+    check_complete(folder / "redis", output)
     with file_lock(folder / "lock") as lock:
         (folder / "logs").mkdir(exist_ok=True)
         log = folder / "logs" / "redis.log"
-        child, url = start_redis(folder / "redis", log, base_environment(), lock)
+        try:
+            child, url = start_redis(folder / "redis", log, base_environment(), lock)
+        except ServiceError as error:
+            raise explain(folder / "redis", output, error) from None
         try:
             with closing(connect(url)) as redis:
                 yield redis, index or folder / "index"

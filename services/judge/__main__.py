@@ -9,23 +9,17 @@ from functools import partial
 from services.judge.health import SandboxWatch
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
-from shared.errors import PlumblineError
 from shared.ledger import ping_error, wait_for_redis
-from shared.service.health import HealthServer, Readiness, refuse
-from shared.service.logs import configure_logging, get_logger
-from shared.service.settings import load_settings
+from shared.service.health import HealthServer, Readiness
+from shared.service.logs import get_logger
+from shared.service.main import run_service
 
 
 def main() -> int:
-    configure_logging("judge")
-    try:
-        return _work(load_settings(JudgeSettings))
-    except PlumblineError as error:
-        return refuse("judge", error)
+    return run_service("judge", JudgeSettings, _work)
 
 
-def _work(settings: JudgeSettings) -> int:
-    configure_logging("judge", settings.log_level)
+def _work(settings: JudgeSettings) -> None:
     for name in ("rq.worker", "rq.queue"):
         logging.getLogger(name).setLevel(logging.WARNING)
     log = get_logger(__name__)
@@ -42,7 +36,6 @@ def _work(settings: JudgeSettings) -> int:
         log.info("ready", worker=name, concurrency=metrics.concurrency)
         worker.serve()
     log.info("stopped", worker=name, judged=metrics.judged)
-    return 0
 
 
 if __name__ == "__main__":

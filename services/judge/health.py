@@ -14,7 +14,11 @@ from shared.ledger.calls import Flaw
 from shared.programs import ProgramAnswer
 from shared.redaction import redact
 from shared.schemas import Verdict
+from shared.service.labels import LabelValues
 from shared.statuses import FinalStatus
+
+# Runs name their sandboxes, and a judge may see any number in its life.
+_MAX_SANDBOXES = 100
 
 
 class SandboxWatch:
@@ -68,6 +72,7 @@ class JudgeMetrics:
         self.in_flight = 0
         self.judged = 0
         self.distrusted: dict[str, str] = {}
+        self._sandboxes = LabelValues(_MAX_SANDBOXES)
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._samples = Counter(
@@ -181,10 +186,14 @@ class JudgeMetrics:
         """Count a round of canaries by the verdict on its sandbox."""
         sandbox, wrong = verdict.dataset, verdict.final_status is FinalStatus.WRONG_ANSWER
         others = verdict.cases_total - verdict.cases_passed
-        self._canaries.labels(sandbox, "right").inc(verdict.cases_passed)
-        self._canaries.labels(sandbox, "wrong").inc(others if wrong else 0)
-        self._canaries.labels(sandbox, "unjudged").inc(0 if wrong else others)
+        label = self._sandboxes.admit(sandbox)
+        self._canaries.labels(label, "right").inc(verdict.cases_passed)
+        self._canaries.labels(label, "wrong").inc(others if wrong else 0)
+        self._canaries.labels(label, "unjudged").inc(0 if wrong else others)
         if wrong:
+            self.distrusted.pop(sandbox, None)
             self.distrusted[sandbox] = verdict.detail or ""
+            if len(self.distrusted) > _MAX_SANDBOXES:
+                del self.distrusted[next(iter(self.distrusted))]
         elif verdict.accepted:
             self.distrusted.pop(sandbox, None)

@@ -10,6 +10,7 @@ from services.reward.models import ScoreResult
 from shared.ledger.reward_hours import RewardHours
 from shared.programs import ProgramStatus
 from shared.schemas import InfraFailure
+from shared.service.labels import OTHER, LabelValues
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind, FinalStatus, VerdictDetail
 from shared.text import shorten_end
@@ -31,7 +32,6 @@ before its tests, ended the harness, flooded its output, waited instead of compu
 call that is refused, or was no text that a model should be rewarded for. Honest answers do some of
 this by accident; a rising rate is a policy that has found something."""
 
-OTHER = "other"
 # Data sets of inline tests are named by the clients.
 _MAX_DATASETS = 200
 _KINDS = {kind.value for kind in FailureKind} | {"deadline_passed"}
@@ -56,7 +56,7 @@ class RewardMetrics:
         self._hours = hours
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._datasets: set[str] = set()
+        self._datasets = LabelValues(_MAX_DATASETS)
         self._told: dict[int, float] = {}  # when the latest refusal with a code was logged
         self._requests = self._counter(
             "requests",
@@ -135,7 +135,7 @@ class RewardMetrics:
 
     def count_result(self, dataset: str, result: ScoreResult) -> None:
         """Count the result of one completion."""
-        self._results.labels(self._known(dataset), result.status.value).inc()
+        self._results.labels(self._datasets.admit(dataset), result.status.value).inc()
         if self._hours is not None:
             known = result.judged and not result.cached
             self._hours.count(
@@ -164,14 +164,6 @@ class RewardMetrics:
     def set_pending(self, pending: int) -> None:
         """Set the number of completions that requests wait for."""
         self._pending.set(pending)
-
-    def _known(self, dataset: str) -> str:
-        """A data set as a label; clients cannot make more than so many."""
-        if dataset not in self._datasets:
-            if len(self._datasets) >= _MAX_DATASETS:
-                return OTHER
-            self._datasets.add(dataset)
-        return dataset
 
 
 def kind_of(reason: str | None) -> str:

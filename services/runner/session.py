@@ -191,6 +191,7 @@ class Session:
             archive.delete()
             folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
         self._check_resumable(provenance)
+        resumed = self.ledger.meta() is not None
         identity, plan = self._identity, self._identity.plan
         versions = {**versions_of(_PACKAGES), "platform": platform.platform()}
         facts = provenance.without_secrets().model_copy(
@@ -212,7 +213,7 @@ class Session:
         self.renew()  # writing many problems may take longer than the lock lives
         record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
         folder.write_json(artifacts.RUN, record.document())
-        archive.begin()
+        archive.begin(self.renew, resumed=resumed)
         self.archive = archive
         self._ticked = time.monotonic()
 

@@ -3,13 +3,16 @@
 A segment is on the disk before anything leaves Redis. Then a script takes exactly those samples
 out whose completion and verdict are still the ones that were written, and puts their marks. If the
 runner is killed in between, Redis still has the samples: the segment is listed nowhere, and the
-next session removes it.
+next session removes it. If Redis went back to an earlier state (a backup, a file that was cut),
+such a segment may have samples that Redis lost, and the session records them again before.
 """
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple, cast
 
 from redis import Redis
@@ -17,17 +20,22 @@ from redis import Redis
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
 from shared.ledger import keys
-from shared.ledger.ledger import list_runs
+from shared.ledger.ledger import Ledger, list_runs
 from shared.ledger.packing import unpack
 from shared.ledger.segments import (
     FOLDER,
     FinishedSample,
     Mark,
+    is_segment_name,
+    read_segment,
     segment_folder,
     segment_name,
     write_segment,
 )
 from shared.schemas import Generation, SampleId, Verdict
+from shared.service.logs import get_logger
+
+log = get_logger(__name__)
 
 # KEYS  lock, hashes, verdicts, completions, cases, deliveries, segments
 # ARGV  holder of the lock, its session, number of the segment, its file, then of each sample its
@@ -124,10 +132,15 @@ class Archive:
         chunks = range(0, len(placed), _MOVED_AT_ONCE)
         return sum(self._take_out(number, name, placed[at : at + _MOVED_AT_ONCE]) for at in chunks)
 
-    def begin(self) -> None:
+    def begin(self, renew: Callable[[], object] = lambda: None, *, resumed: bool = True) -> None:
         """Begin a session: no earlier one moves samples from here on.
 
-        What killed sessions left is removed: files that hold nothing that is not in Redis.
+        What killed sessions left is removed: files that hold nothing that is not in Redis. Samples
+        that Redis lost are recorded again before; a file that cannot be read is kept.
+
+        Args:
+            renew: Renews the run's lock; called while samples are recorded.
+            resumed: Whether Redis knew the run before; one that begins anew has lost nothing.
         """
         # Before the files are listed: an earlier session's script comes before this, so that its
         # segment is listed in Redis, or it is refused.
@@ -137,9 +150,61 @@ class Archive:
         if not (names := self._folder.names(folder)):
             return
         listed = set(cast(list[bytes], self._redis.hvals(self._keys.segments)))
-        left = [name for name in names if name.encode() not in listed]
+        left = [
+            name
+            for name in names
+            if name.encode() not in listed
+            and not (
+                resumed
+                and is_segment_name(name)
+                and not self._record_lost(f"{folder}/{name}", renew)
+            )
+        ]
         with suppress(OSError, OutputError):
             self._folder.remove(f"{folder}/{name}" for name in left)
+
+    def _record_lost(self, path: str, renew: Callable[[], object]) -> bool:
+        """Record the samples of a segment that Redis has lost; whether it has all of them now."""
+        recorded = 0
+        try:
+            with self._folder.open(path) as file:
+                samples = read_segment(file, self._run)
+                while chunk := list(islice(samples, _READ_AT_ONCE)):
+                    renew()
+                    recorded += self._record(chunk)
+        except (OSError, EOFError, ValueError, zlib.error, OutputError) as error:
+            log.warning("a segment that Redis does not list is kept", path=path, reason=str(error))
+            return False
+        if recorded:
+            log.warning("samples that Redis had lost are recorded", path=path, samples=recorded)
+        return True
+
+    def _record(self, samples: Sequence[FinishedSample]) -> int:
+        found = [
+            (
+                Generation.model_validate_json(one.generation),
+                Verdict.model_validate_json(one.verdict),
+                one.cases,
+            )
+            for one in samples
+        ]
+        names = [generation.sample.key for generation, _, _ in found]
+        hashes = cast(list[bytes | None], self._redis.hmget(self._keys.hashes, names))
+        verdicts = cast(list[bytes | None], self._redis.hmget(self._keys.verdicts, names))
+        lost = [
+            one
+            for one, sha, verdict in zip(found, hashes, verdicts, strict=True)
+            if verdict is None and sha in (None, one[0].completion_sha256.encode())
+        ]
+        if not lost:
+            return 0
+        Ledger(self._redis, self._run).record_all([(made, verdict) for made, verdict, _ in lost])
+        pipe = self._redis.pipeline(transaction=False)
+        for made, _, packed in lost:
+            if packed is not None:
+                pipe.hset(self._keys.cases, made.sample.key, packed)
+        pipe.execute()
+        return len(lost)
 
     def delete(self) -> None:
         """Remove the segments of the run, and of others in this folder that Redis does not have."""

@@ -452,6 +452,40 @@ class Ledger:
         """The number of samples that have a completion, in Redis or in a segment."""
         return self._redis.hlen(self._keys.hashes) + self.archived_count()
 
+    def remove_damaged(self) -> list[str]:
+        """Remove samples and problems whose record cannot be read: a session writes them again.
+
+        Returns:
+            Their names. Samples in segments are not looked at.
+        """
+        found: list[str] = []
+        problems: list[str] = []
+        for name, data in self._redis.hscan_iter(self._keys.problems, count=100):
+            try:
+                Problem.model_validate_json(unpack(data))
+            except (ValueError, RecursionError):
+                problems.append(text(name))
+        for key, read in (
+            (self._keys.completions, lambda data: Generation.model_validate_json(unpack(data))),
+            (self._keys.verdicts, _read_verdict),
+        ):
+            for name, data in self._redis.hscan_iter(key, count=100):
+                try:
+                    read(data)
+                except (ValueError, RecursionError):
+                    found.append(text(name))
+        pipe = self._transaction()
+        for name in problems:
+            pipe.hdel(self._keys.problems, name)
+        for name in found:
+            for key in (
+                *(self._keys.hashes, self._keys.completions, self._keys.verdicts),
+                *(self._keys.cases, self._keys.deliveries),
+            ):
+                pipe.hdel(key, name)
+        pipe.execute()
+        return sorted({*problems, *found})
+
     # Verdicts
 
     def record_verdict(self, verdict: Verdict, cases: bytes | None = None) -> bool:
@@ -698,6 +732,10 @@ def _marks_of(samples: Sequence[SampleId], stored: Sequence[bytes | None]) -> di
     """The marks among what is stored as verdicts."""
     found = ((sample, one and Mark.read(one)) for sample, one in zip(samples, stored, strict=True))
     return {sample: mark for sample, mark in found if mark}
+
+
+def _read_verdict(data: bytes) -> object:
+    return Mark.read(data) or Verdict.model_validate_json(data)
 
 
 def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:

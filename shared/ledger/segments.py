@@ -133,6 +133,33 @@ def write_segment(
         at += file.write(sample.packed())
 
 
+def is_segment_name(name: str) -> bool:
+    """Whether a file name is that of a segment that was written to its end."""
+    return _NAME.fullmatch(name) is not None
+
+
+def read_segment(file: IO[bytes], run: str) -> Iterator[FinishedSample]:
+    """Read all samples of a segment from its beginning.
+
+    Raises:
+        ValueError: It is no segment of the run.
+        OSError: It is damaged; also EOFError and zlib.error.
+    """
+    with gzip.open(file) as lines:
+        header = json.loads(lines.readline() or "null")
+        expected = {"format": _FORMAT, "version": _VERSION, "run": run}
+        if not isinstance(header, dict) or expected != {k: header.get(k) for k in expected}:
+            raise ValueError(f"its header is {json.dumps(header)[:200]}")
+        found: list[bytes] = []
+        for line in lines:
+            if found and line.startswith(_GENERATION):
+                yield FinishedSample.unpacked(b"".join(found))
+                found = []
+            found.append(line)
+        if found:
+            yield FinishedSample.unpacked(b"".join(found))
+
+
 class SegmentReader:
     """Reads finished samples of one run from its segments. Thread-safe.
 

@@ -1,4 +1,4 @@
-"""Main function of a service that serves HTTP: settings, logs, and an exit code for each error."""
+"""Main function of a service: settings, logs, memory, and an exit code for each error."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,6 +6,7 @@ from typing import TypeVar
 from shared.errors import PlumblineError, ServiceError
 from shared.service.health import refuse
 from shared.service.logs import configure_logging
+from shared.service.memory import return_large_blocks
 from shared.service.settings import ServiceSettings, load_settings
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
@@ -22,6 +23,7 @@ def run_service(name: str, kind: type[Settings], serve: Callable[[Settings], obj
         kind: Its settings.
         serve: Serves until a signal; it may raise ``PlumblineError`` and ``OSError``.
     """
+    return_large_blocks()
     configure_logging(name)
     try:
         settings = load_settings(kind)

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from services.aggregator.index.database import open_database
+from services.aggregator.index.database import IndexDamagedError, open_database
 from services.aggregator.index.overview import all_runs
 from services.aggregator.ingest import Ingester
 from shared.errors import OutputError
@@ -87,6 +87,26 @@ def test_a_damaged_index_is_named_and_kept_aside(
     assert "damaged" in logged["event"]
     assert logged["path"] == str(database.path)
     assert Path(logged["kept"]).read_bytes() == damaged
+
+
+def test_damage_that_only_a_query_meets_is_remembered_until_the_next_start(tmp_path: Path) -> None:
+    open_database(tmp_path).close()
+    database = open_database(tmp_path)
+    content = database.path.read_bytes()
+    database.path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with (
+        pytest.raises(IndexDamagedError, match=r"is damaged .* nothing is lost"),
+        database.read() as connection,
+    ):
+        all_runs(connection)
+    with pytest.raises(IndexDamagedError):
+        database.require_intact()
+    database.path.write_bytes(content)  # as one in which the check finds nothing
+    database.close()
+    for _ in range(2):
+        open_database(tmp_path).close()
+    assert (tmp_path / "index-damaged.sqlite").read_bytes()[:4096] == content[:4096]
+    assert not (tmp_path / "index-is-damaged").exists()
 
 
 def test_an_index_that_cannot_be_read_now_is_not_called_damaged(

@@ -52,6 +52,38 @@ def test_it_stops_cleanly_while_somebody_follows_a_run(
     assert list(aggregator.temporary.iterdir()) == []
 
 
+def test_it_ends_for_a_damaged_index_and_builds_it_again(
+    redis: Redis, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    judge(begin(redis, [problem("p1")], output=str(tmp_path / "out")), SampleId("d1", "p1"))
+    index = tmp_path / "index"
+
+    def until_listed(aggregator: Aggregator) -> None:
+        give_up = time.monotonic() + 20
+        while b"run-1" not in urllib.request.urlopen(f"{aggregator.url}/api/runs").read():
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = Aggregator(redis_server.url, tmp_path / "first", PLUMBLINE_INDEX_DIR=str(index))
+    until_listed(first)
+    file = index / "index.sqlite"
+    with file.open("r+b") as opened:
+        opened.seek(4096)
+        opened.write(b"\xff" * (file.stat().st_size - 4096))
+    (index / "index.sqlite-wal").write_bytes(b"")
+    judge(begin(redis, [problem("p2")], run="run-2"), SampleId("d1", "p2"))
+    assert first.process.wait(20) == 1
+    said = first.log.read_text()
+    assert f"{file} is damaged" in said
+    assert "Traceback" not in said
+    second = Aggregator(redis_server.url, tmp_path / "second", PLUMBLINE_INDEX_DIR=str(index))
+    until_listed(second)
+    second.process.terminate()
+    assert second.process.wait(20) == 0
+
+
 def test_it_publishes_though_the_index_cannot_be_written(
     redis: Redis, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -322,6 +322,41 @@ def test_a_deleted_run_leaves_no_segment(
     assert not redis.exists(KEYS.segments)
 
 
+def test_samples_that_redis_lost_come_back_from_a_segment_that_it_does_not_list(
+    ledger: Ledger, archive: Archive, redis: Redis, tmp_path: Path
+) -> None:
+    """As after the restore of a backup that was made before the segment."""
+    before = {key: redis.dump(key) for key in redis.scan_iter(f"plumbline:run:{RUN}:*")}
+    archive.move(SAMPLES)
+    (file,) = segments(tmp_path)
+    for key, value in before.items():
+        redis.restore(key, 0, value, replace=True)
+    redis.delete(KEYS.segments)
+    lost = SAMPLES[: len(SAMPLES) // 2]
+    for key in (KEYS.hashes, KEYS.completions, KEYS.verdicts, KEYS.cases):
+        redis.hdel(key, *(one.key for one in lost))
+    jobs = redis.llen("rq:queue:judge")
+    renewed: list[None] = []
+    Archive(redis, RUN, OutputFolder(str(tmp_path)), HOLDER).begin(lambda: renewed.append(None))
+    assert whole(ledger)
+    assert redis.llen("rq:queue:judge") == jobs
+    assert renewed
+    assert not file.exists()
+
+
+def test_a_segment_that_cannot_be_read_is_no_leftover(
+    archive: Archive, redis: Redis, tmp_path: Path
+) -> None:
+    archive.move(SAMPLES)
+    (file,) = segments(tmp_path)
+    file.write_bytes(file.read_bytes()[:-20])
+    redis.delete(KEYS.segments)
+    Archive(redis, RUN, OutputFolder(str(tmp_path)), HOLDER).begin()
+    assert segments(tmp_path) == [file]
+    Archive(redis, RUN, OutputFolder(str(tmp_path)), HOLDER).begin(resumed=False)
+    assert segments(tmp_path) == []
+
+
 # Kills
 
 _STEPS = (

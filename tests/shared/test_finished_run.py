@@ -38,6 +38,20 @@ def test_a_torn_last_line_is_named_and_left_out(folder):
     assert torn.startswith(f"{path}:2: torn last line")
 
 
+def test_verdicts_that_are_gone_are_told_once(folder):
+    record = RunRecord(run="mine-1", name="mine", samples=2, samples_judged=2)
+    (folder / "run.json").write_text(record.model_dump_json())
+    whole = open_run(str(folder))
+    assert len(list(whole.verdicts())) == 2
+    assert whole.skipped == []
+    path = folder / "verdicts.jsonl"
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    run = open_run(str(folder))
+    assert len(list(run.verdicts())) == len(list(run.verdicts())) == 1
+    (gone,) = run.skipped
+    assert gone.startswith(f"{path}: 1 of the 2 verdicts that run.json counts")
+
+
 @pytest.mark.parametrize(
     ("line", "said"), [("{}", ":1: not a verdict (dataset: "), ("nonsense", ":1: not JSON")]
 )

@@ -39,7 +39,7 @@ from services.aggregator.comparison.answers import ComparedRuns, run_names
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.models import CompareQuery, FlipsQuery
 from services.aggregator.folders.watch import FoldersStatus, RunFolders
-from services.aggregator.index.database import Database
+from services.aggregator.index.database import Database, IndexDamagedError
 from services.aggregator.index.facets import facets
 from services.aggregator.index.failures import failure_groups
 from services.aggregator.index.overview import (
@@ -388,6 +388,9 @@ async def _unavailable_stores(request: web.Request, handler: Handler) -> web.Str
     except sqlite3.OperationalError as error:
         log.warning("index unavailable for a request", reason=str(error))
         return _unavailable("the index is unavailable; try again")
+    except IndexDamagedError as error:
+        log.error("the index is damaged", reason=str(error))
+        return _unavailable("the index is damaged, and is built again; try again")
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:

