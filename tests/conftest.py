@@ -2,7 +2,7 @@
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -53,11 +53,11 @@ def open_files() -> Iterator[None]:
 class RedisServer:
     """A real redis-server over an append-only file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] = os.environ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("a") as lock:
             self.child, self.url = start_redis(
-                folder / "data", folder / "redis.log", dict(os.environ), lock.fileno()
+                folder / "data", folder / "redis.log", dict(environment), lock.fileno()
             )
 
     def kill(self) -> None:
