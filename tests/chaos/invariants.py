@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +23,7 @@ from redis import Redis
 from services.cli.embedded.services import start_redis
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.slices import slice_summaries
+from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import Ledger
 from shared.outlines import ProblemOutline
@@ -146,7 +147,23 @@ def _named(process: psutil.Process) -> str:
         return str(process.pid)
 
 
+def distrusted(lie: str, code: int) -> list[Violation]:
+    """Check how a run ended whose sandbox lied."""
+    if code == UntrustedRunError.exit_code:
+        return []
+    return [Violation(Invariant.UNTRUSTED, f"{lie}: exit code {code}")]
+
+
 # Verdicts
+
+
+def rewarded(result: Mapping[str, object], expected: Undisturbed) -> Iterator[Violation]:
+    """Check a result of the reward service, whose ``id`` is the sample that has its answer."""
+    (verdict,) = expected.verdicts[str(result["id"])]
+    for theirs, ours in (("score", "pass_ratio"), ("status", "final_status")):
+        if result[theirs] != verdict[ours]:
+            shown = f"{result['id']}: {theirs} {result[theirs]!r}, not {verdict[ours]!r}"
+            yield Violation(Invariant.REWARDS, shown)
 
 
 def _verdicts(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
