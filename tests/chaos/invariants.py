@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -26,6 +27,7 @@ from shared.analysis.slices import slice_summaries
 from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import Ledger
+from shared.ledger.keys import CANARIES, is_reward_run
 from shared.outlines import ProblemOutline
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
@@ -300,24 +302,35 @@ def _ledger(folder: Path, run: FinishedRun) -> Iterator[Violation]:
 
 def _held(redis: Redis) -> Iterator[Violation]:
     """Look for what would keep a later run from working: all of it must expire by itself."""
+    rewards = {key for key in redis.scan_iter("rq:job:*") if _is_of_rewards(redis, key)}
     for pattern in ("plumbline:lease:*", "plumbline:run:*:lock", "rq:job:*"):
         for key in redis.scan_iter(pattern):
-            if redis.ttl(key) == _FOR_GOOD:
+            if redis.ttl(key) == _FOR_GOOD and key not in rewards:
                 yield Violation(Invariant.HELD, key.decode())
     for key in redis.scan_iter("plumbline:woken:*"):
         # A job that woke a worker as it was killed is forgotten with the worker.
         worker = key.decode().removeprefix("plumbline:woken:")
         if not redis.sismember("rq:workers:judge", f"rq:worker:{worker}"):
             yield Violation(Invariant.HELD, key.decode())
-    if waiting := redis.llen("rq:queue:judge"):
-        yield Violation(Invariant.HELD, f"{waiting} jobs wait in the queue")
-    if taken := redis.zcard("rq:wip:judge"):
-        yield Violation(Invariant.HELD, f"{taken} jobs are registered as started")
+    for name, state in (("queue", "wait in the queue"), ("wip", "are registered as started")):
+        key = f"rq:{name}:judge"
+        found = redis.lrange(key, 0, -1) if name == "queue" else redis.zrange(key, 0, -1)
+        if jobs := [job for job in found if b"rq:job:" + job[:40] not in rewards]:
+            yield Violation(Invariant.HELD, f"{len(jobs)} jobs {state}")
     for key in redis.scan_iter("plumbline:permits:*:held:*"):
         pool = key.decode().split(":held:")[0]
         clock = float(redis.hget(f"{pool}:clock", "time") or 0)
         if late := redis.zcount(key, clock + 60, "+inf"):
             yield Violation(Invariant.HELD, f"{late} permits do not expire")
+
+
+def _is_of_rewards(redis: Redis, job: bytes) -> bool:
+    """Whether a job is of a reward session, which goes on when its service is back."""
+    stored = redis.hget(job, "data")
+    if stored is None:
+        return False
+    _, _, (run, *_), _ = json.loads(zlib.decompress(stored))
+    return is_reward_run(run.removeprefix(CANARIES))
 
 
 @contextmanager
