@@ -11,6 +11,7 @@ from redis import Redis
 
 from services.cli.embedded.services import start_redis
 from tests import verl_environment
+from tests.chaos.clock import Clocks
 
 # No test depends on how fast the machine is.
 hypothesis.settings.register_profile("plumbline", deadline=None)
@@ -97,6 +98,15 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis")
     yield server
     server.stop()
+
+
+@pytest.fixture
+def clocks(tmp_path: Path) -> Clocks:
+    """Clocks that jump, for processes that a test starts."""
+    made = Clocks(tmp_path / "clocks")
+    if not made.available:
+        pytest.skip("needs a C compiler")
+    return made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -40,6 +40,7 @@ from tests.judge.faulty_sandbox import Result, always_fail, always_succeed, faul
 # Seconds in which a session ends, and in which the last process of a stack is gone.
 _SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
 _QUIET_SESSIONS = 3
+_GONE = "which Redis does not know"
 # Folders of temporary files that all sandboxes of a user share, and keep.
 _SHARED = ("plumbline-modules-*", "plumbline-root-*")
 
@@ -248,6 +249,7 @@ class Round:
         self._expected, self._report, self._draw = expected, report, draw
         self._clocks, self._sandbox = clocks, sandbox
         self._timeline: list[str] = []
+        self._forced = False
         self._began = time.monotonic()
 
     def run(self) -> None:
@@ -283,7 +285,9 @@ class Round:
 
     def _session(self, number: int, drawn: Session) -> int:
         self._report.sessions += 1
-        self._note(f"session {number}, the generator fails with {','.join(drawn.failures) or '-'}")
+        forced = " with --force" if self._forced else ""
+        failing = ",".join(drawn.failures) or "-"
+        self._note(f"session {number}{forced}, the generator fails with {failing}")
         self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
         log = self._logs / f"session-{number}.log"
         with self._command(log, drawn.failures) as process:
@@ -324,6 +328,8 @@ class Round:
             for other, place in rivals:
                 self._end(other, place)
             self._end(process, log)
+            # The run is gone with Redis' file, and no command starts from nothing by itself.
+            self._forced = process.returncode == 2 and _GONE in invariants.last_line(log)
             self._check(invariants.nobody_left(_LEAVE_SECONDS))
         return process.returncode
 
@@ -343,7 +349,8 @@ class Round:
             "generation.replay.latency=0.4",
             f"generation.replay.failures=[{','.join(repr(name) for name in failures)}]",
         )
-        arguments = plumb.demo_run(self.output, *overrides)
+        force = ("--force",) if self._forced else ()
+        arguments = plumb.demo_run(self.output, *overrides, *force)
         own = {"TMPDIR": str(self._temporary), "PATH": f"{self._programs}:{os.environ['PATH']}"}
         if self._kinds & {Kind.SANDBOX, Kind.RESET}:
             arguments = _through_proxy(arguments, own, self._sandbox.url)

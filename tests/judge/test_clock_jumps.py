@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
+from services.judge.permits.script import PermitScript
 from shared.ledger import Ledger, connect_async
 from shared.ledger.jobs import HeldJobs, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
@@ -21,14 +23,6 @@ from tests.shared.ledgers import RUN, generation
 ONE = "http://sandbox-1:8080"
 HOUR = 3600.0
 SETTINGS = PoolSettings(1, initial=1, eject_after=1, eject_base=0.1)
-
-
-@pytest.fixture
-def clocks(tmp_path: Path) -> Clocks:
-    made = Clocks(tmp_path / "clocks")
-    if not made.available:
-        pytest.skip("needs a C compiler")
-    return made
 
 
 @pytest.fixture
@@ -103,10 +97,20 @@ async def test_a_sandbox_is_not_left_out_for_longer(
     await pool.close()
 
 
+async def test_a_waiter_asks_again_in_its_time(client: AsyncRedis, clocks: Clocks) -> None:
+    script = PermitScript(client, PipelinedRedis(client), [ONE], SETTINGS)
+    waiting = asyncio.create_task(script.wait_for_wake("w", 0.5))
+    while not (await client.info("clients"))["blocked_clients"]:
+        await asyncio.sleep(0.01)
+    clocks.jump("redis", -HOUR)
+    async with asyncio.timeout(15):  # Redis would answer in an hour
+        await waiting
+
+
 async def test_who_waited_before_is_served_before_who_came_after(
     client: AsyncRedis, clocks: Clocks
 ) -> None:
-    pool = SandboxPool(client, [ONE], "w", settings=SETTINGS)
+    pool = SandboxPool(client, [ONE], "w", settings=replace(SETTINGS, ask_every=25.0))
     served: list[str] = []
 
     async def use(name: str) -> None:

@@ -50,10 +50,10 @@ end
 -- Merged commands come at the same time; who comes first is still the first.
 local arrivals = 0
 
--- Not before those that wait already, also if the clock was set back.
+-- After those that wait already, also if the clock was set back.
 local function last_arrival()
   local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2]
-  return math.max(NOW, tonumber(last) or 0)
+  return math.max(NOW, (tonumber(last) or 0) + 1e-6)
 end
 
 -- A waiter that was dropped as dead returns to its old position. Those for one sandbox go before all
