@@ -14,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from services.cli.interrupts import sigterm_as_interrupt
 from tests.chaos import invariants
+from tests.chaos.clock import Clocks
 from tests.chaos.faults import (
     Injector,
     adopt_orphans,
@@ -29,13 +30,17 @@ from tests.chaos.faults import (
     small_disk,
     telling_redis,
 )
-from tests.chaos.invariants import Invariant, Undisturbed, Violation
+from tests.chaos.invariants import Invariant, Undisturbed, Violation, distrusted
+from tests.chaos.proxy import SandboxProxy, in_background
+from tests.chaos.reward import RewardTraffic
 from tests.chaos.schedule import QUIET, SIGNALS, Kind, Session, session
 from tests.e2e import plumb
+from tests.judge.faulty_sandbox import Result, always_fail, always_succeed, faulty, of_results
 
 # Seconds in which a session ends, and in which the last process of a stack is gone.
 _SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
 _QUIET_SESSIONS = 3
+_GONE = "which Redis does not know"
 # Folders of temporary files that all sandboxes of a user share, and keep.
 _SHARED = ("plumbline-modules-*", "plumbline-root-*")
 
@@ -61,9 +66,19 @@ def _rounds(options: argparse.Namespace) -> int:
         if Kind.FULL in kinds and not stack.enter_context(small_disk(folder)):
             print("no disk can be mounted here: the fault 'full' is left out")
             kinds.remove(Kind.FULL)
+        clocks = Clocks(Path(place) / "clocks")
+        if Kind.CLOCK in kinds and not clocks.available:
+            print("there is no C compiler: the fault 'clock' is left out")
+            kinds.remove(Kind.CLOCK)
+        sandbox = SandboxProxy()
+        stack.enter_context(in_background(sandbox.serving()))
         size = (f"data.limit={options.problems}", f"judge.workers={options.judges}")
         report = Report()
         expected = _undisturbed(folder / "undisturbed", size)
+        if Kind.SANDBOX in kinds:
+            for violation in _lied_to(folder, sandbox):
+                report.violations.append(violation)
+                print(violation)
         draw = partial(session, dense=options.dense)
         ends = time.monotonic() + 60 * options.minutes
         try:
@@ -71,7 +86,7 @@ def _rounds(options: argparse.Namespace) -> int:
                 if options.minutes and time.monotonic() > ends:
                     break
                 places = folder / f"round-{seed}", logs / f"round-{seed}"
-                one = Round(seed, *places, size, kinds, expected, report, draw)
+                one = Round(seed, *places, size, kinds, expected, report, clocks, sandbox, draw)
                 one.run()
                 if one.found:
                     one.tell(_again(options, seed))
@@ -136,6 +151,43 @@ def _undisturbed(folder: Path, size: Sequence[str]) -> Undisturbed:
     return Undisturbed.of(folder / "out")
 
 
+_LIES: dict[str, Callable[[Result], None]] = {"right": always_succeed, "wrong": always_fail}
+
+
+def _lied_to(folder: Path, sandbox: SandboxProxy) -> Iterator[Violation]:
+    """Run once for each sandbox that says of every program that it is right, or wrong."""
+    for name, lie in _LIES.items():
+        place = folder / f"lied-{name}"
+        output = place / "out"
+        own = {"TMPDIR": str(_temporary(place))}
+        sandbox.port_file = _port_file(output)
+        with in_background(faulty(sandbox.url, of_results(lie))) as url:
+            arguments = _through_proxy(plumb.demo_run(output, "data.limit=1"), own, url)
+            try:
+                ended = subprocess.run(
+                    arguments,
+                    cwd=plumb.REPOSITORY,
+                    capture_output=True,
+                    text=True,
+                    env=plumb.environment() | own,
+                    timeout=_SESSION_SECONDS,
+                )
+            finally:
+                kill_all()
+        yield from distrusted(f"every program is {name}", ended.returncode)
+
+
+def _through_proxy(arguments: list[str], environment: dict[str, str], url: str) -> list[str]:
+    """The command whose judges reach its sandbox at a URL; changes the environment."""
+    environment["CHAOS_SANDBOX"] = url
+    return ["tests.chaos.command" if one == "services.cli" else one for one in arguments]
+
+
+def _port_file(output: Path) -> Path:
+    """Where the embedded sandbox tells its port."""
+    return output / ".plumbline" / "sandbox.port"
+
+
 def _temporary(folder: Path) -> Path:
     """Make a folder for temporary files, which programs of other users may use, too."""
     made = folder / "tmp"
@@ -149,22 +201,25 @@ class Report:
 
     def __init__(self) -> None:
         self.made: Counter[tuple[str, str]] = Counter()
-        self.rounds = self.sessions = self.checked = self.verdicts = 0
+        self.rounds = self.sessions = self.checked = self.verdicts = self.rewards = 0
         self.violations: list[Violation] = []
         self.began = time.monotonic()
 
     def tell(self) -> None:
-        names = sorted({victim for _, victim in self.made if victim})
+        names = sorted({victim for kind, victim in self.made if kind in SIGNALS})
         print(f"\n{'signals':12}" + "".join(f"{kind:>12}" for kind in SIGNALS))
         for name in names:
             print(f"{name:12}" + "".join(f"{self.made[kind, name]:>12}" for kind in SIGNALS))
-        totals = {kind: sum(self.made[kind, name] for name in names) for kind in SIGNALS}
+        totals = Counter[str]()
+        for (kind, _), number in self.made.items():
+            totals[kind] += number
         print(f"{'all':12}" + "".join(f"{totals[kind]:>12}" for kind in SIGNALS))
-        others = {kind: self.made[kind, ""] for kind in Kind if kind not in SIGNALS}
+        others = {kind: totals[kind] for kind in Kind if kind not in SIGNALS}
         print("others:", ", ".join(f"{kind} {number}" for kind, number in others.items()))
         minutes = (time.monotonic() - self.began) / 60
         print(
-            f"{self.rounds} rounds, {self.sessions} sessions and {self.verdicts} verdicts in "
+            f"{self.rounds} rounds, {self.sessions} sessions, {self.verdicts} verdicts and "
+            f"{self.rewards} rewards in "
             f"{minutes:.1f} minutes; invariants checked {self.checked} times"
         )
         found = Counter(violation.invariant.name.lower() for violation in self.violations)
@@ -181,22 +236,28 @@ class Round:
         folder: Path,
         logs: Path,
         size: Sequence[str],
-        kinds: Collection[Kind],
+        kinds: Set[Kind],
         expected: Undisturbed,
         report: Report,
+        clocks: Clocks,
+        sandbox: SandboxProxy,
         draw: Callable[[int, int, Collection[Kind]], Session] = session,
     ) -> None:
         self.folder, self.output, self._logs = folder, folder / "out", logs
         self.found: list[Violation] = []
         self._seed, self._size, self._kinds = seed, size, kinds
         self._expected, self._report, self._draw = expected, report, draw
+        self._clocks, self._sandbox = clocks, sandbox
         self._timeline: list[str] = []
+        self._forced = False
         self._began = time.monotonic()
 
     def run(self) -> None:
         self._temporary = _temporary(self.folder)
         self._logs.mkdir(parents=True)
-        self._programs = telling_redis(self.folder / "programs")
+        self._programs = telling_redis(self.folder / "programs", self._clock("redis"))
+        self._clocks.reset()
+        self._sandbox.port_file = _port_file(self.output)
         for number in range(QUIET + _QUIET_SESSIONS):
             code = self._session(number, self._draw(self._seed, number, self._kinds))
             self._check(invariants.unpublished(self.output, self._expected))
@@ -224,15 +285,25 @@ class Round:
 
     def _session(self, number: int, drawn: Session) -> int:
         self._report.sessions += 1
-        self._note(f"session {number}, the generator fails with {','.join(drawn.failures) or '-'}")
+        forced = " with --force" if self._forced else ""
+        failing = ",".join(drawn.failures) or "-"
+        self._note(f"session {number}{forced}, the generator fails with {failing}")
         self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
         log = self._logs / f"session-{number}.log"
         with self._command(log, drawn.failures) as process:
+            rewards: list[RewardTraffic] = []
             rivals: list[tuple[subprocess.Popen[str], Path]] = []
 
             def rival() -> None:
                 place = self._logs / f"rival-{number}-{len(rivals)}.log"
                 rivals.append((self._start(place, drawn.failures), place))
+
+            def reward(redis_url: str) -> None:
+                if not rewards:
+                    environment = self._clock("services")
+                    rewards.append(
+                        RewardTraffic(redis_url, self.folder, self._expected, environment)
+                    )
 
             injector = Injector(
                 process.pid,
@@ -240,16 +311,25 @@ class Round:
                 self.output,
                 self.folder / "redis.conf",
                 rival,
+                reward,
+                self._sandbox,
+                self._clocks,
                 self._note,
                 self._report.made,
             )
             ended = injector.run(drawn, lambda: process.poll() is not None, _SESSION_SECONDS)
+            for traffic in rewards:
+                traffic.end()
+                self._report.rewards += traffic.judged
+                self.found += traffic.found
             if not ended:
                 self.found.append(Violation(Invariant.ANSWER, f"{log.name}: no end"))
                 return -1
             for other, place in rivals:
                 self._end(other, place)
             self._end(process, log)
+            # The run is gone with Redis' file, and no command starts from nothing by itself.
+            self._forced = process.returncode == 2 and _GONE in invariants.last_line(log)
             self._check(invariants.nobody_left(_LEAVE_SECONDS))
         return process.returncode
 
@@ -269,16 +349,23 @@ class Round:
             "generation.replay.latency=0.4",
             f"generation.replay.failures=[{','.join(repr(name) for name in failures)}]",
         )
-        path = f"{self._programs}:{os.environ['PATH']}"
+        force = ("--force",) if self._forced else ()
+        arguments = plumb.demo_run(self.output, *overrides, *force)
+        own = {"TMPDIR": str(self._temporary), "PATH": f"{self._programs}:{os.environ['PATH']}"}
+        if self._kinds & {Kind.SANDBOX, Kind.RESET}:
+            arguments = _through_proxy(arguments, own, self._sandbox.url)
         with log.open("a") as output:
             return subprocess.Popen(
-                plumb.demo_run(self.output, *overrides),
+                arguments,
                 cwd=plumb.REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=plumb.environment() | {"TMPDIR": str(self._temporary), "PATH": path},
+                env=plumb.environment() | own | self._clock("command"),
             )
+
+    def _clock(self, name: str) -> dict[str, str]:
+        return self._clocks.environment(name) if Kind.CLOCK in self._kinds else {}
 
     def _end(self, process: subprocess.Popen[str], log: Path) -> None:
         """Wait for a command, and check how it ended."""
