@@ -125,6 +125,11 @@ def test_other_protocols_are_named_before_any_number(address: str, visit: Visit)
     expect(page.locator("main")).to_contain_text(
         "B is running: 34 samples without a verdict so far"
     )
+    page.set_viewport_size({"width": 390, "height": 900})
+    found = page.get_by_role("region", name="B against A").locator("tbody tr").first
+    boxes = [number.bounding_box() for number in found.locator("td").all()]
+    assert len(boxes) == 9  # on a phone none of them has to be scrolled for
+    assert all(box and box["x"] + box["width"] <= 390 for box in boxes)
     assert watch.errors == []
 
 

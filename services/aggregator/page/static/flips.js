@@ -92,7 +92,7 @@ export function flipsList({ runs, labels, dataset, query, link }) {
   }
 
   function failing({ verdict }, one) {
-    const parts = failed(verdict, one);
+    const parts = failed(verdict, one, "h4");
     return parts.length ? parts : [el("p", { class: "soft" }, verdict?.accepted ? "Every case passed." : "None is recorded.")];
   }
 

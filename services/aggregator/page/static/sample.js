@@ -94,13 +94,13 @@ function testAndOutput({ expected, actual }) {
     el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
 }
 
-// `id` names files; without it there are no buttons.
-export function failed(verdict, id) {
+// `id` names files; without it there are no buttons. `level` is the heading's.
+export function failed(verdict, id, level = "h2") {
   const found = verdict?.first_failed_case;
   if (!found) return [];
   const both = verdict.method === "function" ? testAndOutput(found) : outputs(found.expected, found.actual);
   return [
-    el("h2", {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
+    el(level, {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
     ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
     ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]), both,
     ...(found.stderr ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)] : []),
