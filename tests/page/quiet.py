@@ -14,7 +14,7 @@ MOST = 100_000
 # All that pages themselves are made of.
 _ELEMENTS = (
     "html head meta title link style script body a header nav main noscript div bdi span h1 h2 h3 "
-    "p pre article progress ul li i b dl dt dd table caption thead tbody tr th td form label "
+    "h4 p pre article progress ul li i b dl dt dd table caption thead tbody tr th td form label "
     "select option input button dialog kbd details summary svg rect circle path line text g"
 )
 _CENSUS = """() => {

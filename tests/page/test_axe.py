@@ -20,7 +20,7 @@ _VIEWS = {
     "in_progress": "{server}/#/run/moving",
     "sample": f"{{server}}/{_SAMPLE}",
     "failed_cases": f"{{server}}/{_SAMPLE}?cases=failed",
-    "compare": "{server}/#/compare?runs=done,moving",
+    "compare": "{server}/#/compare?runs=done,moving&kind=all&open=0%2Fcodecontests_valid_001",
     "history": "{server}/#/history",
     "missing": "{server}/#/run/none",
     "report": "{report}",

@@ -16,7 +16,7 @@ from tests.cli.commands import plumb
 from tests.page import compared
 from tests.page.conftest import Visit
 from tests.page.quiet import assert_quiet
-from tests.page.readable import assert_readable
+from tests.page.readable import Looks, assert_readable_in
 
 pytestmark = pytest.mark.browser
 
@@ -74,27 +74,19 @@ def cells(page: Page, region: str, row: str) -> list[str]:
 
 
 @EVERY_VIEW
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark"), (2560, "dark")])
-def test_it_is_readable(url: str, visit: Visit, width: int, theme: str) -> None:
-    page, watch = visit(width, theme)
-    show(page, url)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    assert_readable(page, 3)
-    assert watch.errors == []
-
-
-@EVERY_VIEW
-def test_what_is_drawn_and_pressed_has_a_name(url: str, visit: Visit) -> None:
+def test_it_is_readable_and_what_is_drawn_and_pressed_has_a_name(url: str, visit: Visit) -> None:
     page, watch = visit()
     show(page, url)
+    looks: list[Looks] = [(1280, "light"), (390, "dark"), (2560, "dark")]
+    assert_readable_in(page, looks, 3)
     images = page.locator("[role=img]")
     assert all(each.get_attribute("aria-label") for each in images.all())
     tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     pressed = [node for node in tree if node.get("role", {}).get("value") in ("button", "link")]
     assert pressed
     assert all(node["name"]["value"].strip() for node in pressed)
-    home = url.partition("#")[0]
-    assert_quiet(page, watch, home)
+    assert_quiet(page, watch, url.partition("#")[0])
+    assert watch.errors == []
 
 
 def test_runs_are_chosen_on_the_page_of_all_runs(address: str, visit: Visit) -> None:
@@ -133,6 +125,11 @@ def test_other_protocols_are_named_before_any_number(address: str, visit: Visit)
     expect(page.locator("main")).to_contain_text(
         "B is running: 34 samples without a verdict so far"
     )
+    page.set_viewport_size({"width": 390, "height": 900})
+    found = page.get_by_role("region", name="B against A").locator("tbody tr").first
+    boxes = [number.bounding_box() for number in found.locator("td").all()]
+    assert len(boxes) == 9  # on a phone none of them has to be scrolled for
+    assert all(box and box["x"] + box["width"] <= 390 for box in boxes)
     assert watch.errors == []
 
 
@@ -169,9 +166,16 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
     opened = page.locator(".opened article")
     expect(opened.get_by_label("Code that was judged, A")).to_contain_text("- # made by base")
     expect(opened.get_by_label("Code that was judged, B")).to_contain_text("+ # made by tuned")
-    expect(opened).to_contain_text("None is recorded.")
+    expect(opened).to_contain_text("Every case passed.")
     expect(opened.get_by_label("Actual")).to_have_text("tuned")
     where = page.url
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("open the next sample")
+    page.keyboard.press("Escape")
+    expect(opened).to_have_count(1)
+    page.emulate_media(media="print")
+    expect(page.get_by_role("region", name="Statuses").locator("button").first).to_be_visible()
+    page.emulate_media(media="screen")
     page.keyboard.press("Escape")
     expect(opened).to_have_count(0)
     expect(row.locator("a")).to_be_focused()

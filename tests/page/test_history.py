@@ -72,16 +72,20 @@ def readable(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_history_is_readable_and_hostile_names_are_inert(
-    address: str, visit: Visit, width: int, theme: Literal["light", "dark"]
+    address: str, visit: Visit, width: int
 ) -> None:
-    page, watch = visit(width, theme)
+    page, watch = visit(width)
     opened(page, f"{address}/#/history")
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     expect(page.get_by_role("region", name="Runs on humaneval")).to_contain_text("compare")
     expect(page.locator(".trend svg[role=img]")).to_have_count(2 * 5 + 2)
     readable(page)
+    page.emulate_media(color_scheme="dark")
+    readable(page)
+    words = page.get_by_role("region", name="The gate's verdicts").locator("th, td")
+    assert all(box["width"] > 40 for one in words.all() if (box := one.bounding_box()))
+    expect(page.locator(".trend .plot").first).to_contain_text("ckpt/step_10000")
     assert_quiet(page, watch, address)
 
 

@@ -1,5 +1,6 @@
 """The page in a browser: desktop and phone, light and dark theme, keyboard only."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.conftest import RedisServer
 from tests.page import plain
 from tests.page.choices import choose
 from tests.page.conftest import Visit
-from tests.page.readable import CONTRAST, assert_readable
+from tests.page.readable import CONTRAST, Looks, assert_readable_in
 
 pytestmark = pytest.mark.browser
 
@@ -53,19 +54,16 @@ def url(view: str, address: str, report: str) -> str:
 def show(page: Page, url: str) -> None:
     page.goto(url)
     expect(page.locator("main h1")).to_be_visible()
-    if page.locator("form").count():
+    if page.locator(".samples").count():
         expect(page.locator("tr.row")).not_to_have_count(0)
 
 
 @EVERY_VIEW
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_readable(url: str, visit: Visit, width: int, theme: str) -> None:
-    """No sideways scrolling, nothing cut off, and every text contrasts as WCAG's AA wants it."""
-    page, watch = visit(width, theme)
+def test_it_is_readable(url: str, visit: Visit) -> None:
+    page, watch = visit()
     show(page, url)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    assert_readable(page, 3)
+    looks: list[Looks] = [(1280, "light"), (1280, "dark"), (390, "dark"), (390, "light")]
+    assert_readable_in(page, looks, 3)
     assert watch.errors == []
 
 
@@ -372,6 +370,15 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     expect(heading).to_have_text("humaneval_010")
     page.get_by_role("link", name="Next sample").click()
     expect(heading).to_have_text("humaneval_009")
+    page.go_back()  # over the end of a page
+    expect(heading).to_have_text("humaneval_010")
+    expect(page.get_by_role("link", name="Next sample")).to_be_visible()
+    page.keyboard.press("j")
+    expect(heading).to_have_text("humaneval_009")
+    page.reload()  # as who was sent the link
+    expect(page.get_by_role("link", name="Next sample")).to_be_visible()
+    page.keyboard.press("j")
+    expect(heading).to_have_text("humaneval_008")
     page.keyboard.press("Escape")
     expect(heading).to_have_text("done")
     expect(page.locator("tr.row a").first).to_have_text("humaneval_009")
@@ -383,7 +390,7 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     assert watch.errors == []
 
 
-@pytest.mark.parametrize("view", ["run", "sample", "report_sample"])
+@pytest.mark.parametrize("view", ["runs", "run", "sample", "report_sample"])
 def test_the_keys_are_listed_in_one_dialog(url: str, visit: Visit) -> None:
     page, watch = visit()
     show(page, url)
@@ -395,6 +402,8 @@ def test_the_keys_are_listed_in_one_dialog(url: str, visit: Visit) -> None:
     expect(dialog).to_contain_text("show this list")
     if "codecontests" in url:
         expect(dialog).to_contain_text("go back to the run")
+    elif "run" not in url.partition("#")[2]:
+        expect(dialog).to_contain_text("go to the next run")
     page.keyboard.press("Escape")  # closes the dialog, and the sample stays
     expect(page.locator("dialog")).to_have_count(0)
     assert page.evaluate("document.activeElement.className") == focused
@@ -419,6 +428,39 @@ def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
     label = row.get_by_role("img").get_attribute("aria-label") or ""
     assert "with the samples that were not judged" in label
     assert row.locator("rect.bounds").count() == 1
+    show(page, f"{address}/")
+    card = page.locator("#run-done")
+    expect(card).to_contain_text(text)
+    passed = int(re.findall(r"success (\d+)", card.inner_text())[0])
+    low, high = (f"{100 * n / 120:.1f}\u00a0%" for n in (passed, passed + errors))
+    expect(card).to_contain_text(f"{low} to {high}, depending on the others")
+
+
+def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/")
+    cards = page.locator("article.card")
+    many = cards.count()
+    page.keyboard.press("/")
+    page.keyboard.type("OVIN")
+    expect(cards).to_have_count(1)
+    expect(page.locator("main p[role=status]")).to_have_text(f"1 of {many} runs")
+    page.reload()
+    expect(page.get_by_label("Search")).to_have_value("OVIN")
+    expect(cards).to_have_count(1)
+    page.keyboard.press("j")
+    page.keyboard.press("c")
+    expect(page.get_by_label("Compare moving")).to_be_checked()
+    page.keyboard.press("/")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    expect(cards).to_have_count(many)
+    expect(page.get_by_label("Compare moving")).to_be_checked()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator(".run h1")).to_be_visible()
+    assert watch.errors == []
 
 
 def test_a_link_to_a_sample_can_be_given_away(address: str, visit: Visit) -> None:
@@ -429,6 +471,7 @@ def test_a_link_to_a_sample_can_be_given_away(address: str, visit: Visit) -> Non
         expect(page.get_by_label("Expected")).to_have_text("6\nsame\n", use_inner_text=False)
         expect(page.locator("pre .keyword").first).to_have_text("def")
         expect(page.locator(".lost")).to_have_text(["3\n"])
+        expect(page.get_by_role("link", name="Next sample")).to_be_visible()
         page.reload()
 
 
@@ -703,6 +746,7 @@ def test_print_shows_what_is_folded_in_dark_ink_on_white(address: str, visit: Vi
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
     assert page.evaluate(colours) == ["rgb(255, 255, 255)", "rgb(27, 31, 36)"]
-    assert page.locator("button:visible, form:visible, .skip:visible").count() == 0
+    assert page.locator("button:not(.sort):visible, form:visible, .skip:visible").count() == 0
+    expect(page.locator("th button.sort").first).to_be_visible()
     expect(page.locator("svg.interval").nth(1)).to_be_visible()
     assert watch.errors == []

@@ -54,9 +54,10 @@ def test_runs_appear_and_disappear(view: View, visit: Visit, tmp_path: Path) -> 
 
 def test_what_cannot_be_read_is_said(view: View, visit: Visit, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
-    write_run(outputs / "torn", {"d1": "++-"})
-    with (outputs / "torn" / "verdicts.jsonl").open("a") as file:
-        file.write('{"dataset": "d')
+    write_run(outputs / "torn", {"d1": "++--"}, change={"name": "N" * 200})
+    verdicts = outputs / "torn" / "verdicts.jsonl"
+    whole = verdicts.read_text()
+    verdicts.write_text(whole[: whole.rindex('{"dataset"') + 14])
     (outputs / "newer").mkdir()
     (outputs / "newer" / "run.json").write_text(json.dumps({"version": 9, "run": HOSTILE}))
     page, watch = visit(390)
@@ -69,7 +70,18 @@ def test_what_cannot_be_read_is_said(view: View, visit: Visit, tmp_path: Path) -
     with page.expect_response("**/api/folders"):
         pass
     expect(found.last).to_be_visible()
+    card = page.locator("article")
+    expect(card.locator("div.incomplete").first).to_have_text(
+        "3 of 4 judged, 1 without a verdict: incomplete"
+    )
+    expect(card).to_contain_text("50.0\u00a0% to 75.0\u00a0%, depending on the others")
+    fits = "document.documentElement.scrollWidth <= innerWidth"
     page.locator("article a").first.click()
     expect(page.locator("main")).to_contain_text("verdicts.jsonl:4: torn last line")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page.locator(".intervals")).to_contain_text("1 not judged")
+    assert page.locator("rect.bounds").count() == 1
+    assert page.evaluate(fits)
+    page.get_by_role("link", name="Compare with another run").click()
+    expect(page.get_by_label("Baseline")).to_be_visible()
+    assert page.evaluate(fits)
     assert_quiet(page, watch, view.url)

@@ -24,6 +24,7 @@ _VIEWS = {
     "flip": f"#/compare?runs={_BASELINE},{FINISHED}&dataset=codecontests_test&kind=gained{_FLIP}",
     "history": "#/history",
 }
+_PATIENCE_MS = 60_000  # a machine at work on other things is slow
 # Maximum height of a picture in pixels, by width.
 _MAX_HEIGHT = {1280: 2000, 390: 2000}
 
@@ -78,16 +79,18 @@ def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path
 
 
 def _wait_until_rendered(page: Page, view: str) -> None:
-    expect(page.locator("main h1")).to_be_visible()
+    expect(page.locator("main h1")).to_be_visible(timeout=_PATIENCE_MS)
     if view.startswith("run-") or view == "run":
-        expect(page.locator("tr.row").last).to_be_visible()
+        expect(page.locator("tr.row").last).to_be_visible(timeout=_PATIENCE_MS)
+    if view == "history":  # the gate's verdicts come one by one
+        expect(page.locator("td:text-is('…')")).to_have_count(0, timeout=_PATIENCE_MS)
 
 
 def _top(page: Page, view: str) -> int:
     """Where the picture begins: of a flip, its two sides are below the rest of the comparison."""
     if view != "flip":
         return 0
-    expect(page.locator(".opened h3").nth(1)).to_be_visible()
+    expect(page.locator(".opened h3").nth(1)).to_be_visible(timeout=_PATIENCE_MS)
     return int(
         page.evaluate("scrollY + document.querySelector('.opened').getBoundingClientRect().y")
     )

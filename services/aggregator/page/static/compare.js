@@ -87,7 +87,7 @@ function results({ first, second, datasets }) {
   ]);
   const headings = ["data set", "metric"].map((text) => heading(text, null));
   const numbers = ["problems", first, second, "difference", "95 % interval", "p", "detectable", "gained/lost"].map((text) => heading(text));
-  return wide(`${second} against ${first}`, el("table", {}, el("thead", {}, el("tr", {}, headings, numbers)), el("tbody", {}, rows)));
+  return scrolled(`${second} against ${first}`, el("table", {}, el("thead", {}, el("tr", {}, headings, numbers)), el("tbody", {}, rows)), "figures results");
 }
 
 function sentences({ first, second, datasets }) {

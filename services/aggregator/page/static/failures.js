@@ -6,18 +6,18 @@ import { address, runAddress } from "./listing.js";
 
 const SHOWN = 20;
 
-function example(run, row) {
-  const link = el("a", { href: address(run, row) }, name(row.problem_id), row.sample_index ? ` #${row.sample_index}` : "");
+function example(run, row, query) {
+  const link = el("a", { href: address(run, row, query) }, name(row.problem_id), row.sample_index ? ` #${row.sample_index}` : "");
   return el("div", {}, link, row.stderr ? el("pre", { tabindex: 0, role: "group", "aria-label": "Standard error" }, visible(row.stderr)) : null);
 }
 
 function line(run, query, group, all) {
-  const kept = { ...filtersOf(query), group: group.id };
+  const kept = new URLSearchParams({ ...filtersOf(query), group: group.id });
   const share = `${((100 * group.samples) / all).toFixed(1)}\u00a0%`;
   return el("tr", {},
     el("td", { class: "number" }, String(group.samples), el("div", { class: "soft" }, share)),
-    el("th", { scope: "row" }, el("a", { href: runAddress(run, new URLSearchParams(kept)) }, name(group.signature))),
-    el("td", {}, group.examples.map((row) => example(run, row))));
+    el("th", { scope: "row" }, el("a", { href: runAddress(run, kept) }, name(group.signature))),
+    el("td", {}, group.examples.map((row) => example(run, row, kept))));
 }
 
 // A part that is filled when it is opened; `refresh` reads the filters again.

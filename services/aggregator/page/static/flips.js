@@ -3,6 +3,7 @@ import * as api from "./api.js";
 import { STATUSES } from "./charts.js";
 import { sideBySide } from "./diff.js";
 import { el, name, plain, scrolled } from "./dom.js";
+import { keys } from "./help.js";
 import { address, listOf } from "./listing.js";
 import { asked, failed } from "./sample.js";
 
@@ -91,8 +92,8 @@ export function flipsList({ runs, labels, dataset, query, link }) {
   }
 
   function failing({ verdict }, one) {
-    const parts = failed(verdict, one);
-    return parts.length ? parts : [el("p", { class: "soft" }, "None is recorded.")];
+    const parts = failed(verdict, one, "h4");
+    return parts.length ? parts : [el("p", { class: "soft" }, verdict?.accepted ? "Every case passed." : "None is recorded.")];
   }
 
   // Both samples: statuses, judged code as a diff, the cases that failed, the prompt.
@@ -125,7 +126,7 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     el("label", {}, "Problem ( / )", el("input", { name: "q", type: "search", value: filters.q ?? "", oninput: change })),
     el("button", { type: "button", name: "slice", onclick: change }, "All slices"));
   const head = el("tr", {}, ["problem", "", `in ${labels[0]}`, `in ${labels[1]}`].map((text) => (text ? el("th", { scope: "col" }, text) : el("td"))));
-  const table = scrolled("Samples", el("table", {}, el("thead", {}, head), body), "figures");
+  const table = scrolled("Samples", el("table", {}, el("thead", {}, head), body), "figures flips");
 
   // Called from the matrix and the slices: other filters, and the list in sight.
   const filtered = async (changed) => {
@@ -136,24 +137,23 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     form.scrollIntoView();
     body.querySelector("a")?.focus();
   };
-  const keys = (event) => {
-    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && open) return shut();
-    if (event.key === "/") return event.preventDefault(), form.elements.q.focus();
-    const step = { j: 1, k: -1 }[event.key];
-    if (!step) return;
+  const step = (way) => {
     const at = shown.flips.findIndex((one) => sample(one) === open);
-    const next = shown.flips[Math.min(shown.flips.length - 1, Math.max(0, at + step))];
+    const next = shown.flips[Math.min(shown.flips.length - 1, Math.max(0, at + way))];
     if (next) show(next);
   };
-  addEventListener("keydown", keys);
+  const release = keys("Flips and other pairs", [
+    ["/", "search in problems", () => form.elements.q.focus()],
+    ["j", "open the next sample", () => step(1)],
+    ["k", "open the previous sample", () => step(-1)],
+    ["Escape", "close the sample", () => open && shut()],
+  ]);
   const filled = load().then(() => {
     const slash = open?.indexOf("/") ?? -1;
     if (slash > 0) return show({ problem_id: open.slice(slash + 1), sample_index: Number(open.slice(0, slash)), first: {}, second: {} }, false);
   }).catch(fail);
-  const help = el("p", { class: "soft" }, "Keys: / searches, j and k open the next and the previous sample, Esc closes it.");
   return {
-    parts: [el("h3", {}, "Flips and other pairs"), form, table, count, el("div", { class: "pager" }, back, on), help, opened],
-    filled, show: filtered, stop: () => removeEventListener("keydown", keys),
+    parts: [el("h3", {}, "Flips and other pairs"), form, table, count, el("div", { class: "pager" }, back, on), opened],
+    filled, show: filtered, stop: release,
   };
 }

@@ -13,6 +13,12 @@ export function keys(heading, bindings) {
   return () => groups.delete(group);
 }
 
+// Move the focus among the links of a list, from the one that has it.
+export function move(links, step) {
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+}
+
 function pressed(event) {
   if (event.defaultPrevented || event.target.closest("dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input:not([type=checkbox]), select, textarea")) {

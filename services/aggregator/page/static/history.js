@@ -21,6 +21,7 @@ const natural = new Intl.Collator("en", { numeric: true }).compare;
 const ORDERS = { time: "time begun", model: "model" };
 
 const title = (run) => run.name ?? run.run;
+const short = (run) => plain(run.model ?? title(run)).slice(-32); // below an axis; a path ends with what differs
 const compareAddress = (base, run) => `#/compare?runs=${[base, run].map(encodeURIComponent).join(",")}`;
 const interval = (ends, form) => (ends ? `${form(ends[0])} to ${form(ends[1])}` : "–");
 
@@ -73,7 +74,7 @@ function trend(key, runs, base) {
   const baseline = own(base, key)?.accepted_at_1;
   return el("article", { class: "card trend" },
     el("h2", {}, name(key)),
-    overRuns({ label: "accepted@1 with 95 % intervals", points, form: percent, base: baseline, pick, greatest: 1, size: innerWidth < 700 ? SMALL : WIDE }),
+    overRuns({ label: "accepted@1 with 95 % intervals", points, form: percent, base: baseline, pick, greatest: 1, size: innerWidth < 700 ? SMALL : WIDE, ends: [runs[0], runs.at(-1)].map(short) }),
     picked,
     el("div", { class: "plots" }, costs),
     behind(`Runs on ${plain(key)}`, headings, rows));
@@ -95,7 +96,7 @@ function gates(runs, base, policy) {
     return el("tr", {}, el("th", { scope: "row" }, links(run, base)), el("td", {}, run.model ? name(run.model) : "–"), own);
   });
   const head = el("tr", {}, ["run", "model", "verdict", "deciding rules"].map((text) => el("th", { scope: "col" }, text)));
-  const table = scrolled("The gate's verdicts", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)));
+  const table = scrolled("The gate's verdicts", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)), "figures gates");
   const fill = async (current) => {
     for (const run of others) {
       const [verdict, rules] = cells.get(run.run);
@@ -129,7 +130,7 @@ function others(history) {
     const head = el("tr", {}, ["setting", "here", "there"].map((text) => el("th", { scope: "col" }, text)));
     const runs = Object.entries(group.names).flatMap(([run, text], i) => [i ? ", " : "", el("a", { href: runAddress(run) }, name(text))]);
     const differing = rows.length
-      ? scrolled("What differs", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)))
+      ? scrolled("What differs", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)), "figures")
       : el("p", { class: "soft" }, "What differs is not recorded.");
     return el("details", {},
       el("summary", {}, `${count(group.runs, "run")}: `, name(differences.map(({ what }) => what).slice(0, FEW).join(", ") || "unknown differences")),
@@ -166,7 +167,7 @@ export async function showHistory(main, _parts, given) {
     main.replaceChildren(heading, el("p", { class: "soft" }, "No run yet: plumb run begins one."), ...torn, rewards);
     return left;
   }
-  const [controls, stage] = [el("form", { class: "filters settings", onsubmit: (event) => event.preventDefault() }), el("div")];
+  const [controls, stage] = [el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }), el("div")];
   const draw = async () => {
     const mine = ++turn;
     const found = await api.history(query.protocol ?? groups[0].protocol);

@@ -4,8 +4,9 @@ import * as api from "./api.js";
 export const PAGE = 50;
 const PAGES_AT_ONCE = 4; // of which only the end is needed
 
-export const address = (run, row) =>
-  `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}`;
+// Of a sample; `query` is the list that it was opened from, so that a link has the ones before and after it.
+export const address = (run, row, query = "") =>
+  `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}${String(query) ? `?${query}` : ""}`;
 
 export const runAddress = (run, query = "") => (String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`);
 
@@ -22,7 +23,7 @@ export function pageOf(query) {
 // A list with the filters and the order of `query`. A page begins where the one before ended; the address of a later
 // page has the place of its beginning, and the pages before it are read when they are asked for.
 export function listing(run, query) {
-  const { page: _page, cursor, ...wanted } = Object.fromEntries([...query].filter(([, value]) => value));
+  const { page: _page, cursor, cases: _cases, ...wanted } = Object.fromEntries([...query].filter(([, value]) => value));
   const cursors = [null];
   if (cursor && pageOf(query)) cursors[pageOf(query)] = cursor;
   const ask = (limit, from) => api.samples(run, { ...wanted, limit, ...(cursors[from] ? { cursor: cursors[from] } : {}) });
@@ -64,22 +65,25 @@ export function lookedAt(list, page) {
 // Address of the run, with the filters and the page of the list that was looked at last.
 export const backTo = (run) => runAddress(run, last?.list.run === run ? last.list.queryOf(last.page.page) : "");
 
-// The samples before and after one in the list that was looked at last; null where there is none.
-export async function neighbours(run, dataset, problem, index) {
-  if (last?.list.run !== run) return [null, null];
+// The samples before and after one in the list of `query`, each as its row, the query of its page, and what to do when it
+// is opened; null where there is none.
+export async function neighbours(run, dataset, problem, index, query) {
+  const asked = listing(run, query);
+  if (last?.list.run !== run || last.list.queryOf(last.page.page) !== asked.queryOf(pageOf(query))) {
+    lookedAt(asked, await asked.at(pageOf(query)));
+  }
   const { list, page } = last;
   const same = (row) => row.dataset === dataset && row.problem_id === problem && row.sample_index === Number(index);
   const place = page.rows.findIndex(same);
   if (place < 0) return [null, null];
-  const turned = async (step, there) => {
-    if (!there) return null;
-    const found = await list.at(page.page + step);
-    const row = found.rows.at(step < 0 ? -1 : 0);
-    return row ? { row, enter: () => lookedAt(list, found) } : null;
+  const found = (row, there) => (row ? { row, query: list.queryOf(there.page), enter: () => lookedAt(list, there) } : null);
+  const turned = async (step, more) => {
+    if (!more) return null;
+    const there = await list.at(page.page + step);
+    return found(there.rows.at(step < 0 ? -1 : 0), there);
   };
-  const within = (row) => ({ row, enter: () => {} });
   return Promise.all([
-    place > 0 ? within(page.rows[place - 1]) : turned(-1, page.page > 0),
-    place + 1 < page.rows.length ? within(page.rows[place + 1]) : turned(1, page.more),
+    place > 0 ? found(page.rows[place - 1], page) : turned(-1, page.page > 0),
+    place + 1 < page.rows.length ? found(page.rows[place + 1], page) : turned(1, page.more),
   ]);
 }

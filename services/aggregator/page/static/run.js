@@ -6,11 +6,9 @@ import { headline, metrics, slices } from "./figures.js";
 import { joined } from "./filters.js";
 import { compareAddress, runAddress } from "./listing.js";
 import { performance } from "./performance.js";
-import { moment, noAnswer, progress } from "./runs.js";
+import { isFinal, moment, noAnswer, progress } from "./runs.js";
 import { samplesTable } from "./samples.js";
 import { measured, setup } from "./setup.js";
-
-const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 
 // Address of the run with the samples of a choice; `ranges` are written as parameters already.
 const filtered = (run) => (choices, ranges = {}) => {
@@ -18,29 +16,32 @@ const filtered = (run) => (choices, ranges = {}) => {
   return runAddress(run, new URLSearchParams([...lists, ...Object.entries(ranges)]));
 };
 
-// accepted@1 with the samples that could not be judged; the published bounds where there are some.
-function bounds({ accepted, judged, statuses: { api_error: errors = 0 } }, published) {
-  if (!errors) return null;
-  return published?.accepted_at_1_bounds ?? [accepted / (judged + errors), (accepted + errors) / (judged + errors)];
+// Samples without a judgement, and in the end those without any verdict.
+const unjudged = ({ judged, planned_samples: planned, statuses }, final) => Math.max(statuses.api_error ?? 0, final ? planned - judged : 0);
+
+// accepted@1 with the samples that were not judged; the published bounds where these are the same.
+function bounds({ accepted, judged, statuses: { api_error: errors = 0 } }, open, published) {
+  if (!open) return null;
+  return (open === errors ? published?.accepted_at_1_bounds : null) ?? [accepted / (judged + open), (accepted + open) / (judged + open)];
 }
 
-function row([key, found], published, address) {
-  const errors = found.statuses.api_error ?? 0;
+function row([key, found], published, address, final) {
+  const open = unjudged(found, final);
   return {
     heading: el("a", { href: address({ dataset: key }) }, name(key)),
     label: plain(key),
     value: found.accepted_at_1,
     ci95: found.accepted_at_1_ci95,
-    bounds: bounds(found, published?.[key]),
-    note: [`${found.judged} of ${found.planned_samples} judged`, errors ? el("div", { class: "incomplete" }, `${errors} not judged`) : null],
+    bounds: bounds(found, open, published?.[key]),
+    note: [`${found.judged} of ${found.planned_samples} judged`, open ? el("div", { class: "incomplete" }, `${open} not judged`) : null],
   };
 }
 
 const CAPTION = "accepted@1: the share of judged samples that passed every test, with its 95 % interval over problems.";
 const BAND = " The band is where it would lie with the samples that were not judged: all failed, or all passed.";
 
-function overview({ datasets, metrics }, address) {
-  const rows = Object.entries(datasets).map((one) => row(one, metrics, address));
+function overview({ summary, datasets, metrics }, address) {
+  const rows = Object.entries(datasets).map((one) => row(one, metrics, address, isFinal(summary)));
   return intervals(`${CAPTION}${rows.some((one) => one.bounds) ? BAND : ""}`, "data set", "accepted@1", rows);
 }
 
@@ -106,7 +107,7 @@ export async function showRun(main, [run], query) {
       el("div", { class: "details" }, el("h2", {}, "Details"), performance(run), details)));
   await filled; // who comes back finds the place where the page was left
   if ([...query.values()].some(Boolean)) samples.dataset.target = ""; // a link with filters leads to what they found
-  if (FINAL.includes(found.summary.state) && !found.summary.reading) return stop;
+  if (isFinal(found.summary)) return stop;
   const update = async () => {
     [found, times] = await Promise.all([api.run(run), api.timeline(run)]);
     lost = null;

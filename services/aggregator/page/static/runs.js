@@ -2,9 +2,14 @@
 import * as api from "./api.js";
 import { percent, shares } from "./charts.js";
 import { el, name, plain, renew, warn } from "./dom.js";
+import { keys, move } from "./help.js";
 import { compareAddress, runAddress } from "./listing.js";
 
 const EVERY = 3000;
+const FINAL = ["complete", "incomplete", "untrusted", "failed"];
+
+// Whether nothing more is to come.
+export const isFinal = ({ state, reading }) => FINAL.includes(state) && !reading;
 
 export function clock(seconds) {
   if (seconds === null || seconds === undefined) return "";
@@ -21,16 +26,26 @@ export function progress(run) {
   const { planned, judged, api_errors: errors, ratio } = run.progress;
   const left = run.state === "running" && run.seconds_left !== null ? `, ${clock(run.seconds_left)} left` : "";
   if (run.reading) return [el("progress", { class: "soft", max: 1, value: ratio ?? 0, "aria-label": "read so far" }), el("div", { class: "soft number" }, `being read: ${judged} of ${planned} samples`)];
-  const text = `${judged} of ${planned} judged${errors ? `, ${errors} could not be judged (api_error): incomplete` : ""}${left}`;
-  const kind = errors ? "incomplete" : "soft";
+  const lost = isFinal(run) ? Math.max(0, planned - judged - errors) : 0;
+  const rest = [errors && `${errors} could not be judged (api_error)`, lost && `${lost} without a verdict`].filter(Boolean).join(", ");
+  const text = `${judged} of ${planned} judged${rest && `, ${rest}: incomplete`}${left}`;
+  const kind = rest ? "incomplete" : "soft";
   return [el("progress", { class: kind, max: 1, value: ratio ?? 0, "aria-label": text }), el("div", { class: `${kind} number` }, text)];
+}
+
+// The share of accepted samples, and what those that nothing more is to come of could change.
+function accepted(run, successes) {
+  const { planned, judged, api_errors: errors } = run.progress;
+  const open = isFinal(run) ? Math.max(0, planned - judged) : errors;
+  const [low, high] = [successes, successes + open].map((count) => percent(count / (judged + open)));
+  const text = `accepted: ${percent(judged ? successes / judged : null)}`;
+  return el("div", { class: "number" }, text, open ? el("div", { class: "incomplete" }, `${low} to ${high}, depending on the others`) : null);
 }
 
 function card(run, chosen, choose) {
   const counts = {};
   for (const statuses of Object.values(run.datasets))
     for (const [status, count] of Object.entries(statuses)) counts[status] = (counts[status] ?? 0) + count;
-  const judged = run.progress.judged;
   const box = el("input", { type: "checkbox", value: run.run, checked: chosen.has(run.run), onchange: choose, "aria-label": plain(`Compare ${run.name ?? run.run}`) });
   return el("article", { class: "card", id: `run-${run.run}` },
     api.only() ? null : el("label", { class: "pick" }, box, " compare"),
@@ -39,7 +54,7 @@ function card(run, chosen, choose) {
     run.name ? el("div", { class: "soft" }, name(run.run)) : null,
     run.folder ? el("div", { class: "soft" }, name(run.folder)) : null,
     progress(run),
-    el("div", { class: "number" }, `accepted: ${percent(judged ? (counts.success ?? 0) / judged : null)}`),
+    accepted(run, counts.success ?? 0),
     shares(counts));
 }
 
@@ -62,7 +77,10 @@ function unreadable({ unreadable: found, unreadable_total: total }) {
   return [el("details", { class: "incomplete" }, el("summary", {}, heading), el("ul", {}, lines), more)];
 }
 
-export async function showRuns(main) {
+// Whether a run's name, model, state, id or folder contains the text.
+const contains = (text) => (run) => [run.name, run.model, run.state, run.run, run.folder].some((one) => one?.toLowerCase().includes(text.toLowerCase()));
+
+export async function showRuns(main, _parts, query) {
   const [cards, state, problems] = [el("div", { class: "cards" }), el("div"), el("div")];
   // In the order of choice: the first is the baseline.
   const chosen = new Set();
@@ -74,7 +92,18 @@ export async function showRuns(main) {
     go.textContent = chosen.size > 1 ? `Compare ${chosen.size} runs; the first chosen is the baseline` : "Compare runs";
   };
   choose();
-  main.replaceChildren(el("h1", {}, "Runs"), api.only() ? "" : el("p", {}, go), state, problems, cards);
+  const search = el("input", { name: "q", type: "search", maxlength: 200, value: query.get("q") ?? "", placeholder: "name, model, folder", oninput: () => look() });
+  const count = el("p", { class: "soft number", role: "status" });
+  const form = el("form", { class: "filters", role: "search", "aria-label": "Find runs", onsubmit: (event) => event.preventDefault() }, el("label", {}, "Search ( / )", search));
+  main.replaceChildren(el("h1", {}, "Runs"), api.only() ? "" : el("p", {}, go), form, state, problems, count, cards);
+  const links = () => [...cards.querySelectorAll("h2 a")];
+  const release = keys("The list of runs", [
+    ["/", "search in names, models, states and folders", () => search.focus()],
+    ["j", "go to the next run", () => move(links(), 1)],
+    ["k", "go to the previous run", () => move(links(), -1)],
+    ["Enter", "open the run"],
+    ["c", "choose the run for a comparison, or no longer", () => document.activeElement.closest(".card")?.querySelector("input").click()],
+  ]);
   let timer = null;
   let [found, folders] = [[], { folders: [], waiting: 0, unreadable: [], unreadable_total: 0 }];
   let lost = null;
@@ -83,8 +112,15 @@ export async function showRuns(main) {
     const shown = (run) => card(lost ? { ...run, seconds_left: null } : run, chosen, choose);
     renew(state, searching(folders));
     renew(problems, unreadable(folders));
-    renew(cards, found.length ? found.map(shown) : none);
+    const wanted = found.filter(contains(search.value));
+    form.hidden = found.length < 2 && !search.value;
+    count.textContent = search.value ? `${wanted.length} of ${found.length} runs` : "";
+    renew(cards, found.length ? wanted.map(shown) : none);
     warn(lost ? noAnswer(lost) : "");
+  };
+  const look = () => {
+    history.replaceState(history.state, "", search.value ? `#/?${new URLSearchParams({ q: search.value })}` : "#/");
+    fill();
   };
   const draw = async () => {
     const [runs, searched] = await Promise.all([api.runs(), api.folders()]);
@@ -104,5 +140,6 @@ export async function showRuns(main) {
   return () => {
     clearTimeout(timer);
     timer = null;
+    release();
   };
 }

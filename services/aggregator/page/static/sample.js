@@ -94,13 +94,13 @@ function testAndOutput({ expected, actual }) {
     el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
 }
 
-// `id` names files; without it there are no buttons.
-export function failed(verdict, id) {
+// `id` names files; without it there are no buttons. `level` is the heading's.
+export function failed(verdict, id, level = "h2") {
   const found = verdict?.first_failed_case;
   if (!found) return [];
   const both = verdict.method === "function" ? testAndOutput(found) : outputs(found.expected, found.actual);
   return [
-    el("h2", {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
+    el(level, {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
     ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
     ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]), both,
     ...(found.stderr ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)] : []),
@@ -143,10 +143,11 @@ function caseRows(one) {
 const isFailed = ({ status }) => !["success", "not_run"].includes(status);
 const failedCases = (verdict) => verdict.cases_total - verdict.cases_passed - (verdict.cases_not_run ?? 0);
 
-// The recorded cases, those that failed first; the next ones follow at a press of the button. `onlyFailed` leaves
-// out the others.
-async function showCases(place, verdict, id, onlyFailed) {
-  const here = address(id[0], { dataset: id[1], problem_id: id[2], sample_index: id[3] });
+// The recorded cases, those that failed first; the next ones follow at a press of the button. `cases=failed` in `query`
+// leaves out the others.
+async function showCases(place, verdict, id, query) {
+  const onlyFailed = query.get("cases") === "failed";
+  const here = (cases) => address(id[0], { dataset: id[1], problem_id: id[2], sample_index: id[3] }, new URLSearchParams([...[...query].filter(([key]) => key !== "cases"), ...cases]));
   const failures = failedCases(verdict);
   const rows = el("tbody");
   const more = el("button", { type: "button" }, "More cases");
@@ -168,7 +169,7 @@ async function showCases(place, verdict, id, onlyFailed) {
     return;
   }
   const owed = !onlyFailed ? total : ["all", "failed"].includes(recorded) ? failures : 0; // of all that are recorded
-  const other = onlyFailed ? el("a", { href: here }, "All recorded cases") : failures ? el("a", { href: `${here}?cases=failed` }, `All ${failures} cases that failed`) : null;
+  const other = onlyFailed ? el("a", { href: here([]) }, "All recorded cases") : failures ? el("a", { href: here([["cases", "failed"]]) }, `All ${failures} cases that failed`) : null;
   more.addEventListener("click", () => next().catch(warn));
   const numbers = COLUMNS.map((label, i) => el("th", { scope: "col", class: i === 1 ? null : "number" }, label));
   const table = el("table", {}, el("thead", {}, el("tr", {}, numbers)), rows);
@@ -263,7 +264,7 @@ const texts = (found, id, cases) => [...failed(found.verdict, id), cases, answer
 
 // Links to the samples before and after this one in the list that it was opened from, with their keys.
 function pager(run, before, after) {
-  const way = (label, there) => (there ? el("a", { href: address(run, there.row), onclick: there.enter }, label) : null);
+  const way = (label, there) => (there ? el("a", { href: address(run, there.row, there.query), onclick: there.enter }, label) : null);
   const back = el("a", { href: backTo(run) }, "Back to the run");
   const links = { k: way("Previous sample", before), j: way("Next sample", after), Escape: back };
   const named = { k: "go to the previous sample", j: "go to the next sample", Escape: "go back to the run" };
@@ -276,7 +277,7 @@ function pager(run, before, after) {
 export async function showSample(main, [run, dataset, problem, index], query) {
   const [found, [before, after]] = await Promise.all([
     api.sample(run, dataset, problem, index),
-    neighbours(run, dataset, problem, index).catch(() => [null, null]),
+    neighbours(run, dataset, problem, index, query).catch(() => [null, null]),
   ]);
   const cases = el("div", { class: "cases" });
   const { verdict } = found;
@@ -290,6 +291,6 @@ export async function showSample(main, [run, dataset, problem, index], query) {
     ...manyAnswers(found),
     facts(found),
     ...(found.missing ? [el("p", {}, MISSING)] : texts(found, { problem_id: problem, sample_index: index }, cases)));
-  if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index], query.get("cases") === "failed").catch(warn);
+  if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);
   return stop;
 }

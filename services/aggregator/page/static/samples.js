@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { el, name } from "./dom.js";
 import { failureGroups } from "./failures.js";
 import { filterForm, filtersOf } from "./filters.js";
-import { keys } from "./help.js";
+import { keys, move } from "./help.js";
 import { address, listing, lookedAt, PAGE, pageOf, runAddress } from "./listing.js";
 
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
@@ -44,7 +44,7 @@ export function samplesTable(run, _datasets, query) {
     lookedAt(list, found);
     if (drawn) history.replaceState(history.state, "", runAddress(run, list.queryOf(at)));
     drawn = true;
-    body.replaceChildren(...found.rows.map((row) => line(run, row)));
+    body.replaceChildren(...found.rows.map((row) => line(row, address(run, row, list.queryOf(at)))));
     filters.list({ group: found.rows[0]?.failure });
     back.disabled = at === 0;
     on.disabled = !found.more;
@@ -83,8 +83,8 @@ export function samplesTable(run, _datasets, query) {
     ["f", "go to the choices: status, data set, tag and others", () => filters.open()],
     ["g", "open or close the groups of failures", () => toggle(groups.box)],
     ["x", "clear all filters", () => filters.clear()],
-    ["j", "go to the next sample", () => move(body, 1)],
-    ["k", "go to the previous sample", () => move(body, -1)],
+    ["j", "go to the next sample", () => move([...body.querySelectorAll("a")], 1)],
+    ["k", "go to the previous sample", () => move([...body.querySelectorAll("a")], -1)],
     ["Enter", "open the sample"],
     ["n", "turn to the next page", () => on.click()],
     ["p", "turn to the previous page", () => back.click()],
@@ -124,9 +124,9 @@ function heading(query, change) {
   return [el("tr", {}, cells), mark];
 }
 
-function line(run, row) {
-  const link = el("a", { href: address(run, row) }, name(row.problem_id), row.sample_index ? ` #${row.sample_index}` : "");
-  return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = address(run, row)) },
+function line(row, href) {
+  const link = el("a", { href }, name(row.problem_id), row.sample_index ? ` #${row.sample_index}` : "");
+  return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = href) },
     el("td", {}, link, el("div", { class: "soft" }, name(row.dataset), row.texts === null ? ", figures alone" : null)),
     el("td", {}, el("span", { class: `status ${row.final_status}` }, row.final_status), row.detail ? el("div", { class: "soft" }, name(row.detail)) : null),
     el("td", { class: "number" }, `${row.cases_passed}/${row.cases_total}`, row.cases_not_run ? el("div", { class: "soft" }, `${row.cases_not_run} not run`) : null),
@@ -140,10 +140,4 @@ function line(run, row) {
 function toggle(box) {
   box.open = !box.open;
   box.querySelector("summary").focus();
-}
-
-function move(body, step) {
-  const links = [...body.querySelectorAll("a")];
-  const at = links.indexOf(document.activeElement);
-  links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
 }

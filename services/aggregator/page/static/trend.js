@@ -73,7 +73,7 @@ function around(values, least, greatest) {
 
 // Points in order with interval bars. `points`: [{ title, value, low, high, kind }], null values are gaps.
 // `pick(i)` is called when a point is clicked; the table has the links for the keyboard.
-export function overRuns({ label, points, form, base = null, pick = () => {}, greatest = Infinity, fromZero = false, size = SMALL }) {
+export function overRuns({ label, points, form, base = null, pick = () => {}, greatest = Infinity, fromZero = false, size = SMALL, ends = ["first", "last"] }) {
   const there = points.map((point, i) => ({ ...point, i })).filter(({ value }) => known(value));
   if (!there.length) return [el("h3", {}, label), el("p", { class: "soft" }, "Not known of any run.")];
   const values = there.flatMap(({ value, low, high }) => [value, low, high].filter(known));
@@ -96,7 +96,7 @@ export function overRuns({ label, points, form, base = null, pick = () => {}, gr
   const gaps = points.length - there.length;
   return [
     el("h3", {}, label),
-    framed(drawing(told, size, [...parts, ...there.map(mark)]), form(high), form(low), "first", points.length > 1 ? "last" : ""),
+    framed(drawing(told, size, [...parts, ...there.map(mark)]), form(high), form(low), ends[0], points.length > 1 ? ends[1] : ""),
     gaps ? el("p", { class: "soft" }, `Not known of ${gaps} of ${points.length} runs.`) : null,
   ];
 }
