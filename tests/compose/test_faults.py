@@ -1,0 +1,32 @@
+"""A round of `make chaos ARGS='--stack compose'` on the stack of the other tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.compose import Round, undisturbed
+from tests.chaos.compose_schedule import AIMED, ContainerFault
+from tests.chaos.report import Report
+from tests.compose.conftest import Step
+from tests.compose.stack import Stack
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+SIZE = "data.limit=1"
+KINDS = (
+    ContainerFault.KILL,
+    ContainerFault.DOWN,
+    ContainerFault.PROCESS,
+    ContainerFault.PARTITION,
+    ContainerFault.LOSS,
+)
+
+
+def test_a_round_of_faults_changes_nothing(stack: Stack, tmp_path: Path, step: Step) -> None:
+    expected, report = undisturbed(stack, SIZE), Report(ContainerFault, AIMED)
+    one = Round(1, stack, tmp_path / "logs", SIZE, KINDS, expected, report)
+    one.run()
+    if one.found:
+        one.tell("--stack compose --replay 1")
+    assert not one.found
+    assert sum(report.made.values()) >= 3
+    step.done(f"round of chaos with {sum(report.made.values())} faults")
