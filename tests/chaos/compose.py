@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,7 @@ def undisturbed(stack: Stack, size: str) -> Undisturbed:
     printed, _ = process.communicate(timeout=_SESSION_SECONDS)
     if process.returncode:
         raise SystemExit(f"a run without faults failed:\n{printed}")
-    return Undisturbed.of(_volume(stack, "outputs") / "undisturbed")
+    return Undisturbed.of(volume(stack, "outputs") / "undisturbed")
 
 
 def _command(output: str, size: str) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ def _command(output: str, size: str) -> tuple[str, ...]:
     return *runner, *config, size, "generation.concurrency=1"
 
 
-def _volume(stack: Stack, name: str) -> Path:
+def volume(stack: Stack, name: str) -> Path:
     shown = docker("volume", "inspect", "-f", "{{.Mountpoint}}", f"{stack.project}_{name}")
     return Path(shown)
 
@@ -125,7 +126,7 @@ class Round(Findings):
     ) -> None:
         super().__init__(seed, report)
         self._name = f"round-{seed}"
-        self.output = _volume(stack, "outputs") / self._name
+        self.output = volume(stack, "outputs") / self._name
         self._stack, self._logs, self._size = stack, logs, size
         self._kinds, self._expected, self._draw = kinds, expected, draw
         self._containers = {name: len(stack.containers(name)) for name in SERVICES}
@@ -139,11 +140,11 @@ class Round(Findings):
                 break
         else:
             self.found.append(Violation(Invariant.PUBLISHED, "not even in sessions without faults"))
-        self._check(settled(self._recovered, _HEALTHY_SECONDS))
+        self._check(settled(self.recovered, _HEALTHY_SECONDS))
         if not self.found:
             self._check(invariants.files(self.output, self._expected, open_run(str(self.output))))
             self._check(settled(self._nothing_held, _SETTLE_SECONDS))
-            self._check(self._no_files())
+            self._check(self.left_files())
         if self.found:
             self._keep_logs()
         self._report.rounds += 1
@@ -168,7 +169,7 @@ class Round(Findings):
 
     # Checks
 
-    def _recovered(self) -> Iterator[Violation]:
+    def recovered(self) -> Iterator[Violation]:
         """Check that every container works again, and none is left of a command."""
         for name, number in self._containers.items():
             containers = self._stack.containers(name)
@@ -188,19 +189,19 @@ class Round(Findings):
                 yield from invariants.held(redis)
         except (OSError, RedisError) as error:
             yield Violation(Invariant.LEDGER, f"cannot be read: {error}")
-        yield from invariants.index(_volume(self._stack, "index"), run)
+        yield from invariants.index(volume(self._stack, "index"), run)
 
-    def _no_files(self) -> list[Violation]:
+    def left_files(self) -> list[Violation]:
         """Look for temporary files in the volumes and in the sandbox."""
         found = [
             violation
             for name in ("outputs", "index")
-            for violation in invariants.temporary_files(_volume(self._stack, name))
+            for violation in invariants.temporary_files(volume(self._stack, name))
         ]
         if self._left_in_sandbox():
             # Of programs that were killed with it: the next start removes it.
             docker("restart", *self._stack.containers("sandbox"))
-            found += settled(self._recovered, _HEALTHY_SECONDS)
+            found += settled(self.recovered, _HEALTHY_SECONDS)
         return [*found, *self._left_in_sandbox()]
 
     def _left_in_sandbox(self) -> list[Violation]:
@@ -220,16 +221,9 @@ class Round(Findings):
                 self._note(f"{name} {one[:12]} at the end: {json.dumps(state)[:300]}")
 
 
-def settled(check: Callable[[], Iterator[Violation]], seconds: float) -> Sequence[Violation]:
+def settled(check: Callable[[], Iterator[Violation]], seconds: float) -> list[Violation]:
     """Repeat a check until nothing is found; what still is after so many seconds is returned."""
-    found: list[Violation] = []
-
-    def clean() -> bool:
-        found[:] = check()
-        return not found
-
-    try:
-        waiting.until("nothing is found", clean, seconds, every=0.5)
-    except AssertionError:
-        return found
-    return []
+    ends = time.monotonic() + seconds
+    while (found := [*check()]) and time.monotonic() < ends:
+        time.sleep(0.5)
+    return found

@@ -23,7 +23,7 @@ from tests.chaos.schedule import Fault
 from tests.compose.stack import Stack, docker
 
 # Seconds between attempts to undo a fault, and in which one must succeed.
-_AGAIN, _UNDONE = 0.5, 60.0
+_AGAIN, _UNDONE = 0.5, 120.0
 _STOP_SECONDS = "20"
 _LOSSES = ("0.1", "0.3", "1.0")
 # So many bits a second; what comes faster waits for up to two seconds, then it is dropped.
@@ -168,7 +168,9 @@ class Injector:
 
     def _slow(self, fault: Fault, container: str) -> str:
         cores = _inspected(container)["HostConfig"]["NanoCpus"] / 1e9 or os.cpu_count() or 1
-        if not _done("update", "--cpus", str(_PART_OF_A_CORE), container):
+        if cores <= _PART_OF_A_CORE or not _done(
+            "update", "--cpus", str(_PART_OF_A_CORE), container
+        ):
             return ""
         self._after(fault, partial(_gone_or_done, container, "update", "--cpus", str(cores)))
         return container[:12]
@@ -212,6 +214,8 @@ class Injector:
         try:
             with closing(connected(self.stack)) as redis:
                 allowed = redis.config_get("maxmemory")["maxmemory"]
+                if allowed == "1":
+                    return ""
                 redis.config_set("maxmemory", 1)
         except (AssertionError, ValueError, OSError, RedisError):
             return ""
@@ -267,10 +271,16 @@ def _thawed(container: str) -> bool:
 
 
 def _connected(container: str, network: str, aliases: list[str]) -> bool:
-    named = [part for alias in aliases for part in ("--alias", alias)]
-    if _gone_or_done(container, "network", "connect", *named, network):
+    """Connect a container; a restart may have done it, without the aliases, if it had no other."""
+    if not _exists(container):
         return True
-    return network in _inspected(container)["NetworkSettings"]["Networks"]
+    found = _inspected(container)["NetworkSettings"]["Networks"].get(network)
+    if found is not None and {*aliases} <= {*(found["Aliases"] or ())}:
+        return True
+    if found is not None:
+        _done("network", "disconnect", network, container)
+    named = [part for alias in aliases for part in ("--alias", alias)]
+    return _done("network", "connect", *named, network, container)
 
 
 # Network namespaces

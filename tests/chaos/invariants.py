@@ -133,7 +133,7 @@ def answered(
     except subprocess.TimeoutExpired:
         return [Violation(Invariant.ANSWER, f"{log.name}: no end")]
     text = log.read_text()
-    silent = code > 0 and not text.strip()
+    silent = 0 < code < 128 + signal.SIGKILL and not text.strip()
     if code in ends and not _TRACEBACK.search(text) and not silent:
         return []
     return [Violation(Invariant.ANSWER, f"{log.name}: exit code {code}: {last_line(log)}")]

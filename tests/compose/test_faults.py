@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.compose import Round, undisturbed
+from tests.chaos.compose import Round, settled, undisturbed, volume
 from tests.chaos.compose_schedule import AIMED, ContainerFault
+from tests.chaos.invariants import Invariant, Violation
 from tests.chaos.report import Report
 from tests.compose.conftest import Step
-from tests.compose.stack import Stack
+from tests.compose.stack import Stack, docker
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
 SIZE = "data.limit=1"
@@ -29,4 +30,17 @@ def test_a_round_of_faults_changes_nothing(stack: Stack, tmp_path: Path, step: S
         one.tell("--stack compose --replay 1")
     assert not one.found
     assert sum(report.made.values()) >= 3
+    check_that_planted_violations_are_found(one, stack)
     step.done(f"round of chaos with {sum(report.made.values())} faults")
+
+
+def check_that_planted_violations_are_found(one: Round, stack: Stack) -> None:
+    planted = volume(stack, "outputs") / "planted.tmp"
+    planted.touch()
+    assert one.left_files() == [Violation(Invariant.TEMPORARY, "planted.tmp")]
+    planted.unlink()
+    (generator,) = stack.containers("generator-cpu")
+    docker("kill", generator)
+    assert [*one.recovered()] == [Violation(Invariant.CONTAINERS, "0 of generator-cpu")]
+    docker("start", generator)
+    assert settled(one.recovered, 60.0) == []
