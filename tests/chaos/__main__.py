@@ -11,13 +11,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from services.cli.interrupts import sigterm_as_interrupt
+from shared.errors import UntrustedRunError
 from tests.chaos import compose, invariants
+from tests.chaos.clock import Clocks
 from tests.chaos.compose_schedule import ContainerFault
 from tests.chaos.faults import (
     Injector,
@@ -28,9 +30,12 @@ from tests.chaos.faults import (
     telling_redis,
 )
 from tests.chaos.invariants import Invariant, Undisturbed, Violation
+from tests.chaos.proxy import SandboxProxy, in_background
 from tests.chaos.report import Findings, Report, play
+from tests.chaos.reward import RewardTraffic
 from tests.chaos.schedule import QUIET, QUIET_SESSIONS, Kind, Session, session
 from tests.e2e import plumb
+from tests.judge.faulty_sandbox import Result, always_fail, always_succeed, faulty, of_results
 
 # Seconds in which a session ends, and in which the last process of a stack is gone.
 _SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
@@ -63,14 +68,22 @@ def _rounds(options: argparse.Namespace) -> int:
         if Kind.FULL in kinds and not stack.enter_context(small_disk(folder)):
             print("no disk can be mounted here: the fault 'full' is left out")
             kinds.remove(Kind.FULL)
+        clocks = Clocks(Path(place) / "clocks")
+        if Kind.CLOCK in kinds and not clocks.available:
+            print("there is no C compiler: the fault 'clock' is left out")
+            kinds.remove(Kind.CLOCK)
+        sandbox = SandboxProxy()
+        stack.enter_context(in_background(sandbox.serving()))
         size = (f"data.limit={options.problems}", f"judge.workers={options.judges}")
         report = Report()
         expected = _undisturbed(folder / "undisturbed", size)
+        if Kind.SANDBOX in kinds:
+            report.violations += _believed_lies(folder, sandbox)
         draw = partial(session, dense=options.dense)
 
         def play_round(seed: int) -> tuple[Round, tuple[Path, Path]]:
             places = folder / f"round-{seed}", logs / f"round-{seed}"
-            one = Round(seed, *places, size, kinds, expected, report, draw)
+            one = Round(seed, *places, size, kinds, expected, report, clocks, sandbox, draw)
             one.run()
             return one, places
 
@@ -131,6 +144,45 @@ def _undisturbed(folder: Path, size: Sequence[str]) -> Undisturbed:
     return Undisturbed.of(folder / "out")
 
 
+_LIES: dict[str, Callable[[Result], None]] = {"right": always_succeed, "wrong": always_fail}
+
+
+def _believed_lies(folder: Path, sandbox: SandboxProxy) -> Iterator[Violation]:
+    """Run once for each sandbox that says of every program that it is right, or wrong."""
+    for name, lie in _LIES.items():
+        place = folder / f"lied-{name}"
+        output = place / "out"
+        own = {"TMPDIR": str(_temporary(place))}
+        sandbox.port_file = _port_file(output)
+        with in_background(faulty(sandbox.url, of_results(lie))) as url:
+            arguments = _through_proxy(plumb.demo_run(output, "data.limit=1"), own, url)
+            try:
+                ended = subprocess.run(
+                    arguments,
+                    cwd=plumb.REPOSITORY,
+                    capture_output=True,
+                    text=True,
+                    env=plumb.environment() | own,
+                    timeout=_SESSION_SECONDS,
+                )
+            finally:
+                kill_all()
+        if ended.returncode != UntrustedRunError.exit_code:
+            shown = f"all {name}: exit code {ended.returncode}: {ended.stderr[-300:]}"
+            yield Violation(Invariant.UNTRUSTED, shown)
+
+
+def _through_proxy(arguments: list[str], environment: dict[str, str], url: str) -> list[str]:
+    """The command whose judges reach its sandbox at a URL; changes the environment."""
+    environment["CHAOS_SANDBOX"] = url
+    return ["tests.chaos.command" if one == "services.cli" else one for one in arguments]
+
+
+def _port_file(output: Path) -> Path:
+    """Where the embedded sandbox tells its port."""
+    return output / ".plumbline" / "sandbox.port"
+
+
 def _temporary(folder: Path) -> Path:
     """Make a folder for temporary files, which programs of other users may use, too."""
     made = folder / "tmp"
@@ -148,19 +200,24 @@ class Round(Findings):
         folder: Path,
         logs: Path,
         size: Sequence[str],
-        kinds: Collection[Kind],
+        kinds: Set[Kind],
         expected: Undisturbed,
         report: Report,
+        clocks: Clocks,
+        sandbox: SandboxProxy,
         draw: Callable[[int, int, Collection[Kind]], Session] = session,
     ) -> None:
         super().__init__(seed, report)
         self.folder, self.output, self._logs = folder, folder / "out", logs
         self._size, self._kinds, self._expected, self._draw = size, kinds, expected, draw
+        self._clocks, self._sandbox = clocks, sandbox
 
     def run(self) -> None:
         self._temporary = _temporary(self.folder)
         self._logs.mkdir(parents=True)
-        self._programs = telling_redis(self.folder / "programs")
+        self._programs = telling_redis(self.folder / "programs", self._clock("redis"))
+        self._clocks.reset()
+        self._sandbox.port_file = _port_file(self.output)
         for number in range(QUIET + QUIET_SESSIONS):
             code = self._session(number, self._draw(self._seed, number, self._kinds))
             self._check(invariants.unpublished(self.output, self._expected))
@@ -186,11 +243,19 @@ class Round(Findings):
         self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
         log = self._logs / f"session-{number}.log"
         with self._command(log, drawn.failures) as process:
+            rewards: list[RewardTraffic] = []
             rivals: list[tuple[subprocess.Popen[str], Path]] = []
 
             def rival() -> None:
                 place = self._logs / f"rival-{number}-{len(rivals)}.log"
                 rivals.append((self._start(place, drawn.failures), place))
+
+            def reward(redis_url: str) -> None:
+                if not rewards:
+                    environment = self._clock("services")
+                    rewards.append(
+                        RewardTraffic(redis_url, self.folder, self._expected, environment)
+                    )
 
             injector = Injector(
                 process.pid,
@@ -198,10 +263,17 @@ class Round(Findings):
                 self.output,
                 self.folder / "redis.conf",
                 rival,
+                reward,
+                self._sandbox,
+                self._clocks,
                 self._note,
                 self._report.made,
             )
             ended = injector.run(drawn, lambda: process.poll() is not None, _SESSION_SECONDS)
+            for traffic in rewards:
+                traffic.end()
+                self._report.rewards += traffic.judged
+                self.found += traffic.found
             if not ended:
                 self.found.append(Violation(Invariant.ANSWER, f"{log.name}: no end"))
                 return -1
@@ -227,16 +299,22 @@ class Round(Findings):
             "generation.replay.latency=0.4",
             f"generation.replay.failures=[{','.join(repr(name) for name in failures)}]",
         )
-        path = f"{self._programs}:{os.environ['PATH']}"
+        arguments = plumb.demo_run(self.output, *overrides)
+        own = {"TMPDIR": str(self._temporary), "PATH": f"{self._programs}:{os.environ['PATH']}"}
+        if self._kinds & {Kind.SANDBOX, Kind.RESET}:
+            arguments = _through_proxy(arguments, own, self._sandbox.url)
         with log.open("a") as output:
             return subprocess.Popen(
-                plumb.demo_run(self.output, *overrides),
+                arguments,
                 cwd=plumb.REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=plumb.environment() | {"TMPDIR": str(self._temporary), "PATH": path},
+                env=plumb.environment() | own | self._clock("command"),
             )
+
+    def _clock(self, name: str) -> dict[str, str]:
+        return self._clocks.environment(name) if Kind.CLOCK in self._kinds else {}
 
     def _end(self, process: subprocess.Popen[str], log: Path) -> None:
         """Wait for a command, and check how it ended."""

@@ -1,14 +1,15 @@
-"""Faults at work: signals to processes of a stack, a second command, a full disk."""
+"""Faults at work: signals to processes of a stack, a second command, a full disk, and others."""
 
 import ctypes
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,9 @@ from redis.retry import Retry
 
 from services.cli.embedded.services import redis_binary
 from shared.service.processes import death_signal_setter
-from tests.chaos.schedule import Fault, Kind, Session
+from tests.chaos.clock import Clocks
+from tests.chaos.proxy import SandboxProxy
+from tests.chaos.schedule import AWAY, Fault, Kind, Session
 
 _PROGRAMS = {
     "redis": "redis-server",
@@ -111,6 +114,9 @@ class Injector:
         output: The run's output folder.
         redis_config: Where the configuration of its Redis is, written by :func:`telling_redis`.
         rival: Starts the command a second time.
+        reward: Starts reward traffic on a Redis, if there is none yet.
+        sandbox: The proxy before the sandbox.
+        clocks: The clocks of the processes.
         note: Receives each fault with what became of it.
         made: Faults that reached a process, by kind and victim.
     """
@@ -120,9 +126,13 @@ class Injector:
     output: Path
     redis_config: Path
     rival: Callable[[], None]
+    reward: Callable[[str], None]
+    sandbox: SandboxProxy
+    clocks: Clocks
     note: Callable[[str], None]
     made: Counter[tuple[str, str]]
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _away_until: float = 0.0
 
     def run(self, session: Session, ended: Callable[[], bool], limit: float) -> bool:
         """Inject faults until the command has ended; whether it did within ``limit`` seconds.
@@ -140,6 +150,7 @@ class Injector:
                 while due and began is not None and due[0].at <= now - began:
                     self._inject(due.pop(0), now)
                 self._undo(now)
+                self._keep_away(now)
                 if now > gives_up:
                     return False
                 time.sleep(0.02)
@@ -160,6 +171,14 @@ class Injector:
             self._cut(fault)
         elif fault.kind in (Kind.MEMORY, Kind.SLOW):
             self._disturb_redis(fault, now)
+        elif fault.kind is Kind.CLOCK:
+            self._made(fault, f"({self.clocks.jump(fault.victim, fault.seconds)})")
+        elif fault.kind is Kind.SANDBOX:
+            self._disturb_sandbox(fault, now)
+        elif fault.kind is Kind.RESET:
+            self._reset(fault)
+        elif fault.kind is Kind.REWARD:
+            self._reward(fault)
         elif fault.kind is Kind.AGGREGATOR:
             second = self._second_aggregator()
             self._later.append((now + fault.seconds, partial(_end, second)))
@@ -212,6 +231,41 @@ class Injector:
             self._later.append((now + fault.seconds, self._free_memory))
         self._made(fault, "")
 
+    def _disturb_sandbox(self, fault: Fault, now: float) -> None:
+        if fault.victim == AWAY:
+            self._away_until = max(self._away_until, now + fault.seconds)
+        else:
+            self.sandbox.disturb(fault.victim)
+            self._later.append((now + fault.seconds, lambda: self.sandbox.disturb("")))
+        self._made(fault, "")
+
+    def _keep_away(self, now: float) -> None:
+        """Kill the sandbox again as soon as it is back."""
+        for server in victims("sandbox", self.command) if now < self._away_until else ():
+            with suppress(psutil.NoSuchProcess):
+                server.kill()
+
+    def _reset(self, fault: Fault) -> None:
+        if fault.victim == "sandbox":
+            self.sandbox.reset()
+            self._made(fault, "")
+            return
+        try:
+            with closing(_redis(self.redis_config)) as redis:
+                ended = redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        except (OSError, RedisError):
+            self.note(f"{fault}: not there")
+            return
+        self._made(fault, f"({ended} connections)")
+
+    def _reward(self, fault: Fault) -> None:
+        try:
+            self.reward(_redis_url(self.redis_config))
+        except OSError:
+            self.note(f"{fault}: not there")
+            return
+        self._made(fault, "")
+
     def _free_memory(self) -> None:
         with suppress(OSError, RedisError), closing(_redis(self.redis_config)) as redis:
             redis.config_set("maxmemory", 0)
@@ -249,13 +303,17 @@ def _go_on(process: psutil.Process) -> None:
 # Redis
 
 
-def telling_redis(folder: Path) -> Path:
-    """Make a program ``redis-server`` that writes its configuration beside TMPDIR; its folder."""
+def telling_redis(folder: Path, environment: Mapping[str, str]) -> Path:
+    """Make a program ``redis-server`` that writes its configuration beside TMPDIR; its folder.
+
+    ``environment`` is added to that of the server.
+    """
     folder.mkdir()
+    own = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
     program = folder / "redis-server"
     config = '"${TMPDIR%/*}/redis.conf"'
     program.write_text(
-        f"#!/bin/sh\numask 077\ncat > {config}\nexec {redis_binary()} - < {config}\n"
+        f"#!/bin/sh\numask 077\ncat > {config}\nexec env {own} {redis_binary()} - < {config}\n"
     )
     program.chmod(0o755)
     return folder

@@ -44,6 +44,8 @@ class Invariant(StrEnum):
     LOST = "every sample has a verdict"
     DOUBLED = "no sample has two verdicts"
     CHANGED = "completions and verdicts are those of an undisturbed run"
+    REWARDS = "rewards beside the run are those of its undisturbed verdicts"
+    UNTRUSTED = "a run whose sandbox lies is untrusted"
     COUNTERS = "the counters of run.json are those of the files"
     SUMMARY = "summary and slices are those of the files"
     LEDGER = "the ledger has the verdicts of the files"

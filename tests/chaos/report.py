@@ -25,23 +25,26 @@ class Report:
         self, kinds: Collection[StrEnum] = Kind, aimed: Collection[StrEnum] = SIGNALS
     ) -> None:
         self.made: Counter[tuple[str, str]] = Counter()
-        self.rounds = self.sessions = self.checked = self.verdicts = 0
+        self.rounds = self.sessions = self.checked = self.verdicts = self.rewards = 0
         self.violations: list[Violation] = []
         self.began = time.monotonic()
         self._kinds, self._aimed = kinds, aimed
 
     def tell(self) -> None:
-        names = sorted({victim for _, victim in self.made if victim})
+        names = sorted({victim for kind, victim in self.made if kind in self._aimed})
         print(f"\n{'signals':14}" + "".join(f"{kind:>12}" for kind in self._aimed))
         for name in names:
             print(f"{name:14}" + "".join(f"{self.made[kind, name]:>12}" for kind in self._aimed))
-        totals = {kind: sum(self.made[kind, name] for name in names) for kind in self._aimed}
+        totals = Counter[str]()
+        for (kind, _), number in self.made.items():
+            totals[kind] += number
         print(f"{'all':14}" + "".join(f"{totals[kind]:>12}" for kind in self._aimed))
-        others = {kind: self.made[kind, ""] for kind in self._kinds if kind not in self._aimed}
+        others = {kind: totals[kind] for kind in self._kinds if kind not in self._aimed}
         print("others:", ", ".join(f"{kind} {number}" for kind, number in others.items()))
         minutes = (time.monotonic() - self.began) / 60
         print(
-            f"{self.rounds} rounds, {self.sessions} sessions and {self.verdicts} verdicts in "
+            f"{self.rounds} rounds, {self.sessions} sessions, {self.verdicts} verdicts and "
+            f"{self.rewards} rewards in "
             f"{minutes:.1f} minutes; invariants checked {self.checked} times"
         )
         found = Counter(violation.invariant.name.lower() for violation in self.violations)

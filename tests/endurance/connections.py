@@ -16,8 +16,7 @@ class CuttableProxy:
     """
 
     def __init__(self, target: str) -> None:
-        address = urlsplit(target)
-        self._target = address.hostname, address.port
+        self._target = target
         self.url = ""
         self.cut_at = float("-inf")
         self._open: set[asyncio.StreamWriter] = set()
@@ -42,23 +41,38 @@ class CuttableProxy:
             while self._open:
                 await asyncio.sleep(0.01)
 
+    def target(self) -> str:
+        """URL of the server at the moment."""
+        return self._target
+
+    async def forth(
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, _: asyncio.StreamWriter
+    ) -> None:
+        """Pass on what a client says; the last argument answers it."""
+        await pass_on(reader, server)
+
+    async def back(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        """Pass on what the server says."""
+        await pass_on(reader, client)
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there, back = await asyncio.open_connection(*self._target)
+            address = urlsplit(self.target())
+            there, back = await asyncio.open_connection(address.hostname, address.port)
         except OSError:
             writer.transport.abort()
             return
         ends = {writer, back}
         self._open |= ends
         try:
-            await asyncio.gather(_pass(reader, back), _pass(there, writer))
+            await asyncio.gather(self.forth(reader, back, writer), self.back(there, writer))
         finally:
             self._open -= ends
             for end in ends:
                 end.close()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Pass bytes on until an end is closed; then so is the other."""
     with suppress(OSError):
         while data := await reader.read(65_536):
