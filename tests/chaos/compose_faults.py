@@ -132,7 +132,8 @@ class Injector:
         return sorted(self.stack.containers(service, oneoff=service == "runner"))
 
     def _kill(self, fault: Fault, container: str) -> str:
-        pid = main_process(container)
+        state = _inspected(container)["State"]
+        pid = 0 if state["Paused"] else int(state["Pid"])  # what is frozen dies as it thaws
         return f"{container[:12]}, {pid}" if pid and _signalled(pid) else ""
 
     def _down(self, fault: Fault, container: str) -> str:
@@ -145,7 +146,7 @@ class Injector:
     def _kill_process(self, fault: Fault, container: str) -> str:
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(main_process(container)).children(recursive=True)
-            if found:
+            if found and not _inspected(container)["State"]["Paused"]:
                 process = found[fault.pick % len(found)]
                 shown = " ".join(process.cmdline())[:60]
                 process.kill()
