@@ -1,11 +1,12 @@
 """A round of `make chaos ARGS='--stack compose'` on the stack of the other tests."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.compose import Round, settled, undisturbed, volume
-from tests.chaos.compose_schedule import AIMED, ContainerFault
+from tests.chaos.compose_schedule import AIMED, ContainerFault, session
 from tests.chaos.invariants import Invariant, Violation
 from tests.chaos.report import Report
 from tests.compose.conftest import Step
@@ -24,10 +25,11 @@ KINDS = (
 
 def test_a_round_of_faults_changes_nothing(stack: Stack, tmp_path: Path, step: Step) -> None:
     expected, report = undisturbed(stack, SIZE), Report(ContainerFault, AIMED)
-    one = Round(1, stack, tmp_path / "logs", SIZE, KINDS, expected, report)
+    draw = partial(session, dense=True)
+    one = Round(1, stack, tmp_path / "logs", SIZE, KINDS, expected, report, draw)
     one.run()
     if one.found:
-        one.tell("--stack compose --replay 1")
+        one.tell("--stack compose --dense --replay 1")
     assert not one.found
     assert sum(report.made.values()) >= 3
     check_that_planted_violations_are_found(one, stack)
