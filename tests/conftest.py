@@ -2,7 +2,7 @@
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +11,7 @@ from redis import Redis
 
 from services.cli.embedded.services import start_redis
 from tests import verl_environment
+from tests.chaos.clock import Clocks
 
 # No test depends on how fast the machine is.
 hypothesis.settings.register_profile("plumbline", deadline=None)
@@ -53,11 +54,11 @@ def open_files() -> Iterator[None]:
 class RedisServer:
     """A real redis-server over an append-only file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] = os.environ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("a") as lock:
             self.child, self.url = start_redis(
-                folder / "data", folder / "redis.log", dict(os.environ), lock.fileno()
+                folder / "data", folder / "redis.log", dict(environment), lock.fileno()
             )
 
     def kill(self) -> None:
@@ -97,6 +98,15 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis")
     yield server
     server.stop()
+
+
+@pytest.fixture
+def clocks(tmp_path: Path) -> Clocks:
+    """Clocks that jump, for processes that a test starts."""
+    made = Clocks(tmp_path / "clocks")
+    if not made.available:
+        pytest.skip("needs a C compiler")
+    return made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ RQ's code writes the jobs, but never reads them: it would unpickle, import and c
 
 import hashlib
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -218,9 +219,18 @@ end
 """
 
 # Only the holder may renew or release a lease: it may have expired, and another worker may hold it.
+# Redis counts its time by the wall clock, so that of a killed holder would stay for hours if the
+# clock was set back: who waits for it cuts it to the longest that it may live for. (A user without
+# the right to ask for a key's time only waits.)
 TAKE_LOCK = """
 local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
+if holder and holder ~= ARGV[1] then
+  local left = redis.pcall('TTL', KEYS[1])
+  if type(left) == 'number' and left > tonumber(ARGV[3]) then
+    redis.call('EXPIRE', KEYS[1], ARGV[3])
+  end
+  return 0
+end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
@@ -247,7 +257,8 @@ class JobLease:
 
     def renew(self) -> bool:
         """Extend the lease; False if another worker has taken it over."""
-        return bool(self._renew(keys=[self._key], args=[self._holder, self._ttl_ms]))
+        longest = math.ceil(self._ttl_ms / 1000)
+        return bool(self._renew(keys=[self._key], args=[self._holder, self._ttl_ms, longest]))
 
     def release(self) -> None:
         """Release the lease, unless another worker has taken it over."""

@@ -6,7 +6,7 @@ from typing import Any
 _AGAIN = 0.1
 # Share of a core that upkeep may take, and the most seconds that it is put off for that.
 _SHARE = 0.01
-_LONGEST = 30.0
+LONGEST_PAUSE = 30.0
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
@@ -28,4 +28,4 @@ def pause_after(took: float, every: float) -> float:
         took: Seconds of the last round.
         every: Seconds between rounds that cost little.
     """
-    return max(every, min(_LONGEST, took / _SHARE))
+    return max(every, min(LONGEST_PAUSE, took / _SHARE))

@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from services.cli.embedded import append_only
 from services.cli.embedded.services import redis_binary
 from shared.service.processes import death_signal_setter
 from tests.chaos.clock import Clocks
@@ -205,16 +206,16 @@ class Injector:
 
     def _cut(self, fault: Fault) -> None:
         servers = victims("redis", self.command)
-        files = [*self.output.glob(".plumbline/redis/appendonlydir/*.incr.aof")]
-        if not servers or not files:
+        file, _ = append_only.latest(self.output / ".plumbline" / "redis") or (None, 0)
+        if not servers or file is None:
             self.note(f"{fault}: not there")
             return
         with suppress(psutil.NoSuchProcess):
             servers[0].kill()
             while servers[0].status() != psutil.STATUS_ZOMBIE:  # it writes no more then
                 time.sleep(0.001)
-        size = files[-1].stat().st_size
-        os.truncate(files[-1], size * fault.pick // 100)
+        size = file.stat().st_size
+        os.truncate(file, size * fault.pick // 100)
         self._made(fault, f"to {fault.pick} % of {size} bytes")
 
     def _disturb_redis(self, fault: Fault, now: float) -> None:

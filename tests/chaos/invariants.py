@@ -9,8 +9,9 @@ import signal
 import sqlite3
 import subprocess
 import time
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,8 +24,10 @@ from redis import Redis
 from services.cli.embedded.services import start_redis
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.slices import slice_summaries
+from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import Ledger
+from shared.ledger.keys import CANARIES, is_reward_run
 from shared.outlines import ProblemOutline
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
@@ -161,7 +164,23 @@ def _named(process: psutil.Process) -> str:
         return str(process.pid)
 
 
+def distrusted(lie: str, code: int) -> list[Violation]:
+    """Check how a run ended whose sandbox lied."""
+    if code == UntrustedRunError.exit_code:
+        return []
+    return [Violation(Invariant.UNTRUSTED, f"{lie}: exit code {code}")]
+
+
 # Verdicts
+
+
+def rewarded(result: Mapping[str, object], expected: Undisturbed) -> Iterator[Violation]:
+    """Check a result of the reward service, whose ``id`` is the sample that has its answer."""
+    (verdict,) = expected.verdicts[str(result["id"])]
+    for theirs, ours in (("score", "pass_ratio"), ("status", "final_status")):
+        if result[theirs] != verdict[ours]:
+            shown = f"{result['id']}: {theirs} {result[theirs]!r}, not {verdict[ours]!r}"
+            yield Violation(Invariant.REWARDS, shown)
 
 
 def _verdicts(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
@@ -169,16 +188,21 @@ def _verdicts(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
     for sample, verdicts in found.verdicts.items():
         if len(verdicts) > 1:
             yield Violation(Invariant.DOUBLED, f"{sample} has {len(verdicts)}")
-        yield from _changed(sample, expected.verdicts.get(sample), verdicts)
-    for sample, generations in found.generations.items():
-        yield from _changed(sample, expected.generations.get(sample), generations)
+    # No verdict on an answer, which may never have come; an incomplete run is published with them.
+    unjudged = {
+        sample for sample, (one, *_) in found.verdicts.items() if one["final_status"] == "api_error"
+    }
+    for ours, theirs in (
+        (expected.verdicts, found.verdicts),
+        (expected.generations, found.generations),
+    ):
+        for sample in theirs.keys() - unjudged:
+            yield from _changed(sample, ours.get(sample), theirs[sample])
 
 
 def _changed(
     sample: str, expected: list[dict[str, Any]] | None, found: list[dict[str, Any]]
 ) -> Iterator[Violation]:
-    if found[0].get("final_status") == "api_error":
-        return  # no verdict on the answer, and not published as one
     if expected is None:
         yield Violation(Invariant.CHANGED, f"{sample} is not in the plan")
     elif found[0] != expected[0]:
@@ -290,24 +314,35 @@ def ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
 
 def held(redis: Redis) -> Iterator[Violation]:
     """Look for what would keep a later run from working: all of it must expire by itself."""
+    rewards = {key for key in redis.scan_iter("rq:job:*") if _is_of_rewards(redis, key)}
     for pattern in ("plumbline:lease:*", "plumbline:run:*:lock", "rq:job:*"):
         for key in redis.scan_iter(pattern):
-            if redis.ttl(key) == _FOR_GOOD:
+            if redis.ttl(key) == _FOR_GOOD and key not in rewards:
                 yield Violation(Invariant.HELD, key.decode())
     for key in redis.scan_iter("plumbline:woken:*"):
         # A job that woke a worker as it was killed is forgotten with the worker.
         worker = key.decode().removeprefix("plumbline:woken:")
         if not redis.sismember("rq:workers:judge", f"rq:worker:{worker}"):
             yield Violation(Invariant.HELD, key.decode())
-    if waiting := redis.llen("rq:queue:judge"):
-        yield Violation(Invariant.HELD, f"{waiting} jobs wait in the queue")
-    if taken := redis.zcard("rq:wip:judge"):
-        yield Violation(Invariant.HELD, f"{taken} jobs are registered as started")
+    for name, state in (("queue", "wait in the queue"), ("wip", "are registered as started")):
+        key = f"rq:{name}:judge"
+        found = redis.lrange(key, 0, -1) if name == "queue" else redis.zrange(key, 0, -1)
+        if jobs := [job for job in found if b"rq:job:" + job[:40] not in rewards]:
+            yield Violation(Invariant.HELD, f"{len(jobs)} jobs {state}")
     for key in redis.scan_iter("plumbline:permits:*:held:*"):
         pool = key.decode().split(":held:")[0]
         clock = float(redis.hget(f"{pool}:clock", "time") or 0)
         if late := redis.zcount(key, clock + 60, "+inf"):
             yield Violation(Invariant.HELD, f"{late} permits do not expire")
+
+
+def _is_of_rewards(redis: Redis, job: bytes) -> bool:
+    """Whether a job is of a reward session, which goes on when its service is back."""
+    stored = redis.hget(job, "data")
+    if stored is None:
+        return False
+    _, _, (run, *_), _ = json.loads(zlib.decompress(stored))
+    return is_reward_run(run.removeprefix(CANARIES))
 
 
 @contextmanager

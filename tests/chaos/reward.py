@@ -13,7 +13,7 @@ from http.client import HTTPException
 from itertools import count
 from pathlib import Path
 
-from tests.chaos.invariants import Invariant, Undisturbed, Violation
+from tests.chaos.invariants import Undisturbed, Violation, rewarded
 from tests.e2e.plumb import DEMO, REPOSITORY
 
 _BATCH = 4
@@ -86,7 +86,7 @@ class RewardTraffic:
             for result in self._post(body):
                 if result["judged"]:
                     self.judged += 1
-                    self._compare(result)
+                    self.found += rewarded(result, self._expected)
 
     def _post(self, body: object) -> list[dict[str, object]]:
         url = f"http://127.0.0.1:{int(self._port_file.read_text())}/v1/score"
@@ -94,10 +94,3 @@ class RewardTraffic:
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=2 * _SECONDS) as answer:
             return list(json.load(answer)["results"])
-
-    def _compare(self, result: Mapping[str, object]) -> None:
-        (verdict,) = self._expected.verdicts[str(result["id"])]
-        for theirs, ours in (("score", "pass_ratio"), ("status", "final_status")):
-            if result[theirs] != verdict[ours]:
-                shown = f"{result['id']}: {theirs} {result[theirs]!r}, not {verdict[ours]!r}"
-                self.found.append(Violation(Invariant.REWARDS, shown))

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +16,6 @@ _PRINTED = (
     "sys.stdin.readline()\n"
     "print(time.time(), time.monotonic(), 'LD_PRELOAD' in os.environ, flush=True)\n"
 )
-
-
-@pytest.fixture
-def clocks(tmp_path: Path) -> Clocks:
-    made = Clocks(tmp_path / "clocks")
-    if not made.available:
-        pytest.skip("needs a C compiler")
-    return made
 
 
 def started(clocks: Clocks, name: str) -> subprocess.Popen[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from services.cli.embedded import append_only
 from tests.chaos import invariants
 from tests.chaos.invariants import Invariant, Undisturbed, Violation
 from tests.e2e import plumb
@@ -114,7 +115,9 @@ def double_row(folder: Path) -> None:
 
 def write_to_redis(folder: Path, *command: str) -> None:
     """Append a command to the append-only file."""
-    (path,) = (folder / ".plumbline/redis/appendonlydir").glob("*.incr.aof")
+    found = append_only.latest(folder / ".plumbline" / "redis")
+    assert found is not None
+    path, _ = found
     words = "".join(f"${len(word)}\r\n{word}\r\n" for word in command)
     with path.open("a", newline="") as file:
         file.write(f"*{len(command)}\r\n{words}")
@@ -165,6 +168,30 @@ def test_a_planted_violation_is_found(
 
 def test_a_folder_without_violations_has_none(folder: Path, done: Path) -> None:
     assert invariants.published(folder, Undisturbed.of(done)) == []
+    assert invariants.unpublished(folder, Undisturbed.of(done)) == []
+
+
+def test_a_reward_that_differs_is_found(done: Path) -> None:
+    expected = Undisturbed.of(done)
+    (sample, (verdict,)), *_ = expected.verdicts.items()
+    right = {"id": sample, "score": verdict["pass_ratio"], "status": verdict["final_status"]}
+    assert list(invariants.rewarded(right, expected)) == []
+    for wrong in ({"score": 0.123}, {"status": "api_error"}):
+        (found,) = invariants.rewarded(right | wrong, expected)
+        assert found.invariant is Invariant.REWARDS
+
+
+def test_a_run_that_believes_a_lie_is_found() -> None:
+    assert invariants.distrusted("all right", 3) == []
+    (found,) = invariants.distrusted("all right", 0)
+    assert found == Violation(Invariant.UNTRUSTED, "all right: exit code 0")
+
+
+def test_an_incomplete_run_has_no_answers_of_samples_without_a_verdict(
+    folder: Path, done: Path
+) -> None:
+    change(folder / "verdicts.jsonl", 0, final_status="api_error", accepted=False)
+    change(folder / "generations.jsonl", 0, completion="", completion_sha256="0" * 64)
     assert invariants.unpublished(folder, Undisturbed.of(done)) == []
 
 

@@ -337,6 +337,19 @@ async def test_the_wall_guards_stop_is_confirmed_by_itself(
     assert [grant.exclusive for grant in pool.grants] == [False, True]
 
 
+@pytest.mark.parametrize(("wall", "detail"), [(3.5, "wall_guard"), (15.5, None)])
+async def test_a_program_that_got_no_processor_did_not_wait_by_itself(
+    wall: float, detail: str | None
+) -> None:
+    """The guard of 3 s excludes the time without a processor, up to 15 s in all."""
+    stopped = [OK, case(0, cpu=0.2, wall=wall, code=-9, limit="wall"), DONE]
+    sandbox = Scripted([stopped, stopped])
+    judgement, _ = await judged(sandbox, ECHO, ("1", "1"), overrides=["sandbox.timeout=1"])
+    assert codes(judgement) == [-3]
+    assert [outcome.detail for outcome in judgement.cases] == [detail]
+    assert sandbox.alone == [False, True]
+
+
 async def test_confirmation_can_be_left_out(judge: JudgeAnswer, pool: OpenPool) -> None:
     overrides = ["judge.confirm_timeouts=false", *QUICK]
     verdict = await judge("import time\ntime.sleep(60)", overrides=overrides)

@@ -403,8 +403,7 @@ def test_a_worker_that_was_forgotten_registers_again(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
     with judging(redis_server.url) as process:
-        until(lambda: ledger.queue.workers() == 1)
-        assert 0 < redis.ttl("rq:worker:w") <= 30
+        until(lambda: 0 < redis.ttl("rq:worker:w") <= 30)  # RQ registers it for longer at first
         process.send_signal(signal.SIGSTOP)
         redis.delete("rq:worker:w", "rq:workers", "rq:workers:judge")
         process.send_signal(signal.SIGCONT)

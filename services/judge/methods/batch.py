@@ -22,7 +22,7 @@ from services.judge.verdict import (
 )
 from shared.checkers import Checker, get_checker
 from shared.extraction import extract
-from shared.harness.wire import CaseRun
+from shared.harness.wire import STRETCH, CaseRun
 from shared.schemas import StdioTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 from shared.text import shown
@@ -78,9 +78,12 @@ class BatchMethod(Method):
         return outcomes if self._special is None else await self._special.check(task, outcomes)
 
     def _outcome(self, task: Task, place: int, run: CaseRun) -> CaseOutcome:
-        allowed = calls.case_limits(task).cpu
+        limits = calls.case_limits(task)
+        allowed = limits.cpu
         late = lateness(run, task.limits.timeout, allowed, alone=task.alone)
         code, detail = self._code(place, run, late)
+        if run.wall >= STRETCH * limits.wall and detail is VerdictDetail.WALL_GUARD:
+            detail = None  # the machine had no processor for it: it did not wait by itself
         return CaseOutcome(
             code=code,
             duration=run.wall,

@@ -20,6 +20,7 @@ local QUEUE, WISHES, HEARD, CLOCK = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local COMMAND, SETTINGS, WAKE = ARGV[1], cjson.decode(ARGV[2]), ARGV[3]
 local COUNT = (#KEYS - 4) / 2
 local EXPIRES_AFTER = 24 * 3600 -- keys of unused pools
+local LONGEST_PAUSE = 60 -- seconds; no longer Retry-After is honoured
 local MIN_POLL = 0.01 -- BLPOP reads 0 as "no timeout"
 
 local function held_key(n) return KEYS[3 + 2 * n] end
@@ -77,13 +78,19 @@ local function clamp(limit)
   return math.max(SETTINGS.minimum, math.min(limit, SETTINGS.max_concurrency))
 end
 
+-- The wall clock of Redis may be set back: nothing lasts for longer than it could when it began.
+local function ends_at(stored, longest)
+  local time = tonumber(stored) or 0
+  return time - NOW > longest and 0 or time
+end
+
 local function read_sandbox(n)
   local fields = redis.call('HMGET', state_key(n),
     'limit', 'paused_until', 'ejected_until', 'ejections', 'probe', 'exclusive')
   return {
     n = n,
     limit = clamp(tonumber(fields[1]) or SETTINGS.initial),
-    opens_at = math.max(tonumber(fields[2]) or 0, tonumber(fields[3]) or 0),
+    opens_at = math.max(ends_at(fields[2], LONGEST_PAUSE), ends_at(fields[3], SETTINGS.eject_max)),
     half_open = fields[4] ~= false,
     probing = holds(n, fields[5]),
     exclusive = holds(n, fields[6]),
@@ -172,13 +179,14 @@ end
 
 -- Multiplicative decrease, once per window: reports of one burst have the same cause.
 local function decrease(n)
-  if NOW - number(n, 'decreased_at') < SETTINGS.decrease_window then return end
+  if math.abs(NOW - number(n, 'decreased_at')) < SETTINGS.decrease_window then return end
   local limit = clamp(read_limit(n) * SETTINGS.decrease_factor)
   redis.call('HSET', state_key(n), 'limit', limit, 'decreased_at', NOW)
 end
 
 local function pause(n, seconds)
-  local paused_until = math.max(number(n, 'paused_until'), NOW + seconds)
+  local before = ends_at(redis.call('HGET', state_key(n), 'paused_until'), LONGEST_PAUSE)
+  local paused_until = math.max(before, NOW + seconds)
   redis.call('HSET', state_key(n), 'paused_until', paused_until)
 end
 
