@@ -157,7 +157,7 @@ k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-no
 k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
 
-chaos: $(STAMP) ## kill, freeze and starve the processes of runs; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze)
+chaos: $(STAMP) ## disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 endurance: $(STAMP) ## two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)

@@ -1,4 +1,4 @@
-"""`make chaos`: runs of the embedded stack under faults from a seeded schedule.
+"""`make chaos`: runs of the embedded stack, or of Compose's, under faults from a seeded schedule.
 
 In each round a run is started on a small part of the demo data and disturbed; the command is
 repeated until the run is published, and every invariant is checked between the sessions and at the
@@ -8,20 +8,18 @@ draws the same faults again. Ends with exit code 1 if anything was found.
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from services.cli.interrupts import sigterm_as_interrupt
-from tests.chaos import invariants
+from tests.chaos import compose, invariants
 from tests.chaos.clock import Clocks
+from tests.chaos.compose_schedule import ContainerFault
 from tests.chaos.faults import (
     Injector,
     adopt_orphans,
@@ -32,14 +30,14 @@ from tests.chaos.faults import (
 )
 from tests.chaos.invariants import Invariant, Undisturbed, Violation, distrusted
 from tests.chaos.proxy import SandboxProxy, in_background
+from tests.chaos.report import Findings, Report, play
 from tests.chaos.reward import RewardTraffic
-from tests.chaos.schedule import QUIET, SIGNALS, Kind, Session, session
+from tests.chaos.schedule import QUIET, QUIET_SESSIONS, Kind, Session, session
 from tests.e2e import plumb
 from tests.judge.faulty_sandbox import Result, always_fail, always_succeed, faulty, of_results
 
 # Seconds in which a session ends, and in which the last process of a stack is gone.
 _SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
-_QUIET_SESSIONS = 3
 _GONE = "which Redis does not know"
 # Folders of temporary files that all sandboxes of a user share, and keep.
 _SHARED = ("plumbline-modules-*", "plumbline-root-*")
@@ -47,10 +45,14 @@ _SHARED = ("plumbline-modules-*", "plumbline-root-*")
 
 def main() -> int:
     options = _options()
+    if options.stack == "compose":
+        compose.have_engine()
     adopt_orphans()
     end_with_parent()
     try:
         with sigterm_as_interrupt():
+            if options.stack == "compose":
+                return compose.rounds(options, partial(_again, options))
             return _rounds(options)
     except KeyboardInterrupt:
         print("stopped from outside; nothing of it is left")
@@ -80,24 +82,14 @@ def _rounds(options: argparse.Namespace) -> int:
                 report.violations.append(violation)
                 print(violation)
         draw = partial(session, dense=options.dense)
-        ends = time.monotonic() + 60 * options.minutes
-        try:
-            for seed in range(options.seed, options.seed + options.rounds):
-                if options.minutes and time.monotonic() > ends:
-                    break
-                places = folder / f"round-{seed}", logs / f"round-{seed}"
-                one = Round(seed, *places, size, kinds, expected, report, clocks, sandbox, draw)
-                one.run()
-                if one.found:
-                    one.tell(_again(options, seed))
-                    kept = Path(options.keep) / f"round-{seed}-{os.getpid()}"
-                    for path in places:
-                        shutil.copytree(path, kept, dirs_exist_ok=True)
-                    print(f"its folder is kept: {kept}", flush=True)
-                shutil.rmtree(one.folder)
-        finally:
-            report.tell()
-    return 1 if report.violations else 0
+
+        def play_round(seed: int) -> tuple[Round, tuple[Path, Path]]:
+            places = folder / f"round-{seed}", logs / f"round-{seed}"
+            one = Round(seed, *places, size, kinds, expected, report, clocks, sandbox, draw)
+            one.run()
+            return one, places
+
+        return play(options, report, play_round, partial(_again, options))
 
 
 def _options() -> argparse.Namespace:
@@ -108,13 +100,18 @@ def _options() -> argparse.Namespace:
         "--minutes", type=float, default=2.0, help="start no round later; 0: no limit"
     )
     parser.add_argument("--replay", type=int, metavar="SEED", help="one round with this seed")
-    parser.add_argument("--faults", type=_kinds, default=list(Kind), help=", ".join(Kind))
+    parser.add_argument(
+        "--faults", help=f"embedded: {', '.join(Kind)}; compose: {', '.join(ContainerFault)}"
+    )
     parser.add_argument("--dense", action="store_true", help="many more faults in each session")
     parser.add_argument("--problems", type=int, default=4, help="of each of four data sets")
     parser.add_argument("--judges", type=int, default=2)
     parser.add_argument("--keep", default="outputs/chaos", help="where failed rounds are kept")
-    parser.add_argument("--stack", choices=["embedded"], default="embedded")
+    parser.add_argument("--stack", choices=["embedded", "compose"], default="embedded")
     options = parser.parse_args()
+    options.kinds = Kind if options.stack == "embedded" else ContainerFault
+    names = options.faults.split(",") if options.faults else options.kinds
+    options.faults = [options.kinds(name) for name in names]
     if options.replay is not None:
         options.seed, options.rounds, options.minutes = options.replay, 1, 0
     return options
@@ -123,13 +120,11 @@ def _options() -> argparse.Namespace:
 def _again(options: argparse.Namespace, seed: int) -> str:
     """The arguments that draw a round's faults once more."""
     dense = " --dense" if options.dense else ""
-    faults = f" --faults {','.join(options.faults)}" if options.faults != list(Kind) else ""
+    faults = (
+        f" --faults {','.join(options.faults)}" if options.faults != list(options.kinds) else ""
+    )
     size = f" --problems {options.problems} --judges {options.judges}"
-    return f"--replay {seed}{dense}{faults}{size}"
-
-
-def _kinds(text: str) -> list[Kind]:
-    return [Kind(name) for name in text.split(",")]
+    return f"--stack {options.stack} --replay {seed}{dense}{faults}{size}"
 
 
 def _undisturbed(folder: Path, size: Sequence[str]) -> Undisturbed:
@@ -196,38 +191,7 @@ def _temporary(folder: Path) -> Path:
     return made
 
 
-class Report:
-    """Totals over all rounds."""
-
-    def __init__(self) -> None:
-        self.made: Counter[tuple[str, str]] = Counter()
-        self.rounds = self.sessions = self.checked = self.verdicts = self.rewards = 0
-        self.violations: list[Violation] = []
-        self.began = time.monotonic()
-
-    def tell(self) -> None:
-        names = sorted({victim for kind, victim in self.made if kind in SIGNALS})
-        print(f"\n{'signals':12}" + "".join(f"{kind:>12}" for kind in SIGNALS))
-        for name in names:
-            print(f"{name:12}" + "".join(f"{self.made[kind, name]:>12}" for kind in SIGNALS))
-        totals = Counter[str]()
-        for (kind, _), number in self.made.items():
-            totals[kind] += number
-        print(f"{'all':12}" + "".join(f"{totals[kind]:>12}" for kind in SIGNALS))
-        others = {kind: totals[kind] for kind in Kind if kind not in SIGNALS}
-        print("others:", ", ".join(f"{kind} {number}" for kind, number in others.items()))
-        minutes = (time.monotonic() - self.began) / 60
-        print(
-            f"{self.rounds} rounds, {self.sessions} sessions, {self.verdicts} verdicts and "
-            f"{self.rewards} rewards in "
-            f"{minutes:.1f} minutes; invariants checked {self.checked} times"
-        )
-        found = Counter(violation.invariant.name.lower() for violation in self.violations)
-        shown = {"lost": 0, "doubled": 0, "changed": 0} | found
-        print(", ".join(f"{number} {name}" for name, number in shown.items()))
-
-
-class Round:
+class Round(Findings):
     """One run, disturbed in its first sessions and repeated until it is published."""
 
     def __init__(
@@ -243,14 +207,11 @@ class Round:
         sandbox: SandboxProxy,
         draw: Callable[[int, int, Collection[Kind]], Session] = session,
     ) -> None:
+        super().__init__(seed, report)
         self.folder, self.output, self._logs = folder, folder / "out", logs
-        self.found: list[Violation] = []
-        self._seed, self._size, self._kinds = seed, size, kinds
-        self._expected, self._report, self._draw = expected, report, draw
+        self._size, self._kinds, self._expected, self._draw = size, kinds, expected, draw
         self._clocks, self._sandbox = clocks, sandbox
-        self._timeline: list[str] = []
         self._forced = False
-        self._began = time.monotonic()
 
     def run(self) -> None:
         self._temporary = _temporary(self.folder)
@@ -258,7 +219,7 @@ class Round:
         self._programs = telling_redis(self.folder / "programs", self._clock("redis"))
         self._clocks.reset()
         self._sandbox.port_file = _port_file(self.output)
-        for number in range(QUIET + _QUIET_SESSIONS):
+        for number in range(QUIET + QUIET_SESSIONS):
             code = self._session(number, self._draw(self._seed, number, self._kinds))
             self._check(invariants.unpublished(self.output, self._expected))
             if code == 0 or self.found:
@@ -269,17 +230,11 @@ class Round:
             self._check(invariants.published(self.output, self._expected))
             if invariants.leftovers(self._temporary, _SHARED):
                 # Of processes killed as their command ended: the next start removes it.
-                self._session(QUIET + _QUIET_SESSIONS, Session())
+                self._session(QUIET + QUIET_SESSIONS, Session())
             self._check(invariants.leftovers(self._temporary, _SHARED))
         self._report.rounds += 1
         self._report.verdicts += len(self._expected.verdicts)
         self._report.violations += self.found
-
-    def tell(self, again: str) -> None:
-        """Print what was found, with the timeline that led to it."""
-        print(f"\nround with seed {self._seed}; again: make chaos ARGS='{again}'")
-        print("\n".join(self._timeline))
-        print("\n".join(str(violation) for violation in self.found), flush=True)
 
     # Sessions
 
@@ -371,15 +326,6 @@ class Round:
         """Wait for a command, and check how it ended."""
         self.found += invariants.answered(process, log, _SESSION_SECONDS)
         self._note(f"{log.stem} ended with {process.returncode}: {invariants.last_line(log)}")
-
-    # Checks
-
-    def _check(self, found: Sequence[Violation]) -> None:
-        self._report.checked += 1
-        self.found += found
-
-    def _note(self, text: str) -> None:
-        self._timeline.append(f"{time.monotonic() - self._began:7.2f} s  {text}")
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class Invariant(StrEnum):
     LOCKS = "no lock file is in use"
     TEMPORARY = "no temporary file is left"
     PROCESSES = "no process is left"
+    CONTAINERS = "every container is healthy again"
     ANSWER = "a command ends with a line that says why, and never hangs"
 
 
@@ -95,15 +96,24 @@ def unpublished(folder: Path, expected: Undisturbed) -> list[Violation]:
 def published(folder: Path, expected: Undisturbed) -> list[Violation]:
     """Check everything of a run that ended with exit code 0."""
     run = open_run(str(folder))
+    with _copied_ledger(folder) as redis:
+        found = [*ledger(redis, run), *held(redis)]
+    return [
+        *files(folder, expected, run),
+        *found,
+        *index(folder / ".plumbline" / "index", run),
+        *_locks(folder),
+    ]
+
+
+def files(folder: Path, expected: Undisturbed, run: FinishedRun) -> list[Violation]:
+    """Check the files of a run that ended with exit code 0."""
     return [
         *_verdicts(folder, expected),
         *_lost(folder, expected),
         *_record(run),
         *_summary(run),
-        *_ledger(folder, run),
-        *_index(folder, run),
-        *_locks(folder),
-        *_temporary_files(folder),
+        *temporary_files(folder),
     ]
 
 
@@ -116,15 +126,20 @@ def leftovers(folder: Path, expected: Collection[str]) -> list[Violation]:
 # Commands
 
 
-def answered(process: subprocess.Popen[str], log: Path, seconds: float) -> list[Violation]:
-    """Wait for the end of a command, and check that it was one of those that are known."""
+def answered(
+    process: subprocess.Popen[str],
+    log: Path,
+    seconds: float,
+    ends: Collection[int] = _EXPECTED_ENDS,
+) -> list[Violation]:
+    """Wait for the end of a command, and check that its exit code is one of ``ends``."""
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return [Violation(Invariant.ANSWER, f"{log.name}: no end")]
     text = log.read_text()
-    silent = code > 0 and not text.strip()
-    if code in _EXPECTED_ENDS and not _TRACEBACK.search(text) and not silent:
+    silent = 0 < code < 128 + signal.SIGKILL and not text.strip()
+    if code in ends and not _TRACEBACK.search(text) and not silent:
         return []
     return [Violation(Invariant.ANSWER, f"{log.name}: exit code {code}: {last_line(log)}")]
 
@@ -254,12 +269,14 @@ def _json(document: object) -> Any:
     return json.loads(json.dumps(document))
 
 
-def _index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
-    path = folder / ".plumbline" / "index" / "index.sqlite"
+def index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
+    """Check what the index in a folder has of a run."""
+    path = folder / "index.sqlite"
+    counted = "SELECT COUNT(*) FROM samples WHERE run_id IN (SELECT id FROM runs WHERE run = ?)"
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             (state,) = database.execute("PRAGMA integrity_check").fetchone()
-            (rows,) = database.execute("SELECT COUNT(*) FROM samples").fetchone()
+            (rows,) = database.execute(counted, [run.record.run]).fetchone()
     except sqlite3.DatabaseError as error:
         state, rows = str(error), 0
     if state != "ok":
@@ -274,33 +291,28 @@ def _index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
 _FOR_GOOD = -1  # Redis' TTL of a key that does not expire
 
 
-def _ledger(folder: Path, run: FinishedRun) -> Iterator[Violation]:
-    with _copied_ledger(folder) as redis:
-        keys = f"plumbline:run:{run.record.run}"
-        ledger = Ledger(redis, run.record.run)
-        samples = [SampleId.parse(key.decode()) for key in redis.hkeys(f"{keys}:verdicts")]
-        stored = {one.sample.key: one.model_dump(mode="json") for one in ledger.verdicts(samples)}
-        written = {
-            verdict.sample.key: verdict.model_dump(mode="json") for verdict in run.verdicts()
-        }
-        for sample in written.keys() ^ stored.keys():
-            yield Violation(Invariant.LEDGER, f"{sample} is in one of them only")
-        for sample in written.keys() & stored.keys():
-            if written[sample] != stored[sample]:
-                yield Violation(Invariant.LEDGER, f"{sample} differs")
-        counted = int(redis.hget(f"{keys}:meta", "verdicts_written") or 0)
-        for name, other in (
-            ("entries of the stream", redis.xlen(f"{keys}:events")),
-            ("verdicts_written of run.json", run.record.verdicts_written),
-        ):
-            if counted != other:
-                yield Violation(
-                    Invariant.COUNTERS, f"verdicts_written is {counted}, {name} {other}"
-                )
-        yield from _held(redis)
+def ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
+    """Compare what a Redis has of a run with the run's files."""
+    keys = f"plumbline:run:{run.record.run}"
+    stored_run = Ledger(redis, run.record.run)
+    samples = [SampleId.parse(key.decode()) for key in redis.hkeys(f"{keys}:verdicts")]
+    stored = {one.sample.key: one.model_dump(mode="json") for one in stored_run.verdicts(samples)}
+    written = {verdict.sample.key: verdict.model_dump(mode="json") for verdict in run.verdicts()}
+    for sample in written.keys() ^ stored.keys():
+        yield Violation(Invariant.LEDGER, f"{sample} is in one of them only")
+    for sample in written.keys() & stored.keys():
+        if written[sample] != stored[sample]:
+            yield Violation(Invariant.LEDGER, f"{sample} differs")
+    counted = int(redis.hget(f"{keys}:meta", "verdicts_written") or 0)
+    for name, other in (
+        ("entries of the stream", redis.xlen(f"{keys}:events")),
+        ("verdicts_written of run.json", run.record.verdicts_written),
+    ):
+        if counted != other:
+            yield Violation(Invariant.COUNTERS, f"verdicts_written is {counted}, {name} {other}")
 
 
-def _held(redis: Redis) -> Iterator[Violation]:
+def held(redis: Redis) -> Iterator[Violation]:
     """Look for what would keep a later run from working: all of it must expire by itself."""
     rewards = {key for key in redis.scan_iter("rq:job:*") if _is_of_rewards(redis, key)}
     for pattern in ("plumbline:lease:*", "plumbline:run:*:lock", "rq:job:*"):
@@ -363,6 +375,6 @@ def _locks(folder: Path) -> Iterator[Violation]:
                 yield Violation(Invariant.LOCKS, str(path.relative_to(folder)))
 
 
-def _temporary_files(folder: Path) -> Iterator[Violation]:
+def temporary_files(folder: Path) -> Iterator[Violation]:
     for path in sorted(folder.rglob("*.tmp")):
         yield Violation(Invariant.TEMPORARY, str(path.relative_to(folder)))

@@ -7,6 +7,7 @@ from random import Random
 
 # Sessions of a round from this one on have no faults, so that every round ends.
 QUIET = 5
+QUIET_SESSIONS = 3
 
 
 class Kind(StrEnum):
@@ -89,7 +90,7 @@ class Fault:
     """
 
     at: float
-    kind: Kind
+    kind: StrEnum
     victim: str = ""
     pick: int = 0
     seconds: float = 0.0

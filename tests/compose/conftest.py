@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from shared.service.processes import free_port
-from tests.compose.stack import ROOT, Stack, compose_command, docker, health, until
+from tests.compose.stack import ROOT, Stack, compose_command, until
+from tests.compose.stack import settings as test_settings
 from tests.verl_environment import at_work
 
 IMAGES = ("judge", "aggregator", "runner", "reward", "generator-cpu")
 VERL_IMAGE = "plumblinetest/generator-verl"
-REDIS_USERS = ("JUDGE", "RUNNER", "AGGREGATOR", "REWARD")
-PASSWORD = 'a"b\\c%d@e:f/'  # nothing that a URL, a shell or a configuration file would leave alone
 
 
 @pytest.fixture(scope="session")
@@ -33,25 +31,7 @@ def engine() -> None:
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The test's .env; the generator is slow enough for faults to come in mid-run."""
-    empty = tmp_path_factory.mktemp("no-data")
-    return {
-        "REDIS_PASSWORD": PASSWORD,
-        **{f"REDIS_{user}_PASSWORD": f"{user}{PASSWORD}" for user in REDIS_USERS},
-        "AGGREGATOR_TOKEN": "page/&?=#token",
-        "REWARD_TOKEN": "reward/&?token",
-        "SANDBOX_TOKEN": "sandbox'token\\",
-        "OPENAI_API_KEY": "key-of-the-generator",
-        "REDIS_MAXMEMORY": "256mb",
-        "AGGREGATOR_PORT": str(free_port()),
-        "REWARD_PORT": str(free_port()),
-        "REWARD_ALLOW_EVAL": "true",
-        "REWARD_CONFIG": "configs/demo.yaml",
-        "REPLAY_LATENCY": "0.5",
-        "PLUMBLINE_DATA": str(empty),
-        "PLUMBLINE_MANIFESTS": str(empty),
-        "PLUMBLINE_WAIT_SECONDS": "60",
-    }
+    return test_settings(tmp_path_factory.mktemp("no-data"))
 
 
 @pytest.fixture(scope="session")
@@ -148,23 +128,13 @@ def stack(
     try:
         stack.do("up", "-d", "--scale", "judge=3")
         step.done("up")
-        until("every service healthy", lambda: _all_healthy(stack))
+        until("every service healthy", stack.healthy)
         step.done("healthy")
         yield stack
     finally:
         step.done("tests")
-        for one in docker("ps", "-aq", "--filter", f"name={stack.project}").split():
-            docker("rm", "-f", one, check=False)
-        stack.do("down", "--volumes", "--remove-orphans", "--timeout", "5")
+        stack.remove()
         step.done("down")
-
-
-def _all_healthy(stack: Stack) -> bool:
-    names = ("redis", "sandbox", "judge", "aggregator", "generator-cpu")
-    containers = [stack.containers(name) for name in names]
-    return all(containers) and all(
-        health(one)["Status"] == "healthy" for ones in containers for one in ones
-    )
 
 
 @pytest.fixture(scope="session")

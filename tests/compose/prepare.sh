@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the images that the tests want, so that they find them in the engine's cache.
+# Builds the images that the tests want, so that they find them in the engine's cache: prepare.sh [IMAGE]...
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 docker info >/dev/null
@@ -9,7 +9,8 @@ trap 'rm -rf "$work"' EXIT
 tests/compose/offline/bases.sh "$work"
 .venv/bin/python -m tests.compose.offline.stand_ins "$work/stand-ins.yml"
 export REDIS_PASSWORD=none REDIS_JUDGE_PASSWORD=none REDIS_RUNNER_PASSWORD=none REDIS_AGGREGATOR_PASSWORD=none
-for image in judge aggregator runner reward generator-cpu; do
+[ $# -gt 0 ] || set -- judge aggregator runner reward generator-cpu verl
+for image in "$@"; do
+  if [ "$image" = verl ]; then tests/compose/offline/verl.sh plumblinetest/generator-verl; continue; fi
   compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile cpu --profile reward --profile runner build "$image"
 done
-tests/compose/offline/verl.sh plumblinetest/generator-verl

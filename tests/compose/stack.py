@@ -9,13 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from shared.service.processes import free_port
 from tests import waiting
 from tests.compose.offline import stand_ins
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "plumblinetest"
+# Those that are always there, with the profile "cpu".
+SERVICES = ("redis", "sandbox", "judge", "aggregator", "generator-cpu")
+_REDIS_USERS = ("JUDGE", "RUNNER", "AGGREGATOR", "REWARD")
+_PASSWORD = 'a"b\\c%d@e:f/'  # nothing that a URL, a shell or a configuration file would leave alone
 
 # Each look may be a command of Docker.
 until = partial(waiting.until, every=0.5)
@@ -59,6 +64,30 @@ def compose_command() -> list[str] | None:
     return None
 
 
+def settings(empty: Path) -> dict[str, str]:
+    """The lines of a .env; ``empty`` is a folder without data.
+
+    The generator is slow enough for faults to come in mid-run.
+    """
+    return {
+        "REDIS_PASSWORD": _PASSWORD,
+        **{f"REDIS_{user}_PASSWORD": f"{user}{_PASSWORD}" for user in _REDIS_USERS},
+        "AGGREGATOR_TOKEN": "page/&?=#token",
+        "REWARD_TOKEN": "reward/&?token",
+        "SANDBOX_TOKEN": "sandbox'token\\",
+        "OPENAI_API_KEY": "key-of-the-generator",
+        "REDIS_MAXMEMORY": "256mb",
+        "AGGREGATOR_PORT": str(free_port()),
+        "REWARD_PORT": str(free_port()),
+        "REWARD_ALLOW_EVAL": "true",
+        "REWARD_CONFIG": "configs/demo.yaml",
+        "REPLAY_LATENCY": "0.5",
+        "PLUMBLINE_DATA": str(empty),
+        "PLUMBLINE_MANIFESTS": str(empty),
+        "PLUMBLINE_WAIT_SECONDS": "60",
+    }
+
+
 class Stack:
     """Commands of Compose on one project; ``settings`` are the lines of its .env.
 
@@ -87,11 +116,13 @@ class Stack:
             "--env-file", str(env_file),
         ]  # fmt: skip
 
-    def start(self, *arguments: str, profile: str = "cpu") -> "subprocess.Popen[str]":
+    def start(
+        self, *arguments: str, profile: str = "cpu", output: int | IO[str] = subprocess.PIPE
+    ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [*self._command, "--profile", profile, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
             env={"PATH": os.environ["PATH"], **_docker_variables(), **self.settings},
@@ -124,11 +155,27 @@ class Stack:
             assert process.returncode != 0, f"{arguments} went well: {printed}"
         return printed
 
-    def containers(self, service: str) -> list[str]:
-        """Ids of a service's containers that run; Compose itself takes a second to tell them."""
-        labels = {"project": self.project, "service": service, "oneoff": "False"}
+    def containers(self, service: str, *, oneoff: bool = False) -> list[str]:
+        """Ids of a service's containers that run; Compose itself takes a second to tell them.
+
+        ``oneoff`` are those of ``run``.
+        """
+        labels = {"project": self.project, "service": service, "oneoff": str(oneoff)}
         filters = [f"--filter=label=com.docker.compose.{k}={v}" for k, v in labels.items()]
         return docker("ps", "-q", "--no-trunc", *filters).split()
+
+    def healthy(self, services: Sequence[str] = SERVICES) -> bool:
+        """Whether each service has containers, and all of them are healthy."""
+        containers = [self.containers(name) for name in services]
+        return all(containers) and all(
+            health(one)["Status"] == "healthy" for ones in containers for one in ones
+        )
+
+    def remove(self) -> None:
+        """Remove all containers and volumes, whatever state they are in."""
+        for one in docker("ps", "-aq", "--filter", f"name={self.project}").split():
+            docker("rm", "-f", one, check=False)
+        self.do("down", "--volumes", "--remove-orphans", "--timeout", "5")
 
     def plumb(self, *arguments: str) -> "subprocess.Popen[str]":
         return self.start("run", "--rm", "-T", "runner", *arguments)

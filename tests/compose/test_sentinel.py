@@ -7,12 +7,11 @@ import pytest
 
 from shared.service.processes import free_port
 from tests.compose.conftest import Step
-from tests.compose.stack import Stack, docker, health, judged, until
+from tests.compose.stack import SERVICES, Stack, docker, judged, until
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 SLOWLY = ("run", "--config", "configs/demo.yaml", "generation.concurrency=1")
 FILES = ("configs/redis/sentinel/compose.yml",)
-SERVICES = ("redis", "redis-replica", "sandbox", "judge", "aggregator", "generator-cpu")
 
 
 @pytest.fixture
@@ -25,13 +24,11 @@ def sentinel_stack(
     started.do("down", "--volumes", "--remove-orphans", "--timeout", "5")
     try:
         started.do("up", "-d")
-        until("every service healthy", lambda: _healthy(started))
+        until("every service healthy", lambda: started.healthy((*SERVICES, "redis-replica")))
         step.done("stack with sentinels")
         yield started
     finally:
-        for one in docker("ps", "-aq", "--filter", f"name={started.project}").split():
-            docker("rm", "-f", one, check=False)
-        started.do("down", "--volumes", "--remove-orphans", "--timeout", "5")
+        started.remove()
 
 
 def test_a_run_survives_the_loss_of_its_master(
@@ -50,13 +47,6 @@ def test_a_run_survives_the_loss_of_its_master(
     assert run.returncode == 0, printed
     assert judged(stack.artifacts("failover", tmp_path)) == judged(expected)
     step.done("run with a failover")
-
-
-def _healthy(stack: Stack) -> bool:
-    containers = [stack.containers(name) for name in SERVICES]
-    return all(containers) and all(
-        health(one)["Status"] == "healthy" for ones in containers for one in ones
-    )
 
 
 def _master(stack: Stack) -> str:
