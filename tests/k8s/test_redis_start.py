@@ -11,8 +11,8 @@ import pytest
 from redis import AuthenticationError, Redis
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
-from services.cli.embedded.services import redis_binary
 from tests.k8s.cluster import Cluster, env_of
+from tests.redis_users import redis_of_the_stack
 from tools.k8s_validate.render import ROOT
 
 PASSWORDS = ["plain", "with space", "'\"$`\\;#", "ünïcode"]
@@ -51,7 +51,7 @@ def start(minimal: Cluster, tmp_path: Path) -> Iterator[Callable[[str], subproce
     (folders["/etc/redis"] / "redis.conf").write_text(moved(configuration(minimal)) + port)
     binaries = tmp_path / "bin"
     binaries.mkdir()
-    (binaries / "redis-server").symlink_to(redis_binary())
+    (binaries / "redis-server").symlink_to(redis_of_the_stack())
     container = minimal.pod("redis").spec["containers"][0]
     environment = {name: moved(value) for name, value in env_of(container).items()}
     started: list[subprocess.Popen[str]] = []
