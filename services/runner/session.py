@@ -2,18 +2,16 @@
 
 import hashlib
 import json
-import os
 import platform
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 from redis import Redis
 
+from services.runner.lock_holder import has_died, new_holder
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
@@ -161,7 +159,7 @@ class Session:
         self.ledger = Ledger(redis, identity.run)
         self.archive: Archive | None = None
         self._identity = identity
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+        self._holder = new_holder()
         self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
         self._ticked = time.monotonic()
         self._clock = threading.Lock()
@@ -267,9 +265,12 @@ class Session:
             )
 
     def _acquire_lock(self) -> None:
-        # A killed runner's lock stays until it expires; wait for that.
+        # A killed runner's lock stays until it expires; wait for that, unless it died here.
         deadline = time.monotonic() + self._lock_wait
         while not self.ledger.lock(self._holder, self._lock_ttl):
+            if (holder := self.ledger.lock_holder()) and has_died(holder):
+                self.ledger.unlock(holder)
+                continue
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"another runner is working on run {self._identity.run}; wait for it or stop it"
