@@ -71,7 +71,7 @@ COMMANDS = {
     ),
     "repair": LazyCommand(
         f"{_CLI}.repair:repair",
-        "Cut Redis' damaged append-only file of an embedded run before the damage; keep a copy.",
+        "Repair an embedded run's Redis file, and remove damaged records; keep a copy.",
     ),
     "train-check": LazyCommand(
         f"{_CLI}.train_check:train_check",

@@ -18,7 +18,7 @@ from shared.ledger import Ledger, connect, list_runs
 def repair(
     output: Annotated[str, typer.Argument(help="Output folder of a run with --embedded.")],
 ) -> None:
-    """Cut an embedded run's append-only file of Redis before its damage; keep a copy."""
+    """Repair an embedded run's Redis file, and remove damaged records; keep a copy."""
     folder = state_folder(OutputFolder(output))
     if not (folder / "redis").is_dir():
         raise OutputError(f"{folder} has no data of Redis: no run with --embedded was here")
