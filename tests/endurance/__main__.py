@@ -44,7 +44,7 @@ _SHARED = ("plumbline-modules-*", "plumbline-root-*")
 # Growth over the whole run that is taken for none: MB, and part of what there was.
 _FLAT = 6.0, 0.05
 # Keys that exist only while something is in flight, by the beginnings of their kinds.
-_IN_FLIGHT = ("plumbline:lease:", "rq:job:", "rq:execution:", "rq:queue:", "rq:wip:")
+_IN_FLIGHT = ("plumbline:lease:", "rq:job:", "rq:execution:", "rq:queue:")
 _HASHES_IN_FLIGHT = ("completions", "hashes", "verdicts", "uses", "deliveries")
 
 
@@ -250,7 +250,7 @@ class Run:
         ):
             if left != right:
                 self._found(f"counters agree: {what}", f"{left:g}, {right:g}")
-        for one in _in_flight(redis):
+        for one in in_flight(redis):
             self._found("nothing is held in Redis", one)
 
     def _check_end(self, service: RewardService, temporary: Path) -> None:
@@ -304,16 +304,21 @@ async def _until_ready(stack: Stack) -> None:
 
 def _is_busy(redis: Redis) -> bool:
     try:
-        return any(True for _ in _in_flight(redis))
+        return any(True for _ in in_flight(redis))
     except RedisError:  # it was killed just now
         return True
 
 
-def _in_flight(redis: Redis) -> Iterator[str]:
+def in_flight(redis: Redis) -> Iterator[str]:
     """What Redis holds of work, none of which may last."""
     for key in redis.scan_iter(count=1000):
         name = key.decode(errors="replace")
-        if name.startswith(_IN_FLIGHT) or ":request:" in name:
+        if name.startswith("rq:wip:"):
+            # An entry of a killed judge whose job is over stays until it expires, in seven minutes.
+            jobs = (member.partition(b":")[0] for member in redis.zrange(key, 0, -1))
+            if any(redis.exists(b"rq:job:" + job) for job in jobs):
+                yield name
+        elif name.startswith(_IN_FLIGHT) or ":request:" in name:
             yield name
         elif ":permits:" in name and ":held:" in name:
             pool = name.split(":held:")[0]

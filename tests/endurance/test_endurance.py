@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis import Redis
 
+from tests.endurance.__main__ import in_flight
 from tests.endurance.processes import Held
 from tests.endurance.report import picture, table
 from tests.endurance.samples import RedisHeld, Sample, files, growth, kind_of, slope
@@ -92,3 +94,11 @@ def sample(at: float, memory: float) -> Sample:
     ]
     redis = RedisHeld(2.5, 5, {"lock": 1, "answer": int(at)}, {})
     return Sample(at, processes, redis, (3, 4), (5, 6), 0)
+
+
+def test_a_registration_without_its_job_is_not_held(redis: Redis) -> None:
+    """RQ's entry of a killed judge stays until it expires, when its job is over."""
+    redis.zadd("rq:wip:judge", {f"{'a' * 40}:{'b' * 32}": 1e12})
+    assert list(in_flight(redis)) == []
+    redis.hset(f"rq:job:{'a' * 40}", "status", "started")
+    assert set(in_flight(redis)) == {"rq:wip:judge", f"rq:job:{'a' * 40}"}
