@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -35,24 +36,23 @@ _Served = TypeVar("_Served")
 
 @contextmanager
 def in_background(server: AbstractAsyncContextManager[_Served]) -> Iterator[_Served]:
-    """Serve in a thread while the block runs."""
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, _Served]] = Future()
+    """Serve in a thread while the block runs; an interrupt ends it at any moment."""
+    started: Future[_Served] = Future()
+    over = threading.Event()
 
     async def serve() -> None:
-        stop = asyncio.Event()
         async with server as served:
-            started.set_result((asyncio.get_running_loop(), stop, served))
-            await stop.wait()
+            started.set_result(served)
+            await asyncio.to_thread(over.wait)
 
     with ThreadPoolExecutor(1) as threads:
-        serving = threads.submit(asyncio.run, serve())
-        serving.add_done_callback(lambda _: started.cancel())
-        loop, stop, served = started.result()
         try:
-            yield served
+            serving = threads.submit(asyncio.run, serve())
+            serving.add_done_callback(lambda _: started.cancel())
+            yield started.result()
         finally:
-            loop.call_soon_threadsafe(stop.set)
-            serving.result()
+            over.set()
+        serving.result()
 
 
 class SandboxProxy(CuttableProxy):

@@ -73,7 +73,7 @@ def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: P
     assert server.refusals() == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_scores_for_a_trainer_with_a_user_per_service(
     server: RedisWithUsers, tmp_path: Path
 ) -> None:
@@ -94,7 +94,7 @@ def test_scores_for_a_trainer_with_a_user_per_service(
                 json.dumps({"items": items}).encode(),
                 {"Content-Type": "application/json"},
             )
-            with urllib.request.urlopen(request, timeout=120) as response:
+            with urllib.request.urlopen(request, timeout=400) as response:
                 results = json.load(response)["results"]
         program = _run_program(url)
     assert all(result["judged"] and result["cached"] for result in results)
