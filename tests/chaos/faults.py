@@ -314,7 +314,8 @@ def telling_redis(folder: Path, environment: Mapping[str, str]) -> Path:
     program = folder / "redis-server"
     config = '"${TMPDIR%/*}/redis.conf"'
     program.write_text(
-        f"#!/bin/sh\numask 077\ncat > {config}\nexec env {own} {redis_binary()} - < {config}\n"
+        f'#!/bin/sh\numask 077\n[ $1 = - ] || exec {redis_binary()} "$@"\n'
+        f"cat > {config}\nexec env {own} {redis_binary()} - < {config}\n"
     )
     program.chmod(0o755)
     return folder

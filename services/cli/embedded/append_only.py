@@ -69,7 +69,8 @@ def check_complete(folder: Path, output: str) -> None:
         raise _manifest_error(f"{flaw}, and Redis would ignore it", output)
     if empty := _empty_base(folder):
         raise ServiceError(f"{empty} is empty, and had data; {_ADVICE}")
-    if (folder / _MANIFEST).exists() and (version := redis_version()) < 7:
+    # A program in its place may not tell its version.
+    if (folder / _MANIFEST).exists() and 0 < (version := redis_version()) < 7:
         raise ServiceError(
             f"{folder} was written by Redis 7 or later, and {redis_binary()} is Redis {version}, "
             "which would start from nothing beside it; put the later redis-server on the PATH"

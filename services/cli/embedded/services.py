@@ -185,9 +185,13 @@ def redis_binary() -> str:
 
 def redis_version() -> int:
     """The major version of :func:`redis_binary`; 0 if it does not tell."""
-    done = subprocess.run(
-        [redis_binary(), "--version"], capture_output=True, text=True, check=False
-    )
+    command = [redis_binary(), "--version"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+        )
+    except subprocess.TimeoutExpired:
+        return 0
     found = re.search(r"\bv=(\d+)\.", done.stdout)
     return int(found[1]) if found else 0
 
