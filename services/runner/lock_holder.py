@@ -11,7 +11,7 @@ import socket
 import uuid
 from pathlib import Path
 
-_NAME = re.compile(r"(?P<place>\S+) (?P<pid>\d+) (?P<began>\d+) [0-9a-f]{32}", re.ASCII)
+_NAME = re.compile(r"(?P<place>\S+) (?P<pid>\d{1,9}) (?P<began>\d+) [0-9a-f]{32}", re.ASCII)
 # Fields of /proc/PID/stat behind the command's name: the state, and the start in clock ticks.
 _STATE, _BEGAN = 0, 19
 _ENDED = ("Z", "X")
@@ -29,8 +29,16 @@ def has_died(holder: str) -> bool:
     name = _NAME.fullmatch(holder)
     if name is None or name["place"] != _place() or name["place"].endswith("/unknown"):
         return False
-    fields = _stat(int(name["pid"]))
-    return not fields or fields[_STATE] in _ENDED or fields[_BEGAN] != name["began"]
+    pid = int(name["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # it is another user's
+    fields = _stat(pid)
+    # Where it cannot be read, as another user's with `hidepid`, it may be the holder.
+    return bool(fields) and (fields[_STATE] in _ENDED or fields[_BEGAN] != name["began"])
 
 
 def _place() -> str:

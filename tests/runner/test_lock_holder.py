@@ -57,3 +57,10 @@ def test_of_a_process_elsewhere_nothing_is_known(part: int) -> None:
 )
 def test_another_name_tells_nothing(holder: str) -> None:
     assert not has_died(holder)
+
+
+def test_a_process_that_cannot_be_looked_at_has_not_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another user's where /proc is mounted with ``hidepid``, or without free descriptors."""
+    holder = new_holder()
+    monkeypatch.setattr("services.runner.lock_holder._stat", lambda _pid: [])
+    assert not has_died(holder)
