@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -28,6 +29,15 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no public data at {folder}")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _empty_memory_filesystem() -> Iterator[None]:
+    """``memory://`` lasts as long as the process: what a test left would be there for the next."""
+    yield
+    if memory := sys.modules.get("fsspec.implementations.memory"):
+        memory.MemoryFileSystem.store.clear()
+        memory.MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from shared.service.access import Access
 from shared.service.logs import get_logger
 from shared.service.main import run_service
 from shared.service.server import serve
+from shared.service.tasks import cancel_and_wait
 
 log = get_logger(__name__)
 
@@ -80,8 +81,7 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     finally:
         ingester.stop()
         folders.stop()
-        for task in tasks:
-            task.cancel()
+        await cancel_and_wait(*tasks)
     # Skipped if a task crashed: another thread may still use the database.
     database.close()
 

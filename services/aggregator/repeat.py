@@ -29,5 +29,6 @@ async def repeat(
             log.error("the index cannot be written, retrying", reason=str(error))
         wake = wake or asyncio.Event()
         with suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), interval)
+            async with asyncio.timeout(interval):
+                await wake.wait()
         wake.clear()

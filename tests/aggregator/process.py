@@ -10,7 +10,14 @@ from pathlib import Path
 class Aggregator:
     """``log``: the file that its standard error goes to (a pipe that nobody reads would fill)."""
 
-    def __init__(self, url: str, folder: Path, **settings: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        command: tuple[str, ...] = ("-m", "services.aggregator"),
+        **settings: str,
+    ) -> None:
         (folder / "tmp").mkdir()
         self.temporary = folder / "tmp"
         port = folder / "port"
@@ -18,7 +25,7 @@ class Aggregator:
         self.log = folder / "log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "services.aggregator"],
+                [sys.executable, *command],
                 env=os.environ | environment | {"TMPDIR": str(self.temporary)} | settings,
                 stderr=log,
             )

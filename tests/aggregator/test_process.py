@@ -52,6 +52,30 @@ def test_it_stops_cleanly_while_somebody_follows_a_run(
     assert list(aggregator.temporary.iterdir()) == []
 
 
+def test_it_ends_though_a_redis_command_swallows_the_cancellation(
+    redis: Redis, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """As redis-py does on Python 3.11, when the cancellation meets the end of its sending."""
+    swallowing = (
+        "import asyncio, contextlib, sys; from services.aggregator import __main__ as aggregator\n"
+        "async def listen(*_):\n"
+        "    for _ in range(2):\n"
+        "        with contextlib.suppress(asyncio.CancelledError):\n"
+        "            await asyncio.sleep(3600)\n"
+        "    await asyncio.sleep(3600)\n"
+        "aggregator._listen = listen\n"
+        "sys.exit(aggregator.main())"
+    )
+    aggregator = Aggregator(redis_server.url, tmp_path, command=("-c", swallowing))
+    try:
+        urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=20).read()
+        aggregator.process.terminate()
+        assert aggregator.process.wait(60) == 0
+    finally:
+        aggregator.process.kill()
+        aggregator.process.wait()
+
+
 def test_it_ends_for_a_damaged_index_and_builds_it_again(
     redis: Redis, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -74,14 +98,14 @@ def test_it_ends_for_a_damaged_index_and_builds_it_again(
         opened.write(b"\xff" * (file.stat().st_size - 4096))
     (index / "index.sqlite-wal").write_bytes(b"")
     judge(begin(redis, [problem("p2")], run="run-2"), SampleId("d1", "p2"))
-    assert first.process.wait(20) == 1
+    assert first.process.wait(60) == 1
     said = first.log.read_text()
     assert f"{file} is damaged" in said
     assert "Traceback" not in said
     second = Aggregator(redis_server.url, tmp_path / "second", PLUMBLINE_INDEX_DIR=str(index))
     until_listed(second)
     second.process.terminate()
-    assert second.process.wait(20) == 0
+    assert second.process.wait(60) == 0
 
 
 def test_it_publishes_though_the_index_cannot_be_written(

@@ -1,11 +1,13 @@
 """The comparison in a browser: from the choice of runs to a flip side by side."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from redis import Redis
 
 from services.aggregator.comparison.page import write_comparison
@@ -193,6 +195,35 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
     other.keyboard.press("j")
     assert watch.errors == []
     assert other_watch.errors == []
+
+
+def test_a_choice_made_while_the_list_of_another_data_set_loads_is_kept(
+    address: str, visit: Visit
+) -> None:
+    page, watch = visit()
+    show(page, f"{address}/{PAIR}")
+    held: list[Route] = []
+    page.route("**/api/compare/flips*", lambda route: held.append(route))
+    page.get_by_label("Data set").select_option("humaneval")
+    page.get_by_label("Show").select_option("all")
+    assert [kind_of(route) for route in held] == [None, "all"]
+    for route in reversed(held):
+        route.continue_()
+    expect(page.locator("tr.row").first).to_be_visible()
+    expect(page.get_by_label("Data set")).to_have_value("humaneval")
+    expect(page.get_by_label("Show")).to_have_value("all")
+    expect(page).to_have_url(re.compile("dataset=humaneval&kind=all$"))
+    page.get_by_label("Show").select_option("lost")
+    page.evaluate("location.hash = '#/history'")
+    expect(page.locator("h1")).to_have_text("History")
+    held[-1].continue_()
+    page.wait_for_timeout(300)
+    assert page.url.endswith("#/history")
+    assert watch.errors == []
+
+
+def kind_of(route: Route) -> str | None:
+    return dict(parse_qsl(urlsplit(route.request.url).query)).get("kind")
 
 
 def test_slices_show_their_flips(address: str, visit: Visit) -> None:

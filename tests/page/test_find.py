@@ -173,6 +173,7 @@ def test_every_key_in_the_help_does_what_it_says(page: Page) -> None:
     expect(page.get_by_role("button", name="Status: ")).to_have_count(0)
     expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Next")).to_be_enabled()
     page.keyboard.press("n")
     expect(page.locator("main p[role=status]")).to_contain_text("Samples 51")
     page.keyboard.press("p")

@@ -204,14 +204,15 @@ async function details(ids, found, query) {
   const pairs = found.comparisons.map((each) => [each.second, `${each.second} against ${each.first}`]);
   let list = { stop: () => {} };
 
-  async function fill(against, key, filters) {
+  // Its controls stand at once: what is chosen while the list loads is chosen in the new one.
+  function fill(against, key, filters) {
     const one = found.comparisons.find((each) => each.second === against) ?? found.comparisons[0];
     const keys = Object.keys(one.datasets);
     const dataset = keys.includes(key) ? key : keys[0];
     const address = (changed) => compareAddress(ids, { against: one.second, dataset, ...changed });
-    const change = (against, key) => async (event) => {
+    const change = (against, key) => (event) => {
       const { name: field, value } = event.target;
-      await fill(against ?? value, key ?? value, new URLSearchParams());
+      fill(against ?? value, key ?? value, new URLSearchParams());
       history.replaceState(history.state, "", list.address({}));
       place.querySelector(`select[name=${field}]`).focus();
     };
@@ -221,9 +222,9 @@ async function details(ids, found, query) {
     const other = ids[found.runs.findIndex((run) => run.label === one.second)];
     list.stop();
     list = { ...flipsList({ runs: [ids[0], other], labels: [one.first, one.second], dataset, query: filters, link: address }), address };
-    await list.filled;
     place.replaceChildren(el("h2", {}, "Samples of ", name(dataset)), chosen,
       ...matrix(one, one.datasets[dataset], list.show), slices(one, one.datasets[dataset].slices, list.show), ...list.parts);
+    return list.filled;
   }
 
   await fill(query.get("against"), query.get("dataset"), query);

@@ -29,13 +29,14 @@ function status(found) {
 export function flipsList({ runs, labels, dataset, query, link }) {
   const filters = Object.fromEntries(FILTERS.map((key) => [key, query.get(key)]).filter(([, value]) => value));
   const body = el("tbody");
-  const count = el("p", { class: "soft number", role: "status" });
+  const count = el("p", { class: "soft number", role: "status" }, "Loading …");
   const opened = el("div", { class: "opened" });
   const [back, on] = [[-1, "Previous"], [1, "Next"]].map(([way, text]) => el("button", { type: "button", disabled: true, onclick: () => turn(way) }, text));
   let [open, asking, shown] = [query.get("open"), 0, { flips: [], total: 0, next: null }];
 
   const wanted = () => Object.fromEntries(Object.entries(filters).filter(([, value]) => value));
-  const remember = () => history.replaceState(history.state, "", link({ ...wanted(), ...(open ? { open } : {}) }));
+  let left = false; // then the address is another view's
+  const remember = () => left || history.replaceState(history.state, "", link({ ...wanted(), ...(open ? { open } : {}) }));
 
   async function load() {
     const mine = ++asking;
@@ -154,6 +155,10 @@ export function flipsList({ runs, labels, dataset, query, link }) {
   }).catch(fail);
   return {
     parts: [el("h3", {}, "Flips and other pairs"), form, table, count, el("div", { class: "pager" }, back, on), opened],
-    filled, show: filtered, stop: release,
+    filled, show: filtered,
+    stop: () => {
+      left = true;
+      release();
+    },
   };
 }
