@@ -53,7 +53,7 @@ def service_process(
 
 def _is_ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as response:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=30) as response:
             return bool(response.status == 200)
     except OSError:
         return False

@@ -93,7 +93,7 @@ class RedisWithUsers:
         return Redis.from_url(self.url_of(user))
 
     def wait(self) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 self.client("default").ping()

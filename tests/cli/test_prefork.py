@@ -58,12 +58,12 @@ def test_a_forked_service_is_a_child_with_its_own_name_session_and_log(
         assert process.ppid() == os.getpid()
         assert [part for part in process.cmdline() if part] == list(child.command)
         assert os.getsid(forked.pid) == forked.pid
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
             assert json.load(answer)["completions"] == 1
         events = [json.loads(line)["event"] for line in child.log.read_text().splitlines()]
         assert "listening" in events
         child.terminate()
-        assert forked.wait(20) == 0
+        assert forked.wait(60) == 0
     finally:
         child.stop(0)
 
@@ -101,7 +101,7 @@ def test_a_killed_service_is_executed_again_on_its_port(prefork: Prefork, tmp_pa
     try:
         port = child.wait_for_port()
         os.kill(forked.pid, signal.SIGKILL)
-        assert forked.wait(20) == -signal.SIGKILL
+        assert forked.wait(60) == -signal.SIGKILL
         assert child.restart_if_dead()
         assert not isinstance(child.process, ForkedProcess)
         assert child.wait_for_port() == port

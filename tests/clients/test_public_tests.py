@@ -36,7 +36,7 @@ def test_no_program_goes_on_when_one_cannot_be_run(tool: Any, server: Server) ->
 
     def fault(request: Request) -> bool:
         if request.body["stdin"] == "refused":
-            arrived.wait(20)
+            arrived.wait(60)
             request.json(422, {"error": "no such language"})
         else:
             arrived.set()

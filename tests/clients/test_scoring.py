@@ -147,7 +147,7 @@ def test_a_cancelled_call_takes_its_request_along(server: Server) -> None:
             await call
 
     asyncio.run(cancel())
-    assert gone.wait(10)
+    assert gone.wait(60)
     time.sleep(0.3)
     assert len(server.requests) == 1
 
@@ -157,7 +157,7 @@ def test_a_cancelled_call_leaves_the_others_of_its_request_alone(server: Server)
 
     def later(request: Request) -> bool:
         asked.set()
-        cancelled.wait(10)
+        cancelled.wait(60)
         return False
 
     server.once(later)
@@ -207,7 +207,7 @@ def test_the_interpreter_ends_while_a_request_is_under_way(server: Server) -> No
         "time.sleep(0.3)"
     )
     begin = time.monotonic()
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=20, env=_environment())
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=_environment())
     assert time.monotonic() - begin < 10
 
 

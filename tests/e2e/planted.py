@@ -68,7 +68,7 @@ class Search:
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> bytes:
         request = urllib.request.Request(url, headers=dict(headers or {}))
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 body: bytes = answer.read()
                 self.look(url, str(answer.headers).encode())
         except urllib.error.HTTPError as error:

@@ -100,7 +100,7 @@ def verdicts_so_far(output: Path) -> int:
     port_file = output / ".plumbline" / "aggregator.port"
     try:
         port = port_file.read_text().strip()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs", timeout=30) as answer:
             runs = json.load(answer)
     except (OSError, ValueError):
         return -1

@@ -112,7 +112,7 @@ class Service(ABC):
     def running(self) -> bool: ...
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as response:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=30) as response:
             body = response.read().decode()
         return json.loads(body) if body.startswith(("{", "[")) else body
 

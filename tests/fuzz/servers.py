@@ -47,11 +47,11 @@ class Server:
 
     def description(self) -> dict[str, object]:
         path = "/api/openapi.json" if self.name == "aggregator" else "/openapi.json"
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return dict(json.load(answer))
 
     def alive(self) -> bool:
-        with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.url}/healthz", timeout=30) as answer:
             return bool(answer.status == 200)
 
     def memory(self) -> int:

@@ -33,7 +33,7 @@ def test_serves_and_stops_cleanly(recorded: Path) -> None:
             assert json.load(response)["data"][0]["id"] == "m"
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         process.stdout.close()
 
 

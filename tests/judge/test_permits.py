@@ -438,7 +438,7 @@ def elsewhere(url: str, what: Callable[[AsyncRedis], Any]) -> None:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    thread.join(10)
+    thread.join(60)
 
 
 async def test_cancelled_while_it_waits(client: AsyncRedis, redis: Redis) -> None:

@@ -222,7 +222,7 @@ async def test_a_cancelled_program_is_not_run(
 async def test_a_request_expires(ledger: ProgramLedger, redis: Redis) -> None:
     sent = packed(ledger, Program(code=""), "http://127.0.0.1:9")
     await ledger.send(sent, 0.05)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while redis.keys("plumbline:programs:*"):
         assert time.monotonic() < end
         await asyncio.sleep(0.01)

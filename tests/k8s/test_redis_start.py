@@ -87,7 +87,7 @@ def listening(path: str) -> bool:
 def client(folder: Path, password: str | None, user: str | None = None) -> Redis:
     """Once the server is there; what it refuses is not tried again."""
     path = str(folder / "socket")
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while not listening(path) and time.monotonic() < give_up:
         time.sleep(0.02)
     return Redis(unix_socket_path=path, username=user, password=password, retry=None)
@@ -121,7 +121,7 @@ def test_a_line_break_at_the_end_of_the_secret_does_not_count(start, tmp_path: P
 
 def test_an_empty_password_is_refused_with_a_reason(start):
     process = start("")
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "the user default has an empty password" in output
     assert "the key password of the Secret plumbline-redis" in output

@@ -80,7 +80,7 @@ def forwarded(port: int) -> Iterator[int]:
     loop.create_task(listen())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    assert bound.wait(10)
+    assert bound.wait(60)
     yield ports[0]
     loop.call_soon_threadsafe(loop.stop)
     thread.join()

@@ -309,7 +309,7 @@ def test_filters_stay_in_the_address(address: str, visit: Visit) -> None:
 
 
 def scrolled_to(page: Page, place: float) -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while abs(page.evaluate("scrollY") - place) > 50:
         assert time.monotonic() < give_up, page.evaluate("scrollY")
         page.wait_for_timeout(20)
@@ -595,7 +595,7 @@ def test_a_stream_that_is_refused_is_asked_for_again(
 
     page.route("**/api/runs/refused/events", refuse_once)
     show(page, f"{address}/#/run/refused")
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while len(asked) < 2:
         assert time.monotonic() < give_up
         page.wait_for_timeout(50)

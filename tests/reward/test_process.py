@@ -34,7 +34,7 @@ def ask(url: str, body: object, timeout: float = 60) -> dict[str, object]:
 
 
 def facts(url: str) -> dict[str, object]:
-    with urllib.request.urlopen(f"{url}/v1/info", timeout=10) as response:
+    with urllib.request.urlopen(f"{url}/v1/info", timeout=30) as response:
         return dict(json.load(response))
 
 

@@ -391,7 +391,7 @@ def test_a_session_waits_for_a_killed_runners_lock(redis: Redis, folder: OutputF
     waiting = threading.Thread(target=wait)
     waiting.start()
     ledger.unlock("killed")
-    assert entered.wait(20)
+    assert entered.wait(60)
     waiting.join()
 
 

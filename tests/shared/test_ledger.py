@@ -356,7 +356,7 @@ def test_a_waiting_reader_gets_the_next_event(ledger: Ledger, redis: Redis) -> N
     while not redis.info("clients")["blocked_clients"]:
         assert reader.is_alive()
     ledger.record_verdict(verdict(generation()))
-    reader.join(20)
+    reader.join(60)
     assert [event.sample for event in got] == [P1]
 
 

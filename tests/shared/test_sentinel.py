@@ -182,7 +182,7 @@ def test_a_master_without_its_replica_is_waited_for(servers: Sentinels) -> None:
     written = threading.Thread(target=redis.set, args=("a", 2))
     written.start()
     replica.start()
-    written.join(20)
+    written.join(60)
     assert redis.get("a") == b"2"
     redis.config_set("min-replicas-to-write", 0)
     redis.close()

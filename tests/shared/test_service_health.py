@@ -21,7 +21,7 @@ from tests.conftest import RedisServer
 
 def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -41,7 +41,7 @@ def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
             f"http://127.0.0.1:{server.port}/v1/score", b"{}", {"Content-Type": "application/json"}
         )
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=30)
     assert caught.value.code == 503
     assert json.load(caught.value) == {"error": "no Redis"}
     assert float(caught.value.headers["Retry-After"]) > 0
@@ -114,7 +114,7 @@ def test_redis_is_waited_for(tmp_path: Path) -> None:
                 continue
     finally:
         redis.config_set("requirepass", "")
-    waiting.join(20)
+    waiting.join(60)
     assert found[0].ping()
     server.stop()
 

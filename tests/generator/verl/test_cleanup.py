@@ -60,7 +60,7 @@ def test_processes_and_memory(start: Start, tag: str) -> None:
     assert cleanup.shared_memory(tag) == sorted(map(str, names))
     processes, files = cleanup.sweep(tag)
     assert (processes >= 1, files) == (True, 2)
-    assert process.wait(5) == -9
+    assert process.wait(60) == -9
     assert not any(name.exists() for name in names)
     assert cleanup.sweep(tag) == (0, 0)
 
@@ -88,7 +88,7 @@ def test_stopped_ones_and_their_children(start: Start, tag: str) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     assert cleanup.sweep(tag) == (2, 0)
-    assert process.wait(5) == -9
+    assert process.wait(60) == -9
 
 
 def test_others_are_left_alone(start: Start, tag: str, tmp_path: Path) -> None:
