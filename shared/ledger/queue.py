@@ -173,8 +173,9 @@ class JudgeQueue:
 
     def forget(self, jobs: Iterable[str]) -> None:
         """Remove jobs and all their RQ data from Redis."""
+        held = self._held()
         for job in jobs:
-            executions = self._executions(job)
+            executions = {*self._executions(job), *held.get(job, ())}
             pipe = self._redis.pipeline(transaction=True)
             pipe.lrem(self.rq.key, 0, job)
             pipe.lrem(self.rq.intermediate_queue_key, 0, job)
@@ -189,6 +190,24 @@ class JudgeQueue:
             pipe.delete(key, *of_others, results, runs)
             # Whoever wrote something else into a registry only keeps it from being tidied.
             pipe.execute(raise_on_error=False)
+
+    def _held(self) -> dict[str, list[str]]:
+        """Executions in the registry of started jobs, by job.
+
+        Those of a worker that was lost stay there after Redis' clock was set ahead, which ends
+        what expires.
+        """
+        found: dict[str, list[str]] = {}
+        registry = StartedJobRegistry(keys.JUDGE_QUEUE).key
+        try:
+            members = cast(list[bytes], self._redis.zrange(registry, 0, _MAX_HELD - 1))
+        except ResponseError:
+            return found
+        for member in members:
+            job, _, execution = member.partition(b":")
+            if _JOB_ID.fullmatch(job) and _EXECUTION_ID.fullmatch(execution):
+                found.setdefault(job.decode(), []).append(execution.decode())
+        return found
 
     def _executions(self, job: str) -> list[str]:
         """Ids of the executions that a job had."""

@@ -62,8 +62,12 @@ def running(arguments: list[str], output: Path) -> Iterator[subprocess.Popen[str
 
 
 def take_interrupts() -> None:
-    """For a new process: a shell ignores SIGINT in what it starts in the background, as tests."""
+    """For a new process: a shell ignores SIGINT in what it starts in the background, as tests.
+
+    So does ``nohup`` with SIGHUP.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def children(pid: int) -> list[psutil.Process]:

@@ -194,6 +194,24 @@ async def test_one_command_renews_all_leases_and_what_rq_expires(
     assert not redis.exists(f"rq:job:{deleted.id}", ledger_keys.lease(deleted.id))
 
 
+async def test_a_job_that_is_queued_again_leaves_nothing_of_its_lost_worker(
+    ledger: Ledger, redis: Redis, jobs: WorkerJobs
+) -> None:
+    """Redis' clock was set ahead, which ends all that expires; the registry of jobs does not."""
+    record(ledger, "p00", "p01")
+    lost, held = (await jobs.take(2, idle=True)).jobs
+    redis.delete(
+        ledger_keys.lease(lost.id),
+        f"rq:execution:{lost.id}:{lost.execution}",
+        f"rq:executions:{lost.id}",
+    )
+    suspects = ledger.requeue_lost(set(), 3)
+    assert len(suspects) == 1
+    assert ledger.requeue_lost(suspects, 3) == set()
+    started = StartedJobRegistry(queue=ledger.queue.rq)
+    assert redis.zrange(started.key, 0, -1) == [f"{held.id}:{held.execution}".encode()]
+
+
 async def test_a_job_that_ended_is_not_renewed(
     ledger: Ledger, redis: Redis, jobs: WorkerJobs
 ) -> None:
