@@ -9,6 +9,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -129,9 +130,7 @@ class JudgeQueue:
 
         A job whose lease has expired does not count. RQ lists it until its worker's time is up.
         """
-        registry = StartedJobRegistry(keys.JUDGE_QUEUE).key
-        members = cast(list[bytes], self._redis.zrange(registry, 0, _MAX_HELD - 1))
-        jobs = [found[0].decode() for member in members if (found := _JOB_ID.match(member))]
+        jobs = list(self._held())
         pipe = self._redis.pipeline(transaction=False)
         for job in jobs:
             pipe.exists(keys.lease(job))
@@ -173,7 +172,9 @@ class JudgeQueue:
 
     def forget(self, jobs: Iterable[str]) -> None:
         """Remove jobs and all their RQ data from Redis."""
-        held = self._held()
+        held: dict[str, list[str]] = {}
+        with suppress(ResponseError):  # as below
+            held = self._held()
         for job in jobs:
             executions = {*self._executions(job), *held.get(job, ())}
             pipe = self._redis.pipeline(transaction=True)
@@ -199,10 +200,7 @@ class JudgeQueue:
         """
         found: dict[str, list[str]] = {}
         registry = StartedJobRegistry(keys.JUDGE_QUEUE).key
-        try:
-            members = cast(list[bytes], self._redis.zrange(registry, 0, _MAX_HELD - 1))
-        except ResponseError:
-            return found
+        members = cast(list[bytes], self._redis.zrange(registry, 0, _MAX_HELD - 1))
         for member in members:
             job, _, execution = member.partition(b":")
             if _JOB_ID.fullmatch(job) and _EXECUTION_ID.fullmatch(execution):
