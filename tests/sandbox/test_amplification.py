@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -288,7 +288,10 @@ async def check_flood(server: Server, seconds: float) -> None:
     await sandbox.run(HONEST)
     before = server.memory()
     stop = asyncio.Event()
-    floods = [asyncio.create_task(flood(sandbox, stop)) for _ in range(2)]
+    requests = [WRONG[place](MILLION) for place in FLOOD]
+    # Made before the floods begin: a client that stops in mid-body for 20 seconds is cut off.
+    bodies = [(path, json.dumps(request).encode()) for path, request in requests]
+    floods = [asyncio.create_task(flood(sandbox, bodies, stop)) for _ in range(2)]
     health = asyncio.create_task(ask_for_health(sandbox, stop))
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -307,10 +310,10 @@ async def check_flood(server: Server, seconds: float) -> None:
     assert server.memory() < before + 256 * MIB
 
 
-async def flood(sandbox: Sandbox, stop: asyncio.Event) -> list[int]:
+async def flood(
+    sandbox: Sandbox, bodies: Sequence[tuple[str, bytes]], stop: asyncio.Event
+) -> list[int]:
     sizes = []
-    requests = [WRONG[place](MILLION) for place in FLOOD]
-    bodies = [(path, json.dumps(request).encode()) for path, request in requests]
     while not stop.is_set():
         for path, body in bodies:
             detail = await refused(sandbox, path, body)
