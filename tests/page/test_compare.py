@@ -206,7 +206,7 @@ def test_a_choice_made_while_the_list_of_another_data_set_loads_is_kept(
     page.route("**/api/compare/flips*", lambda route: held.append(route))
     page.get_by_label("Data set").select_option("humaneval")
     page.get_by_label("Show").select_option("all")
-    assert [kind_of(route) for route in held] == [None, "all"]
+    until_asked(page, held, [None, "all"])
     for route in reversed(held):
         route.continue_()
     expect(page.locator("tr.row").first).to_be_visible()
@@ -216,14 +216,19 @@ def test_a_choice_made_while_the_list_of_another_data_set_loads_is_kept(
     page.get_by_label("Show").select_option("lost")
     page.evaluate("location.hash = '#/history'")
     expect(page.locator("h1")).to_have_text("History")
+    until_asked(page, held, [None, "all", "lost"])
     held[-1].continue_()
     page.wait_for_timeout(300)
     assert page.url.endswith("#/history")
     assert watch.errors == []
 
 
-def kind_of(route: Route) -> str | None:
-    return dict(parse_qsl(urlsplit(route.request.url).query)).get("kind")
+def until_asked(page: Page, held: list[Route], kinds: list[str | None]) -> None:
+    """Wait until the page has asked for lists of these kinds, in this order."""
+    while len(held) < len(kinds):
+        page.wait_for_timeout(20)
+    queries = [dict(parse_qsl(urlsplit(route.request.url).query)) for route in held]
+    assert [query.get("kind") for query in queries] == kinds
 
 
 def test_slices_show_their_flips(address: str, visit: Visit) -> None:
