@@ -372,6 +372,4 @@ def read_record(document: object, place: str) -> RunRecord:
         raise OutputError(f"{place}: {_refusal(document, error)}") from None
     if "config" not in document:
         raise OutputError(f"{place}: not a run record (config: field required)")
-    record = record.model_copy(update={"protocol": record.protocol or record.config.protocol()})
-    # Earlier versions wrote addresses as they were given.
-    return record.without_secrets()
+    return record.model_copy(update={"protocol": record.protocol or record.config.protocol()})

@@ -5,13 +5,13 @@ import json
 import platform
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 from redis import Redis
 
-from services.runner.lock_holder import has_died, new_holder
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
@@ -153,13 +153,13 @@ class Session:
         redis: Redis,
         identity: RunIdentity,
         *,
-        lock_ttl: float = 15.0,
-        lock_wait: float = 20.0,
+        lock_ttl: float = 5.0,
+        lock_wait: float = 10.0,
     ) -> None:
         self.ledger = Ledger(redis, identity.run)
         self.archive: Archive | None = None
         self._identity = identity
-        self._holder = new_holder()
+        self._holder = uuid.uuid4().hex
         self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
         self._ticked = time.monotonic()
         self._clock = threading.Lock()
@@ -265,12 +265,9 @@ class Session:
             )
 
     def _acquire_lock(self) -> None:
-        # A killed runner's lock stays until it expires; wait for that, unless it died here.
+        # A killed runner's lock stays until it expires.
         deadline = time.monotonic() + self._lock_wait
         while not self.ledger.lock(self._holder, self._lock_ttl):
-            if (holder := self.ledger.lock_holder()) and has_died(holder):
-                self.ledger.unlock(holder)
-                continue
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"another runner is working on run {self._identity.run}; wait for it or stop it"

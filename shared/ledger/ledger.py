@@ -377,11 +377,6 @@ class Ledger:
         """Whether a runner holds the run's lock."""
         return bool(self._redis.exists(self._keys.lock))
 
-    def lock_holder(self) -> str | None:
-        """Return who holds the run's lock, None if nobody does."""
-        holder = cast(bytes | None, self._redis.get(self._keys.lock))
-        return None if holder is None else holder.decode(errors="replace")
-
     def unlock(self, holder: str) -> None:
         """Release the lock if ``holder`` still holds it."""
         self._release_lock(keys=[self._keys.lock], args=[holder])

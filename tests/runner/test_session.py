@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from services.runner.lock_holder import new_holder
 from services.runner.session import ARTIFACTS, RunIdentity, Session, claim_output, identify
 from shared import artifacts
 from shared.artifacts import OutputFolder
@@ -395,22 +394,13 @@ def test_a_session_waits_for_a_killed_runners_lock(redis: Redis, folder: OutputF
     waiting.join()
 
 
-def test_a_lock_of_a_process_that_died_on_this_machine_is_taken_at_once(
-    redis: Redis, folder: OutputFolder
-) -> None:
-    place, pid, began, nonce = new_holder().split()
-    ledger = Ledger(redis, identify(Config(), PLAN, folder, "").run)
-    ledger.lock(f"{place} {pid} {int(began) - 1} {nonce}", 60)
-    enter(redis, folder, lock_wait=0.0)
-
-
 def test_a_tick_counts_time_and_keeps_the_lock(redis: Redis, folder: OutputFolder) -> None:
     session = enter(redis, folder)
     (lock,) = redis.keys("*lock*")
     redis.pexpire(lock, 1_000)
     session.tick()
     session.tick()
-    assert redis.pttl(lock) > 10_000
+    assert redis.pttl(lock) > 1_000
     assert 0 < session.ledger.meta().active_seconds < 10
 
 

@@ -19,7 +19,6 @@ from shared.config import Config
 from shared.datasets import read_dataset
 from shared.errors import ConfigError, DataError, ServiceError
 from shared.redaction import KnownSecrets, redact, redact_address
-from shared.run_record import read_record
 from shared.text import split_urls
 from tests.shared.ledgers import generation
 
@@ -231,17 +230,7 @@ def test_another_password_is_not_another_measurement() -> None:
     assert protocol("first") == protocol("second")
 
 
-def test_folders_of_earlier_versions_are_shown_without_secrets() -> None:
-    old = {
-        "run": "run-1",
-        "version": 2,
-        "config": {"sandbox": {"url": f"http://u:{SECRET}@h:1/run_code"}},
-        "generator": {f"http://u:{SECRET}@h:2/v1": {"model": "m"}},
-        "data_files": [f"https://h/x.parquet?sig={SECRET}"],
-    }
-    record = read_record(old, "run.json")
-    assert SECRET not in record.model_dump_json()
-    assert record.data_files == ["https://h/x.parquet?sig=***"]
+def test_a_line_of_generations_is_read_without_secrets() -> None:
     line = generation("p1", replica=f"u:{SECRET}@h:8000", error=f"connection: http://{SECRET}@h")
     assert (line.replica, line.error) == ("h:8000", "connection: http://***@h")
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.config import Config, load_config
@@ -46,6 +46,13 @@ RECORDS = st.builds(
 
 @settings(max_examples=50)
 @given(record=RECORDS)
+@example(  # a sample whose id looks like an address with a password
+    RunRecord(
+        run="r",
+        protocol=Config().protocol(),
+        unjudged=[UnjudgedSample(sample=":@", reason="http://u:p@h/")],
+    )
+)
 def test_a_record_written_is_read_back(record: RunRecord) -> None:
     written = json.loads(json.dumps(record.model_dump(mode="json"), allow_nan=False))
     assert read_record(written, "run.json") == record
