@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.cli.fork_server import ROOT, fork_server
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,13 @@ class Outcome:
 
 
 def plumb(*arguments: str, folder: Path, **environment: str) -> Outcome:
-    """Run in ``folder`` without the settings of whoever runs the tests."""
+    """Run in ``folder`` without the settings of the shell that runs the tests."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        [sys.executable, "-m", "services.cli", *arguments],
-        cwd=folder,
-        env={**kept, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    return Outcome(
+        *fork_server().run(
+            list(arguments), folder, {**kept, "PYTHONPATH": str(ROOT), **environment}, seconds=60
+        )
     )
-    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 def in_terminal(*arguments: str, folder: Path, columns: int, **environment: str) -> str:

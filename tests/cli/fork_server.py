@@ -1,0 +1,154 @@
+"""Run ``plumb`` as a fork of one process that has imported its commands.
+
+A command starts in milliseconds instead of a second of imports. It is still a process with its own
+folder, environment, output and exit code.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = str(ROOT / "services" / "cli" / "__main__.py")
+_MAX_REQUEST = 128 * 1024
+
+
+class ForkServer:
+    """The client's side: starts the server and sends it commands."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.cli.fork_server", str(theirs.fileno())],
+                cwd=ROOT,
+                # One thread: a fork copies no others.
+                env={**kept, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+
+    def run(
+        self, arguments: list[str], folder: Path, environment: dict[str, str], seconds: float
+    ) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command."""
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            code = self._wait(arguments, folder, environment, [stdout, stderr], seconds)
+            return code, _text(stdout), _text(stderr)
+
+    def _wait(
+        self,
+        arguments: list[str],
+        folder: Path,
+        environment: dict[str, str],
+        outputs: list[IO[bytes]],
+        seconds: float,
+    ) -> int:
+        request = json.dumps([arguments, str(folder), environment]).encode()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            with theirs:
+                descriptors = [theirs.fileno(), *(file.fileno() for file in outputs)]
+                socket.send_fds(self._socket, [request], descriptors)
+            process = int(ours.recv(64))
+            ours.settimeout(seconds)
+            try:
+                return int(ours.recv(64))
+            except TimeoutError:
+                os.kill(process, signal.SIGKILL)
+                raise
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n")
+
+
+_servers: dict[int, ForkServer] = {}
+
+
+def fork_server() -> ForkServer:
+    """The server of this process, started when it is first needed."""
+    process = os.getpid()
+    if process not in _servers:
+        _servers[process] = ForkServer()
+        atexit.register(_servers[process].close)
+    return _servers[process]
+
+
+# The server
+
+
+def _serve(control: socket.socket) -> None:
+    """Fork a command for each request, until the other end is closed."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        readable, _, _ = select.select([control, *running], [], [])
+        for waiting in readable:
+            if waiting is control:
+                request, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST, 3)
+                if not request:
+                    return
+                process = os.fork()
+                if not process:
+                    control.close()
+                    _become_command(json.loads(request), descriptors)
+                    return
+                for descriptor in descriptors[1:]:
+                    os.close(descriptor)
+                client = socket.socket(fileno=descriptors[0])
+                client.send(str(process).encode())
+                running[os.pidfd_open(process)] = (process, client)
+            else:
+                process, client = running.pop(waiting)
+                os.close(waiting)
+                _, status = os.waitpid(process, 0)
+                with client:
+                    client.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become_command(request: list, descriptors: list[int]) -> None:
+    """Continue as the command of a request, at the end of the server's program."""
+    arguments, folder, environment = request
+    os.close(descriptors[0])
+    for number, descriptor in enumerate(descriptors[1:], 1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [PROGRAM, *arguments]
+    sys.path[0] = folder
+    sys.modules["__main__"].__package__ = "services.cli"
+    from services.cli.__main__ import main
+
+    main()
+
+
+def _import_commands() -> None:
+    from services.cli.commands import COMMANDS
+
+    for command in COMMANDS.values():
+        import_module(command.target.partition(":")[0])
+    if read_at_import := {"datasets", "huggingface_hub", "wandb"} & sys.modules.keys():
+        raise SystemExit(f"{read_at_import} read the environment when they are imported")
+
+
+if __name__ == "__main__":
+    _import_commands()
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        _serve(control)
