@@ -24,6 +24,27 @@ NOT_IN = {"thread starts threads at the end": (3, 12)}
 # What they say on standard error is not the same in all Pythons, nor needed.
 SILENT = {"exit object's str raises", "exit code beyond C"}
 
+# Each is of a kind that another program has too: they run in `make test-all`.
+SIMILAR = {
+    "stdin.readline", "stdin lines", "stdin.readlines", "stdin.buffer.readline", "open 0 lines",
+    "ValueError", "codecs reader", "reconfigure", "stdout.write", "not ASCII", "much output",
+    "print options", "os.write", "writer with flush alone", "own wrapper", "wrapper and more",
+    "file on 1, closefd", "fdopen, used in a function", "stdout closed, then print",
+    "1 closed, flushed", "stdout deleted", "stderr's flush fails", "truncated",
+    "asyncio writes to a pipe", "add_reader", "select and poll", "/dev/stdin of a pipe",
+    "input is a pipe that nobody reads", "/dev/stderr anew", "much through /dev/stdout", "no seek",
+    "exit and quit", "exit code beyond C", "alarm", "alarm handled", "ZeroDivisionError",
+    "exception group", "exception note", "own exception", "GeneratorExit",
+    "error in a lambda over lines", "error in exec", "assert", "excepthook exits",
+    "recursion in a method", "lru_cache recursion", "deep recursion", "generators deep",
+    "__del__ without a cycle", "__del__ raises", "gc disabled", "generator's finally",
+    "error and __del__", "atexit exits", "atexit leaves", "atexit after an error", "thread",
+    "thread exits", "Timer", "ThreadPoolExecutor", "Pool", "Process and Queue", "fork", "os.system",
+    "asyncio", "main guard", "no docstring", "import itself", "NamedTuple and Enum", "native_id",
+    "no newline at the end", "match", "logging", "seeded random", "hash order", "decimal", "locale",
+    "large integers", "time", "setswitchinterval", "threading broken", "__main__ deleted",
+}  # fmt: skip
+
 PROGRAMS: dict[str, tuple[bytes, ...]] = {
     # Reading
     "input": (_code("print(repr(input('? ')), repr(input()))"), LINES, CRLF, b"", b"a", b"a\nb"),

@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -23,8 +24,9 @@ from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
 from shared.harness.cases.streams import wants_pipe
 from shared.harness.wire import CallResult, CaseLimits
-from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, VERSIONED
+from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, SIMILAR, VERSIONED
 
+T = TypeVar("T")
 LIMITS = CaseLimits(
     cpu=20, wall=60, compile=30, budget=100, memory=4 << 30, output=16 << 20, processes=100
 )
@@ -62,7 +64,9 @@ def python(request: pytest.FixtureRequest) -> str:
 USERS = ["same user", "own user"] if os.geteuid() == 0 else ["same user"]
 
 
-@pytest.fixture(params=USERS)
+@pytest.fixture(
+    params=[*(pytest.param(user, marks=pytest.mark.nightly) for user in USERS[:-1]), USERS[-1]]
+)
 def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp())
     if request.param == "own user":
@@ -140,25 +144,33 @@ def ends(
     return [_end(case, run.stdout, run.exit_code, run.stderr.encode()) for run in runs]
 
 
-def check(
+def compared(
     folder: Path,
     python: str,
     program: bytes,
     inputs: Sequence[bytes],
     environment: dict[str, str] | None = None,
     silent: bool = False,
-) -> None:
+) -> tuple[list[End], list[End]]:
+    """Return the ends in the harness, and those of the program by itself."""
     environment = environment or ENVIRONMENT
-    with ThreadPoolExecutor(2) as threads:
-        wanted = list(
-            threads.map(
-                lambda stdin: reference(folder, python, program, stdin, environment), inputs
-            )
-        )
+    wanted = [reference(folder, python, program, stdin, environment) for stdin in inputs]
     got = ends(folder, python, program, inputs, environment)
     if silent:
         got, wanted = ([replace(end, stderr="") for end in ends] for ends in (got, wanted))
+    return got, wanted
+
+
+def check(folder: Path, python: str, program: bytes, inputs: Sequence[bytes]) -> None:
+    got, wanted = compared(folder, python, program, inputs)
     assert got == wanted
+
+
+def together(work: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
+    """Do the work for every name, eight at a time."""
+    names = list(names)
+    with ThreadPoolExecutor(8) as threads:
+        return dict(zip(names, threads.map(work, names), strict=True))
 
 
 def version(python: str) -> tuple[int, int]:
@@ -167,16 +179,29 @@ def version(python: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# All of them as each user takes long: it is done where more interpreters are asked for.
-@pytest.mark.parametrize("folder", USERS if len(PYTHONS) > 1 else USERS[-1:], indirect=True)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_ends_as_by_itself(folder: Path, python: str, name: str) -> None:
-    if name in VERSIONED and version(python) < VERSIONED[name]:
-        pytest.skip(f"needs Python {VERSIONED[name]}")
-    if name in NOT_IN and version(python) == NOT_IN[name]:
-        pytest.skip("this Python does something else")
-    program, *inputs = PROGRAMS[name]
-    check(folder, python, program, inputs or [b""], silent=name in SILENT)
+def check_programs(folder: Path, python: str, names: Iterable[str]) -> None:
+    own = version(python)
+
+    def compare(name: str) -> tuple[list[End], list[End]]:
+        program, *inputs = PROGRAMS[name]
+        return compared(folder, python, program, inputs or [b""], silent=name in SILENT)
+
+    pairs = together(
+        compare,
+        [name for name in names if VERSIONED.get(name, own) <= own and NOT_IN.get(name) != own],
+    )
+    assert {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} == {}
+
+
+@pytest.mark.timeout(600)
+def test_programs_end_as_by_themselves(folder: Path, python: str) -> None:
+    check_programs(folder, python, PROGRAMS.keys() - SIMILAR)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_similar_programs_end_as_by_themselves(folder: Path, python: str) -> None:
+    check_programs(folder, python, SIMILAR)
 
 
 UNBUFFERED = """
@@ -187,40 +212,47 @@ os._exit(3)
 """
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"PYTHONUNBUFFERED": "1"},
-        {"PYTHONIOENCODING": "latin-1:replace"},
-        {"LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-        {"PYTHONUTF8": "1", "LANG": "C"},
-        {"PYTHONWARNINGS": "error"},
-    ],
-    ids=lambda more: next(iter(more)),
-)
-@pytest.mark.parametrize("program", [UNBUFFERED, "print(ascii(input())); print('é')"])
-def test_environment_is_the_same(
-    folder: Path, python: str, more: dict[str, str], program: str
-) -> None:
-    check(folder, python, program.encode(), [b"\xc3\xa9\xff\n"], {**ENVIRONMENT, **more})
+ENVIRONMENTS = {
+    "unbuffered": {"PYTHONUNBUFFERED": "1"},
+    "encoding": {"PYTHONIOENCODING": "latin-1:replace"},
+    "C without UTF-8": {"LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    "UTF-8 mode": {"PYTHONUTF8": "1", "LANG": "C"},
+    "warnings are errors": {"PYTHONWARNINGS": "error"},
+}
+
+
+def test_environment_is_the_same(folder: Path, python: str) -> None:
+    programs = [UNBUFFERED.encode(), "print(ascii(input())); print('é')".encode()]
+
+    def compare(name: str) -> list[tuple[list[End], list[End]]]:
+        environment = {**ENVIRONMENT, **ENVIRONMENTS[name]}
+        return [
+            compared(folder, python, program, [b"\xc3\xa9\xff\n"], environment)
+            for program in programs
+        ]
+
+    pairs = together(compare, ENVIRONMENTS)
+    assert {
+        name: pair for name, found in pairs.items() for pair in found if pair[0] != pair[1]
+    } == {}
 
 
 def outputs(folder: Path, python: str, program: str, count: int = 3) -> list[bytes]:
     return [end.stdout for end in ends(folder, python, program.encode(), [b""] * count)]
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import random\nprint(random.random())",
-        "import os\nprint(os.urandom(8))",
-        "import uuid\nprint(uuid.uuid4())",
-        "import secrets\nprint(secrets.token_hex())",
-        "import tempfile\nprint(tempfile.mktemp())",
-    ],
-)
-def test_chance_is_new_in_every_case(folder: Path, python: str, program: str) -> None:
-    assert len(set(outputs(folder, python, program))) == 3
+CHANCE = [
+    "import random\nprint(random.random())",
+    "import os\nprint(os.urandom(8))",
+    "import uuid\nprint(uuid.uuid4())",
+    "import secrets\nprint(secrets.token_hex())",
+    "import tempfile\nprint(tempfile.mktemp())",
+]
+
+
+def test_chance_is_new_in_every_case(folder: Path, python: str) -> None:
+    found = together(lambda program: outputs(folder, python, program), CHANCE)
+    assert [program for program in CHANCE if len(set(found[program])) != 3] == []
 
 
 def test_chance_of_numpy_is_new_in_every_case(folder: Path, python: str) -> None:
@@ -279,13 +311,21 @@ if open(0).read(): {act}
 """
 
 
-@pytest.mark.parametrize("name", LEAVERS)
-def test_no_case_sees_what_another_left(folder: Path, python: str, name: str) -> None:
-    program = SEES.replace("{act}", LEAVERS[name]).replace("sys.stdin.read()", "''").encode()
+def test_no_case_sees_what_another_left(folder: Path, python: str) -> None:
     inputs = [b"", b"act", b"", b"act", b"act", b""]
-    got = ends(folder, python, program, inputs)
-    assert (got[0].exit_code, got[0].stdout[:16]) == (0, b"['solution.py'] ")
-    assert [end for end, stdin in zip(got, inputs, strict=True) if not stdin] == [got[0]] * 3
+
+    def run(name: str) -> list[End]:
+        act = LEAVERS[name]
+        program = SEES.replace("{act}", act).replace("sys.stdin.read()", "''").encode()
+        return ends(folder, python, program, inputs)
+
+    seen = {}
+    for name, got in together(run, LEAVERS).items():
+        quiet = [end for end, stdin in zip(got, inputs, strict=True) if not stdin]
+        ran = (got[0].exit_code, got[0].stdout[:16]) == (0, b"['solution.py'] ")
+        if not ran or quiet != [got[0]] * 3:
+            seen[name] = quiet
+    assert seen == {}
 
 
 def test_what_children_use_counts(folder: Path, python: str) -> None:
@@ -316,9 +356,11 @@ UNEQUAL = {
 }
 
 
-@pytest.mark.parametrize("name", UNEQUAL)
-def test_what_is_known_to_differ(folder: Path, python: str, name: str) -> None:
+def test_what_is_known_to_differ(folder: Path, python: str) -> None:
     """Not wanted, but known: should one of them become equal, it moves to the programs above."""
-    program = UNEQUAL[name].encode()
-    alone = reference(folder, python, program, b"", ENVIRONMENT)
-    assert ends(folder, python, program, [b""]) != [alone]
+
+    def compare(name: str) -> tuple[list[End], list[End]]:
+        return compared(folder, python, UNEQUAL[name].encode(), [b""])
+
+    pairs = together(compare, UNEQUAL)
+    assert [name for name, pair in pairs.items() if pair[0] == pair[1]] == []
