@@ -23,8 +23,8 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-verl demo demo-verl tiny-model test with-stacks with-containers with-verl client-dist test-client test-fast lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images test-compose install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check bench-archive bench-redis clean
+.PHONY: help install install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
+	up up-cpu down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check bench-archive bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -63,35 +63,39 @@ tiny-model: $(TINY) ## train a very small model on the demo's solutions (CPU, tw
 demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
 
-# The cheap ones first; three at once keep two cores at work, since many wait for a limit of time. Then stacks, containers and
-# real verl beside each other, which wait for one start after another. Those that depend on time and load are alone. Browsers
-# are not beside containers: each network of those breaks what a page is loading (ERR_NETWORK_CHANGED).
-TOGETHER := not alone and not compose and not e2e and not real_data and not verl
-STACKS := (e2e or real_data) and not alone and not browser and not compose and not verl
-# Files in which tests have one of these marks: to collect all tests takes each process a quarter of a minute of CPU time.
-# tests/conftest.py refuses a mark that this does not find.
+# What `make test` leaves to the targets below it: containers and real verl, and what is long or needs the machine for itself.
+ORDINARY := not nightly and not alone and not compose and not verl
+# Three processes keep two cores at work, since many tests wait for a limit of time.
+PYTEST = $(BIN)/python -m pytest --durations 20
+SHARED_OUT = -n $(or $(JOBS),3) --dist loadfile
+# Files in which tests have one of these marks, because collecting all tests takes long. tests/conftest.py refuses a mark that
+# this does not find.
 marked = $(shell grep -rlE 'mark\.($(1))\b' tests --include='test_*.py')
-# By another name: `make -n` would run a recipe with this one.
-AGAIN := $(MAKE)
 
-test: $(STAMP) ## all tests
-	@status=0; \
-	$(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadfile -m "$(TOGETHER)" || status=1; \
-	$(AGAIN) --no-print-directory -j -k -O with-stacks with-containers with-verl || status=1; \
-	$(BIN)/python -m pytest -m alone $(call marked,alone) || status=1; \
+test: $(STAMP) ## the tests that every change must pass (JOBS=N: so many processes)
+	$(PYTEST) $(SHARED_OUT) -m "$(ORDINARY)"
+
+test-fast: $(STAMP) ## those of them that start no stack, no browser and no hostile program
+	$(PYTEST) $(SHARED_OUT) -m "$(ORDINARY) and not browser and not e2e and not fuzz and not hostile and not real_data"
+
+test-containers: $(STAMP) ## the stack in containers, with each service killed (as root on Debian it installs and starts Docker)
+	tests/compose/engine.sh $(PYTEST) --capture=sys -m "compose and not verl and not nightly" $(call marked,compose)
+
+test-verl: $(STAMP) $(TINY) ## runs and training with real verl and vLLM on the CPU, with a replica killed
+	$(PYTEST) -m "verl and not compose and not nightly" $(call marked,verl)
+
+test-all: $(STAMP) $(TINY) ## all tests, every rung of isolation, ten minutes each of chaos and endurance (hours)
+	@status=0; export PLUMBLINE_TEST_ALL_RUNGS=1; \
+	$(PYTEST) $(SHARED_OUT) -m "not alone and not compose and not verl" || status=1; \
+	$(PYTEST) -m "alone and not compose and not verl" $(call marked,alone) || status=1; \
+	tests/compose/engine.sh $(PYTEST) --capture=sys -m compose $(call marked,compose) || status=1; \
+	$(PYTEST) -m "verl and not compose" $(call marked,verl) || status=1; \
+	$(BIN)/python -m tests.chaos --minutes 10 || status=1; \
+	$(BIN)/python -m tests.endurance --minutes 10 || status=1; \
 	exit $$status
 
-with-stacks: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(STACKS)" $(call marked,e2e|real_data)
-
-with-containers: $(STAMP)
-	@$(BIN)/python -m pytest -m "compose and not alone" $(call marked,compose)
-
-with-verl: $(STAMP)
-	@$(BIN)/python -m pytest -m "verl and not alone and not compose" $(call marked,verl)
-
-test-compose: $(STAMP) ## test the stack in containers, with injected faults (as root on Debian it installs and starts Docker)
-	tests/compose/engine.sh $(BIN)/python -m pytest --capture=sys -m compose tests/compose
+durations: $(STAMP) ## measure again how long the files of tests take, by which `make test` divides them
+	$(PYTEST) $(SHARED_OUT) --record-durations -m "$(ORDINARY)"
 
 $(CLIENT_STAMP): requirements-client.lock
 	@command -v $(PYTHON310) >/dev/null 2>&1 || { echo "the client is built and tested on Python 3.10 (set PYTHON310=/path/to/python3.10)" >&2; exit 2; }
@@ -109,9 +113,6 @@ test-client: client-dist ## test the built distribution plumbline-reward on Pyth
 	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
 	$(CLIENT_VENV)/bin/python -m pytest -c clients/reward/pyproject.toml --rootdir . --confcutdir tests/clients \
 		--timeout 120 --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
-
-test-fast: $(STAMP) ## tests that start no stack
-	$(BIN)/python -m pytest -m "not browser and not compose and not e2e and not fuzz and not real_data and not verl"
 
 $(K8S_STAMP): requirements-k8s.lock
 	$(PYTHON) -m venv --clear $(K8S_VENV)

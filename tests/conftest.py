@@ -2,7 +2,9 @@
 
 import os
 import resource
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from redis import Redis
 
 from services.cli.embedded.services import start_redis
-from tests import verl_environment
+from tests import scheduling, verl_environment
 from tests.chaos.clock import Clocks
 
 # No test depends on how fast the machine is.
@@ -19,7 +21,8 @@ hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
 
-_LANES = ("alone", "compose", "e2e", "real_data", "verl")
+# Marks whose files `make` finds by the marks' names in them.
+_LANES = ("alone", "compose", "verl")
 
 
 @pytest.fixture(scope="session")
@@ -119,9 +122,60 @@ def clocks(tmp_path: Path) -> Clocks:
     return made
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cheap tests first: then pages, hostile programs, what starts a whole stack, and last verl."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write the seconds of each file to tests/durations.json",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--record-durations"):
+        config.pluginmanager.register(scheduling.DurationRecorder())
+    _use_own_temporary_folder(config)
+
+
+def _use_own_temporary_folder(config: pytest.Config) -> None:
+    """Keep all that tests, and what they start, leave behind in one folder.
+
+    It is removed if every test has passed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="pl-"))  # short, because of the paths of Unix sockets
+    folder.chmod(0o755)  # programs of other users run below it
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None
+    if not config.option.basetemp:
+        config.option.basetemp = folder / "t"
+    config.stash[_FOLDER] = folder
+
+
+_FOLDER = pytest.StashKey[Path]()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    passed = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if passed and (folder := session.config.stash.get(_FOLDER, None)):
+        session.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: object
+) -> scheduling.UnitScheduling | None:
+    return (
+        scheduling.UnitScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long files first where several processes share them, else cheap tests first."""
     _check_that_make_finds(items)
+    if hasattr(config, "workerinput"):
+        scheduling.longest_first(items)
+        return
     dear = ("verl", "compose", "e2e", "hostile", "browser")
     items.sort(key=lambda item: [bool(item.get_closest_marker(mark)) for mark in dear])
 

@@ -1,14 +1,11 @@
 """Paths of real verl and of a model for it."""
 
 import os
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
-_SECONDS = 900.0
 
 
 def verl_python() -> Path:
@@ -28,19 +25,6 @@ def tiny_model() -> Path:
 
 
 def _prepared(path: Path, how: str) -> Path:
-    """Wait for what the process ``PLUMBLINE_VERL_PREPARER`` is making."""
-    if preparer := os.environ.get("PLUMBLINE_VERL_PREPARER"):
-        give_up = time.monotonic() + _SECONDS
-        while not path.exists() and at_work(int(preparer)) and time.monotonic() < give_up:
-            time.sleep(1)
-        assert path.exists(), f"{how} failed, or took longer than {_SECONDS:.0f} s"
     if not path.exists():
         pytest.skip(f"there is no {path} ({how})")
     return path
-
-
-def at_work(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

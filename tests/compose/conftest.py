@@ -1,6 +1,5 @@
 """A Docker engine, images of the real Dockerfiles, and the stack with its profile ``cpu``."""
 
-import os
 import subprocess
 import sys
 import time
@@ -11,7 +10,6 @@ import pytest
 
 from tests.compose.stack import ROOT, Stack, compose_command, until
 from tests.compose.stack import settings as test_settings
-from tests.verl_environment import at_work
 
 IMAGES = ("judge", "aggregator", "runner", "reward", "generator-cpu")
 VERL_IMAGE = "plumblinetest/generator-verl"
@@ -22,9 +20,9 @@ def engine() -> None:
     try:
         answers = subprocess.run(["docker", "info"], capture_output=True, check=False)
     except FileNotFoundError:
-        pytest.skip("no docker; `make test-compose` installs and starts an engine where it can")
+        pytest.skip("no docker; `make test-containers` installs and starts an engine where it can")
     if answers.returncode != 0:
-        pytest.skip("no Docker engine answers; `make test-compose` starts one as root on Debian")
+        pytest.skip("no Docker engine answers; `make test-containers` starts one as root on Debian")
     if compose_command() is None:
         pytest.skip("neither `docker compose` nor `docker-compose` is there")
 
@@ -72,12 +70,7 @@ def embedded(
 
 @pytest.fixture(scope="session")
 def bases(engine: None, tmp_path_factory: pytest.TempPathFactory, step: Step) -> None:
-    """The images that are not ours.
-
-    It waits for the process ``PLUMBLINE_IMAGES_PREPARER``, which builds all of them beforehand.
-    """
-    preparer = int(os.environ.get("PLUMBLINE_IMAGES_PREPARER") or 0)
-    until("the images are built", lambda: not preparer or not at_work(preparer), seconds=600)
+    """The images that are not ours."""
     _script("bases.sh", str(tmp_path_factory.mktemp("bases")))
     step.done("base images and sandbox")
 

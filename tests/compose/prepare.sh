@@ -2,7 +2,7 @@
 # Builds the images that the tests want, so that they find them in the engine's cache: prepare.sh [IMAGE]...
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-docker info >/dev/null
+docker info >/dev/null 2>&1 || { echo "no Docker engine answers, so no images are built"; exit 0; }
 compose() { if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

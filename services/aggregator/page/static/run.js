@@ -96,7 +96,7 @@ export async function showRun(main, [run], query) {
       metrics(found.metrics), slices(found.slices, address), fold("pace", "Pace", pace(times)));
   };
   fill();
-  const [parts, stop, filled] = samplesTable(run, Object.keys(found.datasets), query);
+  const [parts, stop, filled, grow] = samplesTable(run, Object.keys(found.datasets), query);
   const samples = el("div", { class: "samples" }, parts);
   samples.firstChild.after(all);
   main.replaceChildren(
@@ -113,6 +113,7 @@ export async function showRun(main, [run], query) {
     lost = null;
     fill();
     warn("");
+    grow();
   };
   // The stream has ended; the aggregator may answer all the same.
   const silent = () =>

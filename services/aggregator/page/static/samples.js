@@ -22,7 +22,7 @@ const COLUMNS = [
 ];
 const SORTS = ["judged_at", ...COLUMNS.slice(1).map(([, sort]) => sort), "attempts", "prompt_length"];
 
-// Elements of the table, what ends it, and a promise of its first page.
+// Elements of the table, what ends it, a promise of its first page, and what to call when the run has more samples.
 export function samplesTable(run, _datasets, query) {
   const body = el("tbody");
   const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
@@ -99,7 +99,9 @@ export function samplesTable(run, _datasets, query) {
     left = true;
     release();
   };
-  return [parts, stop, filled];
+  // A page that is full stays; one that is not gets the new samples, unless a row has the focus.
+  const grow = () => (body.rows.length < PAGE && !body.contains(document.activeElement) ? look(at) : null);
+  return [parts, stop, filled, grow];
 }
 
 // The row of headers, each a button, and a function that marks the order of `query` on them.
