@@ -103,10 +103,14 @@ def _serve(control: socket.socket) -> None:
                 request, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST, 3)
                 if not request:
                     return
+                command = json.loads(request)
+                if command[0][:1] == ["data"]:
+                    for package in _FOR_DATA:
+                        import_module(package)
                 process = os.fork()
                 if not process:
                     control.close()
-                    _become_command(json.loads(request), descriptors)
+                    _become_command(command, descriptors)
                     return
                 for descriptor in descriptors[1:]:
                     os.close(descriptor)
@@ -137,6 +141,10 @@ def _become_command(request: list, descriptors: list[int]) -> None:
     from services.cli.__main__ import main
 
     main()
+
+
+# Packages that `plumb data` imports late; none of them reads the environment at its import.
+_FOR_DATA = ("aiohttp", "datasketch", "httpx", "pandas")
 
 
 def _import_commands() -> None:
