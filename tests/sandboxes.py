@@ -1,13 +1,42 @@
 """Sandbox for tests and benchmarks: the one at ``SANDBOX_URL``, or this repository's."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.processes import service_process
 
 EXTERNAL = "SANDBOX_URL"
+# Set where all rungs must work: there a missing one is an error instead of a skip.
+EXPECTED = "PLUMBLINE_TEST_ALL_RUNGS"
+
+
+@cache
+def ordinary_rungs() -> tuple[str, str]:
+    """The isolations of `make test`: one with namespaces, and Landlock. The others run nightly."""
+    return ("bwrap" if EXPECTED in os.environ or _bwrap_works() else "unshare"), "landlock"
+
+
+def _bwrap_works() -> bool:
+    if shutil.which("bwrap") is None:
+        return False
+    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def rungs(*kinds: str) -> list[Any]:
+    """Parameters for a test of these isolations, with the mark ``nightly`` where it belongs."""
+    return [
+        pytest.param(kind, marks=() if kind in ordinary_rungs() else pytest.mark.nightly)
+        for kind in kinds
+    ]
 
 
 @contextmanager

@@ -1,10 +1,14 @@
 import asyncio
 import base64
 import json
+import os
 import secrets
 import shutil
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,13 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from services.sandbox import runner
 from services.sandbox.app import create_app
-from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.workspace import FIRST_UID
+from shared.errors import ServiceError
 from tests.sandbox.installations import public_python
+from tests.sandboxes import EXPECTED, own_sandbox, rungs
 
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 
@@ -67,13 +74,41 @@ def unhidden_python() -> Path:
 StartSandbox = Callable[..., Awaitable[Sandbox]]
 
 
+@pytest.fixture(scope="session")
+def temp_root() -> Iterator[Path]:
+    """A folder for the files of servers that every user can enter, in contrast to pytest's own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+# Servers of one user count their processes together, so those of a test run get other users: each
+# worker of pytest-xdist has so many, and each server in it a block of them.
+USERS_OF_WORKER, USERS_OF_SERVER = 496, 16
+_servers = count()
+
+
+def next_user() -> int:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    blocks = USERS_OF_WORKER // USERS_OF_SERVER
+    block = next(_servers) % blocks * USERS_OF_SERVER
+    return FIRST_UID + worker % 8 * USERS_OF_WORKER + block
+
+
 @pytest.fixture
-async def start_sandbox(tmp_path: Path) -> AsyncIterator[StartSandbox]:
+async def start_sandbox(
+    temp_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[StartSandbox]:
     """Starts real servers in this process, with the settings given."""
     servers: list[TestServer] = []
     async with ClientSession() as session:
 
         async def start(**settings: Any) -> Sandbox:
+            settings.setdefault("temp_root", temp_root)
+            settings.setdefault("concurrency", 2)
+            user = next_user()
+            monkeypatch.setattr(runner, "FIRST_UID", user)
+            monkeypatch.setattr(runner, "LAST_UID", user)
             if settings.get("isolation") is IsolationChoice.NONE:
                 settings.setdefault("python", unhidden_python())
             server = TestServer(create_app(SandboxSettings(**settings)))
@@ -86,17 +121,67 @@ async def start_sandbox(tmp_path: Path) -> AsyncIterator[StartSandbox]:
             await server.close()
 
 
+def unavailable(kind: str, error: ServiceError) -> None:
+    """Skip the test, unless all isolations must work here."""
+    if EXPECTED in os.environ:
+        raise error
+    pytest.skip(f"{kind} does not work here: {error}")
+
+
+class SharedServers:
+    """Servers as processes of their own that tests share; the first test that needs one starts it.
+
+    A test that changes settings or counts requests starts its own server.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._urls: dict[str, str | ServiceError] = {}
+
+    def url(self, kind: str) -> str:
+        if kind not in self._urls:
+            self._urls[kind] = self._start(kind)
+        url = self._urls[kind]
+        if isinstance(url, ServiceError):
+            unavailable(kind, url)
+        return str(url)
+
+    def _start(self, kind: str) -> str | ServiceError:
+        folder = self._folder / kind
+        folder.mkdir()
+        settings = {"ISOLATION": kind, "TEMP_ROOT": str(self._folder)}
+        if kind == "none":
+            settings["PYTHON"] = str(unhidden_python())
+        variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}
+        try:
+            return self._stack.enter_context(own_sandbox(folder, **variables))
+        except ServiceError as error:
+            return error
+
+
+@pytest.fixture(scope="session")
+def shared_servers(temp_root: Path) -> Iterator[SharedServers]:
+    with ExitStack() as stack:
+        yield SharedServers(temp_root, stack)
+
+
 @pytest.fixture
-async def sandbox(start_sandbox: StartSandbox) -> Sandbox:
-    return await start_sandbox()
+async def session() -> AsyncIterator[ClientSession]:
+    async with ClientSession() as session:
+        yield session
 
 
-@pytest.fixture(params=["bwrap", "unshare", "landlock", "none"])
-async def every_isolation(request: pytest.FixtureRequest, start_sandbox: StartSandbox) -> Sandbox:
-    try:
-        return await start_sandbox(isolation=IsolationChoice(request.param))
-    except IsolationError as error:
-        pytest.skip(str(error))
+@pytest.fixture
+async def sandbox(shared_servers: SharedServers, session: ClientSession) -> Sandbox:
+    return Sandbox(session, shared_servers.url("auto"))
+
+
+@pytest.fixture(params=rungs("bwrap", "unshare", "landlock", "none"))
+async def every_isolation(
+    request: pytest.FixtureRequest, shared_servers: SharedServers, session: ClientSession
+) -> Sandbox:
+    return Sandbox(session, shared_servers.url(request.param))
 
 
 @pytest.fixture

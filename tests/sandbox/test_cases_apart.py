@@ -9,6 +9,7 @@ import pytest
 from tests.sandbox.channels import CHANNELS, PATTERN, Channel
 from tests.sandbox.conftest import needs_cpp
 from tests.sandbox.test_channels import (
+    NAMESPACES,
     OTHER_RUNGS,
     RUNGS,
     Programs,
@@ -101,7 +102,7 @@ async def leaks(programs: Programs) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("rung", [*RUNGS, *OTHER_RUNGS], ids=str)
+@pytest.mark.parametrize("rung", [*RUNGS, *OTHER_RUNGS])
 async def test_no_channel_to_the_next_case(start: Start, rung: Rung):
     programs = await start(rung)
     assert await leaks(programs) == {}
@@ -135,7 +136,7 @@ int main() {
 @needs_cpp
 @pytest.mark.parametrize("act", ["append", "replace", "remove"])
 async def test_the_compiled_program_stays_as_it_is(start: Start, act: str):
-    programs = await start(Rung(RUNGS[0].kind))
+    programs = await start(NAMESPACES)
     _, result = await run_cases(programs.sandbox, CPP, ["look", act, "look"], "cpp")
     # The last case is left to a call of its own.
     assert (result["end"], list(result["cases"])) == ("full", ["0", "1"])
@@ -160,7 +161,7 @@ if __name__ == "__main__":
     open("/tmp/fixed", "x").close()
     os._exit(0) if os.write(1, b"end") else None
 """
-    programs = await start(Rung(RUNGS[0].kind))
+    programs = await start(NAMESPACES)
     _, result = await run_cases(programs.sandbox, code, ["a"] * 5)
     assert [case["exit_code"] for case in result["cases"].values()] == [0] * 5, result
     assert len({case["stdout"] for case in result["cases"].values()}) == 1
