@@ -3,14 +3,12 @@
 import base64
 import json
 import string
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shared import redaction
@@ -77,6 +75,7 @@ def addresses(draw: st.DrawFn, secret: st.SearchStrategy[str] = passwords) -> Ma
     return Made(text, tuple(found), host)
 
 
+@settings(max_examples=40)
 @given(addresses())
 def test_an_address_is_shown_without_its_secrets(made: Made) -> None:
     shown = redact_address(made.text)
@@ -85,6 +84,7 @@ def test_an_address_is_shown_without_its_secrets(made: Made) -> None:
     assert redact_address(shown) == shown
 
 
+@settings(max_examples=40)
 @given(addresses(passwords.filter(lambda text: not set(text) & set(" \"'<>`"))))
 def test_an_address_in_a_sentence(made: Made) -> None:
     said = f"cannot reach {made.text} (it is away)"
@@ -94,6 +94,7 @@ def test_an_address_in_a_sentence(made: Made) -> None:
     assert redact(shown) == shown
 
 
+@settings(max_examples=40)
 @given(addresses())
 def test_an_address_in_use_is_known_in_any_text(made: Made) -> None:
     """Also where it is quoted so that its end cannot be found."""
@@ -148,17 +149,16 @@ def test_texts(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
-@pytest.mark.parametrize(
-    "part", [" ", ", ", "u:?sig=", "a.", "a-", "sk-", "ghp_", "@ ", "//u:", "a#b@", "cookie: "]
-)
-@pytest.mark.parametrize("function", [redact, redact_address])
-def test_a_long_text_takes_time_in_proportion_to_its_length(
-    part: str, function: Callable[[str], str]
-) -> None:
-    text = part * (500_000 // len(part)) + "@h"
-    began = time.thread_time()
-    function(text)
-    assert time.thread_time() - began < 20  # less than 2 s; hours for blanks, if each is tried
+REPEATED_PARTS = (" ", ", ", "u:?sig=", "a.", "a-", "sk-", "ghp_", "@ ", "//u:", "a#b@", "cookie: ")
+
+
+def test_a_long_text_is_redacted_to_its_end() -> None:
+    """A rule that tries every position anew takes minutes and runs into the timeout."""
+    for part in REPEATED_PARTS:
+        print(f"{part!r} repeated")  # names the text after a timeout
+        text = part * (200_000 // len(part)) + "@h"
+        redact(text)
+        redact_address(text)
 
 
 def test_secrets_of_the_environment(tmp_path: Path) -> None:
@@ -187,6 +187,7 @@ def test_errors_are_shown_without_secrets() -> None:
     assert str(ServiceError(f"http://u:{SECRET}@h is away")) == "http://***@h is away"
 
 
+@settings(max_examples=40)
 @given(addresses(passwords))
 def test_an_address_is_called_with_its_credentials(made: Made) -> None:
     redaction._known = KnownSecrets()  # not those of all examples
