@@ -1,5 +1,7 @@
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,31 +23,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def started(
-    request: pytest.FixtureRequest,
-    redis_server: RedisServer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Server]:
-    """One of the servers; the aggregator and the judge have a run in their Redis."""
-    name: str = request.param
-    folder = tmp_path_factory.mktemp(name)
+    redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Server]]:
+    """All servers, each with its own Redis database, in which there is a run."""
+    folder = tmp_path_factory.mktemp("servers")
     completions = folder / "completions.jsonl"
     completions.write_text(json.dumps({"problem_id": "p1", "completion": "print(1)"}) + "\n")
-    redis = Redis.from_url(redis_server.url)
-    redis.flushall()
-    judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), judged_at=5.0)
-    variables = environment(name, redis_server.url, completions, folder / "index")
-    with served(name, folder, **variables) as server:
-        yield server
-    redis.close()
+
+    def start(number: int, name: str) -> Server:
+        url = f"{redis_server.url.rpartition('/')[0]}/{number + 1}"
+        with Redis.from_url(url) as redis:
+            redis.flushdb()
+            judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), judged_at=5.0)
+        (folder / name).mkdir()
+        variables = environment(name, url, completions, folder / name / "index")
+        return stack.enter_context(served(name, folder / name, **variables))
+
+    with ExitStack() as stack, ThreadPoolExecutor() as threads:
+        yield list(threads.map(start, range(len(MODULES)), MODULES))
 
 
 @pytest.fixture
-def server(started: Server) -> Iterator[Server]:
-    """A server that the test must leave alive, with a quiet log and little memory."""
-    with unharmed(started):
+def servers(started: list[Server]) -> Iterator[list[Server]]:
+    """Servers that the test must leave alive, with quiet logs and little memory."""
+    with ExitStack() as stack:
+        for server in started:
+            stack.enter_context(unharmed(server))
         yield started
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "started" in metafunc.fixturenames:
-        metafunc.parametrize("started", sorted(MODULES), indirect=True, scope="session")

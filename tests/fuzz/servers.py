@@ -3,10 +3,13 @@
 import json
 import socket
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -45,7 +48,7 @@ class Server:
     def connect(self, timeout: float = 10.0) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout)
 
-    def description(self) -> dict[str, object]:
+    def description(self) -> dict[str, Any]:
         path = "/api/openapi.json" if self.name == "aggregator" else "/openapi.json"
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return dict(json.load(answer))
@@ -78,9 +81,33 @@ def unharmed(server: Server) -> Iterator[None]:
     """Check that what happens in the block leaves the server alive, quiet and small."""
     before, traces = server.memory(), len(server.traces())
     yield
-    assert server.alive()
-    assert server.traces()[traces:] == []
-    assert server.memory() - before < _GROWTH
+    assert server.alive(), server.name
+    assert server.traces()[traces:] == [], server.name
+    assert server.memory() - before < _GROWTH, server.name
+
+
+def failures(check: Callable[..., str | None], cases: Iterable[tuple[Any, ...]]) -> dict[str, str]:
+    """The complaints of a check, eight cases at a time; exceptions are complaints too.
+
+    Args:
+        check: Returns a complaint, or None where all is well.
+        cases: Arguments of the check.
+    """
+
+    def complaint(case: tuple[Any, ...]) -> str | None:
+        try:
+            return check(*case)
+        except (OSError, HTTPException, AssertionError, ValueError, IndexError) as error:
+            return repr(error)
+
+    cases = list(cases)
+    with ThreadPoolExecutor(8) as threads:
+        complaints = zip(cases, threads.map(complaint, cases), strict=True)
+        return {
+            " ".join(getattr(part, "name", str(part)) for part in case): text
+            for case, text in complaints
+            if text is not None
+        }
 
 
 def environment(name: str, redis_url: str, completions: Path, index: Path) -> Mapping[str, str]:

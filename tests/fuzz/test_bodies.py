@@ -1,21 +1,17 @@
 """Large wrong bodies for every list and map of every request.
 
-Each gets a short answer in little time and memory. The places are those of each server's own
-description, so a new field is tried as well.
+Each gets a short answer in little memory. The places are those of each server's own description,
+so a new field is tried as well. Code whose time is quadratic would not answer for minutes.
 """
 
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 
-import psutil
+from tests.fuzz.servers import Server, failures
 
-from tests.fuzz.servers import Server
-
-_MEMBERS = 150_000
-_SECONDS = 30.0
-# Of the server's own CPU time. 50 ms are usual; the rest is for slow machines.
-_CPU_SECONDS = 0.5
+_MEMBERS = 100_000
+_SECONDS = 60.0
 _LONGEST_ANSWER = 32 * 1024
 _DEEP = 100_000
 _LIST = b"[" + b"{}," * _MEMBERS + b"{}]"
@@ -64,18 +60,17 @@ def resolve(schema: Json, description: Any) -> Json:
     return schema
 
 
-def test_large_wrong_bodies(server: Server) -> None:
-    process = psutil.Process(server.pid)
-    for path, place, body in wrong_bodies(server):
-        before = sum(process.cpu_times()[:2])
-        status, answer = post(server, path, body)
-        spent = sum(process.cpu_times()[:2]) - before
-        where = f"{path} {place}: {status} after {spent:.2f} s of CPU time, {answer[:200]!r}"
-        assert status < 500, where
-        assert spent < _CPU_SECONDS, where
-        assert len(answer) < _LONGEST_ANSWER, where
-        # The router leaves to the engines what they understand by a field.
-        assert status >= 400 or server.name == "router", where
+def test_large_wrong_bodies(servers: list[Server]) -> None:
+    def check(server: Server) -> str | None:
+        for path, place, body in wrong_bodies(server):
+            status, answer = post(server, path, body)
+            # The router leaves to the engines what they understand by a field.
+            right = 400 <= status < 500 or (server.name == "router" and status < 400)
+            if not right or len(answer) >= _LONGEST_ANSWER:
+                return f"{path} {place}: {status}, {len(answer)} bytes, {answer[:200]!r}"
+        return None
+
+    assert failures(check, [(server,) for server in servers]) == {}
 
 
 def post(server: Server, path: str, body: bytes) -> tuple[int, bytes]:

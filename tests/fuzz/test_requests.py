@@ -18,8 +18,9 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.fuzz.servers import Server
 
-_SECONDS = 15.0
-_EXAMPLES = 12
+_SECONDS = 60.0
+_EXAMPLES = 3
+_MANY_EXAMPLES = 25
 # A server may be busy, or not have been able to answer in time, and says when to come again.
 _AGAIN = (503, 504)
 _CHECKS: list[CheckFunction] = [
@@ -43,12 +44,28 @@ def check(case: schemathesis.Case, url: str) -> None:
         case.validate_response(response, checks=_CHECKS)
 
 
+@pytest.mark.parametrize(
+    "examples", [_EXAMPLES, pytest.param(_MANY_EXAMPLES, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_answers_are_as_described(server: Server, mode: GenerationMode) -> None:
-    for operation in operations(server):
-        if mode is GenerationMode.NEGATIVE and not operation.body:
-            continue
-        _generated(operation, mode)(lambda case: check(case, server.url))
+def test_answers_are_as_described(
+    servers: list[Server], mode: GenerationMode, examples: int
+) -> None:
+    def run(server: Server) -> None:
+        for operation in operations(server):
+            if mode is GenerationMode.NEGATIVE and not operation.body:
+                continue
+            _generated(operation, mode, examples)(lambda case: check(case, server.url))
+
+    for server in servers:
+        run(server)
+
+
+def test_a_worker_has_the_operations_and_describes_them(servers: list[Server]) -> None:
+    described = {server.name: set(server.description()["paths"]) for server in servers}
+    for name, paths in described.items():
+        assert paths > {"/healthz", "/readyz", "/metrics"}, name
+    assert described["judge"] == {"/healthz", "/readyz", "/metrics", "/openapi.json"}
 
 
 def _has_input(operation: schemathesis.schemas.APIOperation) -> bool:
@@ -56,13 +73,13 @@ def _has_input(operation: schemathesis.schemas.APIOperation) -> bool:
 
 
 def _generated(
-    operation: schemathesis.schemas.APIOperation, mode: GenerationMode
+    operation: schemathesis.schemas.APIOperation, mode: GenerationMode, count: int
 ) -> Callable[[Callable[[schemathesis.Case], None]], None]:
     """Run a check on examples, the same ones every time."""
 
     def run(checked: Callable[[schemathesis.Case], None]) -> None:
         @settings(
-            max_examples=_EXAMPLES if _has_input(operation) else 1,
+            max_examples=count if _has_input(operation) else 1,
             database=None,
             deadline=None,
             derandomize=True,

@@ -8,13 +8,12 @@ import socket
 import time
 import zlib
 from contextlib import ExitStack, suppress
+from itertools import chain, product, repeat
 
-import pytest
-
-from tests.fuzz.servers import Server
+from tests.fuzz.servers import Server, failures
 
 # The servers' own deadlines are shorter (DEADLINES); the rest is for a busy machine.
-_SECONDS = 20.0
+_SECONDS = 60.0
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 _POST = b"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -113,78 +112,117 @@ def send(server: Server, data: bytes) -> bytes:
         return received(connection)
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_is_no_request(server: Server, kind: str) -> None:
-    found = statuses(send(server, REFUSED[kind]))
-    assert all(400 <= status < 500 for status in found), found
+def test_bytes_that_are_no_request(servers: list[Server]) -> None:
+    def check(server: Server, kind: str) -> str | None:
+        return only_refusals(statuses(send(server, REFUSED[kind])))
+
+    assert failures(check, product(servers, REFUSED)) == {}
 
 
-def test_a_request_without_a_name_for_the_server(server: Server) -> None:
+def test_a_request_without_a_name_for_the_server(servers: list[Server]) -> None:
     """An empty ``Host`` is what HTTP prescribes where there is none."""
-    found = statuses(send(server, b"GET /healthz HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n"))
-    assert all(status < 500 for status in found)
+
+    def check(server: Server) -> str | None:
+        data = send(server, b"GET /healthz HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n")
+        answers = statuses(data)
+        return None if all(status < 500 for status in answers) else f"{answers}"
+
+    assert failures(check, product(servers)) == {}
 
 
-def test_many_requests_in_one_piece(server: Server) -> None:
-    """Pipelined: each is answered in turn, or the connection is closed."""
-    with server.connect() as connection:
-        connection.sendall((_GET + b"\r\n") * 50 + _GET + b"Connection: close\r\n\r\n")
-        data, end = b"", time.monotonic() + _SECONDS
-        connection.settimeout(_SECONDS)
-        while time.monotonic() < end and (part := connection.recv(65536)):
-            data += part
-    assert set(statuses(data)) == {200}
-
-
-def test_a_second_request_hidden_in_the_first(server: Server) -> None:
-    """What a proxy would take for a body is not served as a request."""
-    hidden = _GET + b"\r\n"
-    head = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n" % (5 + len(hidden))
-    found = statuses(send(server, _POST + head + b"0\r\n\r\n" + hidden))
-    assert 200 not in found
-
-
-def test_clients_that_send_no_more(server: Server) -> None:
-    """Some close their half of the connection, the others only wait."""
-    head = _POST.replace(b"{path}", _PATHS[server.name]) + b"Content-Length: 1000\r\n\r\n{"
-    parts = [b"", b"GET /heal", _GET, _GET + b"X: ", head]
-    with ExitStack() as stack:
-        connections = []
-        for part in parts * 2:
-            connections.append(stack.enter_context(server.connect()))
-            connections[-1].sendall(part)
-        for connection in connections[: len(parts)]:
-            connection.shutdown(socket.SHUT_WR)
-        found = [statuses(received(connection)) for connection in connections]
-    assert all(400 <= status < 500 for answers in found for status in answers), found
-
-
-def test_slow_bytes(server: Server) -> None:
-    """One byte at a time does not keep a connection open."""
-    with server.connect() as connection:
-        began = time.monotonic()
-        connection.settimeout(0.2)
-        closed = False
-        while not closed and time.monotonic() - began < _SECONDS:
-            try:
-                connection.sendall(b"a")
-                data = connection.recv(1024)
-                closed = not data or bool(statuses(data))
-            except TimeoutError:
-                continue
-            except ConnectionError:
-                closed = True
-        assert closed
-
-
-def test_connections_that_are_left(server: Server) -> None:
-    for _ in range(200):
+def test_other_methods_are_refused(servers: list[Server]) -> None:
+    def check(server: Server, method: str) -> str | None:
         with server.connect() as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+            connection.sendall(f"{method} /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            line = connection.recv(4096).split(b"\r\n")[0]
+        return None if line.split()[1].startswith(b"4") else f"{line!r}"
+
+    methods = ["PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "BREW"]
+    assert failures(check, product(servers, methods)) == {}
 
 
-def test_a_small_body_that_would_become_large(server: Server) -> None:
+def test_many_requests_in_one_piece(servers: list[Server]) -> None:
+    """Pipelined: each is answered in turn, or the connection is closed."""
+
+    def check(server: Server) -> str | None:
+        with server.connect(_SECONDS) as connection:
+            connection.sendall((_GET + b"\r\n") * 50 + _GET + b"Connection: close\r\n\r\n")
+            data = b""
+            while part := connection.recv(65536):
+                data += part
+        answers = set(statuses(data))
+        return None if answers == {200} else f"{answers}"
+
+    assert failures(check, product(servers)) == {}
+
+
+def test_a_second_request_hidden_in_the_first(servers: list[Server]) -> None:
+    """A part that a proxy would take for a body is not served as a request."""
+
+    def check(server: Server) -> str | None:
+        hidden = _GET + b"\r\n"
+        head = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n" % (5 + len(hidden))
+        answers = statuses(send(server, _POST + head + b"0\r\n\r\n" + hidden))
+        return f"{answers}" if 200 in answers else None
+
+    assert failures(check, product(servers)) == {}
+
+
+def test_clients_that_send_no_more(servers: list[Server]) -> None:
+    """Some close their half of the connection, the others only wait."""
+
+    def check(server: Server) -> str | None:
+        head = _POST.replace(b"{path}", _PATHS[server.name]) + b"Content-Length: 1000\r\n\r\n{"
+        parts = [b"", b"GET /heal", _GET, _GET + b"X: ", head]
+        with ExitStack() as stack:
+            connections = []
+            for part in parts * 2:
+                connections.append(stack.enter_context(server.connect()))
+                connections[-1].sendall(part)
+            for connection in connections[: len(parts)]:
+                connection.shutdown(socket.SHUT_WR)
+            answers = [statuses(received(connection)) for connection in connections]
+        return only_refusals([status for each in answers for status in each])
+
+    assert failures(check, product(servers)) == {}
+
+
+def test_slow_bytes(servers: list[Server]) -> None:
+    """A header that arrives one byte at a time does not keep a connection open."""
+
+    def check(server: Server) -> str | None:
+        with server.connect() as connection:
+            connection.settimeout(0.02)
+            for byte in chain(_GET + b"X: ", repeat(ord("a"))):  # until the test's own time limit
+                try:
+                    connection.sendall(bytes([byte]))
+                    data = connection.recv(1024)
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    return None
+                return only_refusals(statuses(data))
+        raise AssertionError
+
+    assert failures(check, product(servers)) == {}
+
+
+def test_connections_that_are_left(servers: list[Server]) -> None:
+    for server in servers:
+        for _ in range(200):
+            with server.connect() as connection:
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+
+
+def test_a_small_body_that_would_become_large(servers: list[Server]) -> None:
     packed = zlib.compress(b" " * 64 * 2**20)
     head = b"Content-Encoding: deflate\r\nContent-Length: %d\r\n\r\n" % len(packed)
-    found = statuses(send(server, _POST + head + packed))
-    assert all(400 <= status < 500 for status in found), found
+
+    def check(server: Server) -> str | None:
+        return only_refusals(statuses(send(server, _POST + head + packed)))
+
+    assert failures(check, product(servers)) == {}
+
+
+def only_refusals(answers: list[int]) -> str | None:
+    return None if all(400 <= status < 500 for status in answers) else f"{answers}"
