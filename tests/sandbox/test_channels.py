@@ -218,14 +218,10 @@ async def test_the_probes_find_what_nothing_guards(start: Start):
                     return True
             return False
 
-    found = {
-        name
-        for name, finds_it in zip(
-            CHANNELS, await asyncio.gather(*map(finds, CHANNELS)), strict=True
-        )
-        if finds_it
-    }
-    assert found == {name for name, channel in CHANNELS.items() if not channel.local}
+    answers = await asyncio.gather(*map(finds, CHANNELS))
+    found = {name for name, answer in zip(CHANNELS, answers, strict=True) if answer}
+    shut = set() if NAMESPACES.kind is IsolationChoice.BWRAP else {"times of devices"}  # read-only
+    assert found == {name for name, channel in CHANNELS.items() if not channel.local} - shut
 
 
 async def test_a_program_finds_its_own_message(start: Start):

@@ -60,10 +60,10 @@ async def test_system_is_read_only_and_tmp_private(namespaced: Sandbox):
 
 
 async def test_program_has_its_own_processes(namespaced: Sandbox):
-    answer = await namespaced.run(
-        "import os; print(os.getpid() < 20, len(os.listdir('/proc')) > 5)"
-    )
-    assert answer["run_result"]["stdout"] == "True True\n"
+    code = "import os; print(os.readlink('/proc/self/ns/pid'), os.listdir('/proc'), sep='\\n')"
+    namespace, names = (await namespaced.run(code))["run_result"]["stdout"].splitlines()
+    assert namespace != str(Path("/proc/self/ns/pid").readlink())
+    assert 2 <= len([name for name in eval(names) if name.isdigit()]) <= 5
 
 
 async def test_programs_user_holds_no_capability(namespaced: Sandbox):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shared.errors import ServiceError
-from tests.sandbox.conftest import unhidden_python
-from tests.sandboxes import own_sandbox
+from tests.sandbox.conftest import unavailable, unhidden_python
+from tests.sandboxes import own_sandbox, rungs
 
 SECRETS = {
     "PLUMBLINE_SANDBOX_TOKEN": "pLanted-sandbox-token",
@@ -31,7 +31,7 @@ print('looked')
 """
 
 
-@pytest.mark.parametrize("isolation", ["bwrap", "unshare", "landlock", "none"])
+@pytest.mark.parametrize("isolation", rungs("bwrap", "unshare", "landlock", "none"))
 def test_a_program_finds_no_secret(tmp_path: Path, isolation: str) -> None:
     if isolation == "none" and os.geteuid() != 0:
         pytest.skip("without isolation a program is the same user as the server")
@@ -43,7 +43,7 @@ def test_a_program_finds_no_secret(tmp_path: Path, isolation: str) -> None:
             assert _ask(f"{url}/readyz")["isolation"] == isolation
             answer = _ask(f"{url}/run_code", {"code": LOOK, "language": "python"})
     except ServiceError as error:  # the machine does not permit it, so the server does not start
-        pytest.skip(str(error))
+        unavailable(isolation, error)
     said = answer["run_result"]["stdout"]
     assert "looked" in said
     assert "pLanted" not in said

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from services.sandbox import runner as runner_module
 from services.sandbox import slots
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.probe import ChosenIsolation, IsolationError, choose_isolation
@@ -26,10 +27,11 @@ from services.sandbox.slots import Order, Slot, SlotLostError
 from services.sandbox.workspace import Workspace
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CaseLimits, RunCasesRequest
-from tests.sandbox.conftest import alive, unhidden_python, until
+from tests.sandbox.conftest import alive, unavailable, unhidden_python, until
+from tests.sandboxes import rungs
 
 LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)
-ISOLATIONS = ["bwrap", "unshare", "landlock", "none"]
+ISOLATIONS = rungs("bwrap", "unshare", "landlock", "none")
 
 Choose = Callable[..., Awaitable[Runner]]
 
@@ -42,11 +44,14 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture
-async def choose(tmp_path: Path) -> AsyncIterator[Choose]:
+async def choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Choose]:
     tmp_path.chmod(0o755)
     made: list[ChosenIsolation] = []
 
     async def choose(kind: str = "auto", temp_root: Path = tmp_path) -> Runner:
+        user = next_user()
+        monkeypatch.setattr(runner_module, "FIRST_UID", user)
+        monkeypatch.setattr(runner_module, "LAST_UID", user)
         settings = SandboxSettings(
             isolation=IsolationChoice(kind), concurrency=1, temp_root=temp_root
         )
@@ -55,7 +60,7 @@ async def choose(tmp_path: Path) -> AsyncIterator[Choose]:
         try:
             made.append(await choose_isolation(settings, Reaper()))
         except IsolationError as error:
-            pytest.skip(str(error))
+            unavailable(kind, error)
         return made[-1].runner
 
     yield choose
@@ -111,7 +116,7 @@ async def kill_container_once(slot: Slot, marker: Path) -> None:
     os.killpg(slot._pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kind", ["landlock", "none"])
+@pytest.mark.parametrize("kind", rungs("landlock", "none"))
 async def test_a_program_whose_container_is_killed_runs_again_from_the_beginning(
     choose: Choose, kind: str, tmp_path: Path
 ):
@@ -174,7 +179,7 @@ async def test_an_idle_container_that_died_is_replaced(runner: Runner):
     assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
 
 
-@pytest.mark.parametrize("kind", ["bwrap", "unshare", "landlock"])
+@pytest.mark.parametrize("kind", rungs("bwrap", "unshare", "landlock"))
 async def test_an_unclean_slot_is_replaced(choose: Choose, kind: str, monkeypatch: Any):
     source = slots._source
     unclean = "\nInit.tidy = lambda *_: False\n"
@@ -401,7 +406,6 @@ async def test_a_program_that_stops_the_init_does_not_hold_its_slot(
         "    except OSError: pass\n"
         "time.sleep(600)"
     )
-    began = time.monotonic()
     if way == "run_code":
         answer = await run(runner, code, run_timeout=600)
         assert answer.status is RunStatus.SANDBOX_ERROR
@@ -412,5 +416,4 @@ async def test_a_program_that_stops_the_init_does_not_hold_its_slot(
         await slot_of(runner).close()
         limits = replace(LIMITS, cpu=600, wall=600, budget=600)
         await runner.run_cases(RunCasesRequest(code=code, inputs=[""], limits=limits), slot=0)
-    assert time.monotonic() - began < 60
     assert (await run(runner, "print(1)")).stdout == "1\n"
