@@ -1,6 +1,6 @@
 """Rendered documents, queried like a cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -90,3 +90,11 @@ class Cluster:
                     yield Pod(document, document["spec"]["headGroupSpec"]["template"])
                     for group in document["spec"]["workerGroupSpecs"]:
                         yield Pod(document, group["template"])
+
+
+def defects(
+    clusters: Mapping[str, Cluster], check: Callable[[Cluster], Iterator[str]]
+) -> dict[str, list[str]]:
+    """The findings of a check by target, without the targets that have none."""
+    found = {name: list(check(cluster)) for name, cluster in clusters.items()}
+    return {name: lines for name, lines in found.items() if lines}

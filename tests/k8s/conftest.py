@@ -27,9 +27,10 @@ def rendered() -> Callable[[str], Cluster]:
     return get
 
 
-@pytest.fixture(params=TARGETS)
-def cluster(request: pytest.FixtureRequest, rendered: Callable[[str], Cluster]) -> Cluster:
-    return rendered(request.param)
+@pytest.fixture(scope="session")
+def clusters(rendered: Callable[[str], Cluster]) -> dict[str, Cluster]:
+    """All targets, which no test changes."""
+    return {name: rendered(name) for name in TARGETS}
 
 
 @pytest.fixture

@@ -94,17 +94,14 @@ def client(folder: Path, password: str | None, user: str | None = None) -> Redis
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
-def test_only_the_password_opens_it(start, tmp_path: Path, password: str):
+def test_only_the_passwords_open_it_and_each_service_has_its_own_user(
+    start, tmp_path: Path, password: str
+):
     start(password)
     assert client(tmp_path, password).ping()
     for wrong in (None, "", password + "x"):
         with pytest.raises(AuthenticationError):
             client(tmp_path, wrong).ping()
-
-
-@pytest.mark.parametrize("password", PASSWORDS)
-def test_each_service_has_a_user_of_its_own(start, tmp_path: Path, password: str):
-    start(password)
     for user in USERS:
         redis = client(tmp_path, f"{password} of {user}", user)
         assert redis.ping()

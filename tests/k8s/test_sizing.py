@@ -13,13 +13,12 @@ BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
 TOKENS, LENGTH, IN_FLIGHT_PER_CORE = 46_179, 400, 1.25
 
 
-@pytest.mark.parametrize(
-    "figure",
-    ["46,179", "2,432", "2.1", "3.1", "66 MB", "18.6", "22.1", "7,769", "124 MB", "47 MB"],
-)
-def test_figures_are_measured_ones(figure: str):
-    assert figure in SIZING
-    assert figure in BENCHMARKS
+FIGURES = ("46,179", "2,432", "2.1", "3.1", "66 MB", "18.6", "22.1", "7,769", "124 MB", "47 MB")
+
+
+def test_figures_are_measured_ones():
+    assert [figure for figure in FIGURES if figure not in SIZING] == []
+    assert [figure for figure in FIGURES if figure not in BENCHMARKS] == []
 
 
 @pytest.mark.parametrize(
