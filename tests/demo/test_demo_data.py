@@ -45,12 +45,10 @@ def rows(path: Path) -> list[Row]:
 
 PROBLEMS = {name: rows(DEMO / "problems" / f"{name}.jsonl") for name in SETS}
 COMPLETIONS = rows(DEMO / "completions.jsonl")
-EVERY_PROBLEM = [
-    pytest.param(p, id=p["problem_id"]) for problems in PROBLEMS.values() for p in problems
-]
-STDIO = [p for p in EVERY_PROBLEM if p.values[0]["data_source"] == "codecontests"]
-HUMANEVAL = [p for p in EVERY_PROBLEM if p.values[0]["data_source"] == "humaneval"]
-MBPP = [p for p in EVERY_PROBLEM if p.values[0]["data_source"] == "mbpp"]
+EVERY_PROBLEM = [problem for problems in PROBLEMS.values() for problem in problems]
+STDIO = [p for p in EVERY_PROBLEM if p["data_source"] == "codecontests"]
+HUMANEVAL = [p for p in EVERY_PROBLEM if p["data_source"] == "humaneval"]
+MBPP = [p for p in EVERY_PROBLEM if p["data_source"] == "mbpp"]
 
 
 def test_no_other_data_set_lies_beside_them() -> None:
@@ -75,57 +73,62 @@ def test_ids_and_prompts_are_unique() -> None:
     assert len({p["prompt"] for p in problems}) == len(problems)
 
 
-@pytest.mark.parametrize("problem", EVERY_PROBLEM)
-def test_a_problem_has_its_fields_and_a_reference_that_compiles(problem: Row) -> None:
-    assert set(problem) == PROBLEM_FIELDS
-    assert problem["prompt"].strip()
-    assert isinstance(problem["sandbox_id"], str)
-    compile(problem["reference_solution"], problem["problem_id"], "exec")
+def test_a_problem_has_its_fields_and_a_reference_that_compiles() -> None:
+    for problem in EVERY_PROBLEM:
+        name = problem["problem_id"]
+        assert set(problem) == PROBLEM_FIELDS, name
+        assert problem["prompt"].strip(), name
+        assert isinstance(problem["sandbox_id"], str), name
+        compile(problem["reference_solution"], problem["problem_id"], "exec")
 
 
-@pytest.mark.parametrize("problem", STDIO)
-def test_a_contest_problem_has_an_output_for_every_input(problem: Row) -> None:
-    truth = problem["ground_truth"]
+def test_a_contest_problem_has_an_output_for_every_input() -> None:
+    for problem in STDIO:
+        name = problem["problem_id"]
+        truth = problem["ground_truth"]
 
-    assert set(truth) == {"inputs", "outputs"}
-    assert len(truth["inputs"]) == len(truth["outputs"]) >= 8
-    assert len(set(truth["inputs"])) == len(truth["inputs"])
-    for text in truth["outputs"]:
-        assert text.endswith("\n")
-        lines = text[:-1].split("\n")
-        assert lines == [line.rstrip() for line in lines]
-        assert lines[-1]
-
-
-@pytest.mark.parametrize("problem", STDIO)
-def test_a_contest_prompt_shows_its_first_test_as_the_example(problem: Row) -> None:
-    truth = problem["ground_truth"]
-    shown, expected = truth["inputs"][0].rstrip(), truth["outputs"][0].rstrip()
-
-    assert problem["prompt"].endswith(f"\n\nInput\n{shown}\n\nOutput\n{expected}\n")
+        assert set(truth) == {"inputs", "outputs"}, name
+        assert len(truth["inputs"]) == len(truth["outputs"]) >= 8, name
+        assert len(set(truth["inputs"])) == len(truth["inputs"]), name
+        for text in truth["outputs"]:
+            assert text.endswith("\n"), name
+            lines = text[:-1].split("\n")
+            assert lines == [line.rstrip() for line in lines], name
+            assert lines[-1], name
 
 
-@pytest.mark.parametrize("problem", HUMANEVAL)
-def test_a_humaneval_problem_is_a_function_with_a_check(problem: Row) -> None:
-    truth = problem["ground_truth"]
+def test_a_contest_prompt_shows_its_first_test_as_the_example() -> None:
+    for problem in STDIO:
+        name = problem["problem_id"]
+        truth = problem["ground_truth"]
+        shown, expected = truth["inputs"][0].rstrip(), truth["outputs"][0].rstrip()
 
-    assert set(truth) == {"test", "entry_point", "prompt"}
-    assert truth["prompt"] == problem["prompt"]
-    assert f"def {truth['entry_point']}(" in problem["prompt"]
-    assert problem["reference_solution"].startswith(problem["prompt"])
-    assert truth["test"].startswith("def check(candidate):\n")
-    assert truth["test"].count("    assert ") >= 6
-    compile(truth["test"], problem["problem_id"], "exec")
+        assert problem["prompt"].endswith(f"\n\nInput\n{shown}\n\nOutput\n{expected}\n"), name
 
 
-@pytest.mark.parametrize("problem", MBPP)
-def test_an_mbpp_problem_is_a_sentence_with_asserts(problem: Row) -> None:
-    truth = problem["ground_truth"]
+def test_a_humaneval_problem_is_a_function_with_a_check() -> None:
+    for problem in HUMANEVAL:
+        name = problem["problem_id"]
+        truth = problem["ground_truth"]
 
-    assert set(truth) == {"test_list", "test_setup_code"}
-    assert len(truth["test_list"]) >= 3
-    assert all(test.startswith("assert ") for test in truth["test_list"])
-    compile("\n".join([truth["test_setup_code"], *truth["test_list"]]), "tests", "exec")
+        assert set(truth) == {"test", "entry_point", "prompt"}, name
+        assert truth["prompt"] == problem["prompt"], name
+        assert f"def {truth['entry_point']}(" in problem["prompt"], name
+        assert problem["reference_solution"].startswith(problem["prompt"]), name
+        assert truth["test"].startswith("def check(candidate):\n"), name
+        assert truth["test"].count("    assert ") >= 6, name
+        compile(truth["test"], problem["problem_id"], "exec")
+
+
+def test_an_mbpp_problem_is_a_sentence_with_asserts() -> None:
+    for problem in MBPP:
+        name = problem["problem_id"]
+        truth = problem["ground_truth"]
+
+        assert set(truth) == {"test_list", "test_setup_code"}, name
+        assert len(truth["test_list"]) >= 3, name
+        assert all(test.startswith("assert ") for test in truth["test_list"]), name
+        compile("\n".join([truth["test_setup_code"], *truth["test_list"]]), "tests", "exec")
 
 
 def test_every_problem_has_one_completion() -> None:
@@ -137,16 +140,17 @@ def test_every_problem_has_one_completion() -> None:
     )
 
 
-@pytest.mark.parametrize("completion", [pytest.param(c, id=c["problem_id"]) for c in COMPLETIONS])
-def test_a_completion_has_its_fields(completion: Row) -> None:
-    blank = not completion["completion"].strip()
+def test_a_completion_has_its_fields() -> None:
+    for completion in COMPLETIONS:
+        name = completion["problem_id"]
+        blank = not completion["completion"].strip()
 
-    assert set(completion) == COMPLETION_FIELDS
-    assert completion["finish_reason"] in {"stop", "length"}
-    assert isinstance(completion["output_tokens"], int)
-    assert completion["output_tokens"] > 0
-    assert completion["gen_time"] > 0
-    assert (completion["expected_status"] == "empty_output") == blank
+        assert set(completion) == COMPLETION_FIELDS, name
+        assert completion["finish_reason"] in {"stop", "length"}, name
+        assert isinstance(completion["output_tokens"], int), name
+        assert completion["output_tokens"] > 0, name
+        assert completion["gen_time"] > 0, name
+        assert (completion["expected_status"] == "empty_output") == blank, name
 
 
 def test_every_final_status_is_shown() -> None:

@@ -22,7 +22,6 @@ import io
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,14 +81,6 @@ def read(path: Path) -> list[Case]:
 CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in read(path)]
 
 
-@pytest.fixture(autouse=True)
-def recursion_limit() -> Iterator[None]:
-    """Answers may raise the limit, which would let other tests overflow the stack."""
-    limit = sys.getrecursionlimit()
-    yield
-    sys.setrecursionlimit(limit)
-
-
 def output_of(code: str, given: str, monkeypatch: pytest.MonkeyPatch) -> str:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with monkeypatch.context() as patch:
@@ -116,29 +107,40 @@ def is_right(case: Case, found: Extraction, monkeypatch: pytest.MonkeyPatch) -> 
         return False
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_an_answer_is_judged_as_it_must_be(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = case.extract()
-    judged = case.get("judged", "right")
-    if judged == "nothing":
-        assert not found.found, found
-        return
-    assert found.found
-    if "reason" in case.fields:
-        assert found.reason == case.get("reason")
-    for part in case.fields.get("has", []):
-        assert unescaped(part) in found.code
-    for part in case.fields.get("lacks", []):
-        assert unescaped(part) not in found.code
-    if case.language == "python":
-        assert is_right(case, found, monkeypatch) == (judged == "right"), found.code
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_record_of_the_code_gives_the_code(case: Case) -> None:
+def defect(case: Case, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """What is wrong with the extraction of an answer."""
     found = case.extract()
     record = JudgedCode.of(found.code, found.reason, found.start)
-    assert record.read(case.completion) == found.code
+    if record.read(case.completion) != found.code:
+        return "the record of the code gives other code"
+    judged = case.get("judged", "right")
+    if (judged != "nothing") is not found.found:
+        return "no code was found" if judged != "nothing" else f"code was found:\n{found.code}"
+    if judged == "nothing":
+        return None
+    if found.reason != case.get("reason", found.reason):
+        return f"the reason is {found.reason}"
+    for part in map(unescaped, case.fields.get("has", [])):
+        if part not in found.code:
+            return f"lacks {part!r}:\n{found.code}"
+    for part in map(unescaped, case.fields.get("lacks", [])):
+        if part in found.code:
+            return f"has {part!r}:\n{found.code}"
+    if case.language == "python":
+        right = is_right(case, found, monkeypatch)
+        if right is not (judged == "right"):
+            return f"judged {'right' if right else 'wrong'}:\n{found.code}"
+    return None
+
+
+def test_every_answer_is_judged_as_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = sys.getrecursionlimit()
+    defects = {}
+    for case in CASES:
+        defects[case.name] = defect(case, monkeypatch)
+        sys.setrecursionlimit(limit)  # an answer may raise it
+    failing = {name: message for name, message in defects.items() if message}
+    assert not failing, "\n\n".join(f"{name}: {message}" for name, message in failing.items())
 
 
 def test_the_corpus_is_large_and_its_names_are_unique() -> None:
