@@ -1,5 +1,6 @@
 """`plumb export`, called in this process."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -91,19 +92,43 @@ def test_an_output_that_cannot_be_written(finished: Exported, tmp_path: Path) ->
     assert isinstance(result.exception, OutputError)
 
 
-@pytest.mark.parametrize(
-    ("kind", "table"),
-    [
-        *((kind, "samples") for kind in ("inspect", "lm-eval", "evalplus", "hf-parquet", "csv")),
-        *((kind, "cases") for kind in ("hf-parquet", "csv")),
-    ],
-)
-def test_no_format_needs_numpy(finished: Exported, tmp_path: Path, kind: str, table: str) -> None:
+_WITHOUT_NUMPY = """
+import json, sys
+sys.modules["numpy"] = None
+from services.cli.__main__ import main
+codes = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["plumb", "export", *arguments]
+    try:
+        main()
+        codes.append(0)
+    except SystemExit as end:
+        codes.append(end.code or 0)
+print(json.dumps(codes))
+"""
+
+
+def test_no_format_needs_numpy(finished: Exported, tmp_path: Path) -> None:
     """The runner's image has ``plumb export`` and no numpy."""
     finished.record()
-    blocked = "import sys; sys.modules['numpy'] = None; from services.cli.__main__ import main; "
-    command = ["export", str(finished.run), "--format", kind, "--table", table]
-    command += ["--output", str(tmp_path / "out")]
-    program = f"{blocked}sys.argv = ['plumb', *{command!r}]; main()"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    tables = [(kind, "samples") for kind in ("inspect", "lm-eval", "evalplus", "hf-parquet", "csv")]
+    tables += [(kind, "cases") for kind in ("hf-parquet", "csv")]
+    commands = [
+        [
+            str(finished.run),
+            "--format",
+            kind,
+            "--table",
+            table,
+            "--output",
+            str(tmp_path / kind / table),
+        ]
+        for kind, table in tables
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_NUMPY, json.dumps(commands)],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    codes = json.loads(done.stdout.splitlines()[-1])
+    assert dict(zip(tables, codes, strict=True)) == dict.fromkeys(tables, 0), done.stderr

@@ -185,7 +185,9 @@ def test_a_run_that_is_not_there(tmp_path, arguments, said):
 @pytest.mark.e2e
 def test_completions_are_judged_again(tmp_path):
     truth = json.dumps({"inputs": ["1\n"], "outputs": ["1 \n"]})
-    write_dataset(str(tmp_path / "d1.parquet"), [problem("p1", ground_truth=truth), problem("p2")])
+    # A run over a part of the data has that part judged again: nobody answers the third one.
+    problems = [problem("p1", ground_truth=truth), problem("p2"), problem("p3")]
+    write_dataset(str(tmp_path / "d1.parquet"), problems)
     answers = [
         {"problem_id": one, "completion": "print(1)", "output_tokens": 4} for one in ("p1", "p2")
     ]
@@ -202,15 +204,13 @@ def test_completions_are_judged_again(tmp_path):
     runs = [json.loads((folder / "run.json").read_text()) for folder in folders]
     assert [run["statuses"]["success"] for run in runs] == [2, 1]
     assert runs[1]["parent"]["run"] == runs[0]["run"]
+    for run in runs:  # a healthy sandbox
+        (canaries,) = run["canaries"]["sandboxes"]
+        assert canaries["right"] == canaries["sent"] > 0
     generations = [(folder / "generations.jsonl").read_text() for folder in folders]
     assert [json.loads(line)["output_tokens"] for line in generations[1].splitlines()] == [4, 4]
-    # A run over a part of the data has that part judged again.
-    (tmp_path / "answers.jsonl").write_text(json.dumps(answers[1]) + "\n")
-    part = plumb("judge", *files, "--output", "part", "--embedded", folder=tmp_path)
-    assert part.code == 0, part.stderr
-    assert plumb("rejudge", "part", folder=tmp_path).code == 0
     # Other tests are no second opinion on the same problems.
-    write_dataset(str(tmp_path / "d1.parquet"), [problem("p1"), problem("p2")])
+    write_dataset(str(tmp_path / "d1.parquet"), [problem("p1"), *problems[1:]])
     changed = plumb("rejudge", "first", "--output", "third", folder=tmp_path)
     assert changed.code == 2
     assert "d1 has other prompts, tests or problems now" in changed.line

@@ -83,13 +83,6 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_a_run_with_a_healthy_sandbox_is_trusted(tmp_path: Path) -> None:
-    done = plumb("judge", *write_inputs(tmp_path), "--embedded", folder=tmp_path)
-    assert done.code == 0, done.stderr
-    assert "9 of 9 canaries judged as they must be" in done.stdout
-
-
-@pytest.mark.e2e
 def test_the_doctor_names_a_fault(tmp_path: Path) -> None:
     (tmp_path / "sandbox").mkdir()
     with faulty_sandbox(tmp_path / "sandbox", faults.cut_output(65536)) as url:
