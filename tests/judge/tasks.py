@@ -1,6 +1,9 @@
 """Answers to judge, and their verdicts."""
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from services.judge.judging import judge_answer
 from services.judge.methods.base import Task
@@ -11,6 +14,8 @@ from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from tests.shared.ledgers import generation, problem
 
+K = TypeVar("K")
+V = TypeVar("V")
 HUMANEVAL = problem(
     ground_truth=json.dumps(
         {
@@ -45,3 +50,17 @@ async def verdict_of(task: Task) -> Verdict:
 def as_verdict(judgement: Judgement, completion: str, attempts: Attempts) -> Verdict:
     made = generation(completion=completion)
     return to_verdict(made, judgement, attempts.requests, attempts.failures, "w")
+
+
+async def together(
+    keys: Iterable[K], judge: Callable[[K], Awaitable[V]], at_a_time: int = 6
+) -> dict[K, V]:
+    """Judge several answers at a time; the result has the order of the keys."""
+    slots = asyncio.Semaphore(at_a_time)
+    keys = list(keys)
+
+    async def judge_next(key: K) -> V:
+        async with slots:
+            return await judge(key)
+
+    return dict(zip(keys, await asyncio.gather(*map(judge_next, keys)), strict=True))

@@ -19,11 +19,11 @@ from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, Spiked, case
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
 
 ECHO = "print(input())"
-# Of 0.3 CPU seconds, and a wall guard of 2.4 seconds.
-QUICK = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=8")
+# Of 0.3 CPU seconds, and a wall guard of 1.5 seconds.
+QUICK = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=5")
 # Where nothing sleeps the wall guard need not be waited for, and a busy machine does no harm.
 BUSY = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=100")
 JudgeAnswer = Callable[..., Awaitable[Verdict]]
@@ -49,6 +49,11 @@ async def judged(
     completion = fenced(code, "cpp" if "judge.language=cpp" in overrides else "python")
     task = make_task(sandbox, stdio(*cases), completion, *overrides)  # type: ignore[arg-type]
     return await judge_answer(task), task.attempts
+
+
+def stderr_of(verdict: Verdict) -> str:
+    failed = verdict.first_failed_case
+    return (failed and failed.stderr) or ""
 
 
 def codes(judgement: Judgement) -> list[int]:
@@ -164,14 +169,20 @@ async def test_expected_outputs_stay_here() -> None:
 # Programs that do not run
 
 
-@pytest.mark.parametrize("code", ["print(", "if True:\npass", "return 1", "x\0y", "a = 1 1"])
-async def test_a_program_that_does_not_compile(judge: JudgeAnswer, code: str) -> None:
-    verdict = await judge(code, *[("1", "1")] * 3)
-    assert verdict.case_codes == [-4, -4, -4]
-    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
-    assert (verdict.cases_total, verdict.attempts) == (3, 1)
-    assert verdict.first_failed_case is not None
-    assert "Error" in (verdict.first_failed_case.stderr or "")
+async def test_programs_that_do_not_compile(judge: JudgeAnswer) -> None:
+    programs = ["print(", "if True:\npass", "return 1", "x\0y", "a = 1 1"]
+    verdicts = await together(programs, lambda code: judge(code, *[("1", "1")] * 3))
+    expected = ([-4, -4, -4], FinalStatus.SYNTAX_ERROR, 3, 1, True)
+    assert {
+        code: (
+            verdict.case_codes,
+            verdict.final_status,
+            verdict.cases_total,
+            verdict.attempts,
+            "Error" in stderr_of(verdict),
+        )
+        for code, verdict in verdicts.items()
+    } == dict.fromkeys(programs, expected)
 
 
 async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer) -> None:
@@ -197,31 +208,26 @@ async def test_the_block_that_the_policy_takes(
 # Comparing
 
 
-@pytest.mark.parametrize(
-    ("own", "configured", "printed", "expected", "passed"),
-    [
+async def test_the_problem_and_then_the_config_name_the_checker(sandbox: SandboxClient) -> None:
+    rows = [
         (None, None, "1  2\n", "1 2", 1),
         (None, "exact", "1  2\n", "1 2", 0),
         (None, "float:0.01", "1.001", "1", 1),
         ("float:0.01", None, "1.001", "1", 1),
         ("lines", "exact", "A", "a", 1),
         ("exact", "lines", "A", "a", 0),
-    ],
-)
-async def test_the_problem_and_then_the_config_name_the_checker(
-    sandbox: SandboxClient,
-    own: str | None,
-    configured: str | None,
-    printed: str,
-    expected: str,
-    passed: int,
-) -> None:
-    overrides = [f"judge.checker={configured}"] if configured else []
-    problem = stdio(("", expected), checker=own)
-    task = make_task(sandbox, problem, fenced(f"print({printed!r}, end='')"), *overrides)
-    verdict = await verdict_of(task)
-    assert verdict.case_codes == [passed]
-    assert verdict.checker == (own or configured or "tokens")
+    ]
+
+    async def judge_row(row: tuple[str | None, str | None, str, str, int]) -> Verdict:
+        own, configured, printed, expected, _ = row
+        overrides = [f"judge.checker={configured}"] if configured else []
+        problem = stdio(("", expected), checker=own)
+        task = make_task(sandbox, problem, fenced(f"print({printed!r}, end='')"), *overrides)
+        return await verdict_of(task)
+
+    verdicts = await together(rows, judge_row)
+    found = {row: (verdict.case_codes, verdict.checker) for row, verdict in verdicts.items()}
+    assert found == {row: ([row[4]], row[0] or row[1] or "tokens") for row in rows}
 
 
 # Any divisor will do.
@@ -252,40 +258,49 @@ async def test_a_checker_is_not_asked_about_what_failed_anyway(judge: JudgeAnswe
     assert (verdict.case_codes, verdict.attempts) == ([-2], 1)
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ("return 1", 1),
-        ("return 'no'", 1),
-        ("return None if output != expected else 1", 0),
-        ("return [] if output != expected else 1", 0),
-        ("print('x' * 1000)\n    return True", 1),
-        ("open('verdicts', 'w').write('000')\n    return True", 1),
-        ("return (input, output[0], expected) in (('ä\\n', c, 'ö') for c in 'äö')", 1),
-    ],
-)
-async def test_what_a_checker_may_do(judge: JudgeAnswer, body: str, code: int) -> None:
-    source = f"def check(input, output, expected):\n    {body}\n"
-    assert (await judge(ECHO, ("ä\n", "ö"), checker_source=source)).case_codes == [code]
+async def test_what_a_checker_may_do(judge: JudgeAnswer) -> None:
+    bodies = {
+        "return 1": 1,
+        "return 'no'": 1,
+        "return None if output != expected else 1": 0,
+        "return [] if output != expected else 1": 0,
+        "print('x' * 1000)\n    return True": 1,
+        "open('verdicts', 'w').write('000')\n    return True": 1,
+        "return (input, output[0], expected) in (('ä\\n', c, 'ö') for c in 'äö')": 1,
+    }
+
+    async def judge_by(body: str) -> Verdict:
+        source = f"def check(input, output, expected):\n    {body}\n"
+        return await judge(ECHO, ("ä\n", "ö"), checker_source=source)
+
+    verdicts = await together(bodies, judge_by)
+    found = {body: verdict.case_codes for body, verdict in verdicts.items()}
+    assert found == {body: [code] for body, code in bodies.items()}
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("def check(input, output, expected):\n    raise KeyError('mine')", "KeyError: 'mine'"),
-        ("def check(a, b):\n    return True", "TypeError"),
-        ("def check(input, output, expected):\n    while True: pass", "failed"),
-        ("def check(input, output, expected):\n    import sys; sys.exit()", "failed"),
-        ("def checked(): pass", "KeyError"),
-        ("def check(", "SyntaxError"),
-    ],
-)
-async def test_a_checker_that_breaks_is_no_fault_of_the_answer(
-    judge: JudgeAnswer, source: str, said: str
-) -> None:
-    with pytest.raises(SandboxUnavailableError, match="the problem's checker failed") as caught:
-        await judge(ECHO, overrides=["sandbox.timeout=0.5"], checker_source=source)
-    assert said in str(caught.value)
+async def test_a_checker_that_breaks_is_no_fault_of_the_answer(judge: JudgeAnswer) -> None:
+    sources = {
+        "def check(input, output, expected):\n    raise KeyError('mine')": "KeyError: 'mine'",
+        "def check(a, b):\n    return True": "TypeError",
+        "def check(input, output, expected):\n    while True: pass": "failed",
+        "def check(input, output, expected):\n    import sys; sys.exit()": "failed",
+        "def checked(): pass": "KeyError",
+        "def check(": "SyntaxError",
+    }
+
+    async def judge_by(source: str) -> str:
+        try:
+            verdict = await judge(ECHO, overrides=["sandbox.timeout=0.3"], checker_source=source)
+        except SandboxUnavailableError as error:
+            return str(error)
+        return f"judged: {verdict.case_codes}"
+
+    found = await together(sources, judge_by)
+    assert {
+        source: text
+        for source, text in found.items()
+        if "checker failed" not in text or sources[source] not in text
+    } == {}
 
 
 # Time and memory
@@ -417,8 +432,7 @@ async def test_a_load_spike_decides_nothing(sandbox: SandboxClient) -> None:
     assert spiked.calls == [False, True]
 
 
-@pytest.mark.parametrize("spike", [True, False])
-@pytest.mark.parametrize("allowed", [1, 2, 3])
+@pytest.mark.parametrize(("allowed", "spike"), [(1, True), (2, True), (3, True), (3, False)])
 async def test_with_few_time_outs_allowed_a_load_spike_decides_nothing_either(
     sandbox: SandboxClient, allowed: int, spike: bool
 ) -> None:
@@ -622,9 +636,8 @@ async def test_a_forged_record_gains_nothing(judge: JudgeAnswer) -> None:
 # Calls of a function
 
 
-@pytest.mark.parametrize(
-    ("code", "stdin", "expected", "passed"),
-    [
+async def test_calls_of_a_function(judge: JudgeAnswer) -> None:
+    rows = [
         ("def f(a, b):\n    return a + b", "1\n2", "3", 1),
         ("class Solution:\n    def f(self, a):\n        return [a, None]", "1", "[1, null]", 1),
         ("def f(a: List[int]) -> float:\n    return sqrt(sum(a))", "[1, 3]", "2.0", 1),
@@ -633,12 +646,10 @@ async def test_a_forged_record_gains_nothing(judge: JudgeAnswer) -> None:
         ("def g(a):\n    return a", "1", "1", 0),
         ("def f(a):\n    import sys\n    sys.exit(1)", "1", "1", -2),
         ("def f(a) return a", "1", "1", -4),
-    ],
-)
-async def test_calls_of_a_function(
-    judge: JudgeAnswer, code: str, stdin: str, expected: str, passed: int
-) -> None:
-    assert (await judge(code, (stdin, expected), fn_name="f")).case_codes == [passed]
+    ]
+    verdicts = await together(rows, lambda row: judge(row[0], row[1:3], fn_name="f"))
+    found = {row: verdict.case_codes for row, verdict in verdicts.items()}
+    assert found == {row: [row[3]] for row in rows}
 
 
 # Compiled languages

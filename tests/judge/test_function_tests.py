@@ -10,7 +10,7 @@ from shared.schemas import Verdict
 from shared.statuses import CaseCode, FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
-from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.judge.tasks import fenced, make_task, together, verdict_of
 from tests.shared.ledgers import problem
 
 PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
@@ -41,71 +41,76 @@ async def codes(client: SandboxClient, code: str, *tests: str, setup: str = "") 
 SAME = "def f(x): return x\n"
 
 
-@pytest.mark.parametrize(
-    ("code", "test"),
-    [
-        (SAME, "a = [1]; assert f(a) is a"),
-        (SAME, "a = [[1]]; assert f([a, a])[1] is a"),
-        ("def f(x): x.append(2)", "a = [1]; assert f(a) is None and a == [1, 2]"),
-        ("def f(x): x[0].add(2)", "a = {1}; f((a,)); assert a == {1, 2}"),
-        ("def f(x): x['b'] = x; return x", "a = {}; assert f(a)['b'] is a"),
-        ("def f(x, *, y=0, **z): return x, y, z", "assert f(1, y=2, w=3) == (1, 2, {'w': 3})"),
-        (
-            "def f(n):\n    while True: yield n; n += 1",
-            "g = f(3); assert [next(g), next(g)] == [3, 4]",
-        ),
-        ("def f(x): return lambda y: x + y", "assert f(1)(2) == 3"),
-        ("def f(x): return map(int, x)", "assert sum(f('123')) == 6"),
-        ("def f(x): return sum(x)", "assert f(n for n in range(4)) == 6"),
-        ("def f(x): return x[0]", "assert f('\\ud800\\U0001F600')  == '\\ud800'"),
-        ("def f(g, x): return g(x)", "assert f(len, [1]) == 1 and f(int, '7') == 7"),
-        ("async def f(x): return x", "import asyncio; assert asyncio.run(f(2)) == 2"),
-        ("import re\ndef f(x): return re.match('a', x)", "assert f('a') and not f('b')"),
-        (
-            "class P:\n    pass\ndef p(): return P()\ndef f(x): return isinstance(x, P)",
-            "assert f(p())",
-        ),
-        (
-            "def f(x): raise ValueError(x, 'a')",
-            "try: f(1)\nexcept ValueError as e: assert e.args == (1, 'a')",
-        ),
-        ("class E(KeyError): pass\ndef f(x): raise E(x)", "try: f(1)\nexcept KeyError: pass"),
-        ("f = 2", "assert callable(f)\ntry: f(1)\nexcept TypeError: pass"),
-        ("import sys\ndef f(x): return sys.getsizeof(x)", "assert f((1,)) == sys.getsizeof((1,))"),
-        ("def f(n): return [0] * n", "assert len(f(10**6)) == 10**6"),
-        ("def f(x): return len(x)", "assert f(list(range(10**6))) == 10**6"),
-        ("def sum(a, b): return a + b", "assert sum(10, 15) == 25"),
-    ],
-)
-async def test_right_answers(client: SandboxClient, code: str, test: str) -> None:
-    verdict = await judged(client, code, test)
-    assert (verdict.accepted, verdict.shared_process) == (True, False), verdict.first_failed_case
+RIGHT = [
+    (SAME, "a = [1]; assert f(a) is a"),
+    (SAME, "a = [[1]]; assert f([a, a])[1] is a"),
+    ("def f(x): x.append(2)", "a = [1]; assert f(a) is None and a == [1, 2]"),
+    ("def f(x): x[0].add(2)", "a = {1}; f((a,)); assert a == {1, 2}"),
+    ("def f(x): x['b'] = x; return x", "a = {}; assert f(a)['b'] is a"),
+    ("def f(x, *, y=0, **z): return x, y, z", "assert f(1, y=2, w=3) == (1, 2, {'w': 3})"),
+    (
+        "def f(n):\n    while True: yield n; n += 1",
+        "g = f(3); assert [next(g), next(g)] == [3, 4]",
+    ),
+    ("def f(x): return lambda y: x + y", "assert f(1)(2) == 3"),
+    ("def f(x): return map(int, x)", "assert sum(f('123')) == 6"),
+    ("def f(x): return sum(x)", "assert f(n for n in range(4)) == 6"),
+    ("def f(x): return x[0]", "assert f('\\ud800\\U0001F600')  == '\\ud800'"),
+    ("def f(g, x): return g(x)", "assert f(len, [1]) == 1 and f(int, '7') == 7"),
+    ("async def f(x): return x", "import asyncio; assert asyncio.run(f(2)) == 2"),
+    ("import re\ndef f(x): return re.match('a', x)", "assert f('a') and not f('b')"),
+    (
+        "class P:\n    pass\ndef p(): return P()\ndef f(x): return isinstance(x, P)",
+        "assert f(p())",
+    ),
+    (
+        "def f(x): raise ValueError(x, 'a')",
+        "try: f(1)\nexcept ValueError as e: assert e.args == (1, 'a')",
+    ),
+    ("class E(KeyError): pass\ndef f(x): raise E(x)", "try: f(1)\nexcept KeyError: pass"),
+    ("f = 2", "assert callable(f)\ntry: f(1)\nexcept TypeError: pass"),
+    ("import sys\ndef f(x): return sys.getsizeof(x)", "assert f((1,)) == sys.getsizeof((1,))"),
+    ("def f(n): return [0] * n", "assert len(f(10**6)) == 10**6"),
+    ("def f(x): return len(x)", "assert f(list(range(10**6))) == 10**6"),
+    ("def sum(a, b): return a + b", "assert sum(10, 15) == 25"),
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "tests", "expected"),
-    [
-        ("def f(x): return 1", ["assert f(1) == 1", "assert f(2) == 2"], [PASSED, WRONG]),
-        ("def f(x): assert x > 1", ["assert f(1) == 1", "f(2)"], [WRONG, PASSED]),
-        ("def f(x): raise ValueError", ["assert f(1)", "assert True"], [RUNTIME, PASSED]),
-        ("def f(x): raise SystemExit", ["assert f(1)", "assert True"], [RUNTIME, PASSED]),
-        ("assert False\ndef f(x): pass", ["f(1)", "f(1)"], [WRONG, WRONG]),
-        ("1 / 0\ndef f(x): pass", ["f(1)", "assert True"], [RUNTIME, RUNTIME]),
-        ("def f(x):", ["f(1)", "f(1)"], [COMPILE, COMPILE]),
-        ("def g(x): pass", ["f(1)", "assert True"], [RUNTIME, PASSED]),
-        (
-            "import os\ndef f(x): os._exit(0)",
-            ["assert True; f", "f(1)", "f(1)"],
-            [PASSED, RUNTIME, RUNTIME],
-        ),
-        ("import os\ndef f(x): os._exit(0)", ["try: f(1)\nexcept BaseException: pass"], [RUNTIME]),
-        (SAME, ["assert f(1) == expected(1)", "f("], [RUNTIME, RUNTIME]),
-    ],
-)  # fmt: skip
-async def test_codes(
-    client: SandboxClient, code: str, tests: list[str], expected: list[CaseCode]
-) -> None:
-    assert await codes(client, code, *tests) == expected
+async def test_right_answers(client: SandboxClient) -> None:
+    verdicts = await together(RIGHT, lambda pair: judged(client, *pair))
+    assert {
+        pair: verdict.first_failed_case or verdict.final_status
+        for pair, verdict in verdicts.items()
+        if (verdict.accepted, verdict.shared_process) != (True, False)
+    } == {}
+
+
+CODES = [
+    ("def f(x): return 1", ["assert f(1) == 1", "assert f(2) == 2"], [PASSED, WRONG]),
+    ("def f(x): assert x > 1", ["assert f(1) == 1", "f(2)"], [WRONG, PASSED]),
+    ("def f(x): raise ValueError", ["assert f(1)", "assert True"], [RUNTIME, PASSED]),
+    ("def f(x): raise SystemExit", ["assert f(1)", "assert True"], [RUNTIME, PASSED]),
+    ("assert False\ndef f(x): pass", ["f(1)", "f(1)"], [WRONG, WRONG]),
+    ("1 / 0\ndef f(x): pass", ["f(1)", "assert True"], [RUNTIME, RUNTIME]),
+    ("def f(x):", ["f(1)", "f(1)"], [COMPILE, COMPILE]),
+    ("def g(x): pass", ["f(1)", "assert True"], [RUNTIME, PASSED]),
+    (
+        "import os\ndef f(x): os._exit(0)",
+        ["assert True; f", "f(1)", "f(1)"],
+        [PASSED, RUNTIME, RUNTIME],
+    ),
+    ("import os\ndef f(x): os._exit(0)", ["try: f(1)\nexcept BaseException: pass"], [RUNTIME]),
+    (SAME, ["assert f(1) == expected(1)", "f("], [RUNTIME, RUNTIME]),
+]  # fmt: skip
+
+
+async def test_codes(client: SandboxClient) -> None:
+    async def judge_row(row: int) -> list[int]:
+        code, tests, _ = CODES[row]
+        return await codes(client, code, *tests)
+
+    found = await together(range(len(CODES)), judge_row)
+    assert [(CODES[row], given) for row, given in found.items() if given != CODES[row][2]] == []
 
 
 async def test_a_setup_stays_with_the_tests(client: SandboxClient) -> None:
@@ -124,64 +129,61 @@ async def test_tracebacks_show_both_sides(client: SandboxClient) -> None:
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-@pytest.mark.parametrize(
-    ("code", "detail"),
-    [
-        ("import os\nos._exit(0)", VerdictDetail.EARLY_EXIT),
-        ("import os\nos.kill(os.getpid(), 11)", "SIGSEGV"),
-        ("def f(x): return [0] * 10**12", VerdictDetail.MEMORY_LIMIT),
-        ("def f(x): raise SystemExit(0)", VerdictDetail.EARLY_EXIT),
-    ],
-)
-async def test_causes_of_runtime_errors(client: SandboxClient, code: str, detail: str) -> None:
-    verdict = await judged(client, code, "assert f(0) == 3")
-    assert (verdict.final_status, verdict.detail) == (FinalStatus.RUNTIME_ERROR, detail)
+async def test_causes_of_runtime_errors(client: SandboxClient) -> None:
+    details = {
+        "import os\nos._exit(0)": VerdictDetail.EARLY_EXIT,
+        "import os\nos.kill(os.getpid(), 11)": "SIGSEGV",
+        "def f(x): return [0] * 10**12": VerdictDetail.MEMORY_LIMIT,
+        "def f(x): raise SystemExit(0)": VerdictDetail.EARLY_EXIT,
+    }
+    verdicts = await together(details, lambda code: judged(client, code, "assert f(0) == 3"))
+    found = {code: (one.final_status, one.detail) for code, one in verdicts.items()}
+    assert found == {code: (FinalStatus.RUNTIME_ERROR, one) for code, one in details.items()}
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
+async def test_values_that_turn_out_not_to_cross(client: SandboxClient) -> None:
+    tests = [
         "class A: pass\nassert f(A())",
         "import itertools; assert f(itertools.count())",
         "import functools; assert f(functools.partial(int, base=2))",
-    ],
-)
-async def test_values_that_turn_out_not_to_cross(client: SandboxClient, test: str) -> None:
-    verdict = await judged(client, SAME, test)
-    assert (verdict.accepted, verdict.shared_process) == (True, True)
+    ]
+    verdicts = await together(tests, lambda test: judged(client, SAME, test))
+    found = {test: (one.accepted, one.shared_process) for test, one in verdicts.items()}
+    assert found == dict.fromkeys(tests, (True, True))
 
 
-@pytest.mark.parametrize("work", ["the answer's", "the tests'"])
-async def test_cpu_time_of_both_processes_counts(sandbox: SandboxClient, work: str) -> None:
+async def test_cpu_time_of_both_processes_counts(sandbox: SandboxClient) -> None:
     """A run that reported its tests after the limit is a time-out all the same."""
-    spin = "import time\nend = time.process_time() + 1.3\n"
+    spin = "import time\nend = time.process_time() + 0.65\n"
     spin += "while time.process_time() < end: sum(range(10**5))\n"
-    code, test = (f"{spin}{SAME}", "assert f(1) == 1")
-    if work == "the tests'":
-        code, test = SAME, f"{spin}assert f(1) == 1"
-    verdict = await judged(sandbox, code, test, limits=("sandbox.timeout=1",))
-    assert verdict.final_status is FinalStatus.TIMEOUT
+    test = "assert f(1) == 1"
+    answers = {"the answer's": (f"{spin}{SAME}", test), "the tests'": (SAME, f"{spin}{test}")}
+    limits = ("sandbox.timeout=0.5",)
+    verdicts = await together(
+        answers, lambda work: judged(sandbox, *answers[work], limits=limits), at_a_time=2
+    )
+    found = {work: verdict.final_status for work, verdict in verdicts.items()}
+    assert found == dict.fromkeys(answers, FinalStatus.TIMEOUT)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+async def test_what_does_not_end(sandbox: SandboxClient) -> None:
+    answers = [
         "def f(x):\n    while True: pass",
         "import time\ndef f(x): time.sleep(99)",
         "while True: pass",
         "def f(x):\n    while True: yield x",
-    ],
-)
-async def test_what_does_not_end(sandbox: SandboxClient, code: str) -> None:
+    ]
     limits = ("sandbox.timeout=0.5", "judge.wall_factor=2", "sandbox.memory_limit_mb=4096")
-    verdict = await judged(sandbox, code, "assert sum(f(1)) == 2", "assert f", limits=limits)
-    assert verdict.final_status is FinalStatus.TIMEOUT
+    tests = ("assert sum(f(1)) == 2", "assert f")
+    verdicts = await together(answers, lambda code: judged(sandbox, code, *tests, limits=limits))
+    found = {code: verdict.final_status for code, verdict in verdicts.items()}
+    assert found == dict.fromkeys(answers, FinalStatus.TIMEOUT)
 
 
 async def test_an_answer_that_is_killed_has_not_failed_its_test(sandbox: SandboxClient) -> None:
     """Its tests wait for its next value then, on another processor."""
     limits = ("sandbox.timeout=0.2", "judge.wall_factor=2", "sandbox.memory_limit_mb=4096")
     code = "def f(x):\n    while True: yield x"
-    for _ in range(8):
+    for _ in range(4):
         verdict = await judged(sandbox, code, "assert sum(f(1)) == 2", "assert f", limits=limits)
         assert verdict.final_status is FinalStatus.TIMEOUT, verdict.case_codes
