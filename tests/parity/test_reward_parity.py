@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,13 @@ PAIRS = 1000
 SETTINGS = ["sandbox.timeout=2", "judge.workers=2"]
 
 
-@pytest.fixture(scope="module")
-def known() -> list[Pair]:
-    return pairs(PAIRS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(1, marks=pytest.mark.nightly, id="all"), pytest.param(10, id="a tenth")],
+)
+def known(request: pytest.FixtureRequest) -> list[Pair]:
+    """Every pair, or every tenth one."""
+    return pairs(PAIRS)[:: request.param]
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +79,8 @@ def service(data: Path) -> Iterator[str]:
 
 
 def test_the_pairs_have_every_outcome(judged: list[dict[str, Any]]) -> None:
-    statuses = Counter(row["final_status"] for row in judged)
-    assert len(judged) == PAIRS
-    assert set(statuses) == set(FinalStatus) - {FinalStatus.API_ERROR}
+    statuses = {row["final_status"] for row in judged}
+    assert statuses == set(FinalStatus) - {FinalStatus.API_ERROR}
 
 
 def test_the_service_gives_the_same_verdicts(
