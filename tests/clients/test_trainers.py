@@ -1,7 +1,6 @@
 """Reward functions as each trainer calls them."""
 
 import asyncio
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -210,11 +209,10 @@ def test_openrlhf_ends_are_those_of_the_service(text: str) -> None:
 
 @pytest.mark.parametrize("repeated", [" ", "</s>", "</s> "])
 def test_openrlhf_repetitions_before_the_end_cost_no_time(repeated: str) -> None:
-    text = repeated * 50_000 + "x"
-    began = time.process_time()
+    """Quadratic time would take longer than a test may."""
+    text = repeated * 200_000 + "x"
     assert response_of(text, "") == text
-    assert response_of("x" + repeated.strip() + repeated * 50_000 + "</s>", "") == "x"
-    assert time.process_time() - began < 1.0
+    assert response_of("x" + repeated.strip() + repeated * 200_000 + "</s>", "") == "x"
 
 
 @pytest.mark.parametrize(
