@@ -16,7 +16,7 @@ from shared.checkers import exact
 from shared.schemas import InfraFailure, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
 
 ECHO = "print(input())"
 BASE = ("judge.method=compute_score", "sandbox.timeout=10")
@@ -73,9 +73,8 @@ async def test_a_wrong_answer_is_shown(judge: JudgeAnswer) -> None:
     assert (failed.input, failed.expected, failed.actual) == ("2\n", "3\n", "2\n")
 
 
-@pytest.mark.parametrize(
-    ("printed", "expected", "code"),
-    [
+async def test_trailing_newlines_alone_do_not_count(judge: JudgeAnswer) -> None:
+    rows = [
         ("1", "1\n", 1),
         ("1\n\n\n", "1", 1),
         ("1", "1\n\n", 1),
@@ -86,18 +85,19 @@ async def test_a_wrong_answer_is_shown(judge: JudgeAnswer) -> None:
         ("", "\n", 1),
         ("A", "a", 0),
         ("1.0", "1", 0),
-    ],
-)
-async def test_trailing_newlines_alone_do_not_count(
-    judge: JudgeAnswer, printed: str, expected: str, code: int
-) -> None:
-    program = f"import sys\nsys.stdout.buffer.write({printed.encode()!r})"
-    assert (await judge(program, ("", expected))).case_codes == [code]
+    ]
+
+    async def judge_row(row: tuple[str, str, int]) -> Verdict:
+        program = f"import sys\nsys.stdout.buffer.write({row[0].encode()!r})"
+        return await judge(program, ("", row[1]))
+
+    verdicts = await together(rows, judge_row)
+    found = {row: verdict.case_codes for row, verdict in verdicts.items()}
+    assert found == {row: [row[2]] for row in rows}
 
 
-@pytest.mark.parametrize(
-    ("code", "detail", "stderr"),
-    [
+async def test_runtime_errors(judge: JudgeAnswer) -> None:
+    rows = [
         ("print(1)\nraise ValueError('broken')", None, "ValueError: broken"),
         ("print(1)\nimport sys\nsys.exit(3)", None, ""),
         ("print(1)\nassert False", None, "AssertionError"),
@@ -107,17 +107,18 @@ async def test_trailing_newlines_alone_do_not_count(
         ("raise MemoryError", "memory_limit", "MemoryError"),
         ("def f(n):\n    return f(n + 1)\nf(0)", None, "RecursionError"),
         ("import no_such_module", None, "ModuleNotFoundError"),
-    ],
-)
-async def test_a_runtime_error(
-    judge: JudgeAnswer, code: str, detail: str | None, stderr: str
-) -> None:
-    verdict = await judge(code)
-    assert verdict.case_codes == [-2]
-    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
-    assert verdict.detail == detail
-    assert verdict.first_failed_case is not None
-    assert stderr in (verdict.first_failed_case.stderr or "")
+    ]
+    verdicts = await together(rows, lambda row: judge(row[0]))
+    found = {
+        row: (verdict.case_codes, verdict.final_status, verdict.detail, row[2] in said(verdict))
+        for row, verdict in verdicts.items()
+    }
+    assert found == {row: ([-2], FinalStatus.RUNTIME_ERROR, row[1], True) for row in rows}
+
+
+def said(verdict: Verdict) -> str:
+    failed = verdict.first_failed_case
+    return (failed and failed.stderr) or ""
 
 
 async def test_one_runtime_error_among_cases_decides(judge: JudgeAnswer) -> None:
@@ -136,21 +137,13 @@ async def test_reading_beyond_the_input_is_a_runtime_error(judge: JudgeAnswer) -
     assert (await judge("input(); input()", ("1\n", ""))).case_codes == [-2]
 
 
-async def test_a_time_out(judge: JudgeAnswer) -> None:
-    verdict = await judge(
-        "n = int(input())\nwhile n: pass\nprint(n)",
-        *[("0", "0"), ("1", "1")],
-        overrides=["sandbox.timeout=1"],
-    )
+async def test_a_time_out_is_confirmed_by_itself(judge: JudgeAnswer, pool: OpenPool) -> None:
+    code = "n = int(input())\nwhile n: pass\nprint(n)"
+    verdict = await judge(code, *[("0", "0"), ("1", "1")], overrides=["sandbox.timeout=1"])
     assert verdict.case_codes == [1, -3]
     assert verdict.final_status is FinalStatus.TIMEOUT
     assert verdict.first_failed_case is not None
     assert verdict.first_failed_case.status is FinalStatus.TIMEOUT
-
-
-async def test_a_time_out_is_confirmed_by_itself(judge: JudgeAnswer, pool: OpenPool) -> None:
-    code = "n = int(input())\nwhile n: pass\nprint(n)"
-    verdict = await judge(code, *[("0", "0"), ("1", "1")], overrides=["sandbox.timeout=1"])
     assert (verdict.attempts, verdict.confirmed, verdict.flipped) == (3, 1, 0)
     assert [grant.exclusive for grant in pool.grants] == [False, False, True]
 
@@ -183,28 +176,26 @@ async def test_a_time_out_that_does_not_happen_again_does_not_count() -> None:
     assert (await verdict_of(left)).case_codes == [-3, 1, -3, -3]
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["print(", "if True:\npass", "def f():\n\tx\n        y", "a = 1 1", "return 1", "x = (\0y"],
-)
-async def test_a_program_that_does_not_compile(judge: JudgeAnswer, code: str) -> None:
+async def test_programs_that_do_not_compile(judge: JudgeAnswer) -> None:
     """verl knows a runtime error only, and so say the cases; the sample's status says more."""
-    verdict = await judge(code, *[("1", "1")] * 5)
-    assert verdict.case_codes == [-2] * 5
-    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
-    assert verdict.pass_ratio == 0
-    assert verdict.cases_total == 5
+    programs = ["print(", "if True:\npass", "def f():\n\tx\n        y"]
+    programs += ["a = 1 1", "return 1", "x = (\0y"]
+    verdicts = await together(programs, lambda code: judge(code, *[("1", "1")] * 2))
+    found = {
+        code: (one.case_codes, one.final_status, one.pass_ratio, one.cases_total)
+        for code, one in verdicts.items()
+    }
+    assert found == dict.fromkeys(programs, ([-2, -2], FinalStatus.SYNTAX_ERROR, 0, 2))
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["exec('a = = 1')", "compile('(', 'x', 'exec')", "raise SyntaxError('mine')", "int('x')"],
-)
-async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer, code: str) -> None:
-    verdict = await judge(code, *[("1", "1")] * 2)
-    assert verdict.case_codes == [-2, -2]
-    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
-    assert verdict.attempts == 2
+async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer) -> None:
+    programs = ["exec('a = = 1')", "compile('(', 'x', 'exec')", "raise SyntaxError('mine')"]
+    programs += ["int('x')"]
+    verdicts = await together(programs, lambda code: judge(code, *[("1", "1")] * 2))
+    found = {
+        code: (one.case_codes, one.final_status, one.attempts) for code, one in verdicts.items()
+    }
+    assert found == dict.fromkeys(programs, ([-2, -2], FinalStatus.RUNTIME_ERROR, 2))
 
 
 @pytest.mark.parametrize("completion", ["print(1)", "I do not know.", "`print(1)`"])
@@ -250,9 +241,8 @@ async def test_what_is_shown_of_a_failed_case_is_shortened(judge: JudgeAnswer) -
 # Calls of a function
 
 
-@pytest.mark.parametrize(
-    ("code", "stdin", "expected", "passed"),
-    [
+async def test_calls_of_a_function(judge: JudgeAnswer) -> None:
+    rows = [
         ("def f(a, b):\n    return a + b", "1\n2", "3", 1),
         ("class Solution:\n    def f(self, a, b):\n        return a + b", "1\n2", "3", 1),
         ("def f(a, b):\n    return [b, a]", '"x"\n{"k": null}', '[{"k": null}, "x"]', 1),
@@ -272,13 +262,10 @@ async def test_what_is_shown_of_a_failed_case_is_shortened(judge: JudgeAnswer) -
         ("def f(a):\n    import sys\n    sys.exit(1)", "1", "1", -2),
         ("def f(a):\n    return {1, 2}", "1", "{1, 2}", 1),
         ("raise OSError\ndef f(a):\n    return a", "1", "1", -2),
-    ],
-)
-async def test_calls_of_a_function(
-    judge: JudgeAnswer, code: str, stdin: str, expected: str, passed: int
-) -> None:
-    verdict = await judge(code, (stdin, expected), fn_name="f")
-    assert verdict.case_codes == [passed]
+    ]
+    verdicts = await together(rows, lambda row: judge(row[0], row[1:3], fn_name="f"))
+    found = {row: verdict.case_codes for row, verdict in verdicts.items()}
+    assert found == {row: [row[3]] for row in rows}
 
 
 async def test_an_exception_in_a_call_is_a_wrong_answer(judge: JudgeAnswer) -> None:

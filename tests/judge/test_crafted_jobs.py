@@ -4,6 +4,7 @@ import json
 import pickle
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -157,24 +158,26 @@ async def work_off(redis_server: RedisServer) -> Worker:
 # Taking
 
 
-@pytest.mark.parametrize(
-    ("fields", "flaw"),
-    FIELD_FLAWS,
-    ids=[f"{n}-{'-'.join(f)}" for n, (f, _) in enumerate(FIELD_FLAWS)],
-)
-async def test_a_crafted_job_is_moved_aside_and_others_go_on(
-    ledger: Ledger,
-    redis: Redis,
-    redis_server: RedisServer,
-    fields: dict[str, Any],
-    flaw: Flaw,
+async def test_crafted_jobs_are_moved_aside_and_others_go_on(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
-    redis.hset(f"rq:job:{ID}", mapping=fields)
+    """A job for each flaw, all in one queue."""
+    names = [f"p{n:02}" for n in range(2, 2 + len(FIELD_FLAWS))]
+    enter(ledger, [problem(name) for name in ("p00", "p01", *names)])
+    flaws = {}
+    for name, (fields, flaw) in zip(names, FIELD_FLAWS, strict=True):
+        sample = SampleId("d1", name)
+        ledger.record(generation(sample))
+        crafted = job_id(RUN, sample, generation(sample).completion_sha256)
+        redis.hset(f"rq:job:{crafted}", mapping=fields)
+        flaws[crafted] = flaw
     worker = await work_off(redis_server)
-    assert ledger.judged() == {OTHER}
-    assert notes(redis) == [(ID, flaw.value)]
-    assert counted(worker) == {flaw.value: 1}
-    assert not redis.exists(f"rq:job:{ID}", keys.lease(ID), "rq:worker:w:executions")
+    assert ledger.judged() == {SAMPLE, OTHER}
+    assert sorted(notes(redis)) == sorted((job, flaw.value) for job, flaw in flaws.items())
+    assert counted(worker) == Counter(flaw.value for flaw in flaws.values())
+    left = [f"{key}{job}" for job in flaws for key in ("rq:job:", keys.lease(""))]
+    assert [key for key in left if redis.exists(key)] == []
+    assert not redis.exists("rq:worker:w:executions")
     assert redis.zcard("rq:wip:judge") == redis.llen("rq:queue:judge") == 0
 
 

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from sandbox_fusion import RunCodeResponse
 
 from services.aggregator.api.answers import extracted
@@ -58,42 +57,49 @@ async def recorded(given: Problem, completion: str, *options: str) -> Verdict:
     return as_verdict(await judge_answer(task), completion, task.attempts)
 
 
-@pytest.mark.parametrize("completion", COMPLETIONS)
-@pytest.mark.parametrize(
-    "options", [[], ["judge.extraction=first"], ["judge.extraction=substance"]]
-)
-@pytest.mark.parametrize("language", ["python", "cpp"])
-@pytest.mark.parametrize(
-    ("method", "given", "signs"),
-    [
-        ("batch", STDIO, "batch"),
-        ("batch", HUMANEVAL, "function"),
-        ("batch", MBPP, "function"),
-        ("compute_score", STDIO, "compute_score"),
-        ("compute_score", HUMANEVAL, "function"),
-    ],
-)
-async def test_it_is_what_the_method_takes(
-    method: str, given: Problem, signs: str, language: str, options: list[str], completion: str
-) -> None:
-    options = [*options, f"judge.method={method}", f"judge.language={language}"]
-    found = await recorded(given, completion, *options)
-    policy = ExtractionPolicy(options[0].partition("=")[2] if len(options) > 2 else "last")
-    expected: Extraction
-    if signs == "function":
-        expected = extract(completion, entry_point="g", policy=policy)
-    elif signs == "batch":
-        expected = extract(completion, language=language, policy=policy)
-    else:
-        expected = extract_verl(completion)
-    assert (found.method, found.code and found.code.reason) == (signs, expected.reason)
-    assert found.code is not None
-    assert found.code.sha256 == sha256(expected.code)
-    assert found.code.read(completion) == expected.code
-    made = generation(completion=completion)
-    shown = ExtractedCode(text=expected.code, found=expected.reason)
-    assert extracted(made, found) == shown
-    assert extracted(made, Verdict.model_validate_json(found.model_dump_json())) == shown
+POLICIES = ["last", "first", "substance"]
+METHODS = [
+    ("batch", STDIO, "batch"),
+    ("batch", HUMANEVAL, "function"),
+    ("batch", MBPP, "function"),
+    ("compute_score", STDIO, "compute_score"),
+    ("compute_score", HUMANEVAL, "function"),
+]
+# Every completion with every method; all pairs of completions, methods, policies and languages.
+CASES = [
+    (completion, method, POLICIES[(c + m) % 3], ("python", "cpp")[(c + m) // 3 % 2])
+    for c, completion in enumerate(COMPLETIONS)
+    for m, method in enumerate(METHODS)
+]
+
+
+async def test_it_is_what_the_method_takes() -> None:
+    differing = []
+    for completion, (method, given, signs), policy, language in CASES:
+        options = [f"judge.extraction={policy}"] * (policy != "last")
+        options += [f"judge.method={method}", f"judge.language={language}"]
+        found = await recorded(given, completion, *options)
+        expected: Extraction
+        if signs == "function":
+            expected = extract(completion, entry_point="g", policy=ExtractionPolicy(policy))
+        elif signs == "batch":
+            expected = extract(completion, language=language, policy=ExtractionPolicy(policy))
+        else:
+            expected = extract_verl(completion)
+        made = generation(completion=completion)
+        shown = ExtractedCode(text=expected.code, found=expected.reason)
+        code = found.code
+        same = (
+            code is not None
+            and (found.method, code.reason) == (signs, expected.reason)
+            and code.sha256 == sha256(expected.code)
+            and code.read(completion) == expected.code
+            and extracted(made, found) == shown
+            and extracted(made, Verdict.model_validate_json(found.model_dump_json())) == shown
+        )
+        if not same:
+            differing.append((completion, *options, code))
+    assert differing == []
 
 
 async def test_a_contiguous_range_is_recorded_instead_of_the_text() -> None:
