@@ -218,62 +218,63 @@ async def test_the_live_figures_are_those_of_the_summary(
     assert d1.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("", ["p0", "p1", "p2", "p3", "q"]),
-        ("status=timeout", ["p1"]),
-        ("dataset=d2", ["q"]),
-        ("q=P1", ["p1"]),
-        ("q=http_503", ["p2"]),
-        ("q=httpX503", []),
-        ("q=%25", []),
-        ("tag=dp", ["q"]),
-        ("tag=d", []),
-        ("difficulty=hard", ["p0", "p1"]),
-        ("sort=pass_ratio&order=desc&dataset=d1", ["p0", "p1", "p3", "p2"]),
-        ("sort=output_tokens&order=desc&limit=1", ["p0"]),
-        ("sort=judged_at&order=desc&limit=2", ["p1", "p0"]),
-    ],
-)
-async def test_which_samples(client: TestClient, query: str, found: list[str]) -> None:
-    page = SamplePage.model_validate(await ask(client, f"/api/runs/run-1/samples?{query}"))
-    assert [row.problem_id for row in page.samples] == found
+SELECTIONS = {
+    "": ["p0", "p1", "p2", "p3", "q"],
+    "status=timeout": ["p1"],
+    "dataset=d2": ["q"],
+    "q=P1": ["p1"],
+    "q=http_503": ["p2"],
+    "q=httpX503": [],
+    "q=%25": [],
+    "tag=dp": ["q"],
+    "tag=d": [],
+    "difficulty=hard": ["p0", "p1"],
+    "sort=pass_ratio&order=desc&dataset=d1": ["p0", "p1", "p3", "p2"],
+    "sort=output_tokens&order=desc&limit=1": ["p0"],
+    "sort=judged_at&order=desc&limit=2": ["p1", "p0"],
+}
 
 
-@pytest.mark.parametrize("path", ["samples", "facets", "failures"])
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
-        ("status=timeout,fine", "status: 'fine' is none of success, wrong_answer"),
-        ("status=", "status"),
-        ("dataset=a,,b", "dataset: a value is empty"),
-        ("tag=a%5Cb", "tag: a backslash escapes"),
-        ("tag=" + ",".join(map(str, range(51))), "tag: more than 50 values"),
-        ("extraction=fence", "extraction: 'fence' is none of"),
-        ("in=prompt,code", "in: 'code' is none of prompt, completion, stderr"),
-        ("tokens=5", "tokens: not a range; write MIN..MAX, MIN.. or ..MAX"),
-        ("tokens=..", "tokens: not a range"),
-        ("cpu=9..1", "cpu: the range is reversed"),
-        ("memory=nan..", "memory: not a range"),
-        ("memory=1e999..", "memory: a bound is too large"),
-        ("gen_time=" + "1" * 99 + "..", "gen_time"),
-        ("flipped=yes", "flipped"),
-        ("group=x", "group"),
-        ("text=" + "x" * 201, "text"),
-        ("text=%ED%A0%80", "not UTF-8"),
-        ("texts=x", "texts"),
-    ],
-)
-async def test_a_filter_that_is_none(client: TestClient, path: str, query: str, says: str) -> None:
-    async with client.get(URL(f"/api/runs/run-1/{path}?{query}", encoded=True)) as answer:
-        body = await answer.json()
-        if answer.status == 200:
-            assert says == "not UTF-8"  # yarl replaces what is no UTF-8
-            return
-        assert answer.status == 400
-        assert says in body["error"]
-        assert "\n" not in body["error"]
+async def test_which_samples(client: TestClient) -> None:
+    async def listed(query: str) -> list[str]:
+        page = SamplePage.model_validate(await ask(client, f"/api/runs/run-1/samples?{query}"))
+        return [row.problem_id for row in page.samples]
+
+    assert {query: await listed(query) for query in SELECTIONS} == SELECTIONS
+
+
+# Each with the words that its refusal has.
+INVALID_FILTERS = {
+    "status=timeout,fine": "status: 'fine' is none of success, wrong_answer",
+    "status=": "status",
+    "dataset=a,,b": "dataset: a value is empty",
+    "tag=a%5Cb": "tag: a backslash escapes",
+    "tag=" + ",".join(map(str, range(51))): "tag: more than 50 values",
+    "extraction=fence": "extraction: 'fence' is none of",
+    "in=prompt,code": "in: 'code' is none of prompt, completion, stderr",
+    "tokens=5": "tokens: not a range; write MIN..MAX, MIN.. or ..MAX",
+    "tokens=..": "tokens: not a range",
+    "cpu=9..1": "cpu: the range is reversed",
+    "memory=nan..": "memory: not a range",
+    "memory=1e999..": "memory: a bound is too large",
+    "gen_time=" + "1" * 99 + "..": "gen_time",
+    "flipped=yes": "flipped",
+    "group=x": "group",
+    "text=" + "x" * 201: "text",
+    "texts=x": "texts",
+}
+
+
+async def test_invalid_filters_are_refused(client: TestClient) -> None:
+    accepted = []
+    for query, words in INVALID_FILTERS.items():
+        for path in ("samples", "facets", "failures"):
+            url = URL(f"/api/runs/run-1/{path}?{query}", encoded=True)
+            async with client.get(url) as answer:
+                error = (await answer.json()).get("error", "")
+                if answer.status != 400 or words not in error or "\n" in error:
+                    accepted.append((path, query, answer.status, error))
+    assert accepted == []
 
 
 async def test_facets_and_failures(client: TestClient) -> None:
@@ -307,22 +308,24 @@ async def test_texts_are_found(client: TestClient) -> None:
         await found(f"text={text}")
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        *("limit=0", "limit=201", "limit=x", "limit=" + "9" * 400, "status=fine", "sort=detail"),
-        *("order=up", "nonsense=1", "q=" + "x" * 201, "limit=1&limit=2"),
-        *("cursor=x", "cursor=%00", "cursor=W10", "cursor=bnVsbA", "cursor=WzEsMiwzLHt9XQ"),
-        "cursor=WyJcdWQ4MDAiLCJhIiwwLDFd",  # ["\ud800", "a", 0, 1]
-        "cursor=WyJhIiwiYiIsMCwxZTUwMDAwXQ%3D%3D%3D%3D",
-        "cursor=WyJhIiwiYiIsMCw5OTk5OTk5OTk5OTk5OTk5OTk5OTk5XQ",  # an integer beyond 2^63
-    ],
-)
-async def test_a_question_that_is_none(client: TestClient, query: str) -> None:
-    url = URL(f"/api/runs/run-1/samples?{query}", encoded=True)
-    async with client.get(url) as answer:
-        assert answer.status == 400
-        assert list(await answer.json()) == ["error"]
+INVALID_QUERIES = [
+    *("limit=0", "limit=201", "limit=x", "limit=" + "9" * 400, "status=fine", "sort=detail"),
+    *("order=up", "nonsense=1", "q=" + "x" * 201, "limit=1&limit=2"),
+    *("cursor=x", "cursor=%00", "cursor=W10", "cursor=bnVsbA", "cursor=WzEsMiwzLHt9XQ"),
+    "cursor=WyJcdWQ4MDAiLCJhIiwwLDFd",  # ["\ud800", "a", 0, 1]
+    "cursor=WyJhIiwiYiIsMCwxZTUwMDAwXQ%3D%3D%3D%3D",
+    "cursor=WyJhIiwiYiIsMCw5OTk5OTk5OTk5OTk5OTk5OTk5OTk5XQ",  # an integer beyond 2^63
+]
+
+
+async def test_invalid_queries_are_refused(client: TestClient) -> None:
+    accepted = []
+    for query in INVALID_QUERIES:
+        url = URL(f"/api/runs/run-1/samples?{query}", encoded=True)
+        async with client.get(url) as answer:
+            if (answer.status, list(await answer.json())) != (400, ["error"]):
+                accepted.append((query, answer.status))
+    assert accepted == []
 
 
 async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
@@ -341,46 +344,45 @@ async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
     assert (waiting.verdict, waiting.generation) == (None, generation("p4"))
 
 
-@pytest.mark.parametrize("path", ["d1/p5/0", "d1/p0/1", "d1/p0/x", "d1/p0/-1", "d1/p0/1e3"])
-async def test_a_sample_that_is_none(client: TestClient, path: str) -> None:
-    assert list(await ask(client, f"/api/runs/run-1/samples/{path}", 404)) == ["error"]
+UNKNOWN = [
+    *("run-1/samples/d1/p5/0", "run-1/samples/d1/p0/1", "run-1/samples/d1/p0/x"),
+    *("run-1/samples/d1/p0/-1", "run-1/samples/d1/p0/1e3"),
+    *("other", "other/samples", "other/samples/d1/p1/0", "other/timeline", "other/events"),
+    *("run-1/samples/x", "../nothing", "..", "../../nothing"),
+]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_names_are_only_names(redis: Redis, name: str) -> None:
-    sample = SampleId(name, name, 2)
-    run = re.sub(r"[/\x00-\x1f]", "_", name)  # no run has these in its id
-    ledger = begin(redis, [problem(name, name, difficulty=name)], run)
-    judge(ledger, sample, detail=name)
+async def test_unknown_runs_samples_and_paths(client: TestClient) -> None:
+    for path in UNKNOWN:
+        answer = await ask(client, f"/api/runs/{path}", 404)
+        assert list(answer) == ["error"], path
+        if path.startswith("other"):
+            assert "other" in answer["error"] and "run-1" in answer["error"], path
+
+
+async def test_hostile_names_are_only_names(redis: Redis) -> None:
+    runs = {}
+    for name in HOSTILE:
+        runs[name] = re.sub(r"[/\x00-\x1f]", "_", name)  # no run has these in its id
+        ledger = begin(redis, [problem(name, name, difficulty=name)], runs[name])
+        judge(ledger, SampleId(name, name, 2), detail=name)
     ingester = Ingester(redis)
     ingester.catch_up()
-    quoted = quote(name, safe="")
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
 
-        async def at(path: str) -> dict:
+        async def at(run: str, path: str) -> dict:
             address = f"/api/runs/{quote(run, safe='')}{path}"
             return await ask(client, URL(address, encoded=True))
 
-        assert list((await at(""))["datasets"]) == [name]
-        query = f"dataset={quoted}&difficulty={quoted}&q={quote(name[:60], safe='')}"
-        (row,) = (await at(f"/samples?{query}"))["samples"]
-        found = await at(f"/samples/{quoted}/{quoted}/2")
-        for place in (row, found):
-            assert (place["dataset"], place["problem_id"]) == (name, name)
-        assert found["verdict"]["detail"] == name
-
-
-@pytest.mark.parametrize("path", ["", "/samples", "/samples/d1/p1/0", "/timeline", "/events"])
-async def test_an_unknown_run_is_told_with_those_that_there_are(
-    client: TestClient, path: str
-) -> None:
-    found = await ask(client, f"/api/runs/other{path}", 404)
-    assert found == {"error": "no run 'other'; there are: run-1"}
-
-
-@pytest.mark.parametrize("path", ["/api", "/api/nothing", "/nothing", "/api/runs/run-1/samples/x"])
-async def test_a_path_that_is_none(client: TestClient, path: str) -> None:
-    assert list(await ask(client, path, 404)) == ["error"]
+        for name, run in runs.items():
+            quoted = quote(name, safe="")
+            assert list((await at(run, ""))["datasets"]) == [name]
+            query = f"dataset={quoted}&difficulty={quoted}&q={quote(name[:60], safe='')}"
+            (row,) = (await at(run, f"/samples?{query}"))["samples"]
+            sample = await at(run, f"/samples/{quoted}/{quoted}/2")
+            for place in (row, sample):
+                assert (place["dataset"], place["problem_id"]) == (name, name)
+            assert sample["verdict"]["detail"] == name
 
 
 async def test_nothing_can_be_changed(client: TestClient) -> None:

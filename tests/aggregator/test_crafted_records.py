@@ -47,18 +47,19 @@ DAMAGES: dict[str, tuple[object, ...]] = {
 }
 
 
-def damage(redis: Redis, command: tuple[object, ...]) -> None:
-    if command[0] in ("SET", "RPUSH"):
-        redis.delete(str(command[1]))
-    redis.execute_command(*command)  # type: ignore[arg-type]
+def damage(redis: Redis, command: tuple[object, ...], run: str = "bad") -> None:
+    """Execute a command, whose key is one of the run ``bad``, on the same key of a run."""
+    name, key, *values = command
+    key = str(key).replace(":bad:", f":{run}:")
+    if name in ("SET", "RPUSH"):
+        redis.delete(key)
+    redis.execute_command(name, key, *values)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("command", DAMAGES.values(), ids=DAMAGES)
-def test_the_others_are_indexed_and_published(
-    redis: Redis, tmp_path: Path, command: tuple[object, ...]
-) -> None:
-    finished(redis, str(tmp_path / "bad"), run="bad")
-    damage(redis, command)
+def test_the_others_are_indexed_and_published(redis: Redis, tmp_path: Path) -> None:
+    for number, command in enumerate(DAMAGES.values()):
+        finished(redis, str(tmp_path / f"bad{number}"), run=f"bad{number}")
+        damage(redis, command, f"bad{number}")
     good = finished(redis, str(tmp_path / "good"), run="good")
     redis.sadd("plumbline:runs", b"\xff", "a/b", "x" * 5000, "")
     ingester = Ingester(redis)
@@ -76,43 +77,45 @@ def test_the_others_are_indexed_and_published(
 CASES = "plumbline:run:bad:cases"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("RPUSH", CASES, "x"),
-        ("HSET", CASES, "d1/p1/0", b"\xff"),
-        ("HSET", CASES, "d1/p1/0", packing.pack("[" * 200_000)),
-        ("HSET", CASES, "d1/p1/0", packing.pack('{"recorded": "all", "cases": [{}]}')),
-        ("HSET", CASES, "d1/p1/0", zlib.compress(b" " * 50)[:-3]),
-    ],
-    ids=["another type", "no zlib", "deep JSON", "another shape", "cut off"],
-)
-def test_cases_that_cannot_be_read_fail_their_run(
-    redis: Redis, tmp_path: Path, command: tuple[object, ...]
-) -> None:
-    bad = finished(redis, str(tmp_path), run="bad")
-    put_meta(bad, config={"output": {"cases": "all"}})
-    damage(redis, command)
+CASE_DAMAGES: dict[str, tuple[object, ...]] = {
+    "another type": ("RPUSH", CASES, "x"),
+    "no zlib": ("HSET", CASES, "d1/p1/0", b"\xff"),
+    "deep JSON": ("HSET", CASES, "d1/p1/0", packing.pack("[" * 200_000)),
+    "another shape": (
+        *("HSET", CASES, "d1/p1/0"),
+        packing.pack('{"recorded": "all", "cases": [{}]}'),
+    ),
+    "cut off": ("HSET", CASES, "d1/p1/0", zlib.compress(b" " * 50)[:-3]),
+}
+
+
+def test_cases_that_cannot_be_read_fail_their_run(redis: Redis, tmp_path: Path) -> None:
+    runs = {}
+    for number, (name, command) in enumerate(CASE_DAMAGES.items()):
+        runs[name] = finished(redis, str(tmp_path / f"bad{number}"), run=f"bad{number}")
+        put_meta(runs[name], config={"output": {"cases": "all"}})
+        damage(redis, command, f"bad{number}")
     publish_due(Ingester(redis))
-    assert bad.state() is RunState.FAILED
-    assert "in Redis cannot be read" in str(bad.meta_document()["publish_error"])
-    assert not (tmp_path / "cases.jsonl.gz").exists()
+    assert {name: run.state() for name, run in runs.items()} == dict.fromkeys(runs, RunState.FAILED)
+    for name, run in runs.items():
+        assert "in Redis cannot be read" in str(run.meta_document()["publish_error"]), name
+    assert list(tmp_path.glob("*/cases.jsonl.gz")) == []
 
 
-@pytest.mark.parametrize(
-    "command", [command for command in DAMAGES.values() if command[0] == "HSET"]
-)
-def test_a_runner_names_what_it_cannot_read(
-    redis: Redis, tmp_path: Path, command: tuple[object, ...]
-) -> None:
-    ledger = finished(redis, str(tmp_path / "bad"), run="bad")
-    damage(redis, command)
-    for read in (ledger.meta, ledger.meta_document, ledger.plan, ledger.completed, ledger.judged):
-        try:
-            read()
-        except OutputError as error:
-            assert "run bad in Redis cannot be read" in str(error)
-            assert "\n" not in str(error)
+def test_a_runner_names_what_it_cannot_read(redis: Redis, tmp_path: Path) -> None:
+    for number, (name, command) in enumerate(DAMAGES.items()):
+        if command[0] != "HSET":
+            continue
+        ledger = finished(redis, str(tmp_path / f"bad{number}"), run=f"bad{number}")
+        damage(redis, command, f"bad{number}")
+        for read in (
+            *(ledger.meta, ledger.meta_document, ledger.plan, ledger.completed, ledger.judged),
+        ):
+            try:
+                read()
+            except OutputError as error:
+                assert f"run bad{number} in Redis cannot be read" in str(error), name
+                assert "\n" not in str(error), name
 
 
 @pytest.mark.parametrize("fields", [{"x": "y"}, {"sample": "x", "status": "x", "accepted": "1"}])
@@ -128,7 +131,7 @@ def test_names_that_no_run_has_are_left_out(redis: Redis) -> None:
     assert runs_progress(redis) == []
 
 
-# What inflates to more than there may be
+# Records that inflate to more than the limit
 
 
 def test_records_inflate_to_a_bounded_size(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
