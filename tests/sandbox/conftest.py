@@ -117,6 +117,7 @@ async def start_sandbox(
             return Sandbox(session, str(server.make_url("")).rstrip("/"))
 
         yield start
+        await session.close()  # a server waits for what its clients have not sent yet
         for server in servers:
             await server.close()
 

