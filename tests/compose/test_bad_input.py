@@ -13,7 +13,7 @@ import pytest
 
 from tests.compose.stack import ROOT, Stack, compose_command, docker, health, until
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.timeout(900)]
 
 
 @contextmanager

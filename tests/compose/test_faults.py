@@ -12,7 +12,7 @@ from tests.chaos.report import Report
 from tests.compose.conftest import Step
 from tests.compose.stack import Stack, docker
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.timeout(300)]
 SIZE = "data.limit=1"
 KINDS = (
     ContainerFault.KILL,

@@ -21,7 +21,7 @@ from tests.e2e.verl import SMALL, Service, complete, wait_for
 from tests.k8s.cluster import Cluster
 from tools.k8s_validate.render import render, targets
 
-pytestmark = [pytest.mark.compose, pytest.mark.verl, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.verl, pytest.mark.timeout(900)]
 
 HEAD, SIDECAR, WORKER, GENERATOR = "ray-head", "ray-node", "ray-worker", "generator"
 MODEL = "/opt/tiny-model"

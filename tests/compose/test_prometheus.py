@@ -19,7 +19,7 @@ from tests.compose.conftest import Step
 from tests.compose.offline.stand_ins import tag
 from tests.compose.stack import ROOT, Stack, docker, paused, until
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.timeout(900)]
 CONFIGS = ROOT / "configs/prometheus"
 # Half a second for each answer, and samples are given up after two seconds without a verdict.
 RUN = (

@@ -9,7 +9,7 @@ from shared.service.processes import free_port
 from tests.compose.conftest import Step
 from tests.compose.stack import SERVICES, Stack, docker, judged, until
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.timeout(900)]
 SLOWLY = ("run", "--config", "configs/demo.yaml", "generation.concurrency=1")
 FILES = ("configs/redis/sentinel/compose.yml",)
 

@@ -168,7 +168,10 @@ def test_many_requests_at_once(service: Generator) -> None:
     assert memory().rss - start < 200 * 2**20
 
 
-@pytest.mark.parametrize(("sign", "victim"), [(signal.SIGKILL, 0), (signal.SIGSTOP, 1)])
+@pytest.mark.parametrize(
+    ("sign", "victim"),
+    [(signal.SIGKILL, 0), pytest.param(signal.SIGSTOP, 1, marks=pytest.mark.nightly)],
+)
 def test_an_engine_that_dies_or_hangs_in_mid_run_loses_no_sample(
     service: Generator, tmp_path: Path, sign: signal.Signals, victim: int
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from shared.service.processes import free_port
 from tests.e2e.verl import CONFIG, SMALL, Mark, refused, wait_for
 
-pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 # A cluster on loopback, which is not Ray's way.
 ON_LOOPBACK = {"RAY_AUTH_MODE": "disabled", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

@@ -244,6 +244,7 @@ def test_a_random_model_needs_none_of_our_dependencies() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY).returncode == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.verl
 @pytest.mark.timeout(300)
 def test_a_model_is_trained_the_same_way_twice(tmp_path: Path, verl_python: Path) -> None:
@@ -262,6 +263,7 @@ def test_a_model_is_trained_the_same_way_twice(tmp_path: Path, verl_python: Path
     assert mark["roles"] == assign_roles(PROBLEMS, seed=0)
 
 
+@pytest.mark.nightly
 @pytest.mark.verl
 @pytest.mark.timeout(300)
 def test_a_random_model_has_the_tokenizer_of_a_trained_one(
@@ -296,6 +298,7 @@ print(read.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.verl
 @pytest.mark.timeout(300)
 def test_an_engine_reads_the_tokenizer_as_it_was_made(tmp_path: Path, verl_python: Path) -> None:

@@ -14,7 +14,7 @@ from tests.training.environment import run_program
 from tools.tiny_model.demo import DemoProblem
 from tools.tiny_model.examples import messages_of, swap_operator
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.timeout(1200)]
 
 _PROBLEMS = 8
 _EPOCHS = 30

@@ -14,7 +14,7 @@ from tests.training.conftest import name_of, write_lines
 from tests.training.environment import ray_folder, run_program
 from tools.tiny_model.demo import DemoProblem
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(2000)]
+pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.timeout(2000)]
 
 _PROBLEMS = 4
 _CALL = {"name": "code_interpreter", "arguments": {"code": "print(6 * 7)"}}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.generator.backends.verl.self_check import (
@@ -148,6 +148,7 @@ def scored(found: Sequence[float]) -> ScoredTokens:
     return ScoredTokens(range(len(found) + 1), [None, *found])
 
 
+@settings(max_examples=30)
 @given(values, values)
 def test_the_preference_is_the_share_of_comparisons_won(
     one: list[float], other: list[float]
@@ -190,6 +191,7 @@ async def test_an_engine_that_is_not_there() -> None:
         await check_self("http://127.0.0.1:9", "vllm", VOCABULARY, CONTEXT)
 
 
+@pytest.mark.nightly
 @pytest.mark.verl
 @pytest.mark.timeout(300)
 def test_every_random_model_is_found_and_the_trained_one_is_not(
