@@ -17,6 +17,7 @@ from redis import Redis
 
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
+from tests.cli.commands import plumb
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
 from tests.reward.servers import DEMO, demo_completions, eventually, judge_process, process
@@ -167,28 +168,18 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
 
 def test_data_that_are_not_there_are_refused_before_anything_starts(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "services.cli",
-        "reward",
-        "--embedded",
-        "--output",
-        str(output),
-    ]
-    command += ["--data", str(tmp_path / "none")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert done.stderr == f"plumb: {tmp_path}/none: no such file; check the path\n"
+    options = ("--embedded", "--output", str(output), "--data", str(tmp_path / "none"))
+    done = plumb("reward", *options, folder=tmp_path)
+    assert done.code == 2
+    assert f"{tmp_path}/none: " in done.line
     assert not output.exists()
 
 
 @pytest.mark.e2e
 def test_a_port_in_use_is_named_with_the_option_to_change_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "services.cli", "reward", "--embedded"]
-        command += ["--port", str(port), "--output", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert f"something else listens on port {port}: choose another one with --port" in done.stderr
+        port = str(taken.getsockname()[1])
+        options = ("--embedded", "--port", port, "--output", str(tmp_path / "out"))
+        done = plumb("reward", *options, folder=tmp_path)
+    assert done.code == 2
+    assert f"port {port}" in done.stderr and "--port" in done.stderr

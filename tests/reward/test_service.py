@@ -13,7 +13,7 @@ from shared.errors import ServiceError
 from shared.ledger import connect_async
 from shared.ledger.reward_hours import reward_sessions
 from tests.conftest import RedisServer
-from tests.reward.servers import quick, served
+from tests.reward.servers import eventually, quick, served
 
 
 class Log(NoSampleLog):
@@ -43,7 +43,7 @@ async def test_a_service_that_cannot_connect_leaves_nothing_open(
             async with RewardService.opened(settings, redis, config=quick(), sample_log=log):
                 raise AssertionError("it cannot be used")
         assert len(opened) == 1
-        assert len(redis.client_list()) == before
+        await eventually(lambda: len(redis.client_list()) == before)
     assert log.closed
 
 
