@@ -8,8 +8,6 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import pytest
-
 PREFIX = "PLUMBLINE_GENERATOR_"
 COMMAND = [sys.executable, "-m", "services.generator"]
 
@@ -37,55 +35,69 @@ def test_serves_and_stops_cleanly(recorded: Path) -> None:
         process.stdout.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("REPLAY_COMPLETIONS", "", "REPLAY_COMPLETIONS"),
-        ("REPLAY_COMPLETIONS", "/nowhere/at/all.jsonl", "/nowhere/at/all.jsonl"),
-        ("REPLAY_DATA", "/nowhere/data.parquet", "/nowhere/data.parquet"),
-        ("REPLAY_FAILURES", "500,boom", "'boom'"),
-        ("REPLAY_ERROR_RATE", "1.5", "REPLAY_ERROR_RATE"),
-        ("REPLAY_ERROR_RATE", "often", "REPLAY_ERROR_RATE"),
-        ("REPLAY_LATENCY", "-1", "REPLAY_LATENCY"),
-        ("REPLAY_TIME_SCALE", "inf", "REPLAY_TIME_SCALE"),
-        ("BACKEND", "magic", "BACKEND"),
-    ],
-)
-def test_bad_setting_is_one_line(recorded: Path, name: str, value: str, said: str) -> None:
-    settings = {PREFIX + "REPLAY_COMPLETIONS": str(recorded), PREFIX + name: value}
-    line = refused(environment(**settings))
-    assert said in line
+def test_a_bad_setting_is_one_line_and_exit_code_2(recorded: Path, tmp_path: Path) -> None:
+    """And so are completions that cannot be used. The line names what is wrong."""
+    unusable, twice = tmp_path / "bad.jsonl", tmp_path / "twice.jsonl"
+    answer = '{"problem_id": "p", "completion": "a"}\n'
+    unusable.write_text(answer + '{"problem_id": "p"}\n')
+    twice.write_text(answer + answer.replace('"a"', '"b"'))
+    completions = PREFIX + "REPLAY_COMPLETIONS"
+    cases = [
+        (completions, "", completions),
+        (completions, "/nowhere/at/all.jsonl", "/nowhere/at/all.jsonl"),
+        (completions, str(unusable), f"{unusable}:2"),
+        (completions, str(twice), "sample_index"),
+        (PREFIX + "REPLAY_DATA", "/nowhere/data.parquet", "/nowhere/data.parquet"),
+        (PREFIX + "REPLAY_FAILURES", "500,boom", "'boom'"),
+        (PREFIX + "REPLAY_ERROR_RATE", "1.5", "REPLAY_ERROR_RATE"),
+        (PREFIX + "REPLAY_ERROR_RATE", "often", "REPLAY_ERROR_RATE"),
+        (PREFIX + "REPLAY_LATENCY", "-1", "REPLAY_LATENCY"),
+        (PREFIX + "REPLAY_TIME_SCALE", "inf", "REPLAY_TIME_SCALE"),
+        (PREFIX + "BACKEND", "magic", "BACKEND"),
+        ("PORT", "99999", "PORT"),
+        ("LOG_LEVEL", "loud", "LOG_LEVEL"),
+        ("HOST", "256.0.0.1", "256.0.0.1"),
+    ]
+    environments = [environment(**{completions: str(recorded), name: value})
+                    for name, value, _ in cases]  # fmt: skip
+    failures = [
+        (name, value, code, lines)
+        for (name, value, named), (code, lines) in zip(cases, ended(environments), strict=True)
+        if code != 2 or lines.count("\n") != 1 or named not in lines
+    ]
+    assert failures == []
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("PORT", "99999"), ("LOG_LEVEL", "loud"), ("HOST", "256.0.0.1")]
-)
-def test_bad_common_setting_is_one_line(recorded: Path, name: str, value: str) -> None:
-    settings = environment(**{PREFIX + "REPLAY_COMPLETIONS": str(recorded), name: value})
-    line = refused(settings)
-    assert value in line or name in line
-
-
-def test_bad_completions_are_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text('{"problem_id": "p", "completion": "a"}\n{"problem_id": "p"}\n')
-    assert f"{path}:2" in refused(environment(**{PREFIX + "REPLAY_COMPLETIONS": str(path)}))
-
-
-def test_ambiguous_completions_are_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "twice.jsonl"
-    path.write_text(
-        '{"problem_id": "p", "completion": "a"}\n{"problem_id": "p", "completion": "b"}\n'
-    )
-    line = refused(environment(**{PREFIX + "REPLAY_COMPLETIONS": str(path)}))
-    assert "sample_index" in line
-
-
-def refused(settings: dict[str, str]) -> str:
-    """Start the service, which must end with exit code 2 and one line on stderr."""
-    ended = subprocess.run(
+def test_a_refusal_of_the_process_itself(recorded: Path) -> None:
+    settings = environment(**{PREFIX + "REPLAY_COMPLETIONS": str(recorded), "PORT": "99999"})
+    done = subprocess.run(
         COMMAND, env=settings, capture_output=True, text=True, timeout=60, check=False
     )
-    assert ended.returncode == 2, ended.stderr
-    assert ended.stderr.count("\n") == 1, ended.stderr
-    return ended.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+
+
+_PROGRAM = """
+import json, os, sys
+from services.generator.__main__ import main
+for environment in json.load(sys.stdin):
+    os.environ.clear()
+    os.environ.update(environment)
+    code = main()
+    print(json.dumps(code), file=sys.stderr)
+"""
+
+
+def ended(environments: list[dict[str, str]]) -> list[tuple[int, str]]:
+    """Exit code and stderr of the service's main function in each environment, in one process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], input=json.dumps(environments), env=environment(),
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    results, lines = [], ""
+    for line in done.stderr.splitlines(keepends=True):
+        if line.strip().isdecimal():
+            results.append((int(line), lines))
+            lines = ""
+        else:
+            lines += line
+    return results

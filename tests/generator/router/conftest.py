@@ -103,12 +103,14 @@ async def start(factory: FakeFactory) -> AsyncIterator[Start]:
     """Start a router with ``replicas`` replicas; returns when all are healthy, unless told."""
     opened: list[Service] = []
 
-    async def start(replicas: int = 1, *, wait: bool = True, **settings: Any) -> Service:
+    async def start(
+        replicas: int = 1, *, wait: bool = True, shutdown_timeout: float = 1, **settings: Any
+    ) -> Service:
         failed = asyncio.Event()
         values = GeneratorSettings.model_validate({**FAST, **settings})
         app = build_app(values, factory, replicas, failed=failed)
         server = TestServer(app)
-        await server.start_server(shutdown_timeout=1)
+        await server.start_server(shutdown_timeout=shutdown_timeout)
         client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         opened.append(Service(server, client, failed, values.given_token()))
         if wait:

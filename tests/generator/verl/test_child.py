@@ -231,12 +231,12 @@ async def test_a_childs_children_that_hold_its_pipes_do_not_matter(
 ) -> None:
     code = (
         "import subprocess\n"
-        f"subprocess.Popen([{sys.executable!r}, '-c', 'import time; time.sleep(3)'])\n"
+        f"subprocess.Popen([{sys.executable!r}, '-c', 'import time; time.sleep(12)'])\n"
         f"print({READY!r}, flush=True)\ntime.sleep(60)"
     )
     child = await started(children, tmp_path, code)
     await child.next_event()
-    await asyncio.wait_for(child.stop(), 2)
+    await asyncio.wait_for(child.stop(), 10)
 
 
 FACTS = {
