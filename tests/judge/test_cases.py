@@ -112,7 +112,7 @@ async def test_each_status_of_a_case(records_of: RecordsOf, method: str) -> None
     assert (no.actual, no.exit_code, last.actual) == ("no\n", 0, "last\n")
     assert "KeyError: 'lost'" in (raised.stderr or "")
     assert (raised.exit_code, left.exit_code, signalled.exit_code) == (1, 3, -11)
-    assert all(one.duration and 0 < one.duration < 30 for one in found)
+    assert all(one.duration and one.duration > 0 for one in found)
     measured = method == "batch"
     assert all((one.cpu_time is not None) == measured for one in found)
     assert all((one.memory_mb is not None) == measured for one in found)

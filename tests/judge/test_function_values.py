@@ -123,7 +123,7 @@ def test_shared_parts_stay_shared() -> None:
     assert again[0] is again
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.binary() | st.text("NTFEXiIfcsbB[l({tSZr:YRKLAHhGjqd\0\1\2", max_size=60).map(str.encode))
 @example(b"L" + encoded("Fraction") + b"(\1\0\0\0" + encoded((1, 0)))
 @example(b"L" + encoded("defaultdict") + b"(\1\0\0\0" + encoded(("eval",)))
@@ -144,7 +144,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
     encoded(found)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(anything, st.data())
 def test_damaged_values_are_refused_or_other_values(value: object, data: st.DataObject) -> None:
     damaged = bytearray(encoded(value))

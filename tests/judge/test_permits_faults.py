@@ -347,7 +347,9 @@ async def test_no_redis_there(redis_server: RedisServer) -> None:
 # Anything in any order
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 6))]
+)
 async def test_whatever_users_do(client: AsyncRedis, redis: Redis, seed: int) -> None:
     """The limit is never exceeded, nobody is forgotten, and nothing is left."""
     chance = random.Random(seed)

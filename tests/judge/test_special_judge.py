@@ -19,7 +19,7 @@ from shared.schemas import Verdict, sha256
 from shared.statuses import FailureKind
 from tests.judge.many_answers import PROBLEMS, ManyAnswers, cpp_checker
 from tests.judge.stand_ins import Scripted, case
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 COMPARES = cpp_checker("""
@@ -40,30 +40,47 @@ async def judged(
     return await verdict_of(task)
 
 
-def marks() -> list[object]:
-    return [
-        pytest.param(one, id=one.name, marks=[needs_compiler] if one.cpp else [])
-        for one in PROBLEMS
-    ]
+# Each costs a compilation: in C++ a few with different kinds of answers, all in `make test-all`.
+COMPILED = {
+    "permutation without neighbours", "real number, relative or absolute error",
+    "subset with a sum, or NO", "lines compared exactly, blanks at their ends ignored",
+    "plain C++ without testlib",
+}  # fmt: skip
+FEW = [one for one in PROBLEMS if one.python or one.name in COMPILED]
 
 
-@pytest.mark.parametrize("problem", marks())
-async def test_all_outputs_are_judged_right(sandbox: SandboxClient, problem: ManyAnswers) -> None:
-    test = (problem.given, problem.expected)
-    outputs = {problem.expected: True}
-    outputs |= dict.fromkeys(problem.right, True) | dict.fromkeys(problem.wrong, False)
-    verdicts = await asyncio.gather(
-        *(judged(sandbox, output, test=test, **problem.checker) for output in outputs)
-    )
-    found = dict(zip(outputs, (verdict.accepted for verdict in verdicts), strict=True))
-    assert found == outputs
-    assert all(verdict.judged for verdict in verdicts)
+@pytest.mark.parametrize(
+    "problems",
+    [
+        pytest.param([one for one in FEW if one.python], id="Python"),
+        pytest.param([one for one in FEW if one.cpp], id="C++", marks=needs_compiler),
+        pytest.param(
+            [one for one in PROBLEMS if one not in FEW],
+            id="more C++",
+            marks=[needs_compiler, pytest.mark.nightly, pytest.mark.timeout(600)],
+        ),
+    ],
+)
+async def test_all_outputs_are_judged_right(
+    sandbox: SandboxClient, problems: list[ManyAnswers]
+) -> None:
+    async def accepted(problem: ManyAnswers) -> dict[str, bool]:
+        test = (problem.given, problem.expected)
+        outputs = [problem.expected, *problem.right, *problem.wrong]
+        verdicts = await together(
+            outputs, lambda output: judged(sandbox, output, test=test, **problem.checker)
+        )
+        assert all(verdict.judged for verdict in verdicts.values()), problem.name
+        return {output: verdict.accepted for output, verdict in verdicts.items()}
 
-
-def test_the_problems_are_enough() -> None:
-    assert len(PROBLEMS) >= 30
-    assert sum(bool(one.cpp) for one in PROBLEMS) >= 15
-    assert all(one.right and len(one.wrong) >= 3 for one in PROBLEMS)
+    assert len(problems) >= 5
+    found = await together(problems, accepted, at_a_time=2)
+    right = {
+        problem: dict.fromkeys([problem.expected, *problem.right], True)
+        | dict.fromkeys(problem.wrong, False)
+        for problem in problems
+    }
+    assert {one.name: found[one] for one in problems if found[one] != right[one]} == {}
 
 
 # C++
@@ -129,38 +146,53 @@ def test_a_header_that_cannot_be_read(tmp_path: Path) -> None:
             make_task(None, stdio(("1", "1")), "", override)  # type: ignore[arg-type]
 
 
+BROKEN = [
+    ("int main( {", CheckerFault.NOT_COMPILED),
+    ("int main() { for (;;); }", CheckerFault.TIMED_OUT),
+    ("int main() { return *(volatile int*)0; }", CheckerFault.CRASHED),
+    ("int main() { return 42; }", CheckerFault.CRASHED),
+    ("int main() { return 3; }", CheckerFault.FAILED),
+    ("int main() { return 7; }", CheckerFault.CRASHED),
+    ("int main() { return 1; }", CheckerFault.REJECTS_EXPECTED),
+    (cpp_checker('quitf(_fail, "no");'), CheckerFault.FAILED),
+]
+MORE_BROKEN = [
+    ('#include "missing.h"\nint main() {}', CheckerFault.NOT_COMPILED),
+    ("#include <cstdlib>\nint main() { abort(); }", CheckerFault.CRASHED),
+    ("#include <vector>\nint main() { std::vector<char> v(1L << 40); }", CheckerFault.CRASHED),
+    (
+        "#include <thread>\nint main() { std::this_thread::sleep_for(std::chrono::hours(1)); }",
+        CheckerFault.TIMED_OUT,
+    ),
+    (cpp_checker("ans.readInt(100, 200);"), CheckerFault.FAILED),
+    (cpp_checker("inf.readInt(); inf.readInt();"), CheckerFault.FAILED),
+]
+
+
 @needs_compiler
 @pytest.mark.parametrize(
-    ("source", "fault"),
+    "checkers",
     [
-        ("int main( {", CheckerFault.NOT_COMPILED),
-        ('#include "missing.h"\nint main() {}', CheckerFault.NOT_COMPILED),
-        ("int main() { for (;;); }", CheckerFault.TIMED_OUT),
-        ("int main() { return *(volatile int*)0; }", CheckerFault.CRASHED),
-        ("int main() { return 42; }", CheckerFault.CRASHED),
-        ("#include <cstdlib>\nint main() { abort(); }", CheckerFault.CRASHED),
-        ("#include <vector>\nint main() { std::vector<char> v(1L << 40); }", CheckerFault.CRASHED),
-        ("int main() { return 3; }", CheckerFault.FAILED),
-        ("int main() { return 7; }", CheckerFault.CRASHED),
-        ("int main() { return 1; }", CheckerFault.REJECTS_EXPECTED),
-        (
-            "#include <thread>\nint main() { std::this_thread::sleep_for(std::chrono::hours(1)); }",
-            CheckerFault.TIMED_OUT,
-        ),
-        (cpp_checker('quitf(_fail, "no");'), CheckerFault.FAILED),
-        (cpp_checker("ans.readInt(100, 200);"), CheckerFault.FAILED),
-        (cpp_checker("inf.readInt(); inf.readInt();"), CheckerFault.FAILED),
+        pytest.param(BROKEN, id="few"),
+        pytest.param(MORE_BROKEN, id="more", marks=pytest.mark.nightly),
     ],
 )
 async def test_a_broken_checker_is_never_a_wrong_answer(
-    sandbox: SandboxClient, source: str, fault: CheckerFault
+    sandbox: SandboxClient, checkers: list[tuple[str, CheckerFault]]
 ) -> None:
-    fields = {"checker_source": source, "checker_language": "cpp"}
-    with pytest.raises(CheckerFailedError) as caught:
-        await judged(sandbox, "7", "sandbox.timeout=0.5", "judge.wall_factor=1", **fields)
-    assert caught.value.fault is fault
-    assert caught.value.failures[-1].kind == FailureKind.CHECKER
-    assert "\n" not in str(caught.value)
+    async def outcome(source: str) -> tuple[object, ...]:
+        fields = {"checker_source": source, "checker_language": "cpp"}
+        try:
+            verdict = await judged(
+                sandbox, "7", "sandbox.timeout=0.5", "judge.wall_factor=1", **fields
+            )
+        except CheckerFailedError as error:
+            return error.fault, error.failures[-1].kind, "\n" in str(error)
+        return (verdict.case_codes,)
+
+    found = await together([source for source, _ in checkers], outcome, at_a_time=4)
+    expected = {source: (fault, FailureKind.CHECKER, False) for source, fault in checkers}
+    assert found == expected
 
 
 @needs_compiler
@@ -242,22 +274,32 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@needs_compiler
-async def test_no_output_of_an_answer_passes_a_strict_checker(sandbox: SandboxClient) -> None:
-    fields = {"checker_source": COMPARES, "checker_language": "cpp"}
-    verdicts = [await judged(sandbox, output, **fields) for output in HOSTILE]
-    assert [
-        (o[:20], v.accepted) for o, v in zip(HOSTILE, verdicts, strict=True) if v.accepted
-    ] == []
-    assert (await judged(sandbox, "7\r\n", **fields)).accepted
-
-
-async def test_no_output_of_an_answer_passes_a_strict_python_checker(
-    sandbox: SandboxClient,
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(
+            {"checker_source": COMPARES, "checker_language": "cpp"}, id="C++", marks=needs_compiler
+        ),
+        pytest.param(
+            {
+                "checker_source": "def check(input, output, expected):\n"
+                "    return output.strip(' \\n') == '7'\n"
+            },
+            id="Python",
+        ),
+    ],
+)
+async def test_no_output_of_an_answer_passes_a_strict_checker(
+    sandbox: SandboxClient, fields: dict[str, str]
 ) -> None:
-    source = "def check(input, output, expected):\n    return output.strip(' \\n') == '7'\n"
-    for output in HOSTILE:
-        assert not (await judged(sandbox, output, checker_source=source)).accepted, output[:20]
+    """All outputs are those of one answer, so the checker runs in the cases of one call."""
+    code = f"import sys\nsys.stdout.write({HOSTILE!r}[int(input())])"
+    cases = [(str(number), "7\n") for number in range(len(HOSTILE))]
+    task = make_task(sandbox, stdio(*cases, **fields), fenced(code))
+    codes = (await verdict_of(task)).case_codes
+    others = [(output[:20], code) for output, code in zip(HOSTILE, codes, strict=True) if code]
+    assert others == []
+    assert (await judged(sandbox, "7\n", **fields)).accepted
 
 
 async def test_what_a_case_does_to_the_checker_ends_with_the_case(sandbox: SandboxClient) -> None:

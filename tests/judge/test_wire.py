@@ -76,7 +76,7 @@ TEXT = st.text() | st.sampled_from(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.lists(TEXT, min_size=1, max_size=5))
 def test_each_case_gets_its_input_and_its_output_comes_back(inputs: list[str]) -> None:
     result = wire.decode_results(run_harness(ECHO, inputs), KEY)
