@@ -149,7 +149,11 @@ class Server:
         return values
 
 
-@pytest.mark.parametrize("capacity", [32, 64, 100, 145, 200, 300])
+def few_and_nightly(few: list[int], more: list[int]) -> list[object]:
+    return [*few, *(pytest.param(value, marks=pytest.mark.nightly) for value in more)]
+
+
+@pytest.mark.parametrize("capacity", few_and_nightly([32, 100], [64, 145, 200, 300]))
 def test_a_saturated_server_is_kept_full_and_not_flooded(capacity: int) -> None:
     values = Server(capacity).run(ConcurrencyLimit(4096), 200 * capacity)
     late = values[len(values) // 2 :]
@@ -168,7 +172,7 @@ def test_an_engine_whose_throughput_grows_gets_more_requests() -> None:
     assert sum(values[10_000:]) / 10_000 > 400
 
 
-@pytest.mark.parametrize("places", [20, 100, 500])
+@pytest.mark.parametrize("places", few_and_nightly([20, 100], [500]))
 def test_it_settles_just_below_the_load_that_is_rejected(places: int) -> None:
     values = Server(4096, rejects_at=places).run(ConcurrencyLimit(1024), 100 * places)
     late = values[len(values) // 2 :]
