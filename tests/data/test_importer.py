@@ -97,7 +97,7 @@ def _attempt(kind, path, output):
         assert len(str(error).splitlines()) == 1
 
 
-_fuzz = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+_fuzz = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(

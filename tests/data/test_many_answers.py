@@ -13,7 +13,7 @@ from tests.data.statements import statements
 
 
 def test_generated_statements_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    corpus = list(statements(seed=14, number=3000))
+    corpus = list(statements(seed=14, number=1000))
     many = [one for one in corpus if one.many]
     one_answer = [one for one in corpus if not one.many]
     found = sum(many_answers(one.text) is not None for one in many)
@@ -71,14 +71,13 @@ ONE = (
 )
 
 
-@pytest.mark.parametrize("sentence", MANY)
-def test_many(sentence: str) -> None:
-    assert many_answers(f"Solve it.\n\nOutput\n\n{sentence}\n\nExample\n\n1") is not None
-
-
-@pytest.mark.parametrize("sentence", ONE)
-def test_one(sentence: str) -> None:
-    assert many_answers(f"Solve it.\n\nOutput\n\n{sentence}\n\nExample\n\n1") is None
+def test_sentences() -> None:
+    found = {
+        sentence
+        for sentence in MANY + ONE
+        if many_answers(f"Solve it.\n\nOutput\n\n{sentence}\n\nExample\n\n1") is not None
+    }
+    assert found == set(MANY)
 
 
 # By hand: the statements say so for five problems; 1586_B and 1599_A ask for any construction
@@ -97,8 +96,8 @@ def test_problems_of_codecontests(real_data: Path) -> None:
 
 def test_long_and_odd_statements_are_read() -> None:
     assert many_answers("") is None
-    assert many_answers("any " * 100_000) is None
-    assert many_answers("print " * 50_000) is None
+    assert many_answers("any " * 20_000) is None
+    assert many_answers("print " * 10_000) is None
     long = "Print any of them, " + "x" * 500
     assert len(many_answers(long) or "") == 160
 

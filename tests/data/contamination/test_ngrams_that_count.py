@@ -105,7 +105,7 @@ def test_a_hash_that_collides_is_no_hit(tmp_path, monkeypatch):
 LONG = "a" * 8 + "b" * 40 + "c" * 8
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from("abcd"), min_size=40, max_size=40),
     st.permutations("abcd"),

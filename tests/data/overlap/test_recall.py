@@ -194,6 +194,7 @@ def test_public_problems_overlap_only_where_they_are_the_same(public_problems):
     assert by_solution == SAME_SOLUTIONS
 
 
+@pytest.mark.nightly
 @pytest.mark.real_data
 def test_disguised_public_prompts(public_problems, capsys):
     originals = without_solutions(public_problems)

@@ -83,11 +83,13 @@ def numbers(rows):
     return [fields["number"] for _, fields in rows]
 
 
-def test_a_split_at_a_tag(hub, ask):
-    rows, chosen, commit = ask(
+def test_a_split_at_a_tag_and_what_is_not_read(hub, ask):
+    rows, chosen, commit, lines, csv = ask(
         {"source": FULL},
         {"source": FULL, "columns": ["number", "nowhere"]},
         {"source": FULL, "resolve": True},
+        {"source": FULL | {"name": "lines"}},
+        {"source": FULL | {"name": "table"}},
     )
     assert numbers(rows) == [1, 2, 3]
     assert rows[0][1]["tests"] == {"input": ["1"]}
@@ -99,13 +101,6 @@ def test_a_split_at_a_tag(hub, ask):
     assert chosen == [[place, {"number": n}] for place, n in zip(places, (1, 2, 3), strict=True)]
     assert commit == COMMIT
     assert not [path for path in hub.asked if "train" in path], "another split was fetched"
-
-
-def test_json_lines_and_what_is_not_read(ask):
-    lines, csv = ask(
-        {"source": FULL | {"name": "lines"}},
-        {"source": FULL | {"name": "table"}},
-    )
     assert lines == [[f"own/set@{COMMIT}/lines/test.jsonl:1", {"number": 7}]]
     assert "'table/test.csv' is neither parquet, Arrow nor JSON" in csv
 
@@ -136,19 +131,19 @@ def test_offline_names_what_is_not_in_the_cache(hub, ask):
     assert hub.asked == []
 
 
-@pytest.mark.parametrize("torn", [False, True])
-def test_offline_with_a_lost_file_or_listing(ask, tmp_path, torn):
-    ask({"source": FULL})
-    folder = tmp_path / "home" / "hub" / "datasets--own--set"
-    if torn:
-        (listing,) = folder.rglob("listings/**/*.json")
-        listing.write_text('{"files": [')
-    else:
-        (folder / "snapshots" / COMMIT / "full" / "test-1.parquet").unlink()
-    offline, online = ask({"source": FULL, "offline": True}, {"source": FULL})
-    assert "offline, and " in offline
-    assert "is not in the cache" in offline
-    assert numbers(online) == [1, 2, 3]
+def test_offline_with_a_lost_file_or_listing(ask, tmp_path):
+    folders = {name: tmp_path / name for name in ("file", "listing")}
+    calls = [{"source": FULL, "cache": str(folder)} for folder in folders.values()]
+    ask(*calls)
+    (lost,) = folders["file"].rglob(f"snapshots/{COMMIT}/full/test-1.parquet")
+    lost.unlink()
+    (listing,) = folders["listing"].rglob("listings/**/*.json")
+    listing.write_text('{"files": [')
+    *offline, first, second = ask(*({**call, "offline": True} for call in calls), *calls)
+    for message in offline:
+        assert "offline, and " in message
+        assert "is not in the cache" in message
+    assert numbers(first) == numbers(second) == [1, 2, 3]
 
 
 def test_names_that_are_wrong(ask):
@@ -181,20 +176,21 @@ def test_names_that_are_wrong(ask):
     ]
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "code", "cause"),
-    [
-        ("revision/v1.0", 403, "GatedRepo", "needs a login; accept its terms on the hub and log"),
-        ("test-1.parquet", 401, "GatedRepo", "needs a login; accept its terms on the hub and log"),
-        ("revision/v1.0", 500, "", "the hub returned HTTP 500; try again later"),
-        ("README.md", 418, "", "the hub returned HTTP 418; try again later"),
-    ],
-)
-def test_refusals(hub, ask, path, status, code, cause):
-    hub.faults.append((path, status, code))
-    (message,) = ask({"source": FULL})
-    assert message.startswith("own/set@")
-    assert f": {cause}" in message
+def test_refusals(hub, ask):
+    login = "needs a login; accept its terms on the hub and log"
+    hub.faults += [
+        ("revision/gated", 403, "GatedRepo"),
+        ("revision/broken", 500, ""),
+        ("README.md", 418, ""),
+    ]
+    calls = [{"source": FULL | {"revision": name}} for name in ("gated", "broken", "v1.0")]
+    messages = ask(*calls)
+    hub.faults[:] = [("test-1.parquet", 401, "GatedRepo")]
+    messages += ask({"source": FULL})
+    causes = [login, "the hub returned HTTP 500", "the hub returned HTTP 418", login]
+    for message, cause in zip(messages, causes, strict=True):
+        assert message.startswith("own/set@")
+        assert f": {cause}" in message
 
 
 def test_no_network(ask):

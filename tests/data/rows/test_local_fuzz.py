@@ -11,8 +11,8 @@ from services.data.rows import local
 from shared.errors import DataError
 from tests.data.rows.samples import FORMS, ROWS
 
-_fuzz = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-_CASES = 120  # of each form
+_fuzz = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_CASES = 40  # of each form
 _BYTES = (0, 1, 0x7F, 0x80, 0xFF)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.analysis.acceptance import report
@@ -297,6 +297,7 @@ def test_many_right_answers_are_typical_of_large_models():
     assert Check.ONE_STATUS not in {check for check, *_ in not_passed(large)}
 
 
+@settings(max_examples=25)
 @given(st.integers(20, 300), st.data())
 def test_more_bad_answers_never_look_better(judged, data):
     fewer, more = sorted(data.draw(st.tuples(*[st.integers(0, judged)] * 2)))
@@ -316,6 +317,7 @@ def test_more_bad_answers_never_look_better(judged, data):
     assert all(a <= b for a, b in zip(marks(fewer), marks(more), strict=True))
 
 
+@settings(max_examples=60)
 @given(st.sampled_from([given for given, *_ in (*REQUIREMENTS, *SILENT)]))
 def test_the_outcome_is_the_worst_mark(given):
     found = report(given, "out")

@@ -21,6 +21,15 @@ def rule(name, **limits):
     return {"default": {name: limits}}
 
 
+@pytest.fixture(scope="module")
+def ten_lost(tmp_path_factory):
+    """A run that lost ten problems and costs half as much again, beside the one before."""
+    folder = tmp_path_factory.mktemp("runs")
+    first = write_run(folder / "a", {"one": HALF}, summary={"avg_total_gen_tokens": 100.0})
+    second = write_run(folder / "b", {"one": TEN_LOST}, summary={"avg_total_gen_tokens": 150.0})
+    return compare_runs(*read_runs([first, second]))
+
+
 @pytest.mark.parametrize(
     ("policy", "outcome"),
     [
@@ -44,11 +53,8 @@ def rule(name, **limits):
         (rule("costs", avg_gen_time={"max_value": 149}), Outcome.UNDECIDED),
     ],
 )
-def test_each_rule(tmp_path, policy, outcome):
-    first = write_run(tmp_path / "a", {"one": HALF}, summary={"avg_total_gen_tokens": 100.0})
-    second = write_run(tmp_path / "b", {"one": TEN_LOST}, summary={"avg_total_gen_tokens": 150.0})
-    compared = compare_runs(*read_runs([first, second]))
-    report = evaluate(Policy.model_validate(policy), compared)
+def test_each_rule(ten_lost, policy, outcome):
+    report = evaluate(Policy.model_validate(policy), ten_lost)
     assert report.outcome is outcome
     assert [each.rule for each in report.findings if each.outcome is not Outcome.PASS] == (
         [] if outcome is Outcome.PASS else [report.findings[-1].rule]
@@ -84,18 +90,17 @@ def test_runs_over_different_data_or_in_doubt_are_undecided(tmp_path):
         assert report.findings[0].found.endswith(found)
 
 
-@pytest.mark.parametrize(
-    ("least", "confidence", "outcome"),
-    [
-        (-0.25, "point", Outcome.PASS),
-        (-0.2, "point", Outcome.UNDECIDED),
-        (0.25, "point", Outcome.UNDECIDED),
-        (0.3, "point", Outcome.FAIL),
-        (-0.4, "interval", Outcome.PASS),
-        (-0.25, "interval", Outcome.UNDECIDED),
-    ],
-)
-def test_cases_that_were_not_run_leave_a_pass_ratio_undecided(tmp_path, least, confidence, outcome):
+PASS_RATIO_RULES = [
+    (-0.25, "point", Outcome.PASS),
+    (-0.2, "point", Outcome.UNDECIDED),
+    (0.25, "point", Outcome.UNDECIDED),
+    (0.3, "point", Outcome.FAIL),
+    (-0.4, "interval", Outcome.PASS),
+    (-0.25, "interval", Outcome.UNDECIDED),
+]
+
+
+def test_cases_that_were_not_run_leave_a_pass_ratio_undecided(tmp_path):
     """Every second answer of both runs lacks half of its cases: the difference is 0 ± 0.25."""
     runs = [write_run(tmp_path / name, {"one": "+t" * 100}, cases_not_run=0) for name in ("a", "b")]
     for run in runs:
@@ -113,8 +118,10 @@ def test_cases_that_were_not_run_leave_a_pass_ratio_undecided(tmp_path, least, c
     assert one.pass_ratio_bounds is not None
     bounds = one.pass_ratio_bounds
     assert (bounds.worst.difference, bounds.best.difference) == (-0.25, 0.25)
-    policy = rule("pass_ratio_mean", min_difference=least, confidence=confidence)
-    assert evaluate(Policy.model_validate(policy), compared).outcome is outcome
+    for least, confidence, outcome in PASS_RATIO_RULES:
+        policy = rule("pass_ratio_mean", min_difference=least, confidence=confidence)
+        found = evaluate(Policy.model_validate(policy), compared).outcome
+        assert found is outcome, (least, confidence)
     policy = rule("accepted_at_1", min_difference=-0.1)
     assert evaluate(Policy.model_validate(policy), compared).outcome is Outcome.PASS
 
