@@ -63,13 +63,13 @@ def segments(folder: Path) -> list[Path]:
     return sorted((folder / segment_folder(RUN)).glob("*"))
 
 
-def whole(ledger: Ledger) -> bool:
+def whole(ledger: Ledger, samples: list[SampleId] = SAMPLES) -> bool:
     """Whether all is as it was recorded, wherever it is."""
     return (
-        list(ledger.completions(SAMPLES)) == [made(sample) for sample in SAMPLES]
-        and list(ledger.verdicts(SAMPLES)) == [judged(sample) for sample in SAMPLES]
-        and list(ledger.cases(SAMPLES)) == [(one, packed_cases(one)) for one in SAMPLES]
-        and ledger.completed_count() == len(SAMPLES)
+        list(ledger.completions(samples)) == [made(sample) for sample in samples]
+        and list(ledger.verdicts(samples)) == [judged(sample) for sample in samples]
+        and list(ledger.cases(samples)) == [(one, packed_cases(one)) for one in samples]
+        and ledger.completed_count() == len(samples)
         and ledger.open_count() == 0
     )
 
@@ -368,7 +368,9 @@ _STEPS = (
 )
 
 
-def _move_and_be_killed(url: str, folder: Path, step: int) -> None:
+def _move_and_be_killed(
+    url: str, folder: Path, step: int, samples: list[SampleId], at_once: int
+) -> None:
     """In a child process: archive all samples, and kill itself before the step of this number."""
     count = 0
 
@@ -384,51 +386,62 @@ def _move_and_be_killed(url: str, folder: Path, step: int) -> None:
 
     for owner, name in _STEPS:
         setattr(owner, name, watched(getattr(owner, name)))
-    shared.ledger.archive._MOVED_AT_ONCE = 7
+    shared.ledger.archive._MOVED_AT_ONCE = at_once
     archive = Archive(Redis.from_url(url), RUN, OutputFolder(str(folder)), HOLDER)
-    archive.move(SAMPLES[:15])
-    archive.move(SAMPLES[10:])
+    archive.move(samples[: len(samples) // 2])
+    archive.move(samples[len(samples) // 3 :])
 
 
-def _killed(url: str, folder: Path, step: int) -> bool:
+def _killed(url: str, folder: Path, step: int, samples: list[SampleId], at_once: int) -> bool:
     child = os.fork()
     if child == 0:
         try:
-            _move_and_be_killed(url, folder, step)
+            _move_and_be_killed(url, folder, step, samples, at_once)
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.parametrize(
+    ("number_of_samples", "at_once", "least_kills"),
+    [(9, 3, 25), pytest.param(30, 7, 45, marks=pytest.mark.nightly)],
+)
 def test_a_runner_that_is_killed_at_any_step_loses_and_doubles_nothing(
-    redis: Redis, redis_server: RedisServer, ledger: Ledger, tmp_path: Path
+    redis: Redis,
+    redis_server: RedisServer,
+    ledger: Ledger,
+    tmp_path: Path,
+    number_of_samples: int,
+    at_once: int,
+    least_kills: int,
 ) -> None:
     """Each step of the archive is the last one of a process; then a new session goes on."""
+    samples = SAMPLES[:number_of_samples]
     kills = 0
     for number, folder in _folders(tmp_path):
         redis.flushall()
         enter(ledger, output=str(folder))
-        ledger.record_all([(made(sample), None) for sample in SAMPLES])
-        for sample in SAMPLES:
+        ledger.record_all([(made(sample), None) for sample in samples])
+        for sample in samples:
             ledger.record_verdict(judged(sample), packed_cases(sample))
         ledger.lock(HOLDER, 60)
-        if not _killed(redis_server.url, folder, number):
+        if not _killed(redis_server.url, folder, number, samples, at_once):
             break
         kills += 1
         after = Ledger(redis, RUN)
-        assert whole(after), f"after a kill at step {number}"
+        assert whole(after, samples), f"after a kill at step {number}"
         ledger.unlock(HOLDER)
         ledger.lock("runner-2", 60)
         archive = Archive(redis, RUN, OutputFolder(str(folder)), "runner-2")
         archive.begin()
-        assert whole(after), f"after a kill at step {number}, with what was left removed"
-        archive.move(SAMPLES)
-        assert whole(after)
+        assert whole(after, samples), f"after a kill at step {number}, with what was left removed"
+        archive.move(samples)
+        assert whole(after, samples)
         assert redis.hlen(KEYS.completions) == 0
         listed = {name.decode() for name in redis.hvals(KEYS.segments) if b"-" in name}
         assert {path.name for path in segments(folder)} == listed
-    assert kills > 45  # 30 samples, their segments, what is asked of Redis
+    assert kills > least_kills  # segments, and what is asked of Redis
 
 
 def _folders(tmp_path: Path) -> Iterator[tuple[int, Path]]:

@@ -127,7 +127,7 @@ def test_unreadable_files_are_named(tmp_path):
 
 
 @given(content=st.binary(), prefix=st.sampled_from([b"", GOOD]), name=st.sampled_from(["", ".gz"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_give_completions_or_a_data_error(tmp_path, content, prefix, name):
     path = tmp_path / f"fuzz.jsonl{name}"
     content = prefix + content
@@ -152,7 +152,7 @@ _VALUES = st.recursive(
         _VALUES,
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_object_gives_a_completion_or_a_data_error(tmp_path, record):
     path = tmp_path / "fuzz.jsonl"
     path.write_text(json.dumps(record) + "\n")

@@ -339,9 +339,10 @@ def test_events_come_in_the_order_of_the_verdicts(ledger: Ledger) -> None:
 
 
 def test_events_come_in_portions(ledger: Ledger) -> None:
-    for i in range(1003):
-        ledger.record(generation(f"p{i}"))
-        ledger.record_verdict(verdict(generation(f"p{i}")))
+    generations = [generation(f"p{i}") for i in range(1003)]
+    ledger.record_all([(one, None) for one in generations])
+    for one in generations:
+        ledger.record_verdict(verdict(one))
     first = ledger.events()
     rest = ledger.events(first[-1].entry)
     assert (len(first), len(rest)) == (1000, 3)

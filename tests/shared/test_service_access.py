@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.errors import ConfigError
@@ -54,6 +54,7 @@ def test_other_names_are_not(host: str) -> None:
     assert not hosts.admits(host)  # nor the second time
 
 
+@settings(max_examples=60)
 @given(st.text(max_size=40))
 def test_no_text_is_an_error(host: str) -> None:
     AllowedHosts().admits(host)
