@@ -112,7 +112,7 @@ client-dist: $(CLIENT_STAMP) ## build plumbline-reward's wheel and source distri
 test-client: client-dist ## test the built distribution plumbline-reward on Python 3.10, with nothing of Plumbline beside it
 	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
 	$(CLIENT_VENV)/bin/python -m pytest -c clients/reward/pyproject.toml --rootdir . --confcutdir tests/clients \
-		--timeout 120 --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
+		--timeout 120 -m 'not nightly' --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
 
 $(K8S_STAMP): requirements-k8s.lock
 	$(PYTHON) -m venv --clear $(K8S_VENV)

@@ -232,8 +232,11 @@ def test_no_damage_loses_writes_without_a_word(
         assert str(file) in said
         assert f"plumb repair {output}" in said
         assert append_only.repair(state / "redis", state / "redis.log") is not None
-        with Started(state) as client:
-            assert client.dbsize() <= 51
+        try:
+            with Started(state) as client:
+                assert client.dbsize() <= 51
+        except ServiceError:
+            assert damage is _flip  # redis-check-aof takes `*0` for an intact command, Redis does not
 
 
 # Of Redis 7, which has a manifest; they are never loaded here.
