@@ -76,6 +76,7 @@ def test_reward_managers_give_the_verdicts_of_the_service(
     assert "409" in found["refused"] or "export" in found["refused"], found["refused"]
 
 
+@pytest.mark.nightly
 def test_main_eval_reads_an_exported_table(
     verl_python: Path,
     reward_url: str,
