@@ -236,7 +236,8 @@ def test_no_damage_loses_writes_without_a_word(
             with Started(state) as client:
                 assert client.dbsize() <= 51
         except ServiceError:
-            assert damage is _flip  # redis-check-aof takes `*0` for an intact command, Redis does not
+            # redis-check-aof takes `*0` for an intact command, Redis does not.
+            assert damage is _flip
 
 
 # Of Redis 7, which has a manifest; they are never loaded here.
