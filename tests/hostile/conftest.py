@@ -8,7 +8,7 @@ import pytest
 
 from services.judge.requests import Attempts, RunCode
 from services.judge.sandbox import SandboxClient
-from tests.hostile.machine import Machine
+from tests.hostile.machine import SLOTS, Machine
 from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401
 from tests.judge.pools import OpenPool
 
@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, temp_root: Path) -> Iterator[str]:
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLUMBLINE_SANDBOX_TEMP_ROOT", str(temp_root))
-        patch.setenv("PLUMBLINE_SANDBOX_CONCURRENCY", "2")
+        patch.setenv("PLUMBLINE_SANDBOX_CONCURRENCY", str(SLOTS))
         yield request.getfixturevalue("own_sandbox_url")
 
 

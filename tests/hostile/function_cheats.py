@@ -557,7 +557,7 @@ _RIGHT = {
         def late(*_): raise TimeoutError
         signal.signal(signal.SIGALRM, late)
         def f(x):
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            signal.setitimer(signal.ITIMER_REAL, 20)
             return [2 * n for n in x]
         """,
     "child process": """

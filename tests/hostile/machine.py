@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-SLOTS = 2
+SLOTS = 4
 INIT = "plumbline-slot"
 
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import pytest
 
 from services.judge.sandbox import SandboxClient
-from services.sandbox.settings import IsolationChoice
 from shared.errors import ServiceError
 from shared.harness.confinement import landlock_abi
 from shared.schemas import Problem, Verdict
@@ -16,14 +15,29 @@ from tests.hostile.function_cheats import CHEATS, KILLS, PRIES, RIGHT
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
 from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.sandbox.conftest import unavailable
 from tests.sandbox.installations import public_python
-from tests.sandboxes import own_sandbox
+from tests.sandboxes import ordinary_rungs, own_sandbox
 from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.hostile
 # A process namespace confines signals and memory, Landlock memory on each kernel that has it.
 NAMESPACES = ("bwrap", "unshare", "by /run_code")
-WAYS = [*(kind.value for kind in IsolationChoice if kind.value != "auto"), "by /run_code"]
+BY_RUN_CODE = "by /run_code"
+WAYS = ["bwrap", "unshare", "landlock", "none", BY_RUN_CODE]
+NAMESPACE, LANDLOCK = ordinary_rungs()
+# Each way and each kind of tests; the others run nightly.
+ORDINARY = {
+    (NAMESPACE, "humaneval"),
+    (NAMESPACE, "mbpp"),
+    (LANDLOCK, "mbpp"),
+    (BY_RUN_CODE, "humaneval"),
+}
+CELLS = [
+    pytest.param(way, kind, marks=() if (way, kind) in ORDINARY else pytest.mark.nightly)
+    for way in WAYS
+    for kind in ("humaneval", "mbpp")
+]
 
 
 def humaneval(name: str, test: str) -> Problem:
@@ -53,13 +67,13 @@ LISTS = {
 }
 
 
-@pytest.fixture(params=WAYS, scope="module")
+@pytest.fixture(scope="module")
 def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A way to run answers; its sandbox is started once."""
     name = request.param
     folder = tmp_path_factory.mktemp("sandbox")
     settings = {"PLUMBLINE_SANDBOX_CONCURRENCY": "2"}
-    if name != WAYS[-1]:
+    if name != BY_RUN_CODE:
         settings["PLUMBLINE_SANDBOX_ISOLATION"] = name
     if name == "none" and (python := public_python()):
         settings["PLUMBLINE_SANDBOX_PYTHON"] = str(python)  # for the user that is not root
@@ -67,12 +81,12 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         with own_sandbox(folder, **settings) as url:
             yield f"{name} {url}"
     except ServiceError as error:
-        pytest.skip(f"no {name} here: {error}")
+        unavailable(name, error)
 
 
 @pytest.fixture
 async def client(way: str) -> AsyncIterator[SandboxClient]:
-    kind = WithoutCases if way.startswith("by /run_code") else SandboxClient
+    kind = WithoutCases if way.startswith(BY_RUN_CODE) else SandboxClient
     async with kind(OpenPool([way.split()[-1]]), max_attempts=2, retry_budget=30) as client:
         yield client
 
@@ -100,7 +114,7 @@ def harmful(way: str) -> set[str]:
     return kills | (PRIES if way.startswith("none") and os.geteuid() != 0 else set())
 
 
-@pytest.mark.parametrize("kind", PROBLEMS)
+@pytest.mark.parametrize(("way", "kind"), CELLS, indirect=["way"])
 async def test_no_cheat_is_accepted(client: SandboxClient, way: str, kind: str) -> None:
     cheats = {name: code for name, code in CHEATS.items() if name not in harmful(way)}
     found = await verdicts(client, PROBLEMS[kind], cheats)
@@ -108,10 +122,22 @@ async def test_no_cheat_is_accepted(client: SandboxClient, way: str, kind: str) 
     assert {name: v for name, v in found.items() if v.shared_process or not v.judged} == {}
 
 
-@pytest.mark.alone  # one of them has 20 ms before its own alarm goes off
-@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize(("way", "kind"), CELLS, indirect=["way"])
 async def test_unusual_right_answers_are_accepted(client: SandboxClient, kind: str) -> None:
-    found = await verdicts(client, LISTS[kind], RIGHT)
+    await check_accepted(client, kind, RIGHT)
+
+
+@pytest.mark.nightly
+@pytest.mark.alone  # this answer has 20 ms before its own alarm goes off
+@pytest.mark.parametrize(("way", "kind"), CELLS, indirect=["way"])
+async def test_an_answer_whose_alarm_goes_off_is_accepted(client: SandboxClient, kind: str) -> None:
+    await check_accepted(
+        client, kind, {"alarm": RIGHT["alarm"].replace("ITIMER_REAL, 20", "ITIMER_REAL, 0.02")}
+    )
+
+
+async def check_accepted(client: SandboxClient, kind: str, answers: Mapping[str, str]) -> None:
+    found = await verdicts(client, LISTS[kind], answers)
     assert {
         name: (v.final_status, v.detail, v.first_failed_case)
         for name, v in found.items()
