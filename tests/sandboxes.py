@@ -25,9 +25,10 @@ def ordinary_rungs() -> tuple[str, str]:
 
 
 def _bwrap_works() -> bool:
-    if shutil.which("bwrap") is None:
+    path = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")  # where the server looks
+    if path is None:
         return False
-    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    command = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

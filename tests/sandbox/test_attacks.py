@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -92,32 +91,26 @@ BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
 
 # They end only by a limit; the others get the time that they need on a busy machine.
 ENDLESS = {"prints without end", "closes its streams", "leaves a crowd", "stops itself"}
-AT_ONCE = 4
+SLOTS = 4
 
 
 @pytest.fixture(params=rungs("bwrap", "unshare", "landlock"))
-async def one_slot(
-    request: pytest.FixtureRequest, start_sandbox: StartSandbox
-) -> Callable[[], Awaitable[Sandbox]]:
-    """Starts a sandbox with a single slot."""
-
-    async def start() -> Sandbox:
-        try:
-            sandbox = await start_sandbox(isolation=IsolationChoice(request.param), concurrency=1)
-        except IsolationError as error:
-            unavailable(request.param, error)
-        ready = await sandbox.ready()
-        if request.param == "landlock" and "signals between programs" not in ready["covered"]:
-            pytest.skip("this kernel's Landlock lets programs signal the machine's processes")
-        return sandbox
-
-    return start
+async def slots(request: pytest.FixtureRequest, start_sandbox: StartSandbox) -> Sandbox:
+    try:
+        sandbox = await start_sandbox(isolation=IsolationChoice(request.param), concurrency=SLOTS)
+    except IsolationError as error:
+        unavailable(request.param, error)
+    ready = await sandbox.ready()
+    if request.param == "landlock" and "signals between programs" not in ready["covered"]:
+        pytest.skip("this kernel's Landlock lets programs signal the machine's processes")
+    return sandbox
 
 
 async def innocent(sandbox: Sandbox) -> None:
-    answer = await sandbox.run("print(6 * int(input()))", stdin="7")
+    code = "import time; time.sleep(0.3); print(6 * int(input()))"
+    answer = await sandbox.run(code, stdin="7")
     assert (answer["status"], answer["run_result"]["stdout"]) == ("Success", "42\n"), answer
-    status, result = await run_cases(sandbox, "print(6 * int(input()))", ["7", "8"])
+    status, result = await run_cases(sandbox, code, ["7", "8"])
     assert (status, result["end"]) == (200, "done"), result
     printed = [base64.b64decode(result["cases"][index]["stdout"]) for index in ("0", "1")]
     assert printed == [b"42\n", b"48\n"]
@@ -130,27 +123,25 @@ async def attack(sandbox: Sandbox, code: str, seconds: float = 2) -> None:
     assert status == 200, result
 
 
-async def test_the_next_program_has_its_result(one_slot: Callable[[], Awaitable[Sandbox]]):
-    """Each sandbox has some of the attacks, one after another in its only slot."""
-    failures: dict[str, str] = {}
-
-    async def check(names: list[str]) -> None:
-        sandbox = await one_slot()
-        for name in names:
-            try:
-                await attack(sandbox, ATTACKS[name], 1 if name in ENDLESS else 2)
-                await innocent(sandbox)
-            except AssertionError as error:
-                failures[name] = str(error)
-
+async def test_the_next_programs_have_their_results(slots: Sandbox):
+    """Each slot has an attack, and then a program that sleeps while the others have theirs."""
+    failures = {}
     names = list(ATTACKS)
-    await asyncio.gather(*(check(names[start::AT_ONCE]) for start in range(AT_ONCE)))
-    assert failures == {}
+    for start in range(0, len(names), SLOTS):
+        attackers = names[start : start + SLOTS]
+        seconds = {name: 1 if name in ENDLESS else 2 for name in attackers}
+        try:
+            await asyncio.gather(
+                *(attack(slots, ATTACKS[name], seconds[name]) for name in attackers)
+            )
+            await asyncio.gather(*(innocent(slots) for _ in range(SLOTS)))
+        except AssertionError as error:
+            failures[tuple(attackers)] = str(error)
+    assert not failures, failures
 
 
-async def test_fork_bomb_in_every_rung(one_slot: Callable[[], Awaitable[Sandbox]]):
-    sandbox = await one_slot()
-    if "no limit of processes" in (await sandbox.ready())["missing"]:
+async def test_fork_bomb_in_every_rung(slots: Sandbox):
+    if "no limit of processes" in (await slots.ready())["missing"]:
         pytest.skip("the number of processes cannot be limited here")
-    await attack(sandbox, BOMB, 1)
-    await innocent(sandbox)
+    await attack(slots, BOMB, 1)
+    await asyncio.gather(*(innocent(slots) for _ in range(SLOTS)))
