@@ -8,7 +8,6 @@ import re
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
@@ -199,9 +198,7 @@ def test_a_failure_is_a_note(
     redis: Redis, tmp_path: Path, stand_in, source: str, section: dict[str, Any], reason: str
 ) -> None:
     stand_in(source)
-    began = time.monotonic()
     note = published(redis, tmp_path / "out", **section)
-    assert time.monotonic() - began < 30
     assert note["mode"] == "none"
     error = note.get("offline_error") or note["online_error"]
     assert re.search(reason, error)
@@ -219,9 +216,7 @@ def test_a_process_that_cannot_be_started(
 
 def test_no_child_of_the_library_is_left(redis: Redis, tmp_path: Path, stand_in) -> None:
     stand_in(LEAVES_A_CHILD)
-    began = time.monotonic()
     note = published(redis, tmp_path / "out")
-    assert time.monotonic() - began < 30
     _, logged, _ = given(note["path"])
     with suppress(psutil.NoSuchProcess):
         # Where nobody collects orphans, a dead one stays as a zombie.
@@ -325,6 +320,7 @@ def test_the_librarys_own_file(offline_run: dict[str, Any], tmp_path: Path) -> N
     assert not (place / "files" / "wandb-metadata.json").exists()  # host, user and command line
 
 
+@pytest.mark.nightly
 def test_offline_files_can_be_uploaded_later(
     offline_run: dict[str, Any], tmp_path: Path, online: Callable[[WandbServer], None]
 ) -> None:
@@ -379,6 +375,7 @@ def elsewhere(
     return publish_there
 
 
+@pytest.mark.nightly
 def test_upload_from_a_folder_elsewhere(
     elsewhere: Callable[..., dict[str, Any]],
     tmp_path: Path,
@@ -391,6 +388,7 @@ def test_upload_from_a_folder_elsewhere(
         assert_uploaded(server, note, tmp_path / "out")
 
 
+@pytest.mark.nightly
 def test_an_upload_that_fails_from_a_folder_elsewhere(
     elsewhere: Callable[..., dict[str, Any]], online: Callable[[WandbServer], None]
 ) -> None:
@@ -409,13 +407,36 @@ def test_an_upload_that_fails_from_a_folder_elsewhere(
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (Fault("/graphql", HTTPStatus.UNAUTHORIZED, "user is not logged in"), "not logged in"),
-        (Fault("/graphql", HTTPStatus.INTERNAL_SERVER_ERROR, "broken"), "HTTP 500: broken"),
-        (Fault("/graphql"), r"Client\.Timeout|not finished after 12 s \(wandb\.timeout\)"),
-        (Fault("/files", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "quota"), "413 .*quota"),
-        (Fault("/storage", HTTPStatus.INSUFFICIENT_STORAGE), "507 Insufficient Storage"),
+        pytest.param(
+            Fault("/graphql", HTTPStatus.UNAUTHORIZED, "user is not logged in"),
+            "not logged in",
+            id="wrong key",
+        ),
+        pytest.param(
+            Fault("/graphql", HTTPStatus.INTERNAL_SERVER_ERROR, "broken"),
+            "HTTP 500: broken",
+            id="broken",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            Fault("/graphql"),
+            r"Client\.Timeout|not finished after 12 s \(wandb\.timeout\)",
+            id="hangs",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            Fault("/files", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "quota"),
+            "413 .*quota",
+            id="full of metrics",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            Fault("/storage", HTTPStatus.INSUFFICIENT_STORAGE),
+            "507 Insufficient Storage",
+            id="full of files",
+            marks=pytest.mark.nightly,
+        ),
     ],
-    ids=["wrong key", "broken", "hangs", "full of metrics", "full of files"],
 )
 def test_an_upload_that_fails(
     redis: Redis,

@@ -13,6 +13,8 @@ from tests.bench.reward_step.figures import (
     read_rewards,
 )
 
+pytestmark = pytest.mark.nightly
+
 
 def reward(step: int, generated: float, end: float, score: float | None = 1.0) -> Reward:
     return Reward(step, generated, generated, end, score, error=None if score else "boom")

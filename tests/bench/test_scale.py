@@ -21,6 +21,8 @@ from tests.bench.generation.processes import Running
 from tests.bench.generation.report import Report
 from tests.bench.generation.servers import Server
 
+pytestmark = pytest.mark.nightly
+
 Asked = list[tuple[str, tuple[int, ...]]]
 """Name of the server and prompt of each request."""
 

@@ -29,6 +29,7 @@ def started(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.nightly
 def test_two_rounds_without_a_violation(tmp_path: Path) -> None:
     faults = ["--seed", "310", "--rounds", "2", "--faults", "kill,terminate"]
     process = started([*_CHAOS, *faults, "--keep", str(tmp_path / "kept")], tmp_path)
@@ -39,7 +40,9 @@ def test_two_rounds_without_a_violation(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL]
+)
 def test_nothing_is_left_of_a_harness_that_is_stopped(sign: signal.Signals, tmp_path: Path) -> None:
     """SIGKILL is sent to its parent."""
     parent = sign == signal.SIGKILL

@@ -24,7 +24,7 @@ from tests.conftest import RedisServer
 from tests.judge.tasks import stdio
 from tests.sandboxes import own_sandbox
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 # PLUMBLINE_LOAD_CASES=1000 takes them all, which is a matter of a quarter of an hour.
 _CASES = int(os.environ.get("PLUMBLINE_LOAD_CASES", "6"))

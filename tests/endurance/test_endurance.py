@@ -14,6 +14,8 @@ from tests.endurance.report import picture, table
 from tests.endurance.samples import RedisHeld, Sample, files, growth, kind_of, slope
 from tests.endurance.schedule import Kind, schedule
 
+pytestmark = pytest.mark.nightly
+
 SEEDS = st.integers(0, 2**31)
 
 

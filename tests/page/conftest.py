@@ -1,4 +1,4 @@
-"""One Chromium, one aggregator and one empty ledger per module."""
+"""One Chromium for all modules; one aggregator and one empty ledger per module."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -18,7 +18,8 @@ expect.set_options(timeout=_PATIENCE_MS)
 Visit = Callable[..., tuple[Page, Watch]]
 
 
-@pytest.fixture(scope="module")
+# Playwright keeps an event loop running, which asynchronous tests of other folders cannot have.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     executable = find_chromium()
     if executable is None:

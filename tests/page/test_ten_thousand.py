@@ -14,7 +14,7 @@ from tests.bench.aggregator import RUN, fill, wait
 from tests.page.choices import choose
 from tests.page.conftest import Visit
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 SAMPLES = 10_000
 _ROWS = 50

@@ -1,6 +1,7 @@
 """Fixture of a training: checkpoints that are measured by one protocol, and runs beside them."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from redis import Redis
 
@@ -80,4 +81,6 @@ def reward(url: str, hours: int = 3) -> None:
                     )
                 await record.write()
 
-    asyncio.run(write())
+    # In a thread of its own: Playwright's event loop runs in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(write())).result()

@@ -62,7 +62,12 @@ def test_a_ledger_without_a_number_is_read(redis: Redis, redis_server: RedisServ
     assert not redis.exists(keys.VERSION)
 
 
-@pytest.mark.parametrize("module", ["judge", "aggregator", "reward", "cli"])
+_NIGHTLY = [
+    pytest.param(module, marks=pytest.mark.nightly) for module in ("aggregator", "reward", "cli")
+]
+
+
+@pytest.mark.parametrize("module", ["judge", *_NIGHTLY])
 def test_every_service_refuses_a_newer_ledger_by_name(
     module: str, redis: Redis, redis_server: RedisServer
 ) -> None:
@@ -143,6 +148,7 @@ async def test_a_config_that_has_unknown_keys_is_of_another_release(
     assert ledger.queue.waiting() == set(ids(ledger))
 
 
+@pytest.mark.nightly
 async def test_jobs_that_can_be_judged_are_judged_beside_those_that_go_back(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
@@ -230,6 +236,7 @@ def test_migration_brings_a_run_to_this_version_and_is_idempotent(
         ledger.migrate()
 
 
+@pytest.mark.nightly
 def test_the_command_migrates_what_it_can_and_names_the_rest(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:

@@ -17,11 +17,9 @@ from shared.finished_run import open_run
 from tests.aggregator.reports import finished
 from tests.page import hostile, plain
 from tests.page.choices import choose
-from tests.page.conftest import Visit, browser, visit
+from tests.page.conftest import Visit
 
 pytestmark = pytest.mark.browser
-
-__all__ = ["browser", "visit"]  # fixtures
 
 
 def opened(visit: Visit, path: Path, fragment: str = "", **options: Any) -> tuple[Page, list[str]]:
