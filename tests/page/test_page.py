@@ -731,6 +731,19 @@ def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) 
     assert watch.errors == []
 
 
+def test_samples_judged_after_the_page_was_opened_are_listed(
+    address: str, books: Redis, visit: Visit
+) -> None:
+    page, _ = visit()
+    ledger = plain.begin(books, "opened early", "")
+    page.goto(f"{address}/#/run/opened%20early")
+    expect(page.locator("main")).to_contain_text("No such sample.")
+    plain.judge_some(ledger, 0, 3)
+    expect(page.locator("tr.row")).to_have_count(3)
+    plain.judge_some(ledger, 3, 5)
+    expect(page.locator("tr.row")).to_have_count(5)
+
+
 def test_print_shows_what_is_folded_in_dark_ink_on_white(address: str, visit: Visit) -> None:
     page, watch = visit(1280, "dark")
     show(page, f"{address}/{VIEWS['run']}")

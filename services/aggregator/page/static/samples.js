@@ -99,8 +99,9 @@ export function samplesTable(run, _datasets, query) {
     left = true;
     release();
   };
-  // A page that is full stays; one that is not gets the new samples, unless a row has the focus.
-  const grow = () => (body.rows.length < PAGE && !body.contains(document.activeElement) ? look(at) : null);
+  // New samples are listed while the page is not full and nobody has scrolled or chosen a row: rows would move what is read.
+  const read = () => scrollY > 0 || body.contains(document.activeElement);
+  const grow = () => (body.rows.length === 0 || (body.rows.length < PAGE && !read()) ? look(at) : null);
   return [parts, stop, filled, grow];
 }
 
