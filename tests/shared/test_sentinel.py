@@ -15,6 +15,7 @@ from shared.ledger.sentinel import SentinelUrl, sentinel_client
 from shared.redaction import redact_address
 from shared.service.settings import RedisSettings
 from tests.sentinels import PASSWORD, SENTINEL_PASSWORD, Sentinels, sentinels
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +178,15 @@ def test_a_master_without_its_replica_is_waited_for(servers: Sentinels) -> None:
         client.config_set("min-replicas-to-write", 1)
     redis = connect(servers.url)
     replica.kill()
-    with fail_fast(redis) as impatient, pytest.raises(RedisConnectionError, match="NOREPLICAS"):
-        impatient.set("a", 1)
+    with fail_fast(redis) as impatient:
+
+        def refused() -> bool:
+            with pytest.raises(RedisConnectionError, match="NOREPLICAS"):
+                impatient.set("a", 1)
+            return True
+
+        # The master counts the replica until it has seen that the connection is closed.
+        until("a write is refused", refused, not_yet=(pytest.fail.Exception,))
     written = threading.Thread(target=redis.set, args=("a", 2))
     written.start()
     replica.start()
