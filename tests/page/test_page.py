@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Download, Page, Route, expect
@@ -20,6 +22,7 @@ from tests.page import plain
 from tests.page.choices import choose
 from tests.page.conftest import Visit
 from tests.page.readable import CONTRAST, Looks, assert_readable_in
+from tests.waiting import until
 
 pytestmark = pytest.mark.browser
 
@@ -709,10 +712,17 @@ def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -
     assert watch.errors == []
 
 
+def until_known(address: str, run: str) -> None:
+    """The page of a run that the aggregator does not know yet is an error."""
+    url = f"{address}/api/runs/{run}"
+    until(f"{run} is known", lambda: urlopen(url).status == 200, not_yet=(HTTPError,))
+
+
 def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) -> None:
     page, watch = visit()
     ledger = plain.begin(books, "growing", "")
     plain.judge_some(ledger, 0, 30)
+    until_known(address, "growing")
     show(page, f"{address}/#/run/growing")
     part = page.locator("details[data-fold='dataset codecontests_valid']")
     part.locator("summary").click()
@@ -735,8 +745,9 @@ def test_samples_judged_after_the_page_was_opened_are_listed(
     address: str, books: Redis, visit: Visit
 ) -> None:
     page, _ = visit()
-    ledger = plain.begin(books, "opened early", "")
-    page.goto(f"{address}/#/run/opened%20early")
+    ledger = plain.begin(books, "early", "")
+    until_known(address, "early")
+    page.goto(f"{address}/#/run/early")
     expect(page.locator("main")).to_contain_text("No such sample.")
     plain.judge_some(ledger, 0, 3)
     expect(page.locator("tr.row")).to_have_count(3)

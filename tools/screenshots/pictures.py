@@ -29,7 +29,7 @@ _PATIENCE_MS = 60_000  # a machine at work on other things is slow
 _MAX_HEIGHT = {1280: 2000, 390: 2000}
 
 
-_EXECUTABLES = ("chromium", "chromium-browser", "google-chrome")
+_EXECUTABLES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass(frozen=True, slots=True)
