@@ -1,7 +1,7 @@
 """Distribution of the tests to the processes of pytest-xdist, by recorded durations.
 
 A process takes one unit of work at a time: a file, or a part of a file that takes longer than
-``_PART`` seconds. The longest files come first, so that none is left over at the end.
+``_PART`` seconds, unless its tests share a run that is dear to make. The longest files come first.
 ``make durations`` writes ``tests/durations.json``: seconds by file.
 """
 
@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS = Path(__file__).with_name("durations.json")
 _PART = 20.0
+_WHOLE = ("tests/e2e/", "tests/page/", "tests/parity/")
 _SHORTEST = 0.5  # files that take less are not recorded
 
 
@@ -39,7 +40,8 @@ def units_of(nodeids: Sequence[str], durations: Mapping[str, float]) -> dict[str
     units = {}
     for nodeid in nodeids:
         file = file_of(nodeid)
-        parts = max(1, math.ceil(durations.get(file, 0.0) / _PART))
+        seconds = 0.0 if file.startswith(_WHOLE) else durations.get(file, 0.0)
+        parts = max(1, math.ceil(seconds / _PART))
         units[nodeid] = f"{file}#{positions[file] * parts // sizes[file]}"
         positions[file] += 1
     return units

@@ -91,6 +91,7 @@ def test_another_config_is_refused_in_the_same_folder(demo: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
+@pytest.mark.nightly
 def test_python_and_cpp_in_one_run(tmp_path: Path) -> None:
     recorded = plumb.read_jsonl(plumb.DEMO / "completions_cpp.jsonl")
     python = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
@@ -107,6 +108,7 @@ def test_python_and_cpp_in_one_run(tmp_path: Path) -> None:
     assert found == {(r["dataset"], r["problem_id"]): r["expected_status"] for r in recorded}
 
 
+@pytest.mark.nightly
 def test_every_reference_solution_is_accepted(tmp_path: Path) -> None:
     references = tmp_path / "references.jsonl"
     lines = []
@@ -195,6 +197,7 @@ def _stripped(text: str) -> str:
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_a_table_for_main_eval_is_judged_as_the_run_was(outputs: Path, tmp_path: Path) -> None:
     table, output = outputs.parent / "verl" / "responses.parquet", tmp_path / "out"
     tokenizer = write_tokenizer(tmp_path / "tokenizer")

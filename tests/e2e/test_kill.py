@@ -22,6 +22,14 @@ _SMALL = (
 # For what stops a run before its end, however late a busy machine is with it.
 _SLOW = (*_SMALL, "generation.replay.latency=2")
 
+_PARTS = (
+    "services.judge",
+    "services.aggregator",
+    "services.sandbox",
+    "services.generator",
+    "redis",
+)
+
 # A command that kills one of its services when all have started, just before its session begins.
 _KILLS_EARLY = """
 import sys, psutil
@@ -51,10 +59,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     return plumb.numbers(output)
 
 
-@pytest.mark.parametrize(
-    "part",
-    ["services.judge", "services.aggregator", "services.sandbox", "services.generator", "redis"],
-)
+def test_killed_parts_are_started_again(tmp_path: Path, undisturbed: dict[str, object]) -> None:
+    output = tmp_path / "out"
+    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
+        for number, part in enumerate(_PARTS):
+            wanted = 2 * number + 1
+            plumb.wait_for(lambda n=wanted: plumb.verdicts_so_far(output) >= n, "verdicts")
+            plumb.child(process.pid, part).kill()
+        assert process.wait(200) == 0, output.with_suffix(".log").read_text()
+    _same(output, undisturbed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", _PARTS)
 def test_a_killed_part_is_started_again(
     part: str, tmp_path: Path, undisturbed: dict[str, object]
 ) -> None:
@@ -66,7 +83,9 @@ def test_a_killed_part_is_started_again(
     _same(output, undisturbed)
 
 
-@pytest.mark.parametrize("part", ["services.generator", "redis"])
+@pytest.mark.parametrize(
+    "part", ["services.generator", pytest.param("redis", marks=pytest.mark.nightly)]
+)
 def test_a_part_killed_before_the_session_begins_is_started_again(
     part: str, tmp_path: Path, undisturbed: dict[str, object]
 ) -> None:
@@ -94,7 +113,9 @@ def test_a_killed_runner_leaves_nothing_running_and_the_same_command_goes_on(
     assert json.loads((output / "run.json").read_text())["sessions"] == 2
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_an_interrupted_run_ends_its_children_and_goes_on_later(
     sign: signal.Signals, tmp_path: Path, undisturbed: dict[str, object]
 ) -> None:
@@ -117,9 +138,9 @@ def test_an_interrupted_run_ends_its_children_and_goes_on_later(
     ("part", "sign"),
     [
         ("preloaded", signal.SIGINT),
-        ("preloaded", signal.SIGTERM),
         ("redis", signal.SIGTERM),
-        ("services.sandbox", signal.SIGINT),
+        pytest.param("preloaded", signal.SIGTERM, marks=pytest.mark.nightly),
+        pytest.param("services.sandbox", signal.SIGINT, marks=pytest.mark.nightly),
     ],
 )
 def test_a_command_that_is_interrupted_before_its_run_begins_says_so(

@@ -109,6 +109,7 @@ def test_the_gate_takes_the_run_of_an_earlier_version(tmp_path: Path) -> None:
     assert "rules" in done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_the_run_of_an_earlier_version_is_judged_again(tmp_path: Path) -> None:
     output = tmp_path / "again"
     done = plumb.plumb(plumb.command("rejudge", str(RUN_V1), "--output", str(output)))

@@ -23,7 +23,7 @@ from tests.sandboxes import own_sandbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-IN_FLIGHT = 2000
+IN_FLIGHT = 400
 PROBLEMS = 40
 # The pass ratio of each kind of answer to a problem with two cases, sums of two numbers.
 ANSWERS = {
@@ -77,6 +77,7 @@ def test_every_part_is_killed(data: Path, answers: list[Answer]) -> None:
     assert found == [answer.score for answer in answers]
 
 
+@pytest.mark.nightly
 def test_a_storm_of_503(data: Path, answers: list[Answer], tmp_path: Path) -> None:
     with own_sandbox(tmp_path) as sandbox, _storm(sandbox) as url:
         settings = ["judge.workers=2", "judge.retry_budget=30"]
