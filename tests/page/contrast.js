@@ -12,19 +12,25 @@
     const [light, dark] = [luminance(a), luminance(b)].sort((x, y) => y - x);
     return (light + 0.05) / (dark + 0.05);
   };
-  const ancestors = (node) => (node ? [...ancestors(node.parentElement), node] : []);
   const canvas = matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18] : [255, 255, 255];
-  const background = (node) =>
-    ancestors(node).reduce((under, one) => over(parse(getComputedStyle(one).backgroundColor), under), canvas);
-  const opacity = (node) => ancestors(node).reduce((all, one) => all * getComputedStyle(one).opacity, 1);
+  // Texts share most of their ancestors, so each element is computed once.
+  const computed = new Map([[null, { under: canvas, opacity: 1 }]]);
+  const behind = (node) => {
+    if (!computed.has(node)) {
+      const { backgroundColor, opacity } = getComputedStyle(node);
+      const parent = behind(node.parentElement);
+      computed.set(node, { under: over(parse(backgroundColor), parent.under), opacity: parent.opacity * opacity });
+    }
+    return computed.get(node);
+  };
 
   const judge = (node, words, colour) => {
     const style = getComputedStyle(node);
-    const under = background(node);
+    const { under, opacity } = behind(node);
     const [r, g, b, alpha] = parse(colour);
     const size = parseFloat(style.fontSize);
     const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-    const found = ratio(over([r, g, b, alpha * opacity(node)], under), under);
+    const found = ratio(over([r, g, b, alpha * opacity], under), under);
     return { words: words.trim().slice(0, 40), within: node.className || node.localName, ratio: found, least: large ? 3 : 4.5 };
   };
   const results = [];
