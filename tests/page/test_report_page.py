@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -15,7 +14,7 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.finished_run import open_run
 from tests.aggregator.reports import finished
-from tests.page import hostile, plain
+from tests.page import plain
 from tests.page.choices import choose
 from tests.page.conftest import Visit
 
@@ -29,10 +28,11 @@ def opened(visit: Visit, path: Path, fragment: str = "", **options: Any) -> tupl
     return page, watch.errors
 
 
-@pytest.fixture
-def report(redis: Redis, tmp_path: Path) -> Path:
-    publish(finished(redis, str(tmp_path / "run")))
-    return tmp_path / "run" / artifacts.REPORT
+@pytest.fixture(scope="module")
+def report(books: Redis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    publish(finished(books, str(folder / "run")))
+    return folder / "run" / artifacts.REPORT
 
 
 def test_a_run_at_a_glance(visit: Visit, report: Path) -> None:
@@ -93,8 +93,8 @@ def test_the_link_of_a_sample_lasts(visit: Visit, report: Path) -> None:
 
 def test_a_sample_whose_texts_are_elsewhere(visit: Visit, report: Path) -> None:
     folder = OutputFolder(str(report.parent))
-    write_report(open_run(folder.url), folder, artifacts.REPORT, Bounds(text_bytes=0))
-    page, errors = opened(visit, report)
+    write_report(open_run(folder.url), folder, "figures.html", Bounds(text_bytes=0))
+    page, errors = opened(visit, report.with_name("figures.html"))
     expect(page.locator("main")).to_contain_text("failed case are included for 0 samples")
     expect(page.locator("tr.row").first).to_contain_text("figures alone")
     page.locator("tr.row a").first.click()
@@ -103,17 +103,16 @@ def test_a_sample_whose_texts_are_elsewhere(visit: Visit, report: Path) -> None:
     assert errors == []
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_is_wider_than_the_window(
-    visit: Visit, report: Path, width: int, theme: str
-) -> None:
-    page, errors = opened(visit, report, width=width, theme=theme)
+def test_nothing_is_wider_than_the_window(visit: Visit, report: Path) -> None:
+    page, errors = opened(visit, report)
     for fragment in ("", "#/run/run-1/d1/p1/1"):
+        page.goto("about:blank")
         page.goto(f"{report.as_uri()}{fragment}")
         expect(page.locator("dl").first).to_be_attached()
         page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment
     assert errors == []
 
 
@@ -133,26 +132,3 @@ def test_recorded_cases_of_a_sample(visit: Visit, redis: Redis, tmp_path: Path) 
     expect(cases.get_by_role("group", name="Standard error")).to_have_text("KeyError: 7\n")
     expect(page.get_by_role("button", name="More cases")).to_be_hidden()
     assert errors == []
-
-
-def test_hostile_texts_do_nothing(visit: Visit, redis: Redis, tmp_path: Path) -> None:
-    ledger = hostile.begin(redis, hostile.RUN, str(tmp_path / "out"))
-    hostile.judge_all(ledger)
-    publish(ledger)
-    path = tmp_path / "out" / artifacts.REPORT
-    page, watch = visit()
-    page.goto(path.as_uri())
-    expect(page.locator("tr.row").first).to_be_visible()
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    for text in (*hostile.TEXTS.values(), None):
-        names = ("large", "markup") if text is None else (text, text)
-        parts = [quote(part, safe="") for part in (hostile.RUN, *names, "0")]
-        page.goto(f"{path.as_uri()}#/run/{'/'.join(parts)}")
-        expect(page.locator("dl")).to_be_visible()
-        expect(page.locator(".cases tbody tr")).to_have_count(2)
-        page.locator(".cases summary").click()
-        expect(page.locator(".cases pre").first).to_be_visible()
-        assert page.evaluate("typeof canary") == "undefined"
-        assert page.locator(".made").count() == 0
-    assert watch.errors == []
-    assert watch.requests == [path.as_uri()]
