@@ -1,6 +1,7 @@
 """Fixture of a run whose every text from a model, a program or a user is hostile (XSS)."""
 
 import json
+from collections.abc import Collection
 
 from redis import Redis
 
@@ -74,10 +75,13 @@ RUN = "<img class=made src=x onerror=canary=1>\u202e-\"'%2F?#"
 _STATUSES = list(FinalStatus)
 
 
-def begin(books: Redis, run: str, output: str) -> Ledger:
-    """A running run with a problem for each text; the text names it and its data set, too."""
+def begin(books: Redis, run: str, output: str, large: Collection[str] = LARGE) -> Ledger:
+    """A running run with a problem for each text; the text names it and its data set, too.
+
+    ``large`` names the texts of ``LARGE`` that it has.
+    """
     problems = [_problem(text) for text in TEXTS.values()]
-    problems += [_large_problem(name, text) for name, text in LARGE.items()]
+    problems += [_large_problem(name, text) for name, text in LARGE.items() if name in large]
     plan = make_plan(problems, lambda _problem: range(1))
     ledger = Ledger(books, run)
     facts = {"name": RUN, "model": TEXTS["image"], "started_at": 1_700_000_000.0, "output": output}
@@ -85,13 +89,13 @@ def begin(books: Redis, run: str, output: str) -> Ledger:
     return ledger
 
 
-def judge_all(ledger: Ledger, shift: int = 0) -> None:
+def judge_all(ledger: Ledger, shift: int = 0, large: Collection[str] = LARGE) -> None:
     """Judge all samples; ``shift`` gives them other statuses."""
     for number, text in enumerate(TEXTS.values()):
         status = _STATUSES[(number + shift) % len(_STATUSES)]
         _judge(ledger, SampleId(text, text), text, status)
-    for name, text in LARGE.items():
-        _judge(ledger, SampleId("large", name), text, FinalStatus.WRONG_ANSWER)
+    for name in large:
+        _judge(ledger, SampleId("large", name), LARGE[name], FinalStatus.WRONG_ANSWER)
 
 
 def _judge(ledger: Ledger, sample: SampleId, text: str, status: FinalStatus) -> None:

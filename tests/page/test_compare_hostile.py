@@ -19,6 +19,7 @@ from tests.page.quiet import assert_quiet, shown
 pytestmark = pytest.mark.browser
 
 NAMES = ("first,100%25", hostile.RUN)
+LARGE = ("markup",)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,8 +27,8 @@ def folder(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory)
     place = tmp_path_factory.mktemp("runs")
     ledgers = {}
     for number, name in enumerate(NAMES):
-        ledger = hostile.begin(books, name, str(place / str(number)))
-        hostile.judge_all(ledger, shift=number)
+        ledger = hostile.begin(books, name, str(place / str(number)), LARGE)
+        hostile.judge_all(ledger, number, LARGE)
         ledger.set_state(RunState.JUDGED)
         ledgers[name] = ledger
     compared.wait(ledgers)
@@ -55,7 +56,7 @@ def test_nothing_runs_and_every_flip_is_shown(address: str, visit: Visit) -> Non
         assert_quiet(page, watch, address)
     page.get_by_label("Data set").select_option("large")
     page.get_by_label("Show").select_option("all")
-    for name in ("markup",):
+    for name in LARGE:
         link = page.get_by_role("region", name="Samples").get_by_role("link", name=name)
         link.click()
         title = page.locator(".opened article h3").first
