@@ -35,7 +35,14 @@ VIEWS = {
     "report": "report.html",
     "report_sample": f"report.html{SAMPLE}",
 }
-EVERY_VIEW = pytest.mark.parametrize("view", VIEWS)
+# Each width and each theme once; the other combinations nightly.
+EVERY_LOOK = pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([(1280, "light"), (390, "dark")], id="usual"),
+        pytest.param([(1280, "dark"), (390, "light")], id="crossed", marks=pytest.mark.nightly),
+    ],
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,34 +53,40 @@ def report(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory)
     return (folder / "done" / "report.html").as_uri()
 
 
-@pytest.fixture
-def url(view: str, address: str, report: str) -> str:
-    """Where a view is."""
-    where = VIEWS[view]
-    in_file = where.removeprefix("report.html")
-    return f"{address}/{where}" if in_file == where else report + in_file
+@pytest.fixture(scope="module")
+def urls(address: str, report: str) -> dict[str, str]:
+    """The address of each view."""
+    homes = {False: f"{address}/", True: report}
+    return {
+        view: homes[where.startswith("report.html")] + where.removeprefix("report.html")
+        for view, where in VIEWS.items()
+    }
 
 
 def show(page: Page, url: str) -> None:
+    """Load a view anew."""
+    page.goto("about:blank")
     page.goto(url)
     expect(page.locator("main h1")).to_be_visible()
     if page.locator(".samples").count():
         expect(page.locator("tr.row")).not_to_have_count(0)
 
 
-@EVERY_VIEW
-def test_it_is_readable(url: str, visit: Visit) -> None:
+@EVERY_LOOK
+def test_every_view_is_readable(urls: dict[str, str], visit: Visit, looks: list[Looks]) -> None:
     page, watch = visit()
-    show(page, url)
-    looks: list[Looks] = [(1280, "light"), (1280, "dark"), (390, "dark"), (390, "light")]
-    assert_readable_in(page, looks, 3)
+    for url in urls.values():
+        show(page, url)
+        assert_readable_in(page, looks, 3)
     assert watch.errors == []
 
 
 @pytest.mark.parametrize("view", ["run", "report"])
-def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) -> None:
+def test_lower_bounds_and_problems_with_many_right_answers_are_marked(
+    view: str, urls: dict[str, str], visit: Visit
+) -> None:
     page, watch = visit()
-    show(page, url)
+    show(page, urls[view])
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     card = page.locator("details[data-fold='dataset codecontests_valid']")
     expect(card.locator("dl")).to_contain_text("≥ 0.")
@@ -82,11 +95,16 @@ def test_a_pass_ratio_that_is_a_lower_bound_is_marked(url: str, visit: Visit) ->
     expect(metrics.locator("tr", has_text="pass ratio, mean")).to_contain_text("≥ 0.")
     expect(metrics.locator("tr", has_text="accepted@1")).not_to_contain_text("≥")
     expect(metrics).to_contain_text("if all cases not run failed, passed")
+    expect(metrics).to_contain_text("of problems with one right answer")
+    expect(metrics).to_contain_text("problems with many right answers and no checker")
     expect(page.get_by_role("region", name="Parts of codecontests_valid")).to_contain_text("≥ 0.")
     choose(page, "Status", "timeout")
+    choose(page, "Data set", "codecontests_valid")
     expect(page.locator("tr.row").first).to_contain_text("1 not run")
     page.locator("tr.row a").first.click()
     expect(page.locator("dl.facts")).to_contain_text("cases not run")
+    expect(page.locator("main")).to_contain_text("Several outputs are right for this problem")
+    expect(page.locator("dl.facts")).to_contain_text("many_answers")
     assert watch.errors == []
 
 
@@ -119,15 +137,25 @@ def stored(download: Download) -> str:
     return Path(download.path()).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("view", ["sample", "report_sample"])
-@pytest.mark.parametrize("secure", [True, False], ids=["clipboard", "fallback"])
-def test_texts_are_copied_and_downloaded(url: str, visit: Visit, secure: bool) -> None:
+# The fallback is what a page without TLS has.
+@pytest.mark.parametrize(
+    ("view", "secure"),
+    [
+        ("sample", True),
+        ("report_sample", False),
+        pytest.param("sample", False, marks=pytest.mark.nightly),
+        pytest.param("report_sample", True, marks=pytest.mark.nightly),
+    ],
+)
+def test_texts_are_copied_and_downloaded(
+    view: str, urls: dict[str, str], visit: Visit, secure: bool
+) -> None:
     page, watch = visit()
     if secure:
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     else:
         page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    show(page, url)
+    show(page, urls[view])
     for what, begin in (
         ("the failing case", '{\n  "case_index": 1,'),
         ("the code", "# Count the pairs."),
@@ -153,21 +181,6 @@ def test_texts_are_copied_and_downloaded(url: str, visit: Visit, secure: bool) -
         assert page.evaluate("document.activeElement.value") == text
         page.evaluate("document.activeElement.remove()")
     assert [error for error in watch.errors if not error.startswith("download: blob:")] == []
-
-
-@pytest.mark.parametrize("view", ["run", "report"])
-def test_problems_with_many_right_answers_are_named(url: str, visit: Visit) -> None:
-    page, watch = visit()
-    show(page, url)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    metrics = page.get_by_role("region", name="Metrics")
-    expect(metrics).to_contain_text("of problems with one right answer")
-    expect(metrics).to_contain_text("problems with many right answers and no checker")
-    choose(page, "Data set", "codecontests_valid")
-    page.locator("tr.row a").first.click()
-    expect(page.locator("main")).to_contain_text("Several outputs are right for this problem")
-    expect(page.locator("dl.facts")).to_contain_text("many_answers")
-    assert watch.errors == []
 
 
 def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Visit) -> None:
@@ -209,29 +222,31 @@ _REACHABLE = """[...document.querySelectorAll(
   .filter((one) => one.checkVisibility()).length"""
 
 
-@EVERY_VIEW
-def test_every_control_is_reached_by_keyboard_and_shows_it(url: str, visit: Visit) -> None:
+def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
+    urls: dict[str, str], visit: Visit
+) -> None:
     page, _watch = visit()
-    show(page, url)
-    expected = page.evaluate(_REACHABLE)
-    found = []
-    for _ in range(expected):
-        page.keyboard.press("Tab")
-        found.append(page.evaluate(_FOCUS))
-    assert all(one["visible"] and one["inSight"] and not one["body"] for one in found)
-    assert [one["seen"] for one in found] == list(range(1, expected + 1))
+    for view, url in urls.items():
+        show(page, url)
+        nodes = [node for node in _accessibility_tree(page) if _focusable(node)]
+        assert nodes, view
+        nameless = [node["role"]["value"] for node in nodes if not node["name"]["value"].strip()]
+        assert nameless == [], view
+        expected = page.evaluate(_REACHABLE)
+        found = []
+        for _ in range(expected):
+            page.keyboard.press("Tab")
+            found.append(page.evaluate(_FOCUS))
+        assert all(one["visible"] and one["inSight"] and not one["body"] for one in found), view
+        assert [one["seen"] for one in found] == list(range(1, expected + 1)), view
 
 
-@EVERY_VIEW
-def test_every_control_has_a_name(url: str, visit: Visit) -> None:
-    """As Chromium tells it to a screen reader."""
-    page, _watch = visit()
-    show(page, url)
-    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
-    nodes = [node for node in tree if _focusable(node)]
-    assert nodes
-    nameless = [node["role"]["value"] for node in nodes if not node["name"]["value"].strip()]
-    assert nameless == []
+def _accessibility_tree(page: Page) -> list[dict[str, Any]]:
+    """The page as Chromium describes it to a screen reader."""
+    session = page.context.new_cdp_session(page)
+    tree = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    return tree
 
 
 def _focusable(node: dict[str, Any]) -> bool:
@@ -240,18 +255,13 @@ def _focusable(node: dict[str, Any]) -> bool:
     return bool(named.get("focusable")) and role not in ("RootWebArea", "main")
 
 
-def test_the_skip_link_skips(address: str, visit: Visit) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/{VIEWS['run']}")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
-    assert page.url.endswith(VIEWS["run"])
-
-
 def test_moves_by_keyboard(address: str, visit: Visit) -> None:
     page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # the link that skips the header
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert page.url.endswith(VIEWS["run"])
     rows = page.locator("tr.row a")
     page.keyboard.press("j")
     expect(rows.nth(0)).to_be_focused()
@@ -393,9 +403,10 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     assert watch.errors == []
 
 
-@pytest.mark.parametrize("view", ["runs", "run", "sample", "report_sample"])
-def test_the_keys_are_listed_in_one_dialog(url: str, visit: Visit) -> None:
+@pytest.mark.parametrize("view", ["runs", "run", "report_sample"])
+def test_the_keys_are_listed_in_one_dialog(view: str, urls: dict[str, str], visit: Visit) -> None:
     page, watch = visit()
+    url = urls[view]
     show(page, url)
     page.keyboard.press("Tab")
     focused = page.evaluate("document.activeElement.className")
