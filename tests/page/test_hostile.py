@@ -5,7 +5,7 @@ Checked for the aggregator's page, and for the report that a published run leave
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -84,8 +84,14 @@ def sample_path(name: str) -> str:
     return path(RUN, TEXTS[name], TEXTS[name], "0")
 
 
-def box(page: Page, label: str) -> str | None:
-    return page.get_by_label(label, exact=True).text_content()
+# The texts of a sample's boxes and of its recorded cases' boxes, by label.
+_BOXES = """() => {
+  const found = { sample: {}, cases: {} };
+  for (const box of document.querySelectorAll("main [aria-label]"))
+    found[box.closest("div.cases") ? "cases" : "sample"][box.getAttribute("aria-label")] =
+      box.textContent;
+  return found;
+}"""
 
 
 def listed(page: Page) -> str:
@@ -115,34 +121,31 @@ def test_a_run_and_its_samples(place: Place, visit: Visit) -> None:
     for row in page.locator("tbody a").all()[::8]:
         row.hover()
     assert_quiet(page, watch, place.home)
+    open_at(page, place.url + path(RUN, "large", "markup", "0"))
+    assert_quiet(page, watch, place.home)
 
 
 @EVERYWHERE
-def test_samples(place: Place, reader: tuple[Page, Watch]) -> None:
+def test_samples_and_their_recorded_cases(place: Place, reader: tuple[Page, Watch]) -> None:
     page, watch = reader
     changed = []
     for name, text in TEXTS.items():
         page.goto(place.url + sample_path(name))
         expect(page.locator("h1 bdi")).to_have_text(shown(text))
+        page.locator("div.cases summary").click()
+        expect(page.locator("div.cases").get_by_label("Actual", exact=True)).to_be_visible()
+        boxes = page.evaluate(_BOXES)
         expected = dict.fromkeys(("Prompt", "Input", "Expected", "Standard error"), shown(text))
         expected["Actual"] = shown(text + "!")
         expected["Completion"] = shown(f"{text}\n```python\n{text}\n```\n{text}")
-        changed += [(name, label) for label, of in expected.items() if box(page, label) != of]
+        cases = dict.fromkeys(("Input", "Standard error", "Compiler"), shown(text))
+        cases["Actual"] = shown(text + "!")
+        for where, texts in (("sample", expected), ("cases", cases)):
+            changed += [
+                (name, where, label) for label in texts if boxes[where].get(label) != texts[label]
+            ]
         assert_quiet(page, watch, place.home)
     assert changed == []
-
-
-def test_recorded_cases(address: str, run: Path, visit: Visit) -> None:
-    page, watch = visit()
-    for name, text in TEXTS.items():
-        page.goto(f"{address}/{sample_path(name)}")
-        expect(page.locator("h1 bdi")).to_have_text(shown(text))
-        table = page.locator("div.cases")
-        table.locator("summary").click()
-        for label in ("Input", "Standard error", "Compiler"):
-            assert table.get_by_label(label, exact=True).text_content() == shown(text)
-        assert table.get_by_label("Actual", exact=True).text_content() == shown(text + "!")
-    assert_quiet(page, watch, f"{address}/")
 
 
 def test_the_history_of_hostile_runs(address: str, run: Path, visit: Visit) -> None:
@@ -154,17 +157,25 @@ def test_the_history_of_hostile_runs(address: str, run: Path, visit: Visit) -> N
     assert_quiet(page, watch, address)
 
 
-@pytest.mark.parametrize("name", LARGE)
-def test_a_large_sample(name: str, address: str, run: Path, visit: Visit) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("one_line", "markup", "quote", "fence"), id="quick"),
+        pytest.param(("nuls",), id="slow", marks=pytest.mark.nightly),
+    ],
+)
+def test_large_samples(names: Collection[str], address: str, run: Path, visit: Visit) -> None:
     """Of a text there is a part, so that no text makes the page slow, whatever it consists of."""
     page, watch = visit()
-    open_at(page, f"{address}/{path(RUN, 'large', name, '0')}")
-    assert box(page, "Prompt") == shown(LARGE[name])
-    # Prompt, completion, four texts of the failed case, and the completion's code, if it has any.
-    code = extract(hostile.completion_with(LARGE[name])).code
-    assert page.get_by_text(f"The first {MOST} of").count() == 6 + (len(code) > MOST)
-    assert page.evaluate("document.querySelectorAll('*').length") < 50_000
-    assert_quiet(page, watch, f"{address}/")
+    for name in names:
+        text = LARGE[name]
+        open_at(page, f"{address}/{path(RUN, 'large', name, '0')}")
+        assert page.evaluate(_BOXES)["sample"]["Prompt"] == shown(text)
+        # Prompt, completion, four texts of the failed case, and the completion's code, if any.
+        code = extract(hostile.completion_with(text)).code
+        assert page.get_by_text(f"The first {MOST} of").count() == 6 + (len(code) > MOST), name
+        assert page.evaluate("document.querySelectorAll('*').length") < 50_000, name
+        assert_quiet(page, watch, f"{address}/")
 
 
 @EVERYWHERE
