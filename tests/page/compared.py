@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Sequence
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from redis import Redis
 
@@ -13,6 +15,7 @@ from shared.schemas import FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge
 from tests.shared.ledgers import enter, problem
+from tests.waiting import until
 
 S = FinalStatus
 DATASETS = ("codecontests_valid", "humaneval")
@@ -64,6 +67,12 @@ def wait(ledgers: dict[str, Ledger], seconds: float = 60) -> None:
         while name != "moving" and not ((state := ledger.state()) and state.published):
             assert time.monotonic() < give_up
             time.sleep(0.05)
+
+
+def until_known(address: str, run: str) -> None:
+    """Wait for the aggregator to know a run; until then the run's page is an error."""
+    url = f"{address}/api/runs/{run}"
+    until(f"{run} is known", lambda: urlopen(url).status == 200, not_yet=(HTTPError,))
 
 
 def _problem(dataset: str, number: int) -> Problem:

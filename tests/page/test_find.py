@@ -1,7 +1,6 @@
 """Finding samples on a run's page: choices, ranges, texts, groups of failures, keys, links."""
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from shared.run_record import RunState
 from shared.statuses import FinalStatus
 from tests.page import plain
 from tests.page.choices import choose
+from tests.page.compared import wait
 from tests.page.conftest import Visit
 
 pytestmark = pytest.mark.browser
@@ -20,25 +20,22 @@ pytestmark = pytest.mark.browser
 STATUSES = list(FinalStatus)
 
 
-@pytest.fixture(scope="module", params=["live", "report"])
-def run(
-    request: pytest.FixtureRequest,
-    books: Redis,
-    address: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> str:
-    """The address of a finished run with 120 samples: in the aggregator, and in its report."""
-    name = f"found-{request.param}"
-    folder = tmp_path_factory.mktemp("runs") / name
-    ledger = plain.begin(books, name, str(folder))
+@pytest.fixture(scope="module")
+def published(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a finished run with 120 samples."""
+    folder = tmp_path_factory.mktemp("runs") / "found"
+    ledger = plain.begin(books, "found", str(folder))
     plain.judge_some(ledger, 0, 2 * plain.PER_DATASET)
     ledger.set_state(RunState.JUDGED)
-    give_up = time.monotonic() + 60
-    while not ((state := ledger.state()) and state.published):
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
-    base = f"{address}/" if request.param == "live" else (folder / "report.html").as_uri()
-    return f"{base}#/run/{name}"
+    wait({"found": ledger})
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module", params=["live", "report"])
+def run(request: pytest.FixtureRequest, address: str, published: Path) -> str:
+    """The address of the run: in the aggregator, and in its report."""
+    base = f"{address}/" if request.param == "live" else published.as_uri()
+    return f"{base}#/run/found"
 
 
 @pytest.fixture
@@ -73,7 +70,7 @@ def test_choices_are_counted_under_the_other_filters(page: Page) -> None:
     expect(page.locator("tr.row")).to_have_count(len(of_set))
     page.get_by_role("button", name="Clear all filters").click()
     expect(count(page)).to_have_text("120")
-    assert page.url.endswith(("found-live", "found-report"))
+    assert page.url.endswith("#/run/found")
 
 
 def test_ranges_and_texts(page: Page) -> None:

@@ -5,8 +5,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Download, Page, Route, expect
@@ -20,9 +18,9 @@ from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
 from tests.page.choices import choose
+from tests.page.compared import until_known
 from tests.page.conftest import Visit
 from tests.page.readable import CONTRAST, Looks, assert_readable_in
-from tests.waiting import until
 
 pytestmark = pytest.mark.browser
 
@@ -721,12 +719,6 @@ def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -
         "dataset=humaneval&prompt_length=500..999",
     }
     assert watch.errors == []
-
-
-def until_known(address: str, run: str) -> None:
-    """The page of a run that the aggregator does not know yet is an error."""
-    url = f"{address}/api/runs/{run}"
-    until(f"{run} is known", lambda: urlopen(url).status == 200, not_yet=(HTTPError,))
 
 
 def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) -> None:
