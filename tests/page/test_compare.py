@@ -32,7 +32,6 @@ VIEWS = {
     "file": "comparison.html",
     "file_flip": "comparison.html#/compare?runs=A%2CB" + FLIP,
 }
-EVERY_VIEW = pytest.mark.parametrize("view", VIEWS)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +54,19 @@ def runs(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-@pytest.fixture
-def url(view: str, address: str, runs: Path) -> str:
-    where = VIEWS[view]
-    in_file = where.removeprefix("comparison.html")
-    home = f"{address}/" if in_file == where else (runs / "comparison.html").as_uri()
-    return home + in_file
+@pytest.fixture(scope="module")
+def urls(address: str, runs: Path) -> dict[str, str]:
+    """The address of each view."""
+    homes = {False: f"{address}/", True: (runs / "comparison.html").as_uri()}
+    return {
+        view: homes[where.startswith("comparison.html")] + where.removeprefix("comparison.html")
+        for view, where in VIEWS.items()
+    }
 
 
 def show(page: Page, url: str) -> None:
+    """Load a view anew."""
+    page.goto("about:blank")
     page.goto(url)
     expect(page.locator("main h1")).to_be_visible()
 
@@ -75,20 +78,25 @@ def cells(page: Page, region: str, row: str) -> list[str]:
     return found.locator("th, td").all_inner_texts()
 
 
-@EVERY_VIEW
-def test_it_is_readable_and_what_is_drawn_and_pressed_has_a_name(url: str, visit: Visit) -> None:
+def test_every_view_is_readable_and_what_is_drawn_and_pressed_has_a_name(
+    urls: dict[str, str], visit: Visit
+) -> None:
     page, watch = visit()
-    show(page, url)
-    looks: list[Looks] = [(1280, "light"), (390, "dark"), (2560, "dark")]
-    assert_readable_in(page, looks, 3)
-    images = page.locator("[role=img]")
-    assert all(each.get_attribute("aria-label") for each in images.all())
-    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
-    pressed = [node for node in tree if node.get("role", {}).get("value") in ("button", "link")]
-    assert pressed
-    assert all(node["name"]["value"].strip() for node in pressed)
-    assert_quiet(page, watch, url.partition("#")[0])
-    assert watch.errors == []
+    for view, url in urls.items():
+        watch.requests.clear()
+        show(page, url)
+        looks: list[Looks] = [(1280, "light"), (390, "dark"), (2560, "dark")]
+        assert_readable_in(page, looks, 3)
+        expect(
+            page.locator("[role=img]:not([aria-label]), [role=img][aria-label='']")
+        ).to_have_count(0)
+        session = page.context.new_cdp_session(page)
+        tree = session.send("Accessibility.getFullAXTree")["nodes"]
+        session.detach()
+        pressed = [node for node in tree if node.get("role", {}).get("value") in ("button", "link")]
+        assert pressed, view
+        assert all(node["name"]["value"].strip() for node in pressed), view
+        assert_quiet(page, watch, url.partition("#")[0])
 
 
 def test_runs_are_chosen_on_the_page_of_all_runs(address: str, visit: Visit) -> None:
@@ -135,22 +143,17 @@ def test_other_protocols_are_named_before_any_number(address: str, visit: Visit)
     assert watch.errors == []
 
 
-@pytest.mark.parametrize(
-    ("runs_asked", "said"),
-    [
+def test_what_cannot_be_compared_is_named(address: str, visit: Visit) -> None:
+    page, _watch = visit()
+    for runs_asked, message in (
         ("base,none", "no run 'none'"),
         ("base,base", "'base' is given twice"),
         (",".join(f"r{i}" for i in range(11)), "11 runs; give at most 10"),
         ("base,%2500", "no run"),
-    ],
-)
-def test_what_cannot_be_compared_is_named(
-    address: str, visit: Visit, runs_asked: str, said: str
-) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/#/compare?runs={runs_asked}")
-    expect(page.get_by_role("alert")).to_contain_text(said)
-    expect(page.get_by_label("Baseline")).to_be_visible()
+    ):
+        show(page, f"{address}/#/compare?runs={runs_asked}")
+        expect(page.get_by_role("alert")).to_contain_text(message)
+        expect(page.get_by_label("Baseline")).to_be_visible()
 
 
 def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
@@ -249,12 +252,12 @@ def test_slices_show_their_flips(address: str, visit: Visit) -> None:
 
 @pytest.mark.parametrize("view", ["pair", "file"])
 def test_the_page_the_json_and_scipy_agree_to_the_last_printed_digit(
-    url: str, visit: Visit, runs: Path, printed: dict[str, list[str]]
+    view: str, urls: dict[str, str], visit: Visit, runs: Path, printed: dict[str, list[str]]
 ) -> None:
     stats = pytest.importorskip("scipy.stats")
     found = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
     page, watch = visit()
-    show(page, url)
+    show(page, urls[view])
     for dataset, one in found.items():
         accepted = one["accepted_at_1"]
         low, high = accepted["ci95"]
