@@ -578,13 +578,16 @@ def test_the_list_of_runs_tells_of_an_aggregator_that_went_away(
     own: Aggregator, visit: Visit
 ) -> None:
     page, _watch = visit()
+    page.clock.install()
     page.goto(own.url)
     link = page.get_by_role("link", name="broken")
     link.focus()
     with page.expect_response("**/api/runs"):
-        pass
+        page.clock.run_for(10_000)  # the list is asked for every few seconds
     expect(link).to_be_focused()
     own.process.kill()
+    own.process.wait()
+    page.clock.run_for(10_000)
     expect(page.locator("#notice")).to_contain_text("does not answer since")
     expect(link).to_be_focused()
     expect(page.locator("main")).not_to_contain_text(" left")
