@@ -61,6 +61,7 @@ def test_what_cannot_be_read_is_said(view: View, visit: Visit, tmp_path: Path) -
     (outputs / "newer").mkdir()
     (outputs / "newer" / "run.json").write_text(json.dumps({"version": 9, "run": HOSTILE}))
     page, watch = visit(390)
+    page.clock.install()
     page.goto(view.url)
     page.get_by_text("2 things could not be read").click()
     found = page.locator("details li")
@@ -68,7 +69,7 @@ def test_what_cannot_be_read_is_said(view: View, visit: Visit, tmp_path: Path) -
     expect(found.first).to_contain_text("run record of version 9")
     # It is drawn again every few seconds, and stays open.
     with page.expect_response("**/api/folders"):
-        pass
+        page.clock.run_for(10_000)
     expect(found.last).to_be_visible()
     card = page.locator("article")
     expect(card.locator("div.incomplete").first).to_have_text(
