@@ -55,9 +55,11 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def link_distribution(distribution: Distribution, folder: Path) -> None:
-    for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+    tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
+    # Of a package that an old pip installed, the files are relative to another folder.
+    for top in tops | set((distribution.read_text("top_level.txt") or "").split()):
         link = folder / top
-        if not link.exists():
+        if not link.exists() and Path(str(distribution.locate_file(top))).exists():
             link.symlink_to(Path(str(distribution.locate_file(top))).resolve())
 
 

@@ -80,8 +80,9 @@ def children(pid: int) -> list[psutil.Process]:
 def child(pid: int, part: str) -> psutil.Process:
     """The first child whose command line names ``part``."""
     for process in psutil.Process(pid).children():
-        if part in " ".join(process.cmdline()):
-            return process
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if part in " ".join(process.cmdline()):
+                return process
     raise AssertionError(f"no {part} among the children of {pid}")
 
 

@@ -20,6 +20,7 @@ from shared.schemas import SampleId
 from tests.conftest import RedisServer
 from tests.judge.test_crafted_jobs import call as data
 from tests.judge.workers import Worker
+from tests.sandbox.conftest import needs_cpp
 
 
 @pytest.fixture
@@ -63,13 +64,22 @@ CPP = "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout
     ("program", "status", "stdout", "stderr", "exit_code"),
     [
         (Program(code="print(input())", stdin="hé"), "ok", "hé\n", "", 0),
-        (Program(code=CPP, stdin="1 2", language="cpp"), "ok", "3", "", 0),
+        pytest.param(
+            Program(code=CPP, stdin="1 2", language="cpp"), "ok", "3", "", 0, marks=needs_cpp
+        ),
         (Program(code=BASH, stdin="7\n", language="bash"), "error", "7\n", "", 3),
         (Program(code="1 / 0"), "error", "", "ZeroDivisionError", 1),
         (Program(code="import os; os.abort()"), "error", "", "", -6),
         (Program(code=ENDLESS, timeout=1), "timeout", "a\n", "", None),
         (Program(code="x = 'a' * 10**9", memory_limit_mb=100), "memory", "", "MemoryError", 1),
-        (Program(code="int main() {", language="cpp"), "compile_error", "", "expected", None),
+        pytest.param(
+            Program(code="int main() {", language="cpp"),
+            "compile_error",
+            "",
+            "expected",
+            None,
+            marks=needs_cpp,
+        ),
     ],
 )
 async def test_what_a_program_did(

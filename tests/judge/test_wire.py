@@ -105,7 +105,9 @@ def test_user_time_is_told_apart(where: str) -> None:
         "while os.times().user < 0.3: pass\n"
         "print(os.times().user, os.times().system)\n"
     )
-    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])"
+    # The program's user may not enter the folder of the environment.
+    interpreter = str(Path(sys.executable).resolve())
+    child = f"import subprocess\nsubprocess.run([{interpreter!r}, '-c', {work!r}])"
     program = work if where == "here" else child
     (case,) = wire.decode_results(run_harness(program, [""]), KEY).cases.values()
     user, system = map(float, case.stdout.split())

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -219,8 +220,9 @@ async def test_the_route(service: Served, redis_server: RedisServer, sandbox_url
         assert body == {
             "status": "ok", "stdout": "x\n", "stderr": "", "exit_code": 0, "truncated": False,
         }  # fmt: skip
-        status, body, _ = await post(service, code="int main() {", language="cpp")
-        assert (status, body["status"], body["exit_code"]) == (200, "compile_error", None)
+        if shutil.which("g++"):
+            status, body, _ = await post(service, code="int main() {", language="cpp")
+            assert (status, body["status"], body["exit_code"]) == (200, "compile_error", None)
     async with service.client.get(f"{service.url}/metrics") as response:
         text = await response.text()
     assert 'plumbline_reward_programs_total{status="ok"} 1.0' in text

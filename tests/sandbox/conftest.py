@@ -217,7 +217,7 @@ def alive(token: str) -> bool:
     return False
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for a state of the outside world that nothing announces."""
     deadline = time.monotonic() + seconds
     while True:
