@@ -52,7 +52,7 @@ def test_nothing_is_left_of_a_harness_that_is_stopped(sign: signal.Signals, tmp_
     family = plumb.children(process.pid)
     process.send_signal(sign)
     process.wait(60)
-    assert psutil.wait_procs(family, timeout=90)[1] == []
+    plumb.wait_until_gone(family)
     assert not list(tmp_path.iterdir())
     if not parent:
         assert process.returncode == 130

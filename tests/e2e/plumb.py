@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,22 @@ def children(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+
+
+def wait_until_gone(processes: Iterable[psutil.Process]) -> None:
+    """Wait until all have ended.
+
+    One whose parent has ended stays a zombie where the first process of the machine, as in a
+    container, takes no orphans.
+    """
+    for process in processes:
+        wait_for(lambda one=process: not _runs(one), f"the end of {process}")
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def child(pid: int, part: str) -> psutil.Process:
