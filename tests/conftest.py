@@ -5,6 +5,7 @@ import resource
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -132,6 +133,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
+        # Else a test without this variable decides for all after it.
+        tempfile.tempdir = os.environ["TMPDIR"]
         return
     if config.getoption("--record-durations"):
         config.pluginmanager.register(scheduling.DurationRecorder())
@@ -146,7 +149,7 @@ def _use_own_temporary_folder(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="pl-"))  # short, because of the paths of Unix sockets
     folder.chmod(0o755)  # programs of other users run below it
     os.environ["TMPDIR"] = str(folder)
-    tempfile.tempdir = None
+    tempfile.tempdir = str(folder)
     if not config.option.basetemp:
         config.option.basetemp = folder / "t"
     config.stash[_FOLDER] = folder
@@ -158,7 +161,14 @@ _FOLDER = pytest.StashKey[Path]()
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     passed = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     if passed and (folder := session.config.stash.get(_FOLDER, None)):
-        session.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        session.config.add_cleanup(lambda: _remove(folder))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder into which a server that was killed with its test may still be writing."""
+    for _ in range(3):
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.3)
 
 
 @pytest.hookimpl(optionalhook=True)
