@@ -74,6 +74,7 @@ def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: P
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.nightly
 def test_scores_for_a_trainer_with_a_user_per_service(
     server: RedisWithUsers, tmp_path: Path
 ) -> None:

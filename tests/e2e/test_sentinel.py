@@ -30,6 +30,7 @@ def score(url: str, items: list[dict[str, str]]) -> list[dict[str, object]]:
         return list(json.load(response)["results"])
 
 
+@pytest.mark.nightly
 def test_every_service_survives_the_loss_of_the_master(tmp_path: Path) -> None:
     output = tmp_path / "output"
     command = (

@@ -105,6 +105,7 @@ def test_an_exception_needs_a_reason(damage: dict):
         PolicyException.model_validate({**entry, **damage})
 
 
+@pytest.mark.nightly
 @with_tools
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
 def test_the_whole_program_finds_nothing():

@@ -22,10 +22,10 @@ def servers(tmp_path: Path) -> Iterator[Sentinels]:
 
 
 class SlowSource:
-    """Gives the second half of the completions when the test says so."""
+    """Gives the third and the last quarter of the completions when the test says so."""
 
     def __init__(self) -> None:
-        self.half = asyncio.Event()
+        self.half, self.rest = asyncio.Event(), asyncio.Event()
         self.asked: list[list[SampleId]] = []
 
     async def __call__(self, owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
@@ -33,6 +33,8 @@ class SlowSource:
         for number, sample in enumerate(owed):
             if number == len(SAMPLES) // 2:
                 await self.half.wait()
+            if number == len(SAMPLES) * 3 // 4:
+                await self.rest.wait()
             yield [generation(sample, f"answer {len(self.asked)}")]
 
 
@@ -55,6 +57,7 @@ async def test_a_run_survives_the_loss_of_its_master(
                 await asyncio.sleep(0.01)
         killed = await asyncio.to_thread(servers.fail_over)
         source.half.set()
+        source.rest.set()  # a run that is over already loses what its master alone had
         killed.start()
         await running
     finally:
