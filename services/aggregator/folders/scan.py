@@ -62,6 +62,7 @@ def find_runs(url: str) -> Iterator[FoundRun]:
         fs.invalidate_cache()
         if not fs.isdir(root):
             raise NoFolderError(f"{redact_address(url)}: no such folder")
+        fs.ls(root)  # the walk leaves out what cannot be listed
         found = fs.walk(root, detail=True)
         for path, folders, files in found:
             if artifacts.RUN in files:
