@@ -44,6 +44,27 @@ def _empty_memory_filesystem() -> Iterator[None]:
         memory.MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
+@pytest.fixture(autouse=True)
+def _closed_indexes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the temporary indexes of ingesters that a test makes.
+
+    Else the garbage collector finds them open in the middle of another test.
+    """
+    if (ingest := sys.modules.get("services.aggregator.ingest")) is None:
+        yield
+        return
+    opened, open_database = [], ingest.open_database
+
+    def remember(*arguments: Path | None) -> object:
+        opened.append(open_database(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(ingest, "open_database", remember)
+    yield
+    for database in opened:
+        database.close()
+
+
 @pytest.fixture(scope="session")
 def verl_python() -> Path:
     """See :mod:`tests.verl_environment`."""
