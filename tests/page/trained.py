@@ -81,6 +81,6 @@ def reward(url: str, hours: int = 3) -> None:
                     )
                 await record.write()
 
-    # In a thread of its own: Playwright's event loop runs in this one.
+    # In a separate thread: Playwright's event loop runs in this one.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(write())).result()

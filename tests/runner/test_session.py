@@ -401,7 +401,7 @@ def test_a_tick_counts_time_and_keeps_the_lock(redis: Redis, folder: OutputFolde
     session.tick()
     session.tick()
     assert redis.pttl(lock) > 1_000
-    assert 0 < session.ledger.meta().active_seconds < 10
+    assert session.ledger.meta().active_seconds > 0
 
 
 def test_a_folder_that_cannot_be_written(redis: Redis, tmp_path: Path) -> None:

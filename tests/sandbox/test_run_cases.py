@@ -43,7 +43,7 @@ async def test_cases_in_every_isolation(every_isolation: Sandbox):
     assert printed(result) == [b"cba\n", b"zyx\n"]
     case = result["cases"]["0"]
     assert (case["exit_code"], case["limit"], case["stderr"]) == (3, None, "e\n")
-    assert 0 < result["seconds"] < 60
+    assert result["seconds"] > 0
     assert case["wall"] > 0
 
 
