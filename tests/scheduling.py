@@ -2,6 +2,7 @@
 
 A process takes one unit of work at a time: a file, or a part of a file that takes longer than
 ``_PART`` seconds, unless its tests share a run that is dear to make. The longest files come first.
+Files that look at every process of the machine are one unit: they would see each other's.
 ``make durations`` writes ``tests/durations.json``: seconds by file.
 """
 
@@ -17,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 DURATIONS = Path(__file__).with_name("durations.json")
 _PART = 20.0
 _WHOLE = ("tests/e2e/", "tests/page/", "tests/parity/")
+_LOOKS_AROUND = {"tests/sandbox/test_channels.py", "tests/sandbox/test_cases_apart.py"}
 _SHORTEST = 0.5  # files that take less are not recorded
 
 
@@ -40,6 +42,9 @@ def units_of(nodeids: Sequence[str], durations: Mapping[str, float]) -> dict[str
     units = {}
     for nodeid in nodeids:
         file = file_of(nodeid)
+        if file in _LOOKS_AROUND:
+            units[nodeid] = "looks around"
+            continue
         seconds = 0.0 if file.startswith(_WHOLE) else durations.get(file, 0.0)
         parts = max(1, math.ceil(seconds / _PART))
         units[nodeid] = f"{file}#{positions[file] * parts // sizes[file]}"
