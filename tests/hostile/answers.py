@@ -353,7 +353,9 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
     for name in 'mem', 'environ', 'fd', 'maps', 'auxv':
         try:
             path = f'/proc/{pid}/{name}'
-            print('READ', path, os.listdir(path) if name == 'fd' else open(path, 'rb').read(1))
+            # Descriptors' numbers tell nothing: every process of one user may list them.
+            print('READ', path, [os.readlink(f'{path}/{fd}') for fd in os.listdir(path)]
+                  if name == 'fd' else open(path, 'rb').read(1))
         except OSError:
             pass
     for fd in range(20):
