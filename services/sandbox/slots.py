@@ -241,7 +241,8 @@ class Slot:
             self._control = None
         if self._pid:
             pid, self._pid = self._pid, 0
-            await self.reaper.end(pid, orphans=not self.isolation.own_processes)
+            orphans = not self.isolation.own_processes
+            await self.reaper.end(pid, orphans=orphans, user=self.uid)
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -372,7 +373,7 @@ class Slot:
             {
                 "modules": modules,
                 "settings": {
-                    "owns_processes": self.isolation.own_processes,
+                    "owns_processes": self.isolation.own_processes or self.uid is not None,
                     "cpu_group": self._group is not None,
                     "scratch": str(scratch),
                     "folder": str(folder),

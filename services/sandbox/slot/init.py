@@ -296,9 +296,7 @@ class Init:
             if self.owns_processes:
                 cases.kill(os.kill, -1, signal.SIGKILL)
             else:
-                for number in (signal.SIGSTOP, signal.SIGKILL):
-                    for child in cases.children():
-                        cases.kill(os.kill, child, number)
+                cases.kill_trees(cases.children())
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

@@ -1,0 +1,45 @@
+"""What a container without a process namespace leaves is killed, also what keeps forking."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+USER = 62_999
+BOMB = f"""
+import os, resource
+USER = {USER}
+from shared.harness.cases.processes import tasks_of_user
+if os.getuid() == 0:
+    os.setuid(USER)
+limit = tasks_of_user() + 120
+resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+os.setsid()
+print(flush=True)
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+    except OSError:
+        pass
+"""
+# In a process of its own: all orphans of the machine's tests would be children of this one.
+SERVER = f"""
+import asyncio, os, subprocess, sys, time
+from services.sandbox.reaper import Reaper
+reaper = Reaper()
+bomb = subprocess.Popen([sys.executable, "-c", {BOMB!r}], stdout=subprocess.PIPE)
+bomb.stdout.readline()
+reaper.add(bomb.pid)
+time.sleep(1)
+asyncio.run(reaper.end(bomb.pid, orphans=True, user={USER} if os.getuid() == 0 else None))
+print(open("/proc/self/task/%d/children" % os.getpid()).read().split())
+"""
+
+
+async def test_a_fork_bomb_ends_with_its_container():
+    root = Path(__file__).parents[2]
+    run = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", SERVER], capture_output=True, text=True, cwd=root
+    )
+    assert run.stdout.splitlines()[-1] == "[]", run
