@@ -149,7 +149,8 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
         with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as plumb:
             try:
                 for _ in range(600):
-                    if found := re.search(r"reward service at (http://\S+)", log.read_text()):
+                    # The address is the first line of several.
+                    if found := re.search(r"at (http://\S+)\n(?s:.*)logs: ", log.read_text()):
                         break
                     assert plumb.poll() is None, log.read_text()
                     with pytest.raises(subprocess.TimeoutExpired):
