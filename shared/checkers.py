@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
 from itertools import starmap
@@ -114,17 +114,18 @@ def decimals(actual: str, expected: str) -> bool:
 
 
 def as_json(actual: str, expected: str) -> bool:
-    """Equal as JSON values, by Python's ``==``; a text may also be printed without quotes.
-
-    Lines before the last one, which a function may have printed, are ignored if the whole output is
-    not the value.
-    """
+    """Equal as JSON values, by Python's ``==``; a text may also be printed without quotes."""
     try:
         value = json.loads(expected)
     except (ValueError, RecursionError):
         return exact(actual, expected)
-    printed = actual.rstrip("\n")
-    return any(_is_value(text, value) for text in (printed, printed.rpartition("\n")[2]))
+    text = actual.rstrip("\n")
+    if isinstance(value, str) and text == value:
+        return True
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
 
 
 _PLAIN: dict[str, Checker] = {
@@ -137,22 +138,19 @@ _PLAIN: dict[str, Checker] = {
 }
 
 
-def _is_value(text: str, value: object) -> bool:
-    if isinstance(value, str) and text == value:
-        return True
-    try:
-        return bool(json.loads(text) == value)
-    except (ValueError, RecursionError):
-        return False
-
-
 def _same_decimals(actual: str, expected: str) -> bool:
     ours, theirs = actual.split(), expected.split()
     return len(ours) == len(theirs) and all(
-        bool(_NUMBER.fullmatch(mine) and _NUMBER.fullmatch(right))
-        and Decimal(mine) == Decimal(right)
+        bool(_NUMBER.fullmatch(mine) and _NUMBER.fullmatch(right)) and _same_decimal(mine, right)
         for mine, right in zip(ours, theirs, strict=True)
     )
+
+
+def _same_decimal(actual: str, expected: str) -> bool:
+    try:
+        return Decimal(actual) == Decimal(expected)
+    except InvalidOperation:  # an exponent of 20 digits
+        return False
 
 
 def _same_line(actual: str, expected: str) -> bool:

@@ -368,6 +368,9 @@ class JudgeConfig(Section):
     """Processes and threads of a case in addition to the first."""
     max_completion_chars: InProtocol[int] = Field(default=200_000, ge=1)
     """Longer completions are ``syntax_error``."""
+    allow_test_errors: Operation[bool] = False
+    """Judge although tests of some problems cannot run: their samples are ``api_error``
+    (``test_error``), and the run is ``untrusted``."""
     datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
     """Overrides for one data set, by name: ``method``, ``checker``, ``language``, ``extraction``,
     ``max_timeouts``, ``problem_limits``."""

@@ -32,9 +32,9 @@ class RunState(StrEnum):
     ``RUNNING``: samples lack a completion or a verdict. ``JUDGED``: every sample has a verdict, but
     the artifacts are not written yet. ``COMPLETE``: the artifacts are written, and every sample was
     judged. ``INCOMPLETE``: the artifacts are written, but some samples could not be judged.
-    ``UNTRUSTED``: the artifacts are written, but a sandbox judged a canary wrongly, so the verdicts
-    cannot be trusted. ``FAILED``: the artifacts could not be written, for the reason in
-    ``publish_error``.
+    ``UNTRUSTED``: the artifacts are written, but a sandbox judged a canary wrongly or tests cannot
+    run, so the verdicts cannot be trusted. ``FAILED``: the artifacts could not be written, for the
+    reason in ``publish_error``.
     """
 
     RUNNING = "running"
@@ -273,6 +273,7 @@ class RunRecord(_Measured):
     samples: int = 0
     samples_judged: int = 0
     samples_unjudged: int = 0
+    test_errors: int = 0
     unjudged: list[UnjudgedSample] = Field(default_factory=list)
     statuses: dict[FinalStatus, int] = Field(default_factory=dict)
     sandbox_requests: int = 0
@@ -311,8 +312,11 @@ class RunRecord(_Measured):
 
     @property
     def distrust(self) -> list[str]:
-        """Findings of canaries, with their sandboxes; empty if the verdicts can be trusted."""
-        return self.canaries.distrust if self.canaries else []
+        """Why the verdicts cannot be trusted: findings of canaries, and tests that cannot run."""
+        found = list(self.canaries.distrust) if self.canaries else []
+        if self.test_errors:
+            found.append(f"the tests of {self.test_errors} samples cannot run (test_error)")
+        return found
 
     @property
     def served_model(self) -> str | None:

@@ -1,7 +1,9 @@
 """Records that services exchange: problems, samples, generations, verdicts."""
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -19,10 +21,12 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import from_json
 
 from shared.checkers import CheckerStyle, get_checker
 from shared.redaction import redact
 from shared.statuses import (
+    Convention,
     ExtractionReason,
     FinalStatus,
     JudgeMethod,
@@ -48,7 +52,11 @@ class _Record(BaseModel):
 
 
 class StdioTests(_Record):
-    """Standard input and output, or calls of ``fn_name`` with JSON arguments (verl's format).
+    """Standard input and output, or calls of ``fn_name``.
+
+    An input of a call has one argument as JSON in each line, the output is its result as JSON. Both
+    may be given as lists of values instead, as APPS has them. ``convention`` tells what stands
+    before an answer, and how results compare (``services/judge/conventions.py``).
 
     A problem with several correct answers has its own ``checker`` (see ``shared.checkers``) or a
     special judge, ``checker_source`` in ``checker_language``: Python that defines
@@ -59,6 +67,7 @@ class StdioTests(_Record):
     inputs: list[str] = Field(min_length=1)
     outputs: list[str]
     fn_name: str | None = None
+    convention: Convention | None = None
     checker: str | None = None
     checker_source: str | None = None
     checker_language: Literal["python", "cpp"] = "python"
@@ -66,6 +75,12 @@ class StdioTests(_Record):
     @property
     def cases(self) -> int:
         return len(self.inputs)
+
+    @property
+    def calls(self) -> Convention:
+        """The convention of calls; data without one that name ``json`` are LiveCodeBench's."""
+        as_json = self.checker == "json"
+        return self.convention or (Convention.LIVECODEBENCH if as_json else Convention.VERL)
 
     @property
     def has_checker(self) -> bool:
@@ -84,6 +99,25 @@ class StdioTests(_Record):
             return CheckerStyle.FUNCTION
         return CheckerStyle.SCRIPT if "argv" in source else None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_as_lines(cls, fields: object) -> object:
+        """Write lists of values as JSON."""
+        if not (isinstance(fields, Mapping) and fields.get("fn_name")):
+            return fields
+        inputs, outputs = fields.get("inputs"), fields.get("outputs")
+        if not (isinstance(inputs, list) and isinstance(outputs, list) and inputs):
+            return fields
+        if not all(isinstance(arguments, list) for arguments in inputs):
+            return fields
+        try:
+            lines = ["\n".join(map(json.dumps, arguments)) for arguments in inputs]
+            results = [json.dumps(output) for output in outputs]
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"arguments or results are not JSON: {error}") from None
+        found = {"convention": Convention.APPS, **fields}
+        return {**found, "inputs": lines, "outputs": results}
+
     @field_validator("checker")
     @classmethod
     def _known_checker(cls, checker: str | None) -> str | None:
@@ -95,6 +129,10 @@ class StdioTests(_Record):
     def _usable(self) -> Self:
         if len(self.inputs) != len(self.outputs):
             raise ValueError(f"{len(self.inputs)} inputs but {len(self.outputs)} outputs")
+        if self.fn_name and (self.checker_source or self.checker not in (None, "json")):
+            raise ValueError(
+                f"calls of {self.fn_name!r} compare values; leave out checker and checker_source"
+            )
         texts = (*self.inputs, *self.outputs, self.checker_source or "")
         if not all(is_encodable(text) for text in texts):
             raise ValueError(
@@ -172,12 +210,19 @@ def parse_ground_truth(text: str) -> GroundTruth:
         ValueError: Not JSON, not one of the four formats, or tests that cannot be judged (no
             tests, unequal numbers of inputs and outputs); the message is one line.
     """
-    for marker, adapter in _GROUND_TRUTHS.items():
-        if f'"{marker}"' in text:
-            try:
-                return adapter.validate_json(text)
-            except ValidationError as error:
-                raise ValueError(describe(error)) from None
+    try:
+        fields = from_json(text)
+    except (TypeError, ValueError) as error:  # the former of a text with lone surrogates
+        raise ValueError(f"not JSON: {shorten_end(str(error), _LONGEST_ERROR)}") from None
+    if isinstance(fields, dict):
+        # Arrow completes the rows of different formats to the same fields.
+        given = {name: value for name, value in fields.items() if value is not None}
+        for marker, adapter in _GROUND_TRUTHS.items():
+            if marker in given:
+                try:
+                    return adapter.validate_python(given)
+                except ValidationError as error:
+                    raise ValueError(describe(error)) from None
     raise ValueError(
         "not JSON with inputs/outputs, test/entry_point/prompt, test_list/test_setup_code or "
         "program_tests/language/prompt"

@@ -126,6 +126,16 @@ class VerdictDetail(StrEnum):
     UNFINISHED_RUN = "success without a finished run"
     MISSING_RESULTS = "cases without a result"
     JUDGE_WORKER_LOST = "judge_worker_lost"
+    MISSING_FUNCTION = "missing_function"
+    TEST_ERROR = "test_error"
+
+
+class Convention(StrEnum):
+    """Project whose conventions a problem's tests follow."""
+
+    VERL = "verl"
+    LIVECODEBENCH = "livecodebench"
+    APPS = "apps"
 
 
 class FailureKind(StrEnum):

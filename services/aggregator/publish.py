@@ -44,7 +44,7 @@ from shared.schemas import (
     describe,
 )
 from shared.service.logs import get_logger
-from shared.statuses import FinalStatus, TokenSource
+from shared.statuses import FinalStatus, TokenSource, VerdictDetail
 
 log = get_logger(__name__)
 _LISTED = 100
@@ -150,6 +150,7 @@ class PublishedSamples:
     failures: Counter[str] = field(default_factory=Counter)
     unjudged: list[UnjudgedSample] = field(default_factory=list)
     requests: int = 0
+    broken: int = 0
     confirmed: int = 0
     flipped: int = 0
     tokens_from: Counter[TokenSource] = field(default_factory=Counter)
@@ -166,6 +167,7 @@ class PublishedSamples:
             return
         self.statuses[verdict.final_status] += 1
         self.requests += verdict.attempts
+        self.broken += verdict.detail is VerdictDetail.TEST_ERROR
         self.confirmed += verdict.confirmed
         self.flipped += verdict.flipped
         self.failures.update(failure.kind for failure in verdict.infra_failures)
@@ -196,7 +198,8 @@ class PublishedSamples:
         state = RunState.INCOMPLETE if missing else RunState.COMPLETE
         return RunRecord.of(run, meta, datasets).model_copy(
             update={
-                "state": state if canaries.trusted else RunState.UNTRUSTED,
+                "state": state if canaries.trusted and not self.broken else RunState.UNTRUSTED,
+                "test_errors": self.broken,
                 "complete": missing == 0,
                 "samples_judged": samples - missing,
                 "samples_unjudged": missing,

@@ -16,7 +16,7 @@ from rich.console import Console
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
-from services.runner.preflight import check_judges, check_languages, check_sandboxes, languages_of
+from services.runner.preflight import Needs, check_judges, check_needs, check_sandboxes, needs_of
 from services.runner.run import Run, Source, with_watch
 from services.runner.session import Session, claim_output, identify, looks_random
 from services.runner.sources import GeneratorSource, RecordedSource
@@ -225,12 +225,12 @@ def _services(
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
         dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
-    languages = languages_of(config, request.problems)
+    needs = needs_of(config, request.problems)
     if not request.embedded:
-        yield _external(config, dependencies, languages), None
+        yield _external(config, dependencies, needs), None
         return
     if given := os.environ.get("SANDBOX_URLS"):
-        asyncio.run(_check_sandboxes(split_urls(given), languages))
+        asyncio.run(_check_sandboxes(split_urls(given), needs))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(
@@ -245,8 +245,8 @@ def _services(
             progress.note(f"warning: {warning}")
         for note in stack.notes:
             progress.note(note)
-        if languages and not given:
-            check = partial(check_languages, stack.sandbox_urls, languages)
+        if needs and not given:
+            check = partial(check_needs, stack.sandbox_urls, needs)
             asyncio.run(_watched(stack, partial(_of_restarted, check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)
         yield asyncio.run(_watched(stack, partial(_of_restarted, connecting))), stack
@@ -264,17 +264,17 @@ async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.1)
 
 
-async def _check_sandboxes(urls: Sequence[str], languages: Sequence[str]) -> None:
+async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> None:
     # Imported here because an embedded run has no external sandbox.
     from shared.service.settings import SandboxClientSettings, load_settings
 
     headers = load_settings(SandboxClientSettings).sandbox_headers
     await check_sandboxes(urls, headers=headers)
-    if languages:
-        await check_languages(urls, languages, headers=headers)
+    if needs:
+        await check_needs(urls, needs, headers=headers)
 
 
-def _external(config: Config, dependencies: DependencyWait, languages: Sequence[str]) -> Redis:
+def _external(config: Config, dependencies: DependencyWait, needs: Needs) -> Redis:
     """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
@@ -283,7 +283,7 @@ def _external(config: Config, dependencies: DependencyWait, languages: Sequence[
     if check == "sandboxes":
         given = os.environ.get("SANDBOX_URLS")
         urls = split_urls(given) if given else config.sandbox_urls
-        dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, languages)))
+        dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, needs)))
     # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
     from shared.service.settings import RedisSettings, load_settings
 

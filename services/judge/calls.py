@@ -10,7 +10,7 @@ from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
 from services.judge.requests import RunCode
 from services.judge.sandbox import SandboxUnavailableError
-from services.judge.verdict import CaseOutcome, Compiling, wall_clock_lateness
+from services.judge.verdict import BORDERLINE, CaseOutcome, Compiling, wall_clock_lateness
 from shared.checkers import Checker
 from shared.harness.wire import (
     MAX_INPUTS,
@@ -61,7 +61,7 @@ def case_limits(task: Task) -> CaseLimits:
     settings, limits = task.settings, task.limits
     # A case that has the sandbox to itself does not compete with other programs.
     factor = min(2.0, settings.wall_factor) if task.alone else settings.wall_factor
-    grace = max(settings.cpu_grace, factor) if task.alone else settings.cpu_grace
+    grace = max(settings.cpu_grace, BORDERLINE) if task.alone else settings.cpu_grace
     cpu = limits.timeout * grace
     return CaseLimits(
         cpu=cpu,

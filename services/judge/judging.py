@@ -1,6 +1,7 @@
 """Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
 import math
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 from services.judge import verdict
 from services.judge.methods.base import Method, Task, compute
 from services.judge.methods.batch import BatchMethod
+from services.judge.methods.call_tests import CallMethod
 from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
 from services.judge.methods.function_tests import FunctionMethod
 from services.judge.methods.program_tests import ProgramMethod
@@ -28,8 +30,11 @@ from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
 # Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
 CONFIRMATIONS = 3
-# Calls alone for one answer, whatever happens.
-MOST_CALLS = 20
+# Calls alone for one answer, whatever happens, and for how many times the limit of a case it may
+# have the sandbox for itself; after that, what was measured counts.
+MOST_CALLS, MOST_ALONE = 20, 10
+# Cases of a call alone, so that the time is looked at in between.
+CASES_ALONE = 8
 MIB = 1024 * 1024
 # Address space of the language's own libraries, which a contest does not count.
 LIBRARIES_MIB = 64
@@ -110,14 +115,15 @@ async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcome
     """Run doubtful cases again, alone; return all outcomes and the counts of a ``Judgement``."""
     settings, outcomes = task.settings, first
     timeouts = settings.confirm_timeouts
+    ends = time.monotonic() + MOST_ALONE * max(1.0, task.limits.timeout)
     allowed = settings.max_timeouts if method.has_budget else None
     times = Counter[int]()
     todo: Sequence[int] = verdict.doubtful_cases(first, timeouts=timeouts)
     for _ in range(MOST_CALLS):
         todo, left = verdict.within_budget(allowed, outcomes, todo)
-        if not todo:
+        if not todo or time.monotonic() > ends:
             break
-        again = await method.run_cases(task.confirming(left), todo)
+        again = await method.run_cases(task.confirming(left), todo[:CASES_ALONE])
         times.update(again.keys() & set(todo))
         outcomes = verdict.settle(outcomes, again)
         settled = {place for place, count in times.items() if count >= CONFIRMATIONS}
@@ -142,7 +148,7 @@ def choose_method(task: Task) -> Method:
     if not isinstance(tests, StdioTests):
         return FunctionMethod(task, tests, harness=method is JudgeMethod.BATCH)
     if method is JudgeMethod.BATCH:
-        return BatchMethod(task, tests)
+        return (CallMethod if tests.fn_name else BatchMethod)(task, tests)
     return (VerlNativeMethod if task.settings.verl_native else ComputeScoreMethod)(task, tests)
 
 

@@ -8,27 +8,19 @@ import signal
 from collections.abc import Sequence
 from string import Template
 
-from services.judge.function_plan import before_function
+from services.judge.conventions import IMPORTS
 from services.judge.harness.functions import EXIT_CODES
 from services.judge.harness.sources import source
 from shared.extraction import Extraction, future_imports
+from shared.function_plan import before_function
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
 
-# Modules that verl imports for the answer, in verl's order.
-_STAR = (
-    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
-    *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
-    *("builtins", "typing"),
-)
-_PLAIN = _STAR[:-2]
-
 _PROGRAM = Template(
     """\
-$futures
 import traceback
 $imports
 
@@ -94,26 +86,13 @@ def mbpp_program(answer: Extraction, tests: MbppTests) -> str:
     return _program(tests.test_setup_code, answer.code, tests.test_list)
 
 
-def wrap_call(answer: str, fn_name: str, *, as_verl: bool = False) -> str:
+def wrap_call(answer: str, fn_name: str) -> str:
     """Wrap an answer as verl 0.9.1 does for ``fn_name``: one JSON argument per line of input.
 
-    The result is printed as JSON if it is a container, a bool or ``None``, otherwise as text. As
-    with verl, an exception in the function prints no result and ends with exit code 0: the case is
-    a wrong answer, not a runtime error. Unlike verl's, an answer may begin with ``__future__``
-    imports, unless ``as_verl``.
+    The result is printed as JSON if it is a container, a bool or ``None``, otherwise as text. An
+    exception in the function prints no result and ends with exit code 0, which is a wrong answer.
     """
-    imports = [f"from {module} import *" for module in _STAR]
-    imports += [f"import {module}" for module in _PLAIN]
-    futures: Sequence[str] = ()
-    if not as_verl:
-        futures, answer = future_imports(answer)  # they must come first
-    program = _PROGRAM.substitute(
-        futures="\n".join(futures),
-        imports="\n".join(imports),
-        answer=answer,
-        name=repr(fn_name),
-    )
-    return program.lstrip("\n")
+    return _PROGRAM.substitute(imports=IMPORTS, answer=answer, name=repr(fn_name))
 
 
 # Classification of exits

@@ -29,12 +29,13 @@ from services.judge.requests import (
 )
 from shared.address import Address
 from shared.foreign_json import JsonError, has_many_values
-from shared.harness.wire import CALL_RESULT, CallResult, RunCasesRequest
+from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
 from shared.redaction import redact
 from shared.schemas import InfraFailure
 from shared.service.answers import Answers, AnswerTooLargeError
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
+from shared.test_imports import IMPORT_SECONDS, failed_imports, import_program
 
 if TYPE_CHECKING:
     from sandbox_fusion import EvalResult, RunCodeResponse
@@ -47,9 +48,17 @@ _WAITED, _WAITED_SHARE = 0.5, 0.5
 _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 
 # The version of ``/run_cases`` that this client speaks.
-_RUN_CASES = "2"
+_RUN_CASES = "3"
 # Longest retries of calls to one sandbox of a pool, in seconds.
 _PINNED_BUDGET = 30.0
+_OF_IMPORTS = CaseLimits(
+    cpu=IMPORT_SECONDS,
+    wall=IMPORT_SECONDS,
+    compile=IMPORT_SECONDS,
+    budget=IMPORT_SECONDS,
+    memory=0,
+    output=1 << 20,
+)
 # Seconds until a sandbox that did not respond is asked again what it offers.
 _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)
@@ -190,6 +199,7 @@ class SandboxClient:
         self._clock = clock
         self._answers = Answers(max_answer=_MAX_ANSWER, max_held=_MAX_ANSWERS)
         self._offers_cases: dict[str, tuple[bool | None, float]] = {}
+        self._imports: dict[str, str | None] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect),
@@ -271,6 +281,25 @@ class SandboxClient:
             except _NotOfferedError:
                 self._offers_cases.clear()
         return await run_with_harness(self, request, attempts, alone=alone)
+
+    async def failed_imports(
+        self, statements: Sequence[str], attempts: Attempts
+    ) -> Mapping[str, str]:
+        """Return why imports fail in the sandbox, by statement; each is tried once.
+
+        Raises:
+            SandboxUnavailableError: As ``run_code``.
+        """
+        if new := [one for one in statements if one not in self._imports]:
+            program = import_program(new)
+            request = RunCasesRequest(code=program, inputs=[""], limits=_OF_IMPORTS)
+            result = await self.run_cases(request, attempts)
+            failed = failed_imports(result.cases[0].stdout) if result.cases else None
+            if failed is None:
+                raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
+            self._imports |= {one: failed.get(one) for one in new}
+        found = {one: self._imports[one] for one in statements}
+        return {one: reason for one, reason in found.items() if reason is not None}
 
     async def _all_offer_cases(self) -> bool:
         """Whether all sandboxes that responded offer ``/run_cases``, and at least one did."""

@@ -1,8 +1,9 @@
 """Special judges: checkers that a problem brings along, in Python or C++ (testlib).
 
 They run in sandbox calls of their own, after the answer: one process per case, with the limits of
-an answer. A checker that breaks, or that rejects the expected output, is a fault of the problem,
-never a wrong answer.
+an answer. A checker that breaks on the expected output, or rejects it, is a fault of the problem,
+never a wrong answer. One that accepts it and breaks on an answer's output has been given a wrong
+one.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ from shared.statuses import CaseCode, FailureKind
 
 _SECONDS = 2.0
 _MEMORY_MB = 1024
+# Outputs of an answer on which a checker may exceed its time, before it is asked no further.
+_MOST_STALLS = 2
 _COMPILE_SECONDS = 120.0
 _SHOWN = 300
 _BINARIES_KEPT = 32
@@ -181,13 +184,13 @@ class SpecialJudge:
         unknown = {key: case for key, case in expected.items() if key not in kept.expected}
         reports = await _run(task, program, [*unknown.values(), *cases])
         known = {key: _known(kept.expected, key) for key in expected.keys() - unknown.keys()}
-        known |= dict(zip(unknown, reports, strict=False))
+        known |= dict(zip(unknown, map(_sound, reports), strict=False))
         for report in known.values():
             if report.outcome is _Outcome.WRONG:
                 raise CheckerFailedError(CheckerFault.REJECTS_EXPECTED, report.comment)
         for key, report in known.items():
             _keep(kept.expected, key, report, _CASES_KEPT)
-        ours = reports[len(unknown) :]
+        ours = [_on_output(report) for report in reports[len(unknown) :]]
         return [(one, known[key]) for one, key in zip(ours, keys, strict=True)]
 
     async def _program(self, task: Task, kept: _Kept) -> str:
@@ -288,7 +291,7 @@ def _limited(task: Task) -> Task:
     settings = task.settings.model_copy(
         update={
             "language": "python",
-            "max_timeouts": 1,
+            "max_timeouts": _MOST_STALLS,
             "max_output_mb": 1,
             "compile_timeout": _COMPILE_SECONDS,
         }
@@ -326,20 +329,22 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
     return zlib.compress(case.stdout, 6)
 
 
-async def _run(task: Task, program: str, cases: Sequence[_Case]) -> list[_Report]:
+async def _run(
+    task: Task, program: str, cases: Sequence[_Case]
+) -> list[_Report | CheckerFailedError]:
     """Run the checker on all cases; what load may have stopped runs again by itself.
 
     Raises:
-        CheckerFailedError: The checker hangs, crashes, or says that it failed.
         SandboxUnavailableError: The sandbox gave no usable response.
     """
     size = sum(case.size for case in cases)
     inputs = await compute(lambda: [case.stdin for case in cases], size)
     run = await calls.run_harness(task, program, inputs)
     found: dict[int, CaseRun] = dict(run.cases)
-    if any(case.limit == "cpu" for case in found.values()):
-        raise CheckerFailedError(CheckerFault.TIMED_OUT)
     doubtful = [i for i in range(len(cases)) if i not in found or _stopped(found[i])]
+    if sum(case.limit == "cpu" for case in found.values()) >= _MOST_STALLS:
+        rest = CheckerFailedError(CheckerFault.TIMED_OUT)  # it was not asked about the others
+        return [_parse(found[i]) if i in found else rest for i in range(len(cases))]
     if doubtful:
         again = await calls.run_harness(_alone(task), program, [inputs[i] for i in doubtful])
         found |= {doubtful[i]: case for i, case in again.cases.items()}
@@ -351,16 +356,37 @@ def _stopped(case: CaseRun) -> bool:
     return case.limit == "wall" or (case.limit is None and case.exit_code == -9)
 
 
-def _parse(case: CaseRun | None) -> _Report:
+def _parse(case: CaseRun | None) -> _Report | CheckerFailedError:
     if case is None:
-        raise CheckerFailedError(CheckerFault.NO_RESULT)
-    if case.limit == "wall":
-        raise CheckerFailedError(CheckerFault.TIMED_OUT)
+        return CheckerFailedError(CheckerFault.NO_RESULT)
+    if case.limit in ("cpu", "wall"):
+        return CheckerFailedError(CheckerFault.TIMED_OUT)
     if case.limit is not None:
-        raise CheckerFailedError(CheckerFault.CRASHED, f"its {case.limit} limit")
+        return CheckerFailedError(CheckerFault.CRASHED, f"its {case.limit} limit")
     if case.stdout != _STARTED:
-        raise CheckerFailedError(CheckerFault.NO_RESULT, case.stderr)
-    return _Report.of(case.exit_code, case.stderr.strip()[:_SHOWN])
+        return CheckerFailedError(CheckerFault.NO_RESULT, case.stderr)
+    try:
+        return _Report.of(case.exit_code, case.stderr.strip()[:_SHOWN])
+    except CheckerFailedError as error:
+        return error
+
+
+def _sound(report: _Report | CheckerFailedError) -> _Report:
+    """Return the report on an expected output.
+
+    Raises:
+        CheckerFailedError: The checker broke.
+    """
+    if isinstance(report, CheckerFailedError):
+        raise report
+    return report
+
+
+def _on_output(report: _Report | CheckerFailedError) -> _Report:
+    """Return the report on an answer's output; the checker has accepted the expected one."""
+    if isinstance(report, CheckerFailedError):
+        return _Report(_Outcome.WRONG, str(report))
+    return report
 
 
 def _judged(case: CaseOutcome, report: _Report, expected: _Report) -> CaseOutcome:

@@ -90,8 +90,11 @@ def _missing_imports(code: str, prompt: str) -> str:
 
 # C++
 
-# The answer cannot keep macros of its own for the tests.
-_CPP_GUARD = "\n#undef main\n#undef assert\n#undef NDEBUG\n#include <assert.h>\n"
+_CPP_SPLICE = re.compile(r"\\[ \t]*\n")
+_CPP_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_CPP_MACRO = re.compile(r"\bdefine\s+(\w+)")
+# They cannot be macros.
+_CPP_RESERVED = {"defined", "__VA_ARGS__", "__VA_OPT__"}
 _CPP_TOKEN = """\
     ::std::string plumbline_token; ::std::getline(::std::cin, plumbline_token);
     ::std::cout << '\\n' << plumbline_token << ::std::endl;"""
@@ -115,7 +118,16 @@ def _cpp_declarations(code: str, prompt: str) -> str:
 
 def _cpp(code: str, tests: str) -> str:
     included = "#include <iostream>\n#include <string>\n"
-    return f"{included}{code}{_CPP_GUARD}{_before_last_braces(_opened(tests), 1, _CPP_TOKEN)}"
+    tests = _before_last_braces(_opened(tests), 1, _CPP_TOKEN)
+    return f"{included}{code}\n{_cpp_without_macros(code)}{tests}"
+
+
+def _cpp_without_macros(code: str) -> str:
+    """Return lines after which nothing is a macro of the answer; too many do no harm."""
+    text = _CPP_SPLICE.sub("", code)
+    found = {*_CPP_MACRO.findall(text), *_CPP_MACRO.findall(_CPP_COMMENT.sub(" ", text))}
+    names = sorted({"main", "assert", "NDEBUG", *found} - _CPP_RESERVED)
+    return "".join(f"#undef {name}\n" for name in names) + "#include <assert.h>\n"
 
 
 # Java

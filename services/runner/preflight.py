@@ -1,7 +1,8 @@
 """Preflight checks before a run writes anything: problems, sandboxes, judge workers."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,18 @@ from redis import Redis
 from shared.address import Address
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
+from shared.function_plan import fault_of, plan_of
 from shared.ledger import JudgeQueue
-from shared.schemas import GroundTruth, Problem, ProgramTests, StdioTests
+from shared.schemas import (
+    GroundTruth,
+    HumanEvalTests,
+    MbppTests,
+    Problem,
+    ProgramTests,
+    StdioTests,
+)
 from shared.service.answers import Answers
+from shared.test_imports import failed_imports, import_program
 
 if TYPE_CHECKING:
     import aiohttp
@@ -26,7 +36,8 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
 
     Raises:
         ConfigError: ``judge.datasets`` names a data set that the run does not have.
-        DataError: A problem's tests cannot be judged with the method or language.
+        DataError: A problem's tests cannot be judged with the method or language, or cannot run
+            whatever the answer is.
     """
     datasets = sorted({problem.dataset for problem in problems})
     for name in config.judge.datasets:
@@ -36,8 +47,14 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
             raise ConfigError(f"judge.datasets names {name!r}, which is not in this run{hint}")
     settings = {name: config.judge.for_dataset(name) for name in datasets}
     for problem in problems:
+        named = f"{problem.dataset}: problem {problem.problem_id!r}"
         if reason := _mismatch(problem, settings[problem.dataset]):
-            raise DataError(f"{problem.dataset}: problem {problem.problem_id!r}: {reason}")
+            raise DataError(f"{named}: {reason}")
+        if not config.judge.allow_test_errors and (reason := fault_of(problem.tests)):
+            raise DataError(
+                f"{named}: its tests cannot run: {reason}; mend or leave out the problem, or set "
+                "judge.allow_test_errors=true and get no verdict on it"
+            )
 
 
 def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
@@ -91,12 +108,34 @@ _PROBES = {
 _COMPILE_SECONDS = 60
 
 
-def languages_of(config: Config, problems: Iterable[Problem]) -> list[str]:
-    """List the compiled or otherwise installed languages that judging the problems takes."""
+@dataclass(frozen=True)
+class Needs:
+    """What the problems of a run need of a sandbox.
+
+    Attributes:
+        languages: Those that are compiled or otherwise installed.
+        imports: Statements of the tests that import modules, each with a problem that has it.
+    """
+
+    languages: Sequence[str] = ()
+    imports: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.languages or self.imports)
+
+
+def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:
     found = set()
     for dataset, tests in {(p.dataset, _language(p.tests)) for p in problems}:
         found.add(tests or config.judge.for_dataset(dataset).language)
-    return sorted(found & _PROBES.keys())
+    imports: dict[str, str] = {}
+    for problem in problems:
+        if isinstance(problem.tests, HumanEvalTests | MbppTests):
+            for statement in plan_of(problem.tests).unusual_imports:
+                imports.setdefault(statement, f"{problem.dataset}: problem {problem.problem_id!r}")
+    if config.judge.allow_test_errors:
+        imports = {}
+    return Needs(sorted(found & _PROBES.keys()), imports)
 
 
 def _language(tests: GroundTruth) -> str | None:
@@ -106,13 +145,13 @@ def _language(tests: GroundTruth) -> str | None:
     return None if isinstance(tests, StdioTests) else "python"
 
 
-async def check_languages(
-    urls: Sequence[str], languages: Sequence[str], *, headers: Mapping[str, str] | None = None
+async def check_needs(
+    urls: Sequence[str], needs: Needs, *, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Run a program in each of the languages in every sandbox.
+    """Run a program in each of the languages in every sandbox, and the tests' imports.
 
     Raises:
-        ConfigError: A sandbox lacks the toolchain of a language.
+        ConfigError: A sandbox lacks the toolchain of a language, or a module.
         ServiceError: A sandbox is unreachable.
     """
     import aiohttp
@@ -120,8 +159,10 @@ async def check_languages(
     timeout = aiohttp.ClientTimeout(total=3 * _COMPILE_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         for url in urls:
-            for language in languages:
+            for language in needs.languages:
                 await _check_language(session, _sandbox(url), language)
+            if needs.imports:
+                await _check_imports(session, _sandbox(url), needs.imports)
 
 
 def _sandbox(url: str) -> Address:
@@ -131,13 +172,39 @@ def _sandbox(url: str) -> Address:
 async def _check_language(
     session: "aiohttp.ClientSession", address: Address, language: str
 ) -> None:
+    answer = await _run(session, address, language, _PROBES[language])
+    reason = _why_not_run(answer) if answer is not None else None
+    if reason is not None:
+        raise ConfigError(
+            f"{address.url} cannot run {language}: {reason}; install its toolchain there, or "
+            "choose another sandbox or data set"
+        )
+
+
+async def _check_imports(
+    session: "aiohttp.ClientSession", address: Address, imports: Mapping[str, str]
+) -> None:
+    answer = await _run(session, address, "python", import_program(imports))
+    printed = _stdout(answer) if answer is not None else None
+    for statement, reason in (failed_imports(printed) or {} if printed else {}).items():
+        raise ConfigError(
+            f"{imports[statement]}: its tests cannot run in the sandbox at {address.url}: "
+            f"{statement!r}: {reason}; install the module there, or set "
+            "judge.allow_test_errors=true and get no verdict on such problems"
+        )
+
+
+async def _run(
+    session: "aiohttp.ClientSession", address: Address, language: str, code: str
+) -> bytes | None:
+    """Run a program; returns the answer, None if the sandbox is busy."""
     import aiohttp
 
     from services.runner.responses import exception_message
 
     base = address.url
     body = {
-        "code": _PROBES[language],
+        "code": code,
         "language": language,
         "compile_timeout": _COMPILE_SECONDS,
         "run_timeout": _COMPILE_SECONDS,
@@ -148,17 +215,19 @@ async def _check_language(
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         cause = exception_message(error)
         raise UnavailableError(f"{base}: no answer to a program in {language} ({cause})") from None
-    if response.status in (429, 503):
-        return  # busy: not a reason to refuse the run
-    reason = _why_not_run(text)
-    if reason is not None:
-        raise ConfigError(
-            f"{base} cannot run {language}: {reason}; install its toolchain there, or choose "
-            "another sandbox or data set"
-        )
+    return None if response.status in (429, 503) else text  # busy is no reason to refuse the run
+
+
+def _stdout(text: bytes) -> bytes | None:
+    try:
+        run = _Answer.model_validate_json(text).run_result
+    except ValidationError:
+        return None
+    return run.stdout.encode() if run is not None and run.stdout is not None else None
 
 
 class _Command(BaseModel):
+    stdout: str | None = None
     stderr: str | None = None
 
 

@@ -49,7 +49,7 @@ NO_ISOLATION = (
 )
 
 # Clients that know this version send their cases to ``/run_cases``.
-RUN_CASES_VERSION = "2"
+RUN_CASES_VERSION = "3"
 
 log = get_logger(__name__)
 

@@ -47,9 +47,12 @@ class FunctionCase:
         began = time.monotonic()
         supervisor.clock.start(began)
         null = os.open(os.devnull, os.O_RDWR)
-        supervisor.start([null] * 3)
-        os.close(null)
-        self.fork_tester()
+        calls_out, calls_in = os.pipe()
+        results_out, results_in = os.pipe()
+        supervisor.start([null] * 3 + [calls_out, results_in])
+        for fd in (null, calls_out, results_in):
+            os.close(fd)
+        self.fork_tester((calls_in, results_out))
         killed = self.wait(began)
         # The tester first: it would report an answer that has died as one that failed its test.
         for pid in (self.tester, supervisor.pid):
@@ -60,8 +63,7 @@ class FunctionCase:
         self.read()
         os.close(self.report)
         wall = time.monotonic() - began
-        self.record(index, reply, exit_code(status), usage, wall, killed or "-")
-        return killed or "-"
+        return self.record(index, reply, exit_code(status), usage, wall, killed or "-")
 
     def end_answer(self, killed: str | None) -> list[str]:
         """Wait until the answer is dead, and kill it if it need not be there any more."""
@@ -80,7 +82,11 @@ class FunctionCase:
         usage: resource.struct_rusage,
         wall: float,
         flag: str,
-    ) -> None:
+    ) -> str:
+        """Add the record, unless the call's results are full; returns how the case ended."""
+        results, most = self.supervisor.results, self.supervisor.spec.max_results
+        if index and results.size + len(self.text) > most:
+            return "full"
         report, _, failure = bytes(self.text).partition(b"\n\n")
         lost = report.endswith(function_tester.LOST.encode())
         if status == 0 and lost:
@@ -91,31 +97,31 @@ class FunctionCase:
         user = int(reply[2]) + int((usage.ru_utime + unwaited) * 1e6)
         cpu = int(reply[1]) + int((clock.beside + unwaited) * 1e6)
         words = (index, status, cpu, user, int(wall * 1e6), int(reply[3]), flag)
-        self.supervisor.results.add("case", *words, out=report, err=failure)
+        results.add("case", *words, out=report, err=failure)
         if reply[4] != "clean":
             raise ZygoteLostError
+        return flag
 
     # The tester
 
-    def fork_tester(self) -> None:
-        supervisor = self.supervisor
+    def fork_tester(self, channel: tuple[int, int]) -> None:
         self.report, report = os.pipe()
         self.tester = fork()
         if self.tester == 0:
             try:
                 os.close(self.report)
-                self.become_tester(report)
+                self.become_tester(report, channel)
             finally:
                 os._exit(1)
-        for fd in (report, *supervisor.channel):
+        for fd in (report, *channel):
             os.close(fd)
 
-    def become_tester(self, report: int) -> None:
+    def become_tester(self, report: int, channel: tuple[int, int]) -> None:
         """Run the tests; nothing of the supervisor's secrets is needed any more."""
         supervisor = self.supervisor
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, SIGKILL)
-        spec, channel = supervisor.spec, supervisor.channel
+        spec = supervisor.spec
         for fd in (supervisor.requests.detach(), supervisor.replies, supervisor.results.file):
             if fd >= 0:
                 os.close(fd)

@@ -19,16 +19,19 @@ import types
 from builtins import (
     BaseException,
     EOFError,
-    NameError,
+    Exception,
     OSError,
     StopIteration,
     bytes,
     compile,
     dict,
     exec,
+    getattr,
+    hasattr,
     isinstance,
     iter,
     len,
+    max,
     memoryview,
     min,
     next,
@@ -38,12 +41,13 @@ from builtins import (
     zip,
 )
 from os import _exit, read, write
+from sys import getrecursionlimit, setrecursionlimit
 
 from shared.harness.function_values import (
     CALLS,
-    EXCEPTIONS,
     FUNCTIONS,
     SIZE,
+    Classes,
     Decoder,
     Handles,
     ObjectEncoder,
@@ -56,13 +60,23 @@ if TYPE_CHECKING:
 
 ANSWER, PRELUDE = "<answer>", "<setup>"
 MAX_TRACEBACK = 4000
+# Frames of this module below those of a call that tests make.
+FRAMES = 3
+# Enough for values of ``MAX_DEPTH``; an answer's own limit holds while its code runs.
+RECURSION_LIMIT = 12_000
+FUTURES = 0x1FF0000  # flags of ``from __future__ import`` in a code object
 CHUNK = 1 << 20
+
+
+class MissingFunctionError(Exception):
+    """The answer has no function of that name."""
 
 
 class ArgumentDecoder(Decoder):
     def __init__(self, data: bytes, server: Server) -> None:
         super().__init__(data)
         self.server = server
+        self.classes = server.classes
 
     def own_handle(self) -> Any:
         return self.server.found(self.next())
@@ -88,6 +102,7 @@ class Server:
         self.code = code
         self.module = types.ModuleType("answer")
         self.handles = Handles()
+        self.classes = Classes()
         self.failure: BaseException | None = None
         self.launcher = types.ModuleType("__main__")
         self.launcher.__dict__["serve"] = self.serve
@@ -119,32 +134,57 @@ class Server:
             exec(compile(prelude, PRELUDE, "exec", dont_inherit=True), namespace)
         try:
             exec(self.code, namespace)
-        except EOFError:
-            pass  # raised by an example call below the functions that reads standard input
+        except EOFError as error:  # raised by an example call, which reads standard input
+            self.define_rest(namespace, error)
+
+    def define_rest(self, namespace: dict[str, object], error: EOFError) -> None:
+        """Execute the definitions that follow the line of an error."""
+        import ast
+
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code is not self.code:
+            trace = trace.tb_next
+        line = trace.tb_lineno if trace is not None else 0
+        tree = ast.parse(self.sources[ANSWER])
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+        tree.body = [node for node in tree.body if node.lineno > line and isinstance(node, kinds)]
+        exec(compile(tree, ANSWER, "exec", self.code.co_flags & FUTURES, True), namespace)
 
     def perform(self, request: bytes) -> bytes:
         decoder = ArgumentDecoder(request, self)
+        limit = getrecursionlimit()
         try:
+            setrecursionlimit(max(limit, RECURSION_LIMIT))
             verb, target = decoder.value(), decoder.value()
             start = decoder.position
             arguments, keywords = decoder.value(), decoder.value()
             kind, result = b"R", None
+            setrecursionlimit(limit)
             try:
                 result = self.call(verb, target, arguments, keywords)
             except StopIteration as error:
                 if verb != "next":
                     raise
                 kind, result = b"S", error.value
+            except MissingFunctionError:
+                kind, result = b"M", target
             except BaseException as error:
                 kind, result = b"E", self.parts(error)
+            limit = getrecursionlimit()  # the answer may have changed it
+            setrecursionlimit(max(limit, RECURSION_LIMIT))
             before = (arguments, keywords, decoder.objects, request[start:])
             return self.reply(kind, result, *before)
         except BaseException as error:
             return self.raised(error)
+        finally:
+            setrecursionlimit(limit)
 
     def call(self, verb: str, target: Any, arguments: Any, keywords: Any) -> Any:
         if verb == "describe":
             return self.describe()
+        if verb == "classes":
+            self.classes = Classes(target.split(","), self.module.__dict__)
+            return None
         self.failure = None
         function = self.found(target)
         if verb == "call":
@@ -156,13 +196,20 @@ class Server:
         return await_(function)
 
     def found(self, target: int | str) -> Any:
-        """Return a function by its name, or an object by the number of its handle."""
+        """Return a function by its name, or an object by the number of its handle.
+
+        The name of a method of ``Solution``, or else of a function, follows a dot.
+        """
         if not isinstance(target, str):
             return self.handles.objects[target]
-        try:
-            return self.module.__dict__[target]
-        except KeyError:
-            raise NameError("name %r is not defined" % target) from None
+        namespace = self.module.__dict__
+        name = target[1:] if target[:1] == "." else target
+        solution = namespace.get("Solution")
+        if name is not target and isinstance(solution, type) and hasattr(solution, name):
+            return getattr(solution(), name)
+        if name not in namespace:
+            raise MissingFunctionError
+        return namespace[name]
 
     # Replies
 
@@ -176,7 +223,7 @@ class Server:
         original: bytes,
     ) -> bytes:
         """Encode a result, and the arguments' containers if the call has changed one."""
-        encoder = ObjectEncoder(self.handles)
+        encoder = ObjectEncoder(self.handles, self.classes)
         if objects:
             encoder.add(arguments)
             encoder.add(keywords)
@@ -187,7 +234,7 @@ class Server:
         return bytes(kind + b"=" + encoder.data)
 
     def changed(self, kind: bytes, result: object, objects: list[Any]) -> bytes:
-        encoder = ObjectEncoder(self.handles)
+        encoder = ObjectEncoder(self.handles, self.classes)
         encoder.copy_objects(objects)
         for value in objects:
             encoder.add(contents(value))
@@ -195,23 +242,20 @@ class Server:
         return bytes(kind + b"!" + encoder.data)
 
     def raised(self, error: BaseException) -> bytes:
-        encoder = ObjectEncoder(self.handles)
+        encoder = ObjectEncoder(self.handles, self.classes)
         try:
             encoder.add(self.parts(error))
         except BaseException as second:  # its arguments, for example, are nested too deeply
-            encoder = ObjectEncoder(self.handles)
+            encoder = ObjectEncoder(self.handles, self.classes)
             encoder.add((type(second).__name__, ()))
         return bytes(b"E=" + encoder.data)
 
     def parts(self, error: BaseException) -> tuple[str, tuple[Any, ...]]:
-        """Return the built-in type of an exception by name, and its arguments."""
+        """Return an exception's type, or its nearest shared base, by name, and its arguments."""
         self.failure = error
         kind = type(error)
-        for base in kind.__mro__:
-            name = base.__name__
-            if EXCEPTIONS.get(name) is base:
-                break
-        if base is kind:
+        name = self.classes.name_of(kind) or "Exception"
+        if self.classes.find(name) is kind:
             return name, tuple(error.args)
         try:
             return name, (str(error),)

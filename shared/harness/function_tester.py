@@ -6,8 +6,11 @@ tests and expected values are never where the answer is, and all that it can sen
 exceptions by the name of a built-in type, objects of its own classes as opaque ones, which are
 equal to nothing but themselves.
 
-Report (a pipe): a line with verl's numeric code after each test, then a line with the ``End``, then
-the traceback of the first failure.
+A test is a source text, or a call with its expected result (see ``function_calls``), which no
+exception passes.
+
+Report (a pipe): a line with verl's numeric code after each test, then a line with how it ended,
+then the traceback of the first failure, or the result of a call if it is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import sys
 import types
 
+from shared.harness import function_calls
 from shared.harness import function_values as values
 
 TYPE_CHECKING = False
@@ -24,13 +28,14 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PASSED, WRONG_ANSWER, RUNTIME_ERROR = 1, 0, -2
-# Ends of a report: all tests ran; the answer's process was gone; a value of the tests cannot cross.
-DONE, LOST, UNCROSSABLE = "done", "lost", "uncrossable"
+# Ends of a report: all tests ran; the answer's process was gone; it has no function of that name; a
+# test cannot be run whatever the answer is.
+DONE, LOST, MISSING, UNUSABLE = "done", "lost", "missing", "unusable"
 MAX_FAILURE = 4000
 MAX_MESSAGE = 1 << 28
 CHUNK = 1 << 20
 # Enough for values of ``values.MAX_DEPTH`` and for the tests' own recursion.
-RECURSION_LIMIT = 4000
+RECURSION_LIMIT = 12_000
 MAX_ITEMS = 100_000  # of an iterator that is an argument
 ENDLESS = ("count", "cycle", "repeat")
 HEADER = "Traceback (most recent call last):\n"
@@ -39,6 +44,14 @@ SETUP, TEST = "<setup>", "<test>"
 
 class AnswerLostError(BaseException):
     """The answer's process is gone, or sent what is no reply."""
+
+
+class MissingFunctionError(NameError):
+    """The answer has no function of that name."""
+
+
+class WrongResultError(Exception):
+    """A function returned another value than the expected one."""
 
 
 class Opaque:
@@ -105,6 +118,7 @@ class ArgumentEncoder(values.Encoder):
     def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer
+        self.classes = answer.classes
 
     def add_other(self, value: Any) -> None:
         target = self.answer.targets.get(id(value))
@@ -114,8 +128,6 @@ class ArgumentEncoder(values.Encoder):
         elif values.is_function(value):
             self.data += b"G"
             self.add_text(value.__name__)
-        elif isinstance(value, BaseException):
-            raise TypeError("an exception cannot be an argument")
         elif not values.add_numpy(self, value):
             super().add_other(value)
 
@@ -135,6 +147,7 @@ class ResultDecoder(values.Decoder):
     def __init__(self, data: bytes, answer: Answer, objects: list[Any]) -> None:
         super().__init__(data, 2)
         self.answer = answer
+        self.classes = answer.classes
         self.objects = objects
 
     def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
@@ -147,17 +160,24 @@ class Answer:
     Attributes:
         lost: Whether it is of no use any more; what tests catch and do then does not matter.
         ended: Whether that is because its process has ended.
-        uncrossable: What could not be sent, if anything.
+        refused: Whether an argument could not be sent in this test.
+        may_stop: Whether the tests expect that a call raises StopIteration.
     """
 
     def __init__(self, calls: int, replies: int) -> None:
         self.calls = calls
         self.replies = replies
-        self.lost = self.ended = False
-        self.uncrossable = ""
+        self.lost = self.ended = self.refused = self.may_stop = False
         self.proxies: dict[int, Any] = {}
         self.targets: dict[int, int | str] = {}
         self.raised: BaseException | None = None
+        self.classes = values.Classes()
+
+    def share(self, names: list[str], namespace: dict[str, Any]) -> None:
+        """Let instances of these classes cross as their fields."""
+        if names:
+            self.request("classes", ",".join(names))
+            self.classes = values.Classes(names, namespace)
 
     def function(self, name: str) -> Callable[..., Any]:
         function = remote_function(self, name, name)
@@ -200,8 +220,8 @@ class Answer:
             encoder.add(target)
             encoder.add(arguments)
             encoder.add(tuple(part for pair in (keywords or {}).items() for part in pair))
-        except values.UncrossableError as error:
-            self.uncrossable = str(error)
+        except values.UncrossableError:
+            self.refused = True
             raise
         self.send(bytes(encoder.data))
         return self.result(encoder.objects)
@@ -216,14 +236,19 @@ class Answer:
             return value
         if kind == b"S":
             raise StopIteration(value)
-        self.raised = exception_of(value)
+        if kind == b"M":
+            raise MissingFunctionError("name %r is not defined" % (value,))
+        self.raised = exception_of(value, self.classes)
+        if isinstance(self.raised, StopIteration) and not self.may_stop:
+            # It would end a ``map`` of the tests as if there were no further value.
+            self.raised = RuntimeError("the answer raised StopIteration")
         raise self.raised
 
     def decode(self, reply: bytes, objects: list[Any]) -> tuple[bytes, Any]:
         """Return kind and value of a reply; changed arguments are updated."""
         decoder = ResultDecoder(reply, self, objects)
         kind, changed = reply[:1], reply[1:2]
-        if kind not in (b"R", b"E", b"S") or changed not in (b"=", b"!"):
+        if kind not in (b"R", b"E", b"S", b"M") or changed not in (b"=", b"!"):
             raise values.CodecError("no reply")
         if changed == b"!":
             for container in list(objects):
@@ -268,16 +293,48 @@ class Answer:
         return text if type(text) is str else ""
 
 
-def exception_of(value: object) -> BaseException:
-    """Build an exception from the name of a built-in type and arguments."""
+def exception_of(value: object, classes: values.Classes) -> BaseException:
+    """Build an exception from the name of its type and arguments."""
     if type(value) is not tuple or len(value) != 2 or type(value[1]) is not tuple:
         raise values.CodecError("no exception")
     name, arguments = value
-    kind = values.EXCEPTIONS.get(name) if type(name) is str else None
+    kind = classes.find(name) if type(name) is str else None
+    if kind is None or not issubclass(kind, BaseException):
+        kind = Exception
     try:
-        return Exception(*arguments) if kind is None else kind(*arguments)
+        made: BaseException = kind(*arguments)
     except Exception:
-        return (kind or Exception).__new__(kind or Exception)
+        made = kind.__new__(kind)
+        made.args = arguments
+    return made
+
+
+def compare_shapes() -> None:
+    """Let numpy's comparisons find values of different shapes different.
+
+    Otherwise an empty list would be close to everything, and a number to an array of it.
+    """
+    try:
+        import numpy
+        import numpy.testing
+    except ImportError:
+        return
+
+    def strict(compare: Callable[..., Any], failed: Callable[[], Any]) -> Callable[..., Any]:
+        def comparison(a: Any, b: Any, *arguments: Any, **keywords: Any) -> Any:
+            same = numpy.shape(a) == numpy.shape(b)
+            return compare(a, b, *arguments, **keywords) if same else failed()
+
+        return comparison
+
+    def fail() -> NoReturn:
+        raise AssertionError("shapes differ")
+
+    numpy.allclose = strict(numpy.allclose, lambda: False)
+    numpy.isclose = strict(numpy.isclose, lambda: numpy.False_)
+    for name in ("allclose", "array_equal", "array_almost_equal", "almost_equal"):
+        name = "assert_" + name
+        setattr(numpy.testing, name, strict(getattr(numpy.testing, name), fail))
 
 
 class Tester:
@@ -286,37 +343,44 @@ class Tester:
     Args:
         answer: The answer's process.
         setup: Source text that runs before the tests: helpers of the prompt, for example.
-        tests: Source texts, which share a namespace.
+        tests: Source texts, which share a namespace, or calls of the first function: arguments,
+            expected result, convention.
         names: The answer's functions.
+        classes: Classes of ``setup``, which the answer has, too.
         modules: Modules that the tests use without an import, as the answer may import them.
     """
 
     def __init__(
-        self, answer: Answer, setup: str, tests: list[str], names: list[str], modules: list[str]
+        self,
+        answer: Answer,
+        setup: str,
+        tests: list[str | tuple[str, str, str]],
+        names: list[str],
+        modules: list[str],
+        classes: list[str],
     ) -> None:
         self.answer = answer
         self.setup = setup
         self.tests = tests
         self.names = names
         self.modules = modules
+        self.classes = classes
         self.sources: dict[str, str] = {}
         self.failure = ""
+        self.end = DONE
+        answer.may_stop = any("StopIteration" in test for test in [setup, *tests])
         module = types.ModuleType("answer")
         sys.modules["answer"] = sys.modules["__main__"] = module
         self.namespace = module.__dict__
 
     def run(self, report: Callable[[bytes], None]) -> None:
-        code, end = self.load(), DONE
+        code = self.load()
         for test in self.tests:
-            reported = self.run_test(test) if code == PASSED else code
-            if self.answer.uncrossable:
-                end, self.failure = UNCROSSABLE, self.answer.uncrossable
-                break
-            report(b"%d\n" % reported)
-        if end == DONE and self.answer.ended:
-            end = LOST
+            report(b"%d\n" % (self.run_test(test) if code == PASSED else code))
+        if self.end in (DONE, MISSING) and self.answer.ended:
+            self.end = LOST
         text = self.failure.encode("utf-8", "backslashreplace")
-        report(b"%s\n\n%s" % (end.encode(), text))
+        report(b"%s\n\n%s" % (self.end.encode(), text))
 
     def load(self) -> int:
         """Wait until the answer is loaded, prepare the namespace; returns a code for all tests."""
@@ -324,35 +388,65 @@ class Tester:
 
     def prepare(self) -> None:
         self.answer.result([])
+        texts = (self.setup, *(str(test) for test in self.tests))
+        if any("close(" in text or "numpy.testing" in text for text in texts):
+            compare_shapes()
         self.execute(self.setup, SETUP)
         for name in self.modules:
             if name not in self.namespace:
                 self.namespace[name] = __import__(name)
+        self.answer.share(self.classes, self.namespace)
         for place, name in enumerate(self.names):
             if place == 0 or name not in self.namespace:
                 self.namespace[name] = self.answer.function(name)
 
-    def run_test(self, test: str) -> int:
-        code = self.attempt(lambda: self.execute(test, TEST))
-        return RUNTIME_ERROR if self.answer.lost else code
+    def run_test(self, test: str | tuple[str, str, str]) -> int:
+        self.answer.refused = False
+        if isinstance(test, str):
+            code = self.attempt(lambda: self.execute(test, TEST), AssertionError)
+        else:
+            code = self.attempt(lambda: self.call(*test), WrongResultError)
+        return RUNTIME_ERROR if self.answer.lost or self.answer.refused else code
 
-    def attempt(self, action: Callable[[], None]) -> int:
+    def attempt(self, action: Callable[[], None], wrong: type[Exception] = AssertionError) -> int:
         try:
             action()
         except BaseException as error:
             self.failure = self.failure or self.describe(error)
-            return WRONG_ANSWER if isinstance(error, AssertionError) else RUNTIME_ERROR
+            if isinstance(error, MissingFunctionError):
+                self.end = MISSING
+            elif isinstance(error, function_calls.UnusableTestError):
+                self.end = UNUSABLE
+            return WRONG_ANSWER if isinstance(error, wrong) else RUNTIME_ERROR
         return PASSED
+
+    def call(self, arguments: str, expected: str, convention: str) -> None:
+        """Call the function.
+
+        Raises:
+            WrongResultError: Its result is not the expected one.
+            function_calls.UnusableTestError: An argument or the expected result cannot be read.
+        """
+        given = function_calls.arguments_of(arguments, convention)
+        result = self.answer.request("call", self.names[0], tuple(given))
+        if not function_calls.is_expected(result, expected, convention):
+            raise WrongResultError(function_calls.shown(result))
 
     def execute(self, source: str, filename: str) -> None:
         if source:
             self.sources[filename] = source
-            exec(compile(source, filename, "exec", dont_inherit=True), self.namespace)
+            try:
+                code = compile(source, filename, "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                raise function_calls.UnusableTestError(str(error)) from None
+            exec(code, self.namespace)
 
     def describe(self, error: BaseException) -> str:
         """Return a traceback of the tests' frames, and the answer's own if it raised the error."""
         if isinstance(error, AnswerLostError):
             return ""
+        if isinstance(error, (WrongResultError, function_calls.UnusableTestError)):
+            return str(error)
         try:
             import linecache  # slow to load, and only needed for a failure
             import traceback

@@ -12,8 +12,8 @@ _CASES = (
 )
 _FUNCTIONS = (
     *("function_values.crossing", "function_values.encoder", "function_values.objects"),
-    *("function_values.decoder", "function_values", "function_server", "function_tester"),
-    "function_case",
+    *("function_values.decoder", "function_values", "function_server", "function_calls"),
+    *("function_tester", "function_case"),
 )
 
 

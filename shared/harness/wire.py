@@ -11,6 +11,7 @@ import hmac
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Literal, cast
 
@@ -157,22 +158,35 @@ class FunctionTests:
     Attributes:
         prelude: Source text that runs before the answer, in its process.
         setup: Source text that runs before the tests, in theirs.
-        tests: Source texts, which share a namespace with ``setup``.
+        tests: Source texts, which share a namespace with ``setup``; or calls of the first function:
+            arguments, expected result, convention (see ``function_calls``).
         names: The answer's functions that the tests call; the first one replaces one of ``setup``.
+            A method of ``Solution``, or else a function, has a dot before its name.
         modules: Modules that the tests use without an import.
+        classes: Classes of ``setup`` and ``prelude``, whose instances cross as their fields.
     """
 
     prelude: str
     setup: str
-    tests: Sequence[str]
+    tests: Sequence[str] | Sequence[tuple[str, str, str]]
     names: Sequence[str]
     modules: Sequence[str] = ()
+    classes: Sequence[str] = ()
 
     @property
     def payload(self) -> str:
         """Python literal in ASCII: the tests may contain lone surrogates."""
-        lists = [list(part) for part in (self.tests, self.names, self.modules)]
+        lists = [list(part) for part in (self.tests, self.names, self.modules, self.classes)]
         return ascii((self.prelude, self.setup, *lists))
+
+
+class FunctionEnd(StrEnum):
+    """How function tests ended (see ``function_tester``)."""
+
+    DONE = "done"
+    LOST = "lost"
+    MISSING = "missing"
+    UNUSABLE = "unusable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,25 +194,28 @@ class FunctionReport:
     """Report of the tests' process: codes of the tests that ran, in order.
 
     Attributes:
-        uncrossable: Whether a value of the tests cannot cross into the answer's process.
-        lost: Whether the answer's process ended before its tests did.
+        end: How they ended; None if the report is cut off.
     """
 
     codes: Sequence[int]
-    uncrossable: bool = False
-    lost: bool = False
+    end: FunctionEnd | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the answer's process ended before its tests did."""
+        return self.end is FunctionEnd.LOST
 
     @classmethod
     def decode(cls, report: bytes) -> "FunctionReport":
         """Decode the output of a case of function tests, which may be cut off."""
         *codes, end = report.decode("ascii").split("\n")
-        return cls([int(code) for code in codes], end == "uncrossable", end == "lost")
+        return cls([int(code) for code in codes], FunctionEnd(end) if end else None)
 
 
 class RunCasesRequest(BaseModel):
     """Request to run a program on many inputs, each in a process of its own.
 
-    The only input of the language ``functions``, which is Python, is a ``FunctionTests.payload``.
+    An input of the language ``functions``, which is Python, is a ``FunctionTests.payload``.
     ``timed`` asks for the time of compiling.
     """
 

@@ -13,9 +13,10 @@ from tests.judge.stand_ins import WithoutCases
 from tests.judge.tasks import fenced, make_task, together, verdict_of
 from tests.shared.ledgers import problem
 
-PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
+PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE, UNJUDGED = (
     *(CaseCode.PASSED, CaseCode.WRONG_ANSWER, CaseCode.RUNTIME_ERROR),
     *(CaseCode.TIMEOUT, CaseCode.COMPILE_ERROR),
+    CaseCode.API_ERROR,
 )
 
 
@@ -100,7 +101,7 @@ CODES = [
         [PASSED, RUNTIME, RUNTIME],
     ),
     ("import os\ndef f(x): os._exit(0)", ["try: f(1)\nexcept BaseException: pass"], [RUNTIME]),
-    (SAME, ["assert f(1) == expected(1)", "f("], [RUNTIME, RUNTIME]),
+    (SAME, ["assert f(1) == expected(1)", "f("], [UNJUDGED, UNJUDGED]),
 ]  # fmt: skip
 
 
@@ -113,11 +114,10 @@ async def test_codes(client: SandboxClient) -> None:
     assert [(CODES[row], given) for row, given in found.items() if given != CODES[row][2]] == []
 
 
-async def test_a_setup_stays_with_the_tests(client: SandboxClient) -> None:
-    setup = "import math\nexpected = 4\ndef right(x): return 2 * x\n"
-    spy = "def f(x): return globals().get('expected') or math.floor(x)"
-    tests = ["assert f(2) == expected", "assert f(2) == 2", "assert right(1) == 2"]
-    assert await codes(client, spy, *tests, setup=setup) == [WRONG, PASSED, PASSED]
+async def test_a_setup_is_on_both_sides(client: SandboxClient) -> None:
+    setup = "import math\nN = 4\ndef right(x): return 2 * x\n"
+    code = "def f(x): return right(math.floor(x)) + N"
+    assert await codes(client, code, "assert f(2) == 8", "assert N == 4", setup=setup) == [1, 1]
 
 
 async def test_tracebacks_show_both_sides(client: SandboxClient) -> None:

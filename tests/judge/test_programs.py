@@ -10,7 +10,6 @@ from services.judge.programs import (
     classify,
     humaneval_program,
     mbpp_program,
-    wrap_call,
 )
 from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
@@ -176,18 +175,6 @@ class TestClassify:
         codes, _ = classify(code, stdout, stderr, "7a6f5c", timed_out, cases)
         assert len(codes) == cases
         assert PASSED not in codes or "7a6f5c" in stdout
-
-
-FUTURE = (
-    "from __future__ import annotations\n\ndef total(values: list[Missing]) -> int:\n    return 1\n"
-)
-
-
-def test_future_imports_of_an_answer_stay_first_in_a_call() -> None:
-    for answer in (FUTURE, f'"""Notes."""\n{FUTURE}'):
-        program = wrap_call(answer, "total")
-        compile(program, "<program>", "exec", dont_inherit=True)
-        assert program.count("__future__") == 1
 
 
 def test_future_imports_of_the_prompt_hold_for_the_answer() -> None:

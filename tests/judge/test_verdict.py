@@ -80,7 +80,7 @@ def test_time_outs_are_confirmed_on_request() -> None:
         (1.03, 1.03, None, DOUBTFUL, IN_TIME),  # within the error of a measurement
         (1.1, 1.1, None, DOUBTFUL, DOUBTFUL),  # measured once more
         (1.24, 1.24, None, DOUBTFUL, DOUBTFUL),
-        (1.1, 0.9, None, DOUBTFUL, IN_TIME),  # the kernel took the rest
+        (1.1, 0.9, None, DOUBTFUL, DOUBTFUL),  # the kernel took the rest
         (1.25, 1.25, "cpu", LATE, LATE),
         (1.3, 1.26, None, LATE, LATE),
         (1.25, 1.0, "cpu", DOUBTFUL, LATE),

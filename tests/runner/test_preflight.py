@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -6,13 +8,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from services.runner.preflight import (
+    Needs,
     check_judging,
-    check_languages,
+    check_needs,
     check_sandboxes,
-    languages_of,
+    needs_of,
 )
 from shared.config import load_config
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
+from shared.test_imports import failed_imports, import_program
 from tests.runner.generators import refused_url
 from tests.shared.ledgers import problem
 
@@ -82,10 +86,10 @@ def test_the_languages_that_a_run_needs() -> None:
         problem("4", dataset="a", ground_truth=MBPP),
     ]
     config = load_config(None, ["judge.datasets={b: {language: cpp}}"])
-    assert languages_of(config, problems) == ["cpp", "java"]
-    assert languages_of(config, problems[:1]) == []
+    assert needs_of(config, problems).languages == ["cpp", "java"]
+    assert needs_of(config, problems[:1]).languages == []
     everything = load_config(None, ["judge.language=cpp"])
-    assert languages_of(everything, problems[3:]) == []
+    assert needs_of(everything, problems[3:]).languages == []
 
 
 def answered(status: str, stderr: str = "", message: str = "") -> str:
@@ -94,8 +98,8 @@ def answered(status: str, stderr: str = "", message: str = "") -> str:
 
 async def test_sandboxes_with_the_toolchains(start: Start) -> None:
     url = await start(answered("Success"))
-    await check_languages([url, f"{url}/run_code"], ["cpp", "java"])
-    await check_languages([await start("queue full", 503)], ["cpp"])
+    await check_needs([url, f"{url}/run_code"], Needs(["cpp", "java"]))
+    await check_needs([await start("queue full", 503)], Needs(["cpp"]))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ async def test_sandboxes_with_the_toolchains(start: Start) -> None:
 async def test_a_sandbox_without_a_toolchain(start: Start, answer: str, words: str) -> None:
     good, bad = await start(answered("Success")), await start(answer)
     with pytest.raises(ConfigError, match="cannot run java") as caught:
-        await check_languages([good, bad], ["java"])
+        await check_needs([good, bad], Needs(["java"]))
     assert str(caught.value).startswith(bad)
     assert words in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -118,7 +122,7 @@ async def test_a_sandbox_without_a_toolchain(start: Start, answer: str, words: s
 
 async def test_no_answer_about_languages() -> None:
     with pytest.raises(UnavailableError, match="no answer to a program in cpp"):
-        await check_languages([refused_url()], ["cpp"])
+        await check_needs([refused_url()], Needs(["cpp"]))
 
 
 @pytest.mark.parametrize("method", ["submit", "compute_score"])
@@ -127,3 +131,57 @@ def test_tests_in_other_languages_need_the_method_batch(method: str) -> None:
     with pytest.raises(DataError, match="cannot judge tests in java; use batch"):
         check_judging(load_config(None, [f"judge.method={method}"]), [given])
     check_judging(load_config(None), [given])
+
+
+# Tests that cannot run
+
+BROKEN_TESTS = {
+    "line 1: ": {"test_list": ["assert f( == 1"]},
+    "undefined names: EXPECTED": {"test_list": ["assert f() == EXPECTED"]},
+    "no function check": {"test": "def tests(f): pass", "entry_point": "f", "prompt": "def f():"},
+    "undefined names: helper": {
+        "test": "def check(f): assert f() == helper()", "entry_point": "f", "prompt": "def f():",
+    },
+    "call 0: not JSON": {"fn_name": "f", "inputs": ["1 2"], "outputs": ["3"]},
+    "call 1: not JSON": {
+        "fn_name": "f", "inputs": ["1"] * 2, "outputs": ["3", "x"], "convention": "livecodebench",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", BROKEN_TESTS)
+def test_tests_that_cannot_run(reason: str) -> None:
+    given = problem("7", dataset="a", ground_truth=json.dumps(BROKEN_TESTS[reason]))
+    with pytest.raises(DataError) as caught:
+        check_judging(load_config(None), [given])
+    assert str(caught.value).startswith("a: problem '7': its tests cannot run: ")
+    assert reason in str(caught.value)
+    check_judging(load_config(None, ["judge.allow_test_errors=true"]), [given])
+
+
+IMPORTS = json.dumps({"test_list": ["import no_such_module\nassert f()", "import math"]})
+
+
+async def test_modules_that_a_sandbox_lacks(start: Start) -> None:
+    given = problem("7", dataset="a", ground_truth=IMPORTS)
+    needs = needs_of(load_config(None), [given])
+    assert list(needs.imports) == ["import no_such_module"]
+    lacks = {"import no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}
+    answer = {"status": "Success", "run_result": {"stdout": f"\n{json.dumps(lacks)}\n"}}
+    url = await start(json.dumps(answer))
+    with pytest.raises(ConfigError, match="its tests cannot run in the sandbox at") as caught:
+        await check_needs([url], needs)
+    assert str(caught.value).startswith("a: problem '7': ")
+    assert "No module named 'no_such_module'" in str(caught.value)
+    assert not needs_of(load_config(None, ["judge.allow_test_errors=true"]), [given])
+    await check_needs([await start("queue full", 503)], needs)
+
+
+def test_imports_are_tried() -> None:
+    statements = ["import math", "import no_such_module", "from math import no_such_name"]
+    program = import_program(statements)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    found = failed_imports(run.stdout)
+    assert found is not None
+    assert set(found) == set(statements[1:])
+    assert failed_imports(b"") is None

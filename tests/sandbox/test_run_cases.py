@@ -33,7 +33,7 @@ def printed(result: Any) -> list[bytes]:
 async def test_it_is_announced(sandbox: Sandbox):
     async with sandbox.session.head(f"{sandbox.url}/run_cases") as answer:
         assert answer.status == 200
-        assert answer.headers["Plumbline-Run-Cases"] == "2"
+        assert answer.headers["Plumbline-Run-Cases"] == "3"
 
 
 async def test_cases_in_every_isolation(every_isolation: Sandbox):

@@ -113,7 +113,7 @@ def test_long_outputs_are_compared_to_their_end():
         ("two\nlines\n", '"two\\nlines"', True),
         ("true", "true", True),
         ("True", "true", False),
-        ("debugging\n[1]\n", "[1]", True),
+        ("debugging\n[1]\n", "[1]", False),
         ("[1]\ndebugging\n", "[1]", False),
         ("", '""', True),
         ("", "[]", False),

@@ -111,7 +111,7 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
         ('{"inputs": [1], "outputs": ["1"]}', "inputs.0"),
         ('{"inputs": "1", "outputs": ["1"]}', "inputs"),
         ('{"inputs": ["1"], "outputs": ["1"], "extra": 1}', "extra"),
-        ('["inputs", "outputs"]', "object"),
+        ('["inputs", "outputs"]', "not JSON with inputs"),
         ('{"inputs": ["\\ud800"], "outputs": ["1"]}', "hex escape"),
         ('{"inputs": ["1"], "outputs": ["a\\udfff"]}', "surrogate"),
         (
@@ -125,7 +125,7 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
             "must define check(input, output, expected)",
         ),
         ('{"test_list": []}', "test_list"),
-        ('{"test_list": [""], "test_setup_code": null}', "test_setup_code"),
+        ('{"test_list": [""], "test_setup_code": 1}', "test_setup_code"),
         ('{"entry_point": "f", "prompt": "p"}', "test"),
         ('{"entry_point": "", "prompt": "p", "test": "t"}', "entry_point"),
         ('{"entry_point": "f", "prompt": "p", "test": ""}', "test"),

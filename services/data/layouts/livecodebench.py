@@ -26,6 +26,7 @@ from services.data.layouts.base import (
 from services.data.rows import Rows
 from shared.errors import DataError, data_error
 from shared.schemas import Problem, ProblemInfo, describe
+from shared.statuses import Convention
 
 _PLAIN = "livecodebench/code_generation"
 _COLUMNS = (
@@ -114,7 +115,7 @@ def _problem(place: str, row: _Row, held: date, options: Options) -> Problem:
 
 
 def _ground_truth(place: str, row: _Row, tests: Sequence[_Test]) -> dict[str, object]:
-    """Build the tests; results of calls are compared as JSON, outputs as LiveCodeBench does."""
+    """Build the tests, which are compared as LiveCodeBench does."""
     kinds = {test.testtype for test in tests}
     if len(kinds) != 1:
         cause = "no tests" if not kinds else "tests by standard input and by calls together"
@@ -122,10 +123,11 @@ def _ground_truth(place: str, row: _Row, tests: Sequence[_Test]) -> dict[str, ob
     truth: dict[str, object] = {
         "inputs": [test.input for test in tests],
         "outputs": [test.output for test in tests],
+        "convention": Convention.LIVECODEBENCH,
     }
     if kinds == {"stdin"}:
         return {**truth, "checker": "decimals"}
-    return {**truth, "fn_name": _function(place, row), "checker": "json"}
+    return {**truth, "fn_name": _function(place, row)}
 
 
 def _function(place: str, row: _Row) -> str:

@@ -3,12 +3,14 @@
 Limits are CPU seconds. Expected outputs stay in the judge.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from services.judge import calls
+from services.judge.calls import HarnessRun
+from services.judge.conventions import with_preamble
 from services.judge.methods.base import Method, Task
-from services.judge.programs import failure_detail, wrap_call
+from services.judge.programs import failure_detail
 from services.judge.special_judge import SpecialJudge
 from services.judge.verdict import (
     CaseOutcome,
@@ -49,14 +51,18 @@ class BatchMethod(Method):
             policy=settings.extraction,
         )
         self._tests = tests
-        code = self.extraction.code
-        self._program = wrap_call(code, tests.fn_name) if tests.fn_name else code
+        self._program = self.extraction.code
+        if tests.fn_name is None and settings.language == "python":
+            self._program = with_preamble(self._program, tests.convention)
 
-    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+    def _run(self, task: Task, cases: Sequence[int]) -> Awaitable[HarnessRun[CaseOutcome]]:
         inputs = [self._tests.inputs[place] for place in cases]
-        run = await calls.run_and_convert(
+        return calls.run_and_convert(
             task, self._program, inputs, lambda i, case: self._outcome(task, cases[i], case)
         )
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        run = await self._run(task, cases)
         if run.compile_error is not None:
             return self._not_compiled(run, cases, alone=task.alone)
         outcomes = {

@@ -49,7 +49,7 @@ class ComputeScoreMethod(Method):
         # verl puts two newlines between the program and an (absent) assert statement.
         program = self.extraction.code + "\n\n"
         if tests.fn_name:
-            program = wrap_call(program, tests.fn_name, as_verl=True)
+            program = wrap_call(program, tests.fn_name)
         self._program = program
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:

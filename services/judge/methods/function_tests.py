@@ -1,7 +1,7 @@
 """Function tests (HumanEval, MBPP): the answer in one process, its tests in another.
 
 The tests call the answer's functions with values, so an answer cannot get at them. Where values are
-not enough (see ``services.judge.function_plan``), or the sandbox is called without the harness, one
+not enough (see ``shared.function_plan``), or the sandbox is called without the harness, one
 program contains the answer and all tests; the verdict then says ``shared_process``.
 """
 
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from services.judge import calls
-from services.judge.function_plan import plan_of
 from services.judge.methods.base import Method, Task
 from services.judge.programs import (
     classify,
@@ -32,7 +31,8 @@ from services.judge.verdict import (
     was_killed,
 )
 from shared.extraction import called_functions, extract
-from shared.harness.wire import CaseRun, FunctionReport
+from shared.function_plan import plan_of
+from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 
@@ -72,12 +72,21 @@ class FunctionMethod(Method):
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         task = task.in_python()
-        if not self.shared_process:
-            outcomes = await self._run_apart(task)
-            if outcomes is not None:
-                return outcomes
-            self.shared_process = True
-        return await self._run_together(task)
+        if fault := await self._fault(task):
+            return self._broken(fault)
+        return await (self._run_together if self.shared_process else self._run_apart)(task)
+
+    async def _fault(self, task: Task) -> str | None:
+        """Return why the tests cannot run, which no answer can bring about."""
+        imports = self._plan.unusual_imports
+        if self._plan.fault is None and imports:
+            failed = await task.sandbox.failed_imports(imports, task.attempts)
+            return next(iter(failed.values()), None)
+        return self._plan.fault
+
+    def _broken(self, fault: str) -> Outcomes:
+        broken = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.TEST_ERROR, stderr=fault)
+        return dict.fromkeys(range(len(self._shown)), broken)
 
     def _lost(self) -> Outcomes:
         """Return the outcomes of a harness that was killed: by its answer, if it happens again."""
@@ -86,8 +95,8 @@ class FunctionMethod(Method):
 
     # In two processes
 
-    async def _run_apart(self, task: Task) -> Outcomes | None:
-        """Run the tests in a process of their own; None if a value of theirs cannot cross."""
+    async def _run_apart(self, task: Task) -> Outcomes:
+        """Run the tests in a process of their own."""
         answer, tests = self._answer.code, self._plan.tests
         if isinstance(self._tests, HumanEvalTests):
             answer, prelude = with_prompt(self._answer, self._tests)
@@ -99,8 +108,6 @@ class FunctionMethod(Method):
             return self._lost()
         case = run.cases[0]
         report = FunctionReport.decode(case.stdout)
-        if report.uncrossable:
-            return None
         ended = _ProgramEnd.of_harness(case, task)
         return self._outcomes_apart(replace(ended, compiling=run.compiling.get(0)), report)
 
@@ -109,6 +116,10 @@ class FunctionMethod(Method):
         cases = len(self._shown)
         codes = codes_of([CaseCode(code) for code in report.codes], cases, late, None)
         detail = exit_detail(codes, ended.exit_code if report.lost else 1, ended.stderr, late)
+        if report.end is FunctionEnd.MISSING:
+            detail = VerdictDetail.MISSING_FUNCTION
+        elif report.end is FunctionEnd.UNUSABLE:
+            return self._broken(ended.stderr)
         # The answer's own exit code, if it ended; otherwise it is that of the tests.
         exit_code = ended.exit_code if report.lost else None
         return self._outcomes(replace(ended, stdout="", exit_code=exit_code), codes, detail)

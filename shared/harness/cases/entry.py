@@ -131,17 +131,14 @@ def fork_zygote(
     forked = memory_file(folder, "pid")
     requests_out, requests_in = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     replies_out, replies_in = os.pipe()
-    calls_out, calls_in = os.pipe()
-    results_out, results_in = os.pipe()
     pid = fork()
     if pid == 0:
-        for fd in (requests_in.detach(), replies_out, calls_in, results_out, *private):
+        for fd in (requests_in.detach(), replies_out, *private):
             os.close(fd)
         confinement.enter_program(folder)
-        channel = calls_out, results_in
-        zygote = Zygote(folder, user, forked, requests_out, replies_in, confinement, channel)
+        zygote = Zygote(folder, user, forked, requests_out, replies_in, confinement)
         return None, zygote.serve()
-    for fd in (requests_out.detach(), replies_in, calls_out, results_in):
+    for fd in (requests_out.detach(), replies_in):
         os.close(fd)
-    ends = requests_in, replies_out, pid, shared, (calls_in, results_out), group
+    ends = requests_in, replies_out, pid, shared, group
     return Supervisor(folder, user, forked, *ends), None

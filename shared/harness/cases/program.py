@@ -58,7 +58,7 @@ class Program:
         sys.path[0] = os.path.dirname(path)
         if hasattr(sys, "orig_argv"):
             sys.orig_argv[1:] = [path]
-        hide_own_frames()
+        hide_frames(globals().get("_LEVELS", 1))  # set by boot.py
         self.module = module = types.ModuleType("__main__")
         loader: Any = globals().get("__loader__")
         module.__loader__ = loader and type(loader)("__main__", path)
@@ -69,6 +69,7 @@ class Program:
 
     def serve(self, function_server: types.ModuleType, prelude: str, source: str) -> None:
         """Serve the program's functions, instead of running it as the main program."""
+        hide_frames(0, function_server.FRAMES)
         server = function_server.Server(prelude, source, self.code)
         self.code, self.module = server.launch, server.launcher
 
@@ -174,10 +175,15 @@ def quietly(function: Callable[[], object]) -> None:
         pass
 
 
-def hide_own_frames() -> None:
-    """Make recursion limits count from the answer's first frame."""
-    levels: int = globals().get("_LEVELS", 1)  # set by boot.py
-    frames = levels * (1 if sys.version_info >= (3, 12) else 2)  # before 3.12 ``exec`` counts too
+def hide_frames(levels: int, calls: int = 0) -> None:
+    """Make recursion limits count from the answer's first frame.
+
+    Args:
+        levels: How many times code below it was executed with ``exec``.
+        calls: Frames of functions.
+    """
+    # Before 3.12 ``exec`` counts too.
+    frames = calls + levels * (1 if sys.version_info >= (3, 12) else 2)
     set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
 
     def setrecursionlimit(limit: int) -> None:

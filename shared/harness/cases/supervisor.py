@@ -48,7 +48,6 @@ class Supervisor:
         replies: int,
         zygote: int,
         shared: Sequence[SharedFolder],
-        channel: tuple[int, int] = (-1, -1),
         group: int | None = None,
     ) -> None:
         self.folder = folder
@@ -58,7 +57,6 @@ class Supervisor:
         self.requests = requests
         self.replies = replies
         self.zygote = zygote
-        self.channel = channel  # to an answer's functions: calls to write, results to read
         self.pid: int | None = None
         self.case: CaseFolder | None = None
         kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
@@ -224,7 +222,7 @@ class Supervisor:
             raise ZygoteLostError from None
 
     def start(self, streams: list[int]) -> None:
-        """Start a case with these standard streams."""
+        """Start a case with these standard streams, and the channel of an answer's functions."""
         descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams)
         try:
             self.requests.sendmsg(

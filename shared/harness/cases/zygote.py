@@ -59,7 +59,6 @@ class Zygote:
         requests: _socket.socket,
         replies: int,
         confinement: Confinement,
-        channel: tuple[int, ...],
     ) -> None:
         self.confinement = confinement
         self.folder = folder
@@ -68,7 +67,6 @@ class Zygote:
         self.forked = forked
         self.requests = requests
         self.replies = replies
-        self.channel = channel  # of an answer's functions: calls to read, results to write
         self.warned = b""
         self.program: Program | None = None
         self.limits: list[tuple[int, tuple[int, int]]] = []
@@ -109,7 +107,6 @@ class Zygote:
                 return self.child(streams)
             for fd in streams:
                 os.close(fd)
-            self.close_channel()
             os.pwrite(self.forked, b"%20d %20d" % (pid, 0), 0)  # unlike a pipe, it wakes nobody
             self.report_end(pid)
 
@@ -145,12 +142,6 @@ class Zygote:
         self.leave_streams()
         return program
 
-    def close_channel(self) -> None:
-        """Leave the channel to the first child: its end is that of the channel."""
-        for fd in self.channel:
-            os.close(fd)
-        self.channel = ()
-
     @staticmethod
     def leave_streams() -> None:
         null = os.open(os.devnull, os.O_RDWR)
@@ -166,12 +157,17 @@ class Zygote:
         return data
 
     def next_case(self) -> list[int]:
-        """Wait for the next case; returns its streams."""
-        data, messages, _, _ = self.requests.recvmsg(16, _socket.CMSG_SPACE(12))
+        """Wait for the next case.
+
+        Returns its streams, then the channel of an answer's functions: calls to read, results to
+        write.
+        """
+        data, messages, _, _ = self.requests.recvmsg(16, _socket.CMSG_SPACE(20))
         if not data:
             os._exit(0)
-        descriptors = messages[0][2]
-        return [int.from_bytes(descriptors[at : at + 4], sys.byteorder) for at in (0, 4, 8)]
+        sent = messages[0][2]
+        places = range(0, len(sent), 4)
+        return [int.from_bytes(sent[at : at + 4], sys.byteorder) for at in places]
 
     def read(self, size: int) -> bytes:
         data = self.requests.recv(size)
@@ -235,12 +231,12 @@ class Zygote:
 
     def child(self, streams: list[int]) -> Program:
         os.setsid()
-        for fd, given in enumerate(streams):
+        for fd, given in enumerate(streams[:3]):
             os.dup2(given, fd)
         if not self.pipe:
             reopen_input(streams[0])
-        kept = self.keep_channel() if self.language == FUNCTIONS else 0
-        last = max(self.requests.detach(), self.replies, self.forked, *streams, *self.channel)
+        kept = self.keep(streams[3:])
+        last = max(self.requests.detach(), self.replies, self.forked, *streams)
         os.closerange(3 + kept, 3 + last)
         os.chdir(self.case)
         for kind, value in self.limits:
@@ -258,9 +254,10 @@ class Zygote:
         renew()
         return self.program
 
-    def keep_channel(self) -> int:
+    @staticmethod
+    def keep(channel: list[int]) -> int:
         """Give the channel the first descriptors after the standard streams."""
-        copies = [os.dup(fd) for fd in self.channel]  # the lowest free ones, in this order
+        copies = [os.dup(fd) for fd in channel]  # the lowest free ones, in this order
         for place, fd in enumerate(copies):
             os.dup2(fd, 3 + place, inheritable=False)
         return len(copies)

@@ -16,7 +16,6 @@ Format: a byte for the type, then its contents; numbers are little-endian.
 from shared.harness.function_values.crossing import (
     AWAITABLE,
     CALLS,
-    EXCEPTIONS,
     FUNCTION,
     FUNCTIONS,
     GENERATOR,
@@ -24,6 +23,7 @@ from shared.harness.function_values.crossing import (
     ITERATOR,
     MAX_DEPTH,
     SIZE,
+    Classes,
     CodecError,
     UncrossableError,
     is_function,
@@ -35,7 +35,6 @@ from shared.harness.function_values.objects import Handles, ObjectEncoder, add_n
 __all__ = [
     "AWAITABLE",
     "CALLS",
-    "EXCEPTIONS",
     "FUNCTION",
     "FUNCTIONS",
     "GENERATOR",
@@ -43,6 +42,7 @@ __all__ = [
     "ITERATOR",
     "MAX_DEPTH",
     "SIZE",
+    "Classes",
     "CodecError",
     "Decoder",
     "Encoder",

@@ -13,17 +13,26 @@ import sys
 from builtins import (
     BaseException,
     Exception,
+    all,
+    dict,
+    frozenset,
     getattr,
+    hasattr,
     isinstance,
+    issubclass,
     len,
+    object,
+    str,
     type,
+    zip,
 )
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
-MAX_DEPTH = 600
+MAX_DEPTH = 1500
 # Arrays need not be checked one by one; shorter lists are not worth it.
 MIN_ARRAY = 8
 INT64, DOUBLE, COUNT = struct.Struct("<q"), struct.Struct("<d"), struct.Struct("<I")
@@ -54,6 +63,60 @@ FUNCTIONS = {
 }
 # Those that construct a factory's default value without side effects.
 FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "frozenset", "bytes")
+
+
+# Forms of instances of the tests' own classes.
+MEMBER, FIELDS_TUPLE, ARGUMENTS, FIELDS = "enum", "tuple", "error", "fields"
+
+
+class Classes:
+    """Classes that the prompt or the setup defines, which both sides have.
+
+    Args:
+        names: Their names.
+        namespace: Where this side has them.
+    """
+
+    def __init__(self, names: Iterable[str] = (), namespace: Mapping[str, Any] = {}) -> None:
+        self.names = frozenset(names)
+        self.namespace = namespace
+
+    def find(self, name: str) -> Any:
+        """Return a class or a built-in exception, or None if this side has none of that name."""
+        found = self.namespace.get(name) if name in self.names else EXCEPTIONS.get(name)
+        return found if isinstance(found, type) else None
+
+    def name_of(self, kind: type) -> str | None:
+        """Return the name of a class, of an exception's nearest base; None if there is none."""
+        for base in kind.__mro__ if issubclass(kind, BaseException) else (kind,):
+            name = base.__name__
+            if isinstance(name, str) and self.find(name) is base:
+                return name
+        return None
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of an instance."""
+    slots = [name for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ())]
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    found.update(getattr(value, "__dict__", {}))
+    return {name: field for name, field in found.items() if not name.startswith("__")}
+
+
+def set_fields(value: Any, parts: tuple[Any, ...]) -> None:
+    """Give an instance these fields: names and values in turn.
+
+    Raises:
+        CodecError: They cannot be its fields.
+    """
+    names = parts[::2]
+    if not all(type(name) is str and not name.startswith("__") for name in names):
+        raise CodecError("no fields")
+    for name in fields_of(value):
+        if name not in names:
+            object.__delattr__(value, name)
+    for name, field in zip(names, parts[1::2]):
+        object.__setattr__(value, name, field)
 
 
 class CodecError(Exception):

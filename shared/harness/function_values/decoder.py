@@ -9,8 +9,13 @@ import struct
 
 # Bound before the answer runs, because it may replace them.
 from builtins import (
+    AttributeError,
+    BaseException,
     Exception,
+    OverflowError,
     RecursionError,
+    TypeError,
+    ValueError,
     bool,
     bytearray,
     bytes,
@@ -18,11 +23,13 @@ from builtins import (
     dict,
     float,
     frozenset,
-    getattr,
+    hasattr,
     int,
     isinstance,
+    issubclass,
     len,
     list,
+    object,
     range,
     repr,
     set,
@@ -34,16 +41,22 @@ from builtins import (
 )
 
 from shared.harness.function_values.crossing import (
+    ARGUMENTS,
     COUNT,
     DICTS,
     DOUBLE,
     FACTORIES,
+    FIELDS,
+    FIELDS_TUPLE,
     HANDLE,
     INT64,
     MAX_DEPTH,
+    MEMBER,
     TYPES,
+    Classes,
     CodecError,
     library_type,
+    set_fields,
 )
 
 TYPE_CHECKING = False  # the typing module is slow to load
@@ -54,6 +67,8 @@ if TYPE_CHECKING:
 
 class Decoder:
     """Decodes one message."""
+
+    classes = Classes()
 
     def __init__(self, data: bytes, start: int = 0) -> None:
         self.data = data
@@ -173,12 +188,48 @@ class Decoder:
         return dict(values).items()
 
     def numpy(self) -> Any:
+        place = self.reserve()
         dtype, shape, values = self.items(3)
-        if type(dtype) is not str or dtype[1:2] not in tuple("biufcSU") or type(values) is not list:
+        known = type(dtype) is str and dtype[1:2] in tuple("biufcSU")
+        if not known or type(values) is not tuple:
             raise CodecError("no array")
         import numpy
 
-        return numpy.array(values, dtype=dtype).reshape(shape)
+        found = self.objects[place] = numpy.array(values, dtype=dtype).reshape(shape)
+        return found
+
+    def reserve(self) -> int:
+        """Return the number of a container that is made after its contents."""
+        self.objects.append(None)
+        return len(self.objects) - 1
+
+    def instance(self) -> Any:
+        """Return an instance of a class that both sides have; no code of it runs."""
+        name, form = self.name(), self.name()
+        kind = self.classes.find(name)
+        if kind is None:
+            raise CodecError("no class %s" % name)
+        if form == FIELDS:
+            found = self.numbered(object.__new__(kind))
+            set_fields(found, self.parts())
+        elif form == MEMBER:
+            found = kind.__members__[self.name()]
+        elif form == FIELDS_TUPLE:
+            found = tuple.__new__(kind, self.parts())
+            if len(found) != len(kind._fields):
+                raise CodecError("no fields")
+        elif form == ARGUMENTS and issubclass(kind, BaseException):
+            found = kind.__new__(kind)
+            found.args = self.parts()
+        else:
+            raise CodecError("no form")
+        return found
+
+    def parts(self) -> tuple[Any, ...]:
+        found = self.next()
+        if type(found) is not tuple:
+            raise CodecError("no parts")
+        return found
 
     def handle(self) -> Any:
         kind, number, truth = HANDLE.unpack(self.take(HANDLE.size))
@@ -199,6 +250,11 @@ class Decoder:
 
     def library(self) -> Any:
         name = self.name()
+        if name == "array":
+            place = self.reserve()
+            ((code, values),) = self.items(1)
+            found = self.objects[place] = library_type(name)(code, list(values))
+            return found
         if name == "deque" or name in DICTS:
             return self.library_container(name)
         (parts,) = self.items(1)
@@ -240,15 +296,26 @@ def update(container: Any, parts: Any) -> None:
     try:
         if isinstance(container, (list, bytearray)):
             container[:] = parts
+        elif hasattr(container, "ravel"):
+            import numpy
+
+            container[...] = numpy.array(parts, container.dtype).reshape(container.shape)
+        elif hasattr(container, "typecode"):
+            container[:] = type(container)(container.typecode, list(parts))
         elif isinstance(container, dict):
             new = dict(Decoder.pairs(parts))
             container.clear()
             fill(container, new.items())
-        else:
-            members = set(parts) if isinstance(container, set) else parts  # or it is a deque
+        elif isinstance(container, set):
+            members = set(parts)
             container.clear()
-            getattr(container, "update" if isinstance(container, set) else "extend")(members)
-    except TypeError as error:
+            container.update(members)
+        elif hasattr(container, "maxlen"):
+            container.clear()
+            container.extend(parts)
+        else:
+            set_fields(container, tuple(parts))
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CodecError(str(error)) from None
 
 
@@ -277,10 +344,6 @@ def time_of(*parts: Any) -> Any:
     return datetime.time(*parts[:4]).replace(tzinfo=zone(parts[5]), fold=parts[4])
 
 
-def array_of(typecode: str, values: tuple[Any, ...]) -> Any:
-    return library_type("array")(typecode, list(values))
-
-
 def number_of(name: str) -> Callable[..., Any]:
     def build(*parts: Any) -> Any:
         if not all(type(part) is (str if name == "Decimal" else int) for part in parts):
@@ -294,7 +357,6 @@ BUILDERS: dict[str, Callable[..., Any]] = {
     **{name: number_of(name) for name in ("Fraction", "Decimal", "date", "timedelta")},
     "datetime": datetime_of,
     "time": time_of,
-    "array": array_of,
     **{name: lambda value, name=name: library_type(name)(value) for name in (
         "UserList", "UserDict", "UserString",
     )},
@@ -328,6 +390,7 @@ DECODERS: dict[int, Callable[[Any], Any]] = {
         "K": Decoder.view,
         "L": Decoder.library,
         "A": Decoder.numpy,
+        "O": Decoder.instance,
         "H": lambda decoder: decoder.handle(),
         "h": lambda decoder: decoder.own_handle(),
         "G": lambda decoder: decoder.function(),

@@ -33,18 +33,24 @@ from builtins import (
 )
 
 from shared.harness.function_values.crossing import (
+    ARGUMENTS,
     COUNT,
     DICTS,
     DOUBLE,
     FACTORIES,
+    FIELDS,
+    FIELDS_TUPLE,
     INT64,
     MAX_COUNT,
     MAX_DEPTH,
     MAX_INT64,
+    MEMBER,
     MIN_ARRAY,
     TYPES,
     VIEWS,
+    Classes,
     UncrossableError,
+    fields_of,
     library_name,
 )
 
@@ -61,6 +67,8 @@ class Encoder:
         data: The bytes so far.
         objects: The mutable containers so far, by their numbers.
     """
+
+    classes = Classes()
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -93,8 +101,32 @@ class Encoder:
     def add_other(self, value: Any) -> None:
         if isinstance(value, type):
             self.add_type(value)
-        elif not self.add_library(type(value), value):
+        elif not self.add_library(type(value), value) and not self.add_instance(value):
             self.refuse(value)
+
+    def add_instance(self, value: Any) -> bool:
+        """Encode an instance of a class that both sides have; returns whether it is one."""
+        name = self.classes.name_of(type(value))
+        if name is None:
+            return False
+        if self.add_reference(value):
+            return True
+        parts: Any
+        if isinstance(value, BaseException):
+            form, parts = ARGUMENTS, tuple(value.args)
+        elif isinstance(value, tuple):
+            form, parts = FIELDS_TUPLE, tuple(tuple.__iter__(value))
+        elif hasattr(type(value), "__members__"):
+            form, parts = MEMBER, value.name
+        elif isinstance(value, CONTAINERS):
+            return False  # it crosses as its base
+        else:
+            form = FIELDS
+            self.register(value)
+            parts = tuple(part for pair in fields_of(value).items() for part in pair)
+        self.data += b"O"
+        self.add_all((name, form, parts))
+        return True
 
     def refuse(self, value: object) -> None:
         raise UncrossableError("a value of type %s" % type(value).__name__)
@@ -231,7 +263,7 @@ class Encoder:
         name = library_name(kind)
         if name is None:
             return False
-        mutable = name == "deque" or name in DICTS
+        mutable = name in ("deque", "array") or name in DICTS
         if mutable and self.add_reference(value):
             return True
         if mutable:
@@ -253,7 +285,13 @@ def contents(value: Any) -> Any:
     """Return the contents of a mutable container, as ``update`` expects them."""
     if isinstance(value, bytearray):
         return bytes(value)
-    return dict_parts(value) if isinstance(value, dict) else tuple(value)
+    if isinstance(value, dict):
+        return dict_parts(value)
+    if hasattr(value, "tolist"):
+        return tuple(value.ravel().tolist() if hasattr(value, "ravel") else value.tolist())
+    if isinstance(value, (list, set)) or library_name(type(value)):
+        return tuple(value)
+    return tuple(part for pair in fields_of(value).items() for part in pair)
 
 
 def zone_parts(value: Any) -> tuple[Any, ...]:
@@ -296,6 +334,7 @@ LIBRARY: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "UserString": lambda value: (str(value),),
     "array": lambda value: (value.typecode, tuple(value)),
 }
+CONTAINERS = (bytearray, bytes, complex, dict, float, frozenset, int, list, set, str)
 EXACT: dict[type, Callable[[Encoder, Any], None]] = {
     type(None): Encoder.add_none,
     bool: Encoder.add_bool,

@@ -37,6 +37,7 @@ from shared.harness.function_values.crossing import (
     ITERABLE,
     ITERATOR,
     OBJECT,
+    Classes,
 )
 from shared.harness.function_values.encoder import Encoder
 
@@ -80,16 +81,18 @@ class Handles:
 class ObjectEncoder(Encoder):
     """Encodes results of the answer: subclasses as their bases, other objects as handles."""
 
-    def __init__(self, handles: Handles) -> None:
+    def __init__(self, handles: Handles, classes: Classes | None = None) -> None:
         super().__init__()
         self.handles = handles
+        self.classes = classes or self.classes
 
     def add_other(self, value: Any) -> None:
         if isinstance(value, type):
             self.add_type(value)
             return
-        kind = type(value)
-        for base in kind.__mro__:
+        if self.add_instance(value):
+            return
+        for base in type(value).__mro__:
             if base in BASES:
                 BASES[base](self, value)
                 return
@@ -113,8 +116,10 @@ def add_numpy(encoder: Encoder, value: Any) -> bool:
     if type(value).__module__ != "numpy" or getattr(value, "dtype", NoType).kind not in "biufcSU":
         return False
     if type(value).__name__ == "ndarray":
-        encoder.data += b"A"
-        encoder.add_all((value.dtype.str, tuple(value.shape), value.ravel().tolist()))
+        if not encoder.add_reference(value):
+            encoder.register(value)
+            encoder.data += b"A"
+            encoder.add_all((value.dtype.str, tuple(value.shape), tuple(value.ravel().tolist())))
     else:
         encoder.add(value.item())
     return True

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from services.data.config import DateRange
 from services.data.importer import import_dataset
 from shared.datasets import read_dataset
+from shared.statuses import Convention
 from tests.data.support import import_failure, write_lines
 
 STDIN = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]
@@ -77,7 +78,7 @@ def test_calls_of_a_function(tmp_path):
         metadata='{"func_name": "append"}',
     )
     (problem,) = imported(tmp_path, given)
-    assert (problem.tests.fn_name, problem.tests.checker) == ("append", "json")
+    assert (problem.tests.fn_name, problem.tests.calls) == ("append", Convention.LIVECODEBENCH)
     assert problem.tests.inputs == ["[1, 2]\n3"]
     assert "class Solution:" in problem.prompt
     assert problem.prompt.endswith("```")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.judge.function_plan import plan_of
+from shared.function_plan import plan_of
 from shared.schemas import HumanEvalTests, MbppTests
 
 
@@ -29,11 +29,10 @@ def test_names(tests: list[str], names: list[str], modules: list[str]) -> None:
     assert (plan.tests.names, plan.tests.modules, plan.shared) == (names, modules, None)
 
 
-def test_the_answer_gets_imports_of_a_setup_alone() -> None:
+def test_a_setup_is_on_both_sides() -> None:
     setup = "import math\nfrom re import sub\nexpected = [4]\ndef right(x):\n    return 2 * x\n"
     tests = plan_of(mbpp("assert f(2) == right(2)", setup=setup)).tests
-    assert tests.prelude == "import math\nfrom re import sub"
-    assert (tests.setup, tests.names) == (setup, ["f"])
+    assert (tests.prelude, tests.setup, tests.names) == (setup, setup, ["f"])
 
 
 def test_a_prompts_helpers_are_on_both_sides() -> None:

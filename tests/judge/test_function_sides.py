@@ -1,0 +1,158 @@
+"""Tests and answers in two processes: what exists on both sides, and what decides nothing."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from services.judge.sandbox import SandboxClient
+from shared.schemas import Verdict
+from shared.statuses import FinalStatus, VerdictDetail
+from tests.judge.tasks import together
+from tests.judge.test_function_tests import judged
+
+RIGHT, WRONG, ERROR = FinalStatus.SUCCESS, FinalStatus.WRONG_ANSWER, FinalStatus.RUNTIME_ERROR
+UNJUDGED = FinalStatus.API_ERROR
+POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\n    y: int = 0\n"
+NODE = (
+    "class Node:\n    def __init__(self, value, next=None):\n        self.value = value\n"
+    "        self.next = next\n"
+)
+PAIR = "from collections import namedtuple\nPair = namedtuple('Pair', 'a b')\n"
+COLOR = "from enum import Enum\nclass Color(Enum):\n    RED = 1\n    BLUE = 2\n"
+OOPS = "class Oops(ValueError):\n    pass\n"
+# Setup, answer, test, verdict, whether in one process.
+Row = tuple[str, str, str, FinalStatus, bool]
+BOTH_SIDES: list[Row] = [
+    ("N = 5", "def f(x): return x + N", "assert f(1) == 6", RIGHT, False),
+    ("def inc(x): return x + 1", "def f(x): return inc(x)", "assert f(1) == 2", RIGHT, False),
+    ("WORDS = ['a', 'b']", "def f(x): return WORDS[x]", "assert f(1) == WORDS[1]", RIGHT, False),
+    (POINT, "def f(p): return Point(p.y, p.x)", "assert f(Point(1, 2)) == Point(2, 1)", RIGHT,
+     False),
+    (POINT, "def f(p): return Point(p.x, p.y)", "assert f(Point(1, 2)) == Point(2, 1)", WRONG,
+     False),
+    (POINT, f"{POINT}def f(p): return Point(p.y, p.x)", "assert f(Point(1, 2)) == Point(2, 1)",
+     RIGHT, False),
+    (POINT, "class Point:\n    def __eq__(self, _): return True\ndef f(p): return Point()",
+     "assert f(Point(1, 2)) == Point(2, 1)", ERROR, False),
+    (POINT, "def f(p):\n    p.x = 7", "p = Point(1)\nf(p)\nassert p == Point(7)", RIGHT, False),
+    (POINT, "def f(ps): return max(ps, key=lambda p: p.x)",
+     "assert f([Point(1), Point(3)]).x == 3", RIGHT, True),
+    (NODE, "def f(n):\n    s = 0\n    while n: s, n = s + n.value, n.next\n    return s",
+     "assert f(Node(1, Node(2))) == 3", RIGHT, False),
+    (NODE, "def f(n):\n    last = None\n    while n: n.next, last, n = last, n, n.next\n"
+     "    return last", "r = f(Node(1, Node(2)))\nassert (r.value, r.next.value) == (2, 1)", RIGHT,
+     False),
+    (PAIR, "def f(p): return Pair(p.b, p.a)", "assert f(Pair(1, 2)) == Pair(2, 1)", RIGHT, False),
+    (PAIR, "def f(p): return p.b - p.a", "assert f(Pair(1, 3)) == 2", RIGHT, False),
+    (COLOR, "def f(c): return Color.RED if c is Color.BLUE else Color.BLUE",
+     "assert f(Color.BLUE) is Color.RED", RIGHT, False),
+    (OOPS, "def f(x): raise Oops(x)", "try: f(3)\nexcept Oops as e: assert e.args == (3,)\n"
+     "else: assert False", RIGHT, False),
+    (OOPS, "def f(x): raise ValueError(x)", "try: f(3)\nexcept Oops: pass", ERROR, False),
+    ("", "class Mine(KeyError): pass\ndef f(x): raise Mine(x)", "try: f(3)\nexcept KeyError: pass",
+     RIGHT, False),
+    ("", "def f(e): return type(e).__name__", "assert f(ValueError(1)) == 'ValueError'", RIGHT,
+     False),
+    ("", "import array\ndef f(a):\n    a[0] = 5",
+     "import array\na = array.array('i', [1, 2])\nf(a)\nassert a[0] == 5", RIGHT, False),
+    ("", "def f(n):\n    r = []\n    for _ in range(n): r = [r]\n    return r",
+     "r = f(900)\nd = 0\nwhile r: r, d = r[0], d + 1\nassert d == 900", RIGHT, False),
+    ("", "def f(a):\n    d = 0\n    while a: a, d = a[0], d + 1\n    return d",
+     "a = []\nfor _ in range(900): a = [a]\nassert f(a) == 900", RIGHT, False),
+]  # fmt: skip
+ONE_PROCESS: list[Row] = [
+    ("", "def f():\n    'Doc.'", "assert f.__doc__ == 'Doc.'", RIGHT, True),
+    ("", "def f(a, b=1): pass", "import inspect\nassert len(inspect.signature(f).parameters) == 2",
+     RIGHT, True),
+    ("", "def f(): print('hi')", "import io, contextlib\nout = io.StringIO()\n"
+     "with contextlib.redirect_stdout(out): f()\nassert out.getvalue() == 'hi\\n'", RIGHT, True),
+    ("", "def f():\n    x = yield 1\n    yield x", "g = f()\nnext(g)\nassert g.send(5) == 5", RIGHT,
+     True),
+    ("", "import contextlib\n@contextlib.contextmanager\ndef f():\n    yield 3",
+     "with f() as x:\n    assert x == 3", RIGHT, True),
+    ("", "def f(): return 1\nf.calls = 2", "assert f.calls == 2", RIGHT, True),
+    ("", "def f(g): return g(3)", "double = lambda x: 2 * x\nassert f(double) == 6", RIGHT, True),
+    ("", "def f(x): return x", "class A: pass\nassert f(A())", RIGHT, True),
+]  # fmt: skip
+DECIDES_NOTHING: list[Row] = [
+    ("", "def f(x): raise StopIteration", "assert list(map(f, [1, 2])) == []", ERROR, False),
+    ("", "def f(x): raise StopIteration", "assert all(map(f, [1, 2]))", ERROR, False),
+    ("", "def f(x): raise StopIteration", "assert [a for a in zip(map(f, [1]), [1])] == []", ERROR,
+     False),
+    ("", "def f(x): raise StopIteration", "for y in filter(f, [1]): assert y == 2", ERROR, False),
+    ("", "def f(x): raise StopIteration", "assert sum(iter(lambda: f(1), 0)) == 0", ERROR, False),
+    ("", "def f(x): raise StopIteration(x)",
+     "try: f(1)\nexcept StopIteration as e: assert e.value == 1", RIGHT, False),
+    ("", "def f():\n    yield 1", "assert list(f()) == [1]", RIGHT, False),
+    ("", "def f():\n    yield 1", "assert next(f()) == 1 and list(map(str, f())) == ['1']", RIGHT,
+     False),
+    ("", "class L:\n    def __eq__(self, _): return True\n    def __deepcopy__(self, _): 1 / 0\n"
+     "def f(x): return L()", "import copy\nassert copy.deepcopy(f(1)) == 3", WRONG, False),
+    ("", "import threading\ndef f(x): return threading.Lock() if x is 1 else 2",
+     "assert f([f(1)]) == 2", RIGHT, False),
+    ("", "def f(x): return 2", "import types\nassert f(types.SimpleNamespace(a=1)) == 2", ERROR,
+     False),
+]  # fmt: skip
+UNUSABLE: list[Row] = [
+    ("import a_module_that_is_missing", "def f(): return 1", "assert f() == 1", UNJUDGED, False),
+    ("", "def f(): return 1", "import a_module_that_is_missing\nassert f() == 1", UNJUDGED, False),
+    ("", "def f(): return 1", "def t():\n    from no_such import a\nassert f() == 1", UNJUDGED,
+     False),
+    ("", "def f(): return 1", "assert f( == 1", UNJUDGED, False),
+    ("", "def f(): return 1", "assert f() == EXPECTED", UNJUDGED, False),
+    ("def g(:", "def f(): return 1", "assert f() == 1", UNJUDGED, False),
+    ("", "def f(): return 1", "try: import no_such\nexcept ImportError: no_such = 0\n"
+     "assert f() == 1", RIGHT, False),
+    # None of these is the test's fault.
+    ("", "import a_module_that_is_missing\ndef f(): return 1", "assert f() == 1", ERROR, False),
+    ("", "def f(): import no_such", "assert f() == 1", ERROR, False),
+    ("", "def f(): return 1\ndel f", "assert f() == 1", ERROR, False),
+    ("", "raise SyntaxError('test', ('<test>', 1, 1, 'x'))", "assert f() == 1", ERROR, False),
+    ("import math", "import sys\nsys.modules['math'] = None\nmath = None\ndef f(): return 1",
+     "import math\nassert f() == math.floor(1.5)", RIGHT, False),
+    ("", "import sys\nsys.path.clear()\nsys.meta_path.clear()\ndef f(): return 1",
+     "import fractions\nassert f() == 1", RIGHT, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [BOTH_SIDES, ONE_PROCESS, DECIDES_NOTHING, UNUSABLE],
+    ids=["both sides", "one process", "decides nothing", "unusable"],
+)
+async def test_the_right_verdict(sandbox: SandboxClient, rows: Sequence[Row]) -> None:
+    async def judge(place: int) -> Verdict:
+        setup, code, test, *_ = rows[place]
+        return await judged(sandbox, code, test, setup=setup)
+
+    verdicts = await together(range(len(rows)), judge)
+    wrong = {
+        rows[place][1:3]: (one.final_status, one.shared_process, one.first_failed_case)
+        for place, one in verdicts.items()
+        if (one.final_status, one.shared_process) != rows[place][3:]
+    }
+    assert not wrong
+    unusable = {one.detail for one in verdicts.values() if one.final_status is UNJUDGED}
+    assert unusable <= {VerdictDetail.TEST_ERROR}
+
+
+async def test_shapes_of_arrays_count(sandbox: SandboxClient) -> None:
+    pytest.importorskip("numpy")
+    test = "import numpy as np\nassert np.allclose(f(), {})"
+    rows = {
+        ("[]", "3.0"): WRONG, ("[]", "[1.0]"): WRONG, ("3.0", "[3.0, 3.0]"): WRONG,
+        ("[3.0]", "3.0"): WRONG, ("(1.0, 2.0)", "[1.0, 2.0]"): RIGHT, ("1e-12", "0.0"): RIGHT,
+        ("[[1.0]]", "[[1.0]]"): RIGHT,
+    }  # fmt: skip
+
+    async def status(row: tuple[str, str]) -> FinalStatus:
+        code = f"def f(): return {row[0]}"
+        return (await judged(sandbox, code, test.format(row[1]))).final_status
+
+    assert await together(rows, status) == rows
+
+
+async def test_arrays_change_in_place(sandbox: SandboxClient) -> None:
+    pytest.importorskip("numpy")
+    test = "import numpy as np\na = np.array([[1, 2]])\nf(a)\nassert a.tolist() == [[1, 5]]"
+    assert (await judged(sandbox, "def f(a):\n    a[0, 1] = 5", test)).accepted
