@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from shared.harness.cases.processes import kill_trees
 from shared.service.logs import get_logger
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,17 +59,17 @@ class Reaper:
     def _sweep(self, container: int, orphans: bool) -> bool:
         """Kill and reap what a container left; return whether there was anything."""
         own_session = os.getsid(0)
-        found = []
+        found = False
         for pid in _children():
             if pid in self._live or pid in self._before:
                 continue
             session = _session(pid)
-            if session == container or (orphans and session != own_session):
-                found.append(pid)
-        kill_trees(found)
-        for pid in found:
+            if session != container and not (orphans and session != own_session):
+                continue
+            _kill(os.kill, pid)
             _reaped(pid)
-        return bool(found)  # their children become children of the server only now: sweep again
+            found = True  # its children become children of the server only now: sweep again
+        return found
 
 
 def is_stopped(pid: int) -> bool:

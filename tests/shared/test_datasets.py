@@ -226,7 +226,7 @@ def test_a_null_is_named(tmp_path, column):
         ('{"inputs": ["1"], "outputs": []}', "1 inputs but 0 outputs"),
         ('{"inputs": [], "outputs": []}', "inputs: List should have at least 1 item"),
         ('{"test_list": ["assert 1"], "a\\nb": 1}', "Extra inputs are not permitted"),
-        ('{"inputs": ["1"', "Invalid JSON"),
+        ('{"inputs": ["1"', "not JSON"),
     ],
 )
 def test_a_ground_truth_that_does_not_parse_is_named(tmp_path, truth, cause):

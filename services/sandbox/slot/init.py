@@ -296,7 +296,9 @@ class Init:
             if self.owns_processes:
                 cases.kill(os.kill, -1, signal.SIGKILL)
             else:
-                cases.kill_trees(cases.children())
+                for number in (signal.SIGSTOP, signal.SIGKILL):
+                    for child in cases.children():
+                        cases.kill(os.kill, child, number)
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

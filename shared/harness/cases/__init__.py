@@ -28,7 +28,7 @@ from shared.harness.cases.files import write_all
 from shared.harness.cases.folders import PublicFolder, SharedDevice, SharedFolder, inner_paths
 from shared.harness.cases.preload import PRELOADED
 from shared.harness.cases.privileges import Confinement
-from shared.harness.cases.processes import children, exit_code, kill, kill_trees, stat_of
+from shared.harness.cases.processes import children, exit_code, kill, stat_of
 from shared.harness.cases.program import Program
 from shared.harness.cases.streams import LARGE_PIPE, enlarge
 from shared.harness.cases.syscalls import (
@@ -58,7 +58,6 @@ __all__ = [
     "group_seconds",
     "inner_paths",
     "kill",
-    "kill_trees",
     "limit",
     "prctl",
     "renew",

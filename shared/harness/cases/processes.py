@@ -32,18 +32,6 @@ def kill_group(pid: int) -> None:
     kill(os.kill, pid, SIGKILL)
 
 
-def kill_trees(pids: list[int]) -> None:
-    """Kill processes and their descendants; all are stopped first, so that none can fork."""
-    seen: set[int] = set()
-    while pids:
-        for pid in pids:
-            kill(os.kill, pid, SIGSTOP)
-        seen.update(pids)
-        pids = [child for pid in seen for child in children(pid) if child not in seen]
-    for pid in seen:
-        kill(os.kill, pid, SIGKILL)
-
-
 def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
     """Kill the processes that a case left behind.
 
@@ -71,7 +59,9 @@ def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
             time.sleep(0.002)
             continue
         kill(os.killpg, pid, SIGKILL)
-        kill_trees(children())
+        for number in (SIGSTOP, SIGKILL):  # stop all of them first, so that none can fork
+            for child in children():
+                kill(os.kill, child, number)
     return False, user, system
 
 
