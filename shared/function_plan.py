@@ -188,21 +188,18 @@ def _imports(node: ast.AST) -> Iterator[str]:
 
 
 def _undefined(trees: Sequence[ast.Module], names: frozenset[str]) -> list[str]:
-    """Return those of the answer's names that the tests read, but neither call nor use as a class.
+    """Return those of the answer's names that the tests only compare or calculate with.
 
     An answer is asked for functions and classes.
     """
-    asked, read = set[str](), set[str]()
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name):
-                read.add(node.id)
-            if isinstance(node, ast.Call):
-                # Also where it is passed on, as to ``check`` or ``map``.
-                asked |= {part.id for part in (node.func, *node.args) if isinstance(part, ast.Name)}
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                asked.add(node.value.id)
-    return sorted(names & read - asked)
+    found, operands = Counter[str](), Counter[str]()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Name):
+            found[node.id] += 1
+        elif isinstance(node, ast.Compare | ast.BinOp | ast.UnaryOp):
+            parts = ast.iter_child_nodes(node)
+            operands.update(part.id for part in parts if isinstance(part, ast.Name))
+    return sorted(name for name in names if found[name] and found[name] == operands[name])
 
 
 # What cannot cross
@@ -281,17 +278,22 @@ def _looked_at(node: ast.AST, names: frozenset[str]) -> Iterator[str]:
             yield f"the tests use an attribute of a result: {node.attr}"
         elif node.attr in ("send", "throw"):
             yield f"the tests use the method {node.attr} of a generator"
-        elif node.attr in _STREAMS or ast.unparse(node) in ("sys.stdout", "sys.stderr"):
+        elif node.attr in (*_STREAMS, "stdout", "stderr"):
             yield "the tests look at what is printed"
     elif isinstance(node, ast.Name) and node.id in _STREAMS:
         yield "the tests look at what is printed"
     elif isinstance(node, ast.withitem) and _callee(node.context_expr) in names:
         yield "the tests use a result as a context manager"
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-        called = ast.unparse(node.func)
-        given = [one.id for one in node.args if isinstance(one, ast.Name)]
-        if (called in _LOOKS or called.startswith("inspect.")) and names & set(given[:1]):
-            yield f"the tests look at a function by {called}"
+    elif isinstance(node, ast.Call) and _looks(node.func):
+        first = node.args[0] if node.args else None
+        if isinstance(first, ast.Name) and first.id in names:
+            yield f"the tests look at a function by {ast.unparse(node.func)}"
+
+
+def _looks(called: ast.expr) -> bool:
+    if isinstance(called, ast.Attribute):
+        return isinstance(called.value, ast.Name) and called.value.id == "inspect"
+    return isinstance(called, ast.Name) and called.id in _LOOKS
 
 
 _LOOKS = ("getattr", "hasattr", "setattr", "vars", "dir", "help", "type", "id")

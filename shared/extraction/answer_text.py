@@ -26,6 +26,9 @@ _CLOSES_REASONING = (
 _STRAY_CLOSER = re.compile(
     rf"^[ \t]*{_CLOSES_REASONING}|{_CLOSES_REASONING}[ \t]*$", re.IGNORECASE | re.MULTILINE
 )
+# Where the final message begins, after those of analysis and of tools (harmony).
+_FINAL = re.compile(r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final[^<\n]{0,80}<\|message\|>")
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 _OPENS_ANSWER = re.compile(r"^[ \t]*<(?:answer|solution|final_answer)>", re.I | re.MULTILINE)
 
 _TOKEN = re.compile(
@@ -70,8 +73,11 @@ def answer_text(text: str) -> str:
     Reasoning is the text between ``<think>`` (or a tag or token of the same meaning) at the start
     of a line and its closing tag; if it is not closed, the text up to an ``<answer>`` tag or the
     end. A closing tag that nothing opens, at the start or end of a line, ends reasoning that the
-    chat template opened. A template's token within a quoted string is part of the code.
+    chat template opened. A template's token within a quoted string is part of the code, and so is
+    an opening tag within a fenced block.
     """
+    final = max((found.end() for found in _FINAL.finditer(text)), default=0)
+    text = _blank(text[:final]) + text[final:]
     return _without_tokens(_without_reasoning(text))
 
 
@@ -86,13 +92,18 @@ def before_next_turn(text: str) -> str | None:
 
 
 def _without_reasoning(text: str) -> str:
-    kept, position = [], 0
+    kept, position, looked = [], 0, 0
     unclosed: set[str] = set()
-    while opener := _OPENS_REASONING.search(text, position):
+    fences = 0
+    while opener := _OPENS_REASONING.search(text, looked):
+        fences += len(_FENCE.findall(text, looked, opener.start()))
+        looked = opener.end()
+        if fences % 2:
+            continue
         kept.append(text[position : opener.start()])
         end = _end_of_reasoning(text, opener, unclosed)
         kept.append(_blank(text[opener.start() : end]))
-        position = end
+        position = looked = end
     kept.append(text[position:])
     joined = "".join(kept)
     # Chat templates that write the opening tag themselves leave only the closing one.

@@ -78,3 +78,18 @@ def test_what_cannot_cross_is_found_beforehand(tests: HumanEvalTests | MbppTests
 )
 def test_what_can_cross(test: str) -> None:
     assert plan_of(mbpp(test)).shared is None
+
+
+@pytest.mark.parametrize(
+    ("tests", "fault"),
+    [
+        (["assert f() == EXPECTED"], "undefined names: EXPECTED"),
+        (["assert f() == 2 * limit"], "undefined names: limit"),
+        (["for one in [f, g]:\n    assert one(1) == 1"], None),
+        (["assert sorted([1], key=f) == [1]"], None),
+        (["assert f", "assert f(1) == f(1)"], None),
+        (["EXPECTED = 3", "assert f() == EXPECTED"], None),
+    ],
+)
+def test_names_that_nobody_defines(tests: list[str], fault: str | None) -> None:
+    assert plan_of(mbpp(*tests)).fault == fault
