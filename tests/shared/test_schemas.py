@@ -1,5 +1,6 @@
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,14 @@ from shared.schemas import (
     parse_ground_truth,
     sha256,
 )
-from shared.statuses import ExtractionReason, FailureKind, FinalStatus, JudgeMethod, VerdictDetail
+from shared.statuses import (
+    Convention,
+    ExtractionReason,
+    FailureKind,
+    FinalStatus,
+    JudgeMethod,
+    VerdictDetail,
+)
 from tests.shared.ledgers import generation, problem, verdict
 
 TEXT = st.text()
@@ -263,3 +271,41 @@ def test_judged_code_reads_itself(before: str, code: str, after: str) -> None:
         assert record.read(before + code + after) == code
         assert record.sha256 == sha256(code)
         assert (record.text is None) == (start is not None)
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        ({"inputs": ["1"], "outputs": ["2"]}, ("fn_name", "checker", "test_list", "test")),
+        ({"test_list": ["assert f()"]}, ("inputs", "outputs", "test_setup_code", "entry_point")),
+        ({"test": "t", "entry_point": "f", "prompt": "p"}, ("inputs", "test_list", "language")),
+        ({"inputs": ["1"], "outputs": ["2"], "fn_name": "f"}, ("convention", "checker_source")),
+    ],
+)
+def test_fields_that_are_null_are_not_there(truth: dict[str, object], expected: Sequence[str]):
+    """Arrow completes rows of different formats to the same fields."""
+    completed = {**truth, **dict.fromkeys(expected)}
+    assert parse_ground_truth(json.dumps(completed)) == parse_ground_truth(json.dumps(truth))
+
+
+def test_lists_of_values_are_calls_of_apps() -> None:
+    given = {"fn_name": "f", "inputs": [[10**30, "a\n"], [[1], None]], "outputs": [[0], {"1": 2}]}
+    tests = parse_ground_truth(json.dumps(given))
+    assert isinstance(tests, StdioTests)
+    assert tests.inputs == [f'{10**30}\n"a\\n"', "[1]\nnull"]
+    assert tests.outputs == ["[0]", '{"1": 2}']
+    assert tests.calls is Convention.APPS
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"checker": "tokens"}, "calls of 'f' compare values"),
+        ({"checker_source": "def check(input, output, expected): ..."}, "compare values"),
+        ({"convention": "other"}, "convention"),
+    ],
+)
+def test_calls_have_no_checker(fields: dict[str, str], said: str) -> None:
+    given = {"fn_name": "f", "inputs": ["1"], "outputs": ["1"], **fields}
+    with pytest.raises(ValueError, match=said):
+        parse_ground_truth(json.dumps(given))
