@@ -109,7 +109,7 @@ async def start_sandbox(
             user = next_user()
             monkeypatch.setattr(runner, "FIRST_UID", user)
             monkeypatch.setattr(runner, "LAST_UID", user)
-            if settings.get("isolation") in (IsolationChoice.NONE, IsolationChoice.LANDLOCK):
+            if settings.get("isolation") is IsolationChoice.NONE:
                 settings.setdefault("python", unhidden_python())
             server = TestServer(create_app(SandboxSettings(**settings)))
             await server.start_server()
@@ -152,7 +152,7 @@ class SharedServers:
         folder = self._folder / kind
         folder.mkdir()
         settings = {"ISOLATION": kind, "TEMP_ROOT": str(self._folder)}
-        if kind in ("none", "landlock"):
+        if kind == "none":
             settings["PYTHON"] = str(unhidden_python())
         variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}
         try:
