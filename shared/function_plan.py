@@ -7,11 +7,12 @@ decided from the problem's texts alone, so an answer cannot bring it about.
 
 import ast
 import builtins
+import json
 import re
 import symtable
 import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -25,6 +26,18 @@ from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, StdioTests
 _BUILTINS = frozenset(dir(builtins))
 _MODULES = sys.stdlib_module_names
 _KNOWN_MODULES = _MODULES | {"numpy"}
+_IMPORT_PROGRAM = """\
+import json
+found = {{}}
+for statement in {statements}:
+    try:
+        exec(statement, {{}})
+    except BaseException as error:
+        found[statement] = "%s: %s" % (type(error).__name__, error)
+print("\\n" + json.dumps(found))
+"""
+# Seconds that imports may take.
+IMPORT_SECONDS = 60.0
 _CLASS_NAME = re.compile(r"_*[A-Z]\w*")
 
 
@@ -68,6 +81,22 @@ def fault_of(tests: GroundTruth) -> str | None:
             except UnusableTestError as error:
                 return f"call {place}: {error}"
     return None
+
+
+def import_program(statements: Iterable[str]) -> str:
+    """Return a Python program that tries imports and prints which ones fail."""
+    return _IMPORT_PROGRAM.format(statements=ascii(list(statements)))
+
+
+def failed_imports(stdout: bytes) -> Mapping[str, str] | None:
+    """Return the reasons that the program printed, by statement; None if it printed none."""
+    try:
+        found = json.loads(stdout.strip().rpartition(b"\n")[2])
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {str(statement): str(reason) for statement, reason in found.items()}
 
 
 def before_function(prompt: str, name: str) -> str:

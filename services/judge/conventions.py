@@ -1,4 +1,4 @@
-"""What the projects that publish tests put before an answer, by convention.
+"""Preambles: the imports and recursion limit that LiveCodeBench, verl and APPS give an answer.
 
 Sources: ``prime_code/utils.py`` and ``sandbox_fusion/utils.py`` of verl 0.9.1, ``import_string`` of
 ``lcb_runner/evaluation/testing_util.py`` of LiveCodeBench, ``run_test`` of ``eval/testing_util.py``
@@ -44,7 +44,7 @@ def preamble(convention: Convention, answer: str) -> str:
 
 
 def with_preamble(program: str, convention: Convention | None) -> str:
-    """Put a convention's preamble before a program that reads standard input; verl has none."""
+    """Put the preamble before a program that reads standard input. verl has none for programs."""
     if convention in (None, Convention.VERL):
         return program
     futures, program = future_imports(program)  # they must come first

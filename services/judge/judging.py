@@ -1,7 +1,6 @@
 """Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from services.judge.methods.program_tests import ProgramMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
-from services.judge.verdict import Judgement, Outcomes
+from services.judge.verdict import Judgement, Lateness, Outcomes
 from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.schemas import (
     JudgedCode,
@@ -30,11 +29,11 @@ from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
 
 # Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
 CONFIRMATIONS = 3
-# Calls alone for one answer, whatever happens, and for how many times the limit of a case it may
-# have the sandbox for itself; after that, what was measured counts.
-MOST_CALLS, MOST_ALONE = 20, 10
-# Cases of a call alone, so that the time is looked at in between.
-CASES_ALONE = 8
+# Calls alone for one answer, whatever happens, and the cases of one of them.
+MOST_CALLS, CASES_ALONE = 20, 8
+# Cases that are certainly late alone, after which what was measured of the others counts. An answer
+# that is in time never gets there, however busy the machine is.
+MOST_LATE = 8
 MIB = 1024 * 1024
 # Address space of the language's own libraries, which a contest does not count.
 LIBRARIES_MIB = 64
@@ -115,16 +114,17 @@ async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcome
     """Run doubtful cases again, alone; return all outcomes and the counts of a ``Judgement``."""
     settings, outcomes = task.settings, first
     timeouts = settings.confirm_timeouts
-    ends = time.monotonic() + MOST_ALONE * max(1.0, task.limits.timeout)
+    late = 0
     allowed = settings.max_timeouts if method.has_budget else None
     times = Counter[int]()
     todo: Sequence[int] = verdict.doubtful_cases(first, timeouts=timeouts)
     for _ in range(MOST_CALLS):
         todo, left = verdict.within_budget(allowed, outcomes, todo)
-        if not todo or time.monotonic() > ends:
+        if not todo or late >= MOST_LATE:
             break
         again = await method.run_cases(task.confirming(left), todo[:CASES_ALONE])
         times.update(again.keys() & set(todo))
+        late += sum(case.lateness is Lateness.LATE for case in again.values())
         outcomes = verdict.settle(outcomes, again)
         settled = {place for place, count in times.items() if count >= CONFIRMATIONS}
         todo = verdict.cases_left(outcomes, settled, allowed, timeouts=timeouts)

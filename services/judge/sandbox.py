@@ -29,13 +29,13 @@ from services.judge.requests import (
 )
 from shared.address import Address
 from shared.foreign_json import JsonError, has_many_values
+from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
 from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
 from shared.redaction import redact
 from shared.schemas import InfraFailure
 from shared.service.answers import Answers, AnswerTooLargeError
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
-from shared.test_imports import IMPORT_SECONDS, failed_imports, import_program
 
 if TYPE_CHECKING:
     from sandbox_fusion import EvalResult, RunCodeResponse

@@ -12,7 +12,7 @@ from redis import Redis
 from shared.address import Address
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
-from shared.function_plan import fault_of, plan_of
+from shared.function_plan import failed_imports, fault_of, import_program, plan_of
 from shared.ledger import JudgeQueue
 from shared.schemas import (
     GroundTruth,
@@ -23,7 +23,6 @@ from shared.schemas import (
     StdioTests,
 )
 from shared.service.answers import Answers
-from shared.test_imports import failed_imports, import_program
 
 if TYPE_CHECKING:
     import aiohttp
@@ -185,8 +184,8 @@ async def _check_imports(
     session: "aiohttp.ClientSession", address: Address, imports: Mapping[str, str]
 ) -> None:
     answer = await _run(session, address, "python", import_program(imports))
-    printed = _stdout(answer) if answer is not None else None
-    for statement, reason in (failed_imports(printed) or {} if printed else {}).items():
+    failed = failed_imports(_stdout(answer)) if answer is not None else None
+    for statement, reason in (failed or {}).items():
         raise ConfigError(
             f"{imports[statement]}: its tests cannot run in the sandbox at {address.url}: "
             f"{statement!r}: {reason}; install the module there, or set "
@@ -218,12 +217,12 @@ async def _run(
     return None if response.status in (429, 503) else text  # busy is no reason to refuse the run
 
 
-def _stdout(text: bytes) -> bytes | None:
+def _stdout(text: bytes) -> bytes:
     try:
         run = _Answer.model_validate_json(text).run_result
     except ValidationError:
-        return None
-    return run.stdout.encode() if run is not None and run.stdout is not None else None
+        return b""
+    return (run.stdout or "").encode() if run is not None else b""
 
 
 class _Command(BaseModel):

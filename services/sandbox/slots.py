@@ -373,7 +373,7 @@ class Slot:
             {
                 "modules": modules,
                 "settings": {
-                    "owns_processes": self.isolation.own_processes or self.uid is not None,
+                    "owns_processes": self.isolation.own_processes,
                     "cpu_group": self._group is not None,
                     "scratch": str(scratch),
                     "folder": str(folder),

@@ -1,4 +1,4 @@
-"""Answers to problems as LiveCodeBench publishes them, and what its own evaluator says of them.
+"""Answers to LiveCodeBench's kinds of problems, with the verdicts of its own evaluator.
 
 ``python -m tests.judge.livecodebench CHECKOUT`` runs ``testing_util.run_test`` of a checkout of
 LiveCodeBench on every answer, and writes ``livecodebench_verdicts.json``: per answer ``success``,

@@ -427,6 +427,16 @@ async def test_time_that_the_kernel_took_is_confirmed(
     assert sandbox.alone == ([False] if again is None else [False, True])
 
 
+async def test_an_answer_that_is_late_everywhere_does_not_keep_the_sandbox() -> None:
+    """Of 24 cases that may be late by somebody else's fault, eight alone are enough."""
+    slow = [case(place, b"1", cpu=1.25, user=0.9, limit="cpu") for place in range(24)]
+    sandbox = Scripted([[OK, *slow, DONE], [OK, *slow[:8], DONE]])
+    overrides = ["sandbox.timeout=1", "judge.max_timeouts=null"]
+    judgement, _ = await judged(sandbox, ECHO, *[("1", "1")] * 24, overrides=overrides)
+    assert codes(judgement) == [-3] * 24
+    assert sandbox.alone == [False, True]
+
+
 async def test_a_load_spike_decides_nothing(sandbox: SandboxClient) -> None:
     spiked = Spiked(sandbox)
     cases = [("slow 1", "slow 1"), ("2", "2"), ("slow 3", "4"), ("5", "6")]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.tasks import fenced, make_task, together, verdict_of
@@ -177,3 +178,17 @@ async def test_numpy_values(sandbox: SandboxClient, numpy_there: bool) -> None:
         truth = {"fn_name": "f", "inputs": ["[3, 1]"], "outputs": ["[1, 3]"], **LCB}
         given = problem(ground_truth=json.dumps(truth))
         assert (await verdict_of(make_task(sandbox, given, fenced(code)))).accepted, body
+
+
+async def test_a_call_is_not_charged_for_the_one_before(sandbox: SandboxClient) -> None:
+    large = json.dumps([[n, str(n)] for n in range(100_000)])
+    truth = {"fn_name": "f", "inputs": [large, "1"], "outputs": ["1", "1"]}
+    task = make_task(
+        sandbox,
+        problem(ground_truth=json.dumps(truth)),
+        fenced("def f(a):\n    return 1"),
+        "sandbox.timeout=20",
+    )
+    first, second = (await judge_answer(task)).cases
+    assert first.cpu_time is not None and second.cpu_time is not None
+    assert second.cpu_time < first.cpu_time / 8

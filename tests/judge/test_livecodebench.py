@@ -1,4 +1,4 @@
-"""Verdicts on LiveCodeBench's problems, beside those of its own evaluator."""
+"""Our verdicts are those of LiveCodeBench's own evaluator, except where a difference is named."""
 
 import json
 

@@ -16,7 +16,7 @@ from services.runner.preflight import (
 )
 from shared.config import load_config
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
-from shared.test_imports import failed_imports, import_program
+from shared.function_plan import failed_imports, import_program
 from tests.runner.generators import refused_url
 from tests.shared.ledgers import problem
 

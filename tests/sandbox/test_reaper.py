@@ -22,7 +22,7 @@ while True:
     except OSError:
         pass
 """
-# In a process of its own: all orphans of the machine's tests would be children of this one.
+# Runs in its own process, because a reaper adopts every orphan below it.
 SERVER = f"""
 import asyncio, os, subprocess, sys, time
 from services.sandbox.reaper import Reaper

@@ -82,7 +82,7 @@ class Classes:
         self.namespace = namespace
 
     def find(self, name: str) -> Any:
-        """Return a class or a built-in exception, or None if this side has none of that name."""
+        """Return the shared class or built-in exception of that name; None without one."""
         found = self.namespace.get(name) if name in self.names else EXCEPTIONS.get(name)
         return found if isinstance(found, type) else None
 
