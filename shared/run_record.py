@@ -315,7 +315,7 @@ class RunRecord(_Measured):
         """Why the verdicts cannot be trusted: findings of canaries, and tests that cannot run."""
         found = list(self.canaries.distrust) if self.canaries else []
         if self.test_errors:
-            found.append(f"the tests of {self.test_errors} samples cannot run (test_error)")
+            found.append(f"tests cannot run (test_error; samples: {self.test_errors})")
         return found
 
     @property
