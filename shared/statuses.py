@@ -128,6 +128,7 @@ class VerdictDetail(StrEnum):
     JUDGE_WORKER_LOST = "judge_worker_lost"
     MISSING_FUNCTION = "missing_function"
     TEST_ERROR = "test_error"
+    NO_RESPONSE = "no_response"
 
 
 class Convention(StrEnum):

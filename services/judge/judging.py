@@ -14,7 +14,7 @@ from services.judge.methods.function_tests import FunctionMethod
 from services.judge.methods.program_tests import ProgramMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement, Lateness, Outcomes
 from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.schemas import (
@@ -25,7 +25,7 @@ from shared.schemas import (
     StdioTests,
     is_encodable,
 )
-from shared.statuses import FinalStatus, JudgeMethod, VerdictDetail
+from shared.statuses import FailureKind, FinalStatus, JudgeMethod, VerdictDetail
 
 # Times that a case runs alone while its outcome is doubtful. Its shortest time counts.
 CONFIRMATIONS = 3
@@ -34,6 +34,16 @@ MOST_CALLS, CASES_ALONE = 20, 8
 # Cases that are certainly late alone, after which what was measured of the others counts. An answer
 # that is in time never gets there, however busy the machine is.
 MOST_LATE = 8
+# Failures of the sandbox that an answer may cause.
+_BY_AN_ANSWER = (
+    FailureKind.READ_TIMEOUT,
+    FailureKind.SANDBOX_ERROR,
+    FailureKind.UNUSABLE_ANSWER,
+    "http_500",
+    "http_504",
+)
+# Answers that do nothing.
+_IDLE = {"python": "pass", "cpp": "int main() {}"}
 MIB = 1024 * 1024
 # Address space of the language's own libraries, which a contest does not count.
 LIBRARIES_MIB = 64
@@ -89,10 +99,46 @@ def cases_of(problem: Problem, settings: JudgeConfig) -> int:
 async def judge_answer(task: Task) -> Judgement:
     """Judge an answer by its method; doubtful outcomes are confirmed.
 
+    An answer for which the sandbox gives no usable response, alone either, although it gives one
+    for an answer that does nothing, has failed.
+
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
         ConfigError: The method needs something that is not installed.
     """
+    try:
+        return await _judge(task)
+    except SandboxUnavailableError as error:
+        if error.failures[-1].kind not in _BY_AN_ANSWER or not await _judges_others(task):
+            raise
+    try:
+        return await _judge(replace(task, alone=True))
+    except SandboxUnavailableError as error:
+        if error.failures[-1].kind not in _BY_AN_ANSWER:
+            raise
+        status = FinalStatus.TIMEOUT if error.after_time else FinalStatus.RUNTIME_ERROR
+    method = choose_method(task)
+    total = cases_of(task.problem, task.settings)
+    return Judgement(
+        method.name, method.checker, total, status=status, detail=VerdictDetail.NO_RESPONSE
+    )
+
+
+async def _judges_others(task: Task) -> bool:
+    """Whether an answer to the same problem that does nothing can be judged."""
+    tests = task.problem.tests
+    name = getattr(tests, "fn_name", None) or getattr(tests, "entry_point", None)
+    code = f"def {name}(*args, **options): pass" if name else _IDLE.get(task.settings.language)
+    if code is None:
+        return False
+    try:
+        found = await _judge(replace(task, completion=f"```\n{code}\n```", attempts=Attempts()))
+    except SandboxUnavailableError:
+        return False
+    return bool(found.cases) and found.status is None
+
+
+async def _judge(task: Task) -> Judgement:
     # Finding the code of an answer takes much longer per character than comparing outputs.
     method = await compute(lambda: choose_method(task), 10 * len(task.completion))
     found, total = method.extraction, cases_of(task.problem, task.settings)

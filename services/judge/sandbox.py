@@ -63,7 +63,9 @@ _OF_IMPORTS = CaseLimits(
 _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)
 # Statuses of a sandbox, or of a proxy before it, that is full or unavailable.
-_OUTAGES = (429, 502, 503, 504)
+_OUTAGES = (429, 502, 503)
+# Failures that take so long that two of them are enough, and that the program may cause.
+_SLOW, _MOST_SLOW = (FailureKind.READ_TIMEOUT, "http_504"), 2
 
 # Bytes of an answer, and of all that are read at once. The largest honest ones are of a submit,
 # and of a call with the largest ``judge.max_output_mb``.
@@ -83,6 +85,11 @@ class SandboxUnavailableError(Exception):
     def __init__(self, failures: Sequence[InfraFailure]) -> None:
         super().__init__(str(failures[-1]))
         self.failures = tuple(failures)
+
+    @property
+    def after_time(self) -> bool:
+        """Whether the last call ended by time: the client's or that of a proxy."""
+        return self.failures[-1].kind in _SLOW
 
 
 class _AttemptFailedError(Exception):
@@ -318,7 +325,7 @@ class SandboxClient:
                 async with self._session.head(
                     f"{url}/run_cases", headers=self._headers(url)
                 ) as response:
-                    if response.status in _OUTAGES:
+                    if response.status in _OUTAGES or response.status >= 500:
                         return None
                     return response.headers.get("Plumbline-Run-Cases") == _RUN_CASES
         except (aiohttp.ClientError, TimeoutError):
@@ -347,7 +354,7 @@ class SandboxClient:
         # The budget starts at the first failure: before that the call only waited for a permit.
         give_up_at: float | None = None
         failures: list[InfraFailure] = []
-        broken = 0
+        broken = slow = 0
         avoid: str | None = None
         while True:
             async with self.pool.permit(exclusive=call.alone, avoid=avoid) as permit:
@@ -370,9 +377,11 @@ class SandboxClient:
             failures.append(failed.failure)
             attempts.failures.append(failed.failure)
             broken += not failed.busy
+            slow += failed.failure.kind in _SLOW
             give_up_at = give_up_at or self._clock() + self._retry_budget
             delay = self._timings.delay(len(failures), failed.retry_after)
-            if broken >= self._max_attempts or self._clock() + delay > give_up_at:
+            out_of_time = slow >= _MOST_SLOW or self._clock() + delay > give_up_at
+            if broken >= self._max_attempts or out_of_time:
                 raise SandboxUnavailableError(failures)
             log.warning("sandbox call failed, trying again", reason=str(failed), delay=delay)
             await asyncio.sleep(delay)
@@ -427,9 +436,10 @@ def _parse(
 ) -> Response:
     # Redacted before it is cut, because half of a secret is not recognized.
     excerpt = redact(body[:1000].decode("utf-8", "replace"))[:200]
-    if status in _OUTAGES:
+    if status in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
         failure = InfraFailure(kind=f"http_{status}", text=excerpt or None)
-        raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=True, retry_after=retry_after)
+        busy = status in _OUTAGES
+        raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=busy, retry_after=retry_after)
     if status != 200:
         failure = InfraFailure(kind=f"http_{status}", text=excerpt)
         raise (

@@ -33,7 +33,7 @@ PREFERENCE = (
 )
 MODULES = Path(__file__).parent / "slot" / "modules"
 NEVER_AS_ROOT = (
-    "without isolation no program runs as root: start the server as another user, or set "
+    "without namespaces no program runs as root: start the server as another user, or set "
     "PLUMBLINE_SANDBOX_PYTHON to an interpreter that every user can execute"
 )
 INSTALLED = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
@@ -118,7 +118,7 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     log.error("isolation unavailable", reason=tried)
     message = f"isolation {settings.isolation.value} does not work here: {tried}"
-    if IsolationChoice.NONE in kinds and os.geteuid() == 0:
+    if os.geteuid() == 0 and set(kinds) - set(INSTALLED):
         message += f"; {NEVER_AS_ROOT}"
     raise IsolationError(message)
 
@@ -150,10 +150,8 @@ def main() -> int:
 
 def _identities(kind: IsolationChoice) -> list[Identity]:
     root = os.geteuid() == 0
-    if kind is IsolationChoice.NONE and root:
-        return [Identity.SLOT]
     if kind not in INSTALLED:
-        return [Identity.SLOT, Identity.SERVER] if root else [Identity.SERVER]
+        return [Identity.SLOT] if root else [Identity.SERVER]
     return [Identity.SLOT, Identity.NAMESPACE] if root else [Identity.NAMESPACE]
 
 

@@ -21,7 +21,7 @@ from tests.hostile.cpu_programs import CPP, PYTHON, UNSEEN
 from tests.judge.pools import OpenPool
 from tests.judge.test_harness_fidelity import PYTHONS, USERS, harness
 from tests.sandbox.conftest import unavailable
-from tests.sandbox.installations import public_python
+from tests.sandbox.installations import python_for
 from tests.sandboxes import ordinary_rungs
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
@@ -101,9 +101,9 @@ async def check_slot(
         pytest.skip("this process may not make control groups")
     if measure == "processes":
         monkeypatch.setattr(CpuGroup, "create", lambda: None)
-    settings = SandboxSettings(isolation=IsolationChoice(rung), concurrency=1)
-    if rung == "none" and (python := public_python()):
-        settings = settings.model_copy(update={"python": python})  # for the user that is not root
+    settings = SandboxSettings(
+        isolation=IsolationChoice(rung), concurrency=1, python=python_for(rung)
+    )
     server = TestServer(create_app(settings))
     try:
         await server.start_server()

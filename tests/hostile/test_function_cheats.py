@@ -16,7 +16,7 @@ from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
 from tests.judge.tasks import fenced, make_task, verdict_of
 from tests.sandbox.conftest import unavailable
-from tests.sandbox.installations import public_python
+from tests.sandbox.installations import python_for
 from tests.sandboxes import ordinary_rungs, own_sandbox
 from tests.shared.ledgers import problem
 
@@ -72,11 +72,12 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """A way to run answers; its sandbox is started once."""
     name = request.param
     folder = tmp_path_factory.mktemp("sandbox")
-    settings = {"PLUMBLINE_SANDBOX_CONCURRENCY": "2"}
+    settings = {
+        "PLUMBLINE_SANDBOX_CONCURRENCY": "2",
+        "PLUMBLINE_SANDBOX_PYTHON": str(python_for(name)),
+    }
     if name != BY_RUN_CODE:
         settings["PLUMBLINE_SANDBOX_ISOLATION"] = name
-    if name == "none" and (python := public_python()):
-        settings["PLUMBLINE_SANDBOX_PYTHON"] = str(python)  # for the user that is not root
     try:
         with own_sandbox(folder, **settings) as url:
             yield f"{name} {url}"

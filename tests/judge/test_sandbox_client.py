@@ -198,7 +198,6 @@ async def test_a_request_and_its_answer(start: Start, client: Client) -> None:
         (said(503), "http_503"),
         (said(429), "http_429"),
         (said(502), "http_502"),
-        (said(504), "http_504"),
         (said(500, "it broke"), "http_500: it broke"),
         (said(200, {"status": "SandboxError", "message": "out of pids"}), "out of pids"),
         (said(200, "<html>"), "unusable answer: <html>"),

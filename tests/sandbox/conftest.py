@@ -18,10 +18,10 @@ from aiohttp.test_utils import TestServer
 
 from services.sandbox import runner
 from services.sandbox.app import create_app
-from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.settings import SandboxSettings
 from services.sandbox.workspace import FIRST_UID
 from shared.errors import ServiceError
-from tests.sandbox.installations import public_python
+from tests.sandbox.installations import python_for
 from tests.sandboxes import EXPECTED, own_sandbox, rungs
 
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
@@ -66,11 +66,6 @@ class Sandbox:
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
-def unhidden_python() -> Path:
-    """An interpreter for programs without isolation, which never run as root."""
-    return public_python() or SandboxSettings().python
-
-
 StartSandbox = Callable[..., Awaitable[Sandbox]]
 
 
@@ -109,8 +104,7 @@ async def start_sandbox(
             user = next_user()
             monkeypatch.setattr(runner, "FIRST_UID", user)
             monkeypatch.setattr(runner, "LAST_UID", user)
-            if settings.get("isolation") is IsolationChoice.NONE:
-                settings.setdefault("python", unhidden_python())
+            settings.setdefault("python", python_for(settings.get("isolation", "auto")))
             server = TestServer(create_app(SandboxSettings(**settings)))
             await server.start_server()
             servers.append(server)
@@ -151,9 +145,11 @@ class SharedServers:
     def _start(self, kind: str) -> str | ServiceError:
         folder = self._folder / kind
         folder.mkdir()
-        settings = {"ISOLATION": kind, "TEMP_ROOT": str(self._folder)}
-        if kind == "none":
-            settings["PYTHON"] = str(unhidden_python())
+        settings = {
+            "ISOLATION": kind,
+            "TEMP_ROOT": str(self._folder),
+            "PYTHON": str(python_for(kind)),
+        }
         variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}
         try:
             return self._stack.enter_context(own_sandbox(folder, **variables))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from services.sandbox.settings import SandboxSettings
 from tests.processes import service_process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -47,18 +48,14 @@ class Installation:
 ALL = ("bwrap", "unshare", "landlock", "none")
 INSTALLATIONS = {
     "root": Installation((), ALL),
-    # ``none`` refuses to start there: no program runs as root without isolation.
-    "root, hidden interpreter": Installation((), ALL[:-1], hidden=True),
-    "container": Installation((*CONTAINER, *NO_CAPABILITIES), ("landlock",)),
-    "user in a container": Installation(
-        (*AS_PLAIN_USER, *CONTAINER, *NO_CAPABILITIES), ("landlock",)
-    ),
+    # The others refuse to start there: without mounts no program runs as root.
+    "root, hidden interpreter": Installation((), ALL[:2], hidden=True),
+    "container": Installation((*CONTAINER, *NO_CAPABILITIES), ()),
     "user": Installation(tuple(AS_PLAIN_USER), ALL),
 }
 if not ROOT:
     INSTALLATIONS = {
         "user": Installation((), ALL),
-        "container": Installation((*CONTAINER, *NO_CAPABILITIES), ("landlock",)),
     }
 
 
@@ -70,6 +67,12 @@ def public_python() -> Path | None:
         if path.exists() and _public(path.resolve()) and _version(path) == sys.version_info[:2]:
             return path.resolve()
     return None
+
+
+def python_for(rung: str) -> Path:
+    """The interpreter for programs, which without mounts another user has to execute."""
+    public = public_python() if rung in ("landlock", "none") else None
+    return public or SandboxSettings().python
 
 
 def _public(path: Path) -> bool:

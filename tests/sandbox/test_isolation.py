@@ -8,7 +8,8 @@ from services.sandbox import probe
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice
 from shared.run_record import SandboxFacts
-from tests.sandbox.conftest import Sandbox, StartSandbox, b64, unhidden_python
+from tests.sandbox.conftest import Sandbox, StartSandbox, b64
+from tests.sandbox.installations import python_for
 from tests.sandbox.test_channels import change_source, run_cases
 
 
@@ -158,9 +159,9 @@ async def test_without_landlock_the_next_rung_is_taken_and_the_reason_told(
     with pytest.raises(IsolationError, match="this kernel or container offers no Landlock"):
         await start_sandbox(isolation=IsolationChoice.LANDLOCK)
     monkeypatch.setattr(probe, "PREFERENCE", (IsolationChoice.LANDLOCK, IsolationChoice.NONE))
-    ready = await (await start_sandbox(python=unhidden_python())).ready()
+    ready = await (await start_sandbox(python=python_for("none"))).ready()
     assert ready["isolation"] == "none"
-    assert set(ready["tried"]) >= {"landlock (server user)"}
+    assert set(ready["tried"]) >= {f"landlock ({'slot' if os.geteuid() == 0 else 'server'} user)"}
     assert all("\n" not in reason for reason in ready["tried"].values())
 
 

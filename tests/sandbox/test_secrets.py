@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shared.errors import ServiceError
-from tests.sandbox.conftest import unavailable, unhidden_python
+from tests.sandbox.conftest import unavailable
+from tests.sandbox.installations import python_for
 from tests.sandboxes import own_sandbox, rungs
 
 SECRETS = {
@@ -35,9 +36,11 @@ print('looked')
 def test_a_program_finds_no_secret(tmp_path: Path, isolation: str) -> None:
     if isolation == "none" and os.geteuid() != 0:
         pytest.skip("without isolation a program is the same user as the server")
-    settings = {"PLUMBLINE_SANDBOX_ISOLATION": isolation, **SECRETS}
-    if isolation == "none":
-        settings["PLUMBLINE_SANDBOX_PYTHON"] = str(unhidden_python())
+    settings = {
+        "PLUMBLINE_SANDBOX_ISOLATION": isolation,
+        "PLUMBLINE_SANDBOX_PYTHON": str(python_for(isolation)),
+        **SECRETS,
+    }
     try:
         with own_sandbox(tmp_path, **settings) as url:
             assert _ask(f"{url}/readyz")["isolation"] == isolation

@@ -27,7 +27,8 @@ from services.sandbox.slots import Order, Slot, SlotLostError
 from services.sandbox.workspace import Workspace
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CaseLimits, RunCasesRequest
-from tests.sandbox.conftest import alive, next_user, unavailable, unhidden_python, until
+from tests.sandbox.conftest import alive, next_user, unavailable, until
+from tests.sandbox.installations import python_for
 from tests.sandboxes import rungs
 
 LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)
@@ -53,10 +54,11 @@ async def choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         monkeypatch.setattr(runner_module, "FIRST_UID", user)
         monkeypatch.setattr(runner_module, "LAST_UID", user)
         settings = SandboxSettings(
-            isolation=IsolationChoice(kind), concurrency=1, temp_root=temp_root
+            isolation=IsolationChoice(kind),
+            concurrency=1,
+            temp_root=temp_root,
+            python=python_for(kind),
         )
-        if kind == "none":
-            settings.python = unhidden_python()
         try:
             made.append(await choose_isolation(settings, Reaper()))
         except IsolationError as error:
