@@ -271,6 +271,10 @@ class QualityFinding(StrEnum):
     """Several outputs are right, but the problem has no checker: right answers may be rejected."""
     BROKEN_CHECKER = "broken_checker"
     """The problem's own checker cannot judge, or rejects the expected outputs."""
+    TEST_ERROR = "test_error"
+    """The tests cannot run, whatever the answer is."""
+    SHARED_PROCESS = "shared_process"
+    """The tests run in the answer's process, where it can reach them."""
 
 
 def quality_text(findings: set[QualityFinding]) -> str:

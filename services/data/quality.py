@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from services.data.many_answers import many_answers
 from shared.checkers import CheckerStyle
+from shared.function_plan import fault_of, plan_of
 from shared.schemas import (
     GroundTruth,
     HumanEvalTests,
+    MbppTests,
     Problem,
     ProgramTests,
     QualityFinding,
@@ -30,6 +32,10 @@ class AuditFinding:
 def audit_problem(problem: Problem) -> list[AuditFinding]:
     """Audit the tests, the statement and the checker of one problem, without running anything."""
     found, tests = audit_tests(problem.tests), problem.tests
+    if (fault := fault_of(tests)) is not None:
+        found.append(AuditFinding(QualityFinding.TEST_ERROR, fault))
+    elif isinstance(tests, HumanEvalTests | MbppTests) and (shared := plan_of(tests).shared):
+        found.append(AuditFinding(QualityFinding.SHARED_PROCESS, shared))
     if not isinstance(tests, StdioTests):
         return found
     if not tests.has_checker and (sentence := many_answers(problem.prompt)):

@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from services.data.quality import LARGE_OUTPUT_BYTES, audit_tests
+from services.data.quality import LARGE_OUTPUT_BYTES, audit_problem, audit_tests
 from shared.schemas import (
     HumanEvalTests,
     MbppTests,
@@ -9,6 +11,7 @@ from shared.schemas import (
     quality_findings,
     quality_text,
 )
+from tests.shared.ledgers import problem
 
 
 def found(tests):
@@ -80,3 +83,20 @@ def test_the_column_says_what_was_found_and_can_be_read_back():
     assert quality_text(both) == "duplicate_tests,large_output"
     assert quality_findings(quality_text(both)) == both
     assert quality_findings("ok") == quality_findings("") == quality_findings("great") == set()
+
+
+@pytest.mark.parametrize(
+    ("setup", "test", "finding", "named"),
+    [
+        ("", "assert f(1", QualityFinding.TEST_ERROR, "line 1"),
+        ("", "assert f(1) == UNDEFINED", QualityFinding.TEST_ERROR, "UNDEFINED"),
+        ("", "assert f.calls == 1", QualityFinding.SHARED_PROCESS, "f.calls"),
+        ("", "g = f(1)\nassert g.send(2) == 3", QualityFinding.SHARED_PROCESS, "send"),
+        ("import math", "assert f(1) == math.pi", None, ""),
+    ],
+)
+def test_tests_that_cannot_run_or_need_one_process_are_named(setup, test, finding, named):
+    tests = {"test_list": [test], "test_setup_code": setup}
+    audited = audit_problem(problem(ground_truth=json.dumps(tests)))
+    assert [one.kind for one in audited] == ([finding] if finding else [])
+    assert all(named in one.reason for one in audited)
