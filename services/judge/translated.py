@@ -90,9 +90,8 @@ def _missing_imports(code: str, prompt: str) -> str:
 
 # C++
 
-_CPP_SPLICE = re.compile(r"\\[ \t]*\n")
-_CPP_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_CPP_MACRO = re.compile(r"\bdefine\s+(\w+)")
+_CPP_SPLICE = re.compile(r"\\[ \t\f\v\r]*\n")
+_CPP_MACRO = re.compile(r"define(?:\s|/\*.*?\*/)+(\w+)", re.DOTALL)
 # They cannot be macros.
 _CPP_RESERVED = {"defined", "__VA_ARGS__", "__VA_OPT__"}
 _CPP_TOKEN = """\
@@ -119,13 +118,13 @@ def _cpp_declarations(code: str, prompt: str) -> str:
 def _cpp(code: str, tests: str) -> str:
     included = "#include <iostream>\n#include <string>\n"
     tests = _before_last_braces(_opened(tests), 1, _CPP_TOKEN)
-    return f"{included}{code}\n{_cpp_without_macros(code)}{tests}"
+    # The second line end stays if the answer ends with a backslash.
+    return f"{included}{code}\n\n{_cpp_without_macros(code)}{tests}"
 
 
 def _cpp_without_macros(code: str) -> str:
     """Return lines after which nothing is a macro of the answer; too many do no harm."""
-    text = _CPP_SPLICE.sub("", code)
-    found = {*_CPP_MACRO.findall(text), *_CPP_MACRO.findall(_CPP_COMMENT.sub(" ", text))}
+    found = _CPP_MACRO.findall(_CPP_SPLICE.sub("", code))
     names = sorted({"main", "assert", "NDEBUG", *found} - _CPP_RESERVED)
     return "".join(f"#undef {name}\n" for name in names) + "#include <assert.h>\n"
 

@@ -223,8 +223,21 @@ EARLY = {
     "cpp": "long total(std::vector<long> n) { exit(0); }",
     "cpp at the start": "long total(std::vector<long> n) { return 1; }\n"
     "struct Leave { Leave() { std::cout << 1 << std::endl; _exit(0); } } leave;",
-    "cpp by a macro": "#define assert(x) ((void)0)\n#define NDEBUG\n"
-    "long total(std::vector<long> n) { return 1; }",
+    **{
+        f"cpp by a macro, {number}": f"long total(std::vector<long> n) {{ return 1; }}\n{macro}"
+        for number, macro in enumerate(
+            [
+                "#define assert(x) ((void)0)\n#define NDEBUG",
+                "%:define candidate(...) 3",
+                'const char *text = "/*";\n#define/**/candidate(...) 3',
+                "#define /* a\n comment */ candidate(...) 3",
+                "#def\\\nine candi\\ \t\ndate(...) 3",
+                "#define candidate(...) 3\n// \\",
+                "#\tdefine\fcandidate(...) 3",
+                "#ifndef candidate\n#  define candidate(...) 3\n#endif",
+            ]
+        )
+    },
     "java": "class Problem { public static long total(ArrayList<Long> n) "
     "{ System.exit(0); return 1; } }",
     "nodejs": "function total(numbers) { process.exit(0); }",
