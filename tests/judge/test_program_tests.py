@@ -219,22 +219,26 @@ async def test_wrong_answers(judge: Judge) -> None:
     assert found == dict.fromkeys(found, (FinalStatus.WRONG_ANSWER, [0]))
 
 
+LIAR = (
+    "struct Liar { bool operator==(long) { return true; } };\n"
+    "long total(std::vector<long> n) { return 1; }\n"
+)
 EARLY = {
     "cpp": "long total(std::vector<long> n) { exit(0); }",
     "cpp at the start": "long total(std::vector<long> n) { return 1; }\n"
     "struct Leave { Leave() { std::cout << 1 << std::endl; _exit(0); } } leave;",
     **{
-        f"cpp by a macro, {number}": f"long total(std::vector<long> n) {{ return 1; }}\n{macro}"
+        f"cpp by a macro, {number}": f"{LIAR}{macro}"
         for number, macro in enumerate(
             [
                 "#define assert(x) ((void)0)\n#define NDEBUG",
-                "%:define candidate(...) 3",
-                'const char *text = "/*";\n#define/**/candidate(...) 3',
-                "#define /* a\n comment */ candidate(...) 3",
-                "#def\\\nine candi\\ \t\ndate(...) 3",
-                "#define candidate(...) 3\n// \\",
-                "#\tdefine\fcandidate(...) 3",
-                "#ifndef candidate\n#  define candidate(...) 3\n#endif",
+                "%:define candidate(...) Liar()",
+                'const char *text = "/*";\n#define/**/candidate(...) Liar()',
+                "#define /* a\n comment */ candidate(...) Liar()",
+                "#def\\\nine candi\\ \t\ndate(...) Liar()",
+                "#define candidate(...) Liar()\n// \\",
+                "#\tdefine\fcandidate(...) Liar()",
+                "#ifndef candidate\n#  define candidate(...) Liar()\n#endif",
             ]
         )
     },
