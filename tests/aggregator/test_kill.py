@@ -77,6 +77,7 @@ def killed_in_the_middle(url: str, folder: Path, chance: random.Random) -> int:
     return indexed(folder)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 def test_killed_again_and_again(redis: Redis, redis_server: RedisServer, tmp_path: Path) -> None:
     chance = random.Random(3)

@@ -121,6 +121,7 @@ async def test_a_restored_run_resumes(
     assert sorted(others.judged) == sorted(SAMPLES[3:])  # jobs are queued again
 
 
+@pytest.mark.nightly
 def test_a_backup_during_a_run_is_of_one_moment(
     redis: Redis,
     redis_server: RedisServer,

@@ -82,6 +82,7 @@ def test_a_killed_part_is_started_again(
     _same(output, undisturbed)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "part", ["services.generator", pytest.param("redis", marks=pytest.mark.nightly)]
 )

@@ -82,6 +82,7 @@ def test_other_content_of_the_data_is_refused(run: Path, data: Path) -> None:
     assert "codecontests" not in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -101,6 +102,7 @@ def test_the_run_of_an_earlier_version_in_the_present_commands(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 def test_the_gate_takes_the_run_of_an_earlier_version(tmp_path: Path) -> None:
     """So few problems decide nothing; that it says so shows that it could read everything."""
     policy = str(plumb.REPOSITORY / "configs" / "gate.yaml")

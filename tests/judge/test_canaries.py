@@ -134,6 +134,7 @@ async def test_similar_faults_are_found(sandbox_url: str, answers: dict[str, Bod
     assert await not_found(sandbox_url, SIMILAR_FAULTS, PROGRAMS, answers) == {}
 
 
+@pytest.mark.nightly
 async def test_faults_of_run_code_are_found(sandbox_url: str, answers: dict[str, Body]) -> None:
     profile = CanaryProfile("compute_score", "python", functions=False)
     assert await not_found(sandbox_url, SINGLE_FAULTS, profile, answers) == {}
@@ -145,6 +146,7 @@ async def test_faults_in_function_tests_are_found(
     assert await not_found(sandbox_url, FUNCTION_FAULTS, FUNCTIONS, answers) == {}
 
 
+@pytest.mark.nightly
 async def test_answers_of_other_calls_are_found(sandbox_url: str, answers: dict[str, Body]) -> None:
     """With recorded answers, so that calls meet on a busy machine too."""
     async with faulty(sandbox_url, faults.healthy, answers=answers) as url:

@@ -225,6 +225,7 @@ async def test_a_waiter_killed_when_it_was_granted(
     await taken(pool)
 
 
+@pytest.mark.nightly
 async def test_a_paused_holder_gives_back_what_it_does_not_hold(
     pool: SandboxPool, processes: Processes
 ) -> None:
@@ -243,6 +244,7 @@ async def test_a_paused_holder_gives_back_what_it_does_not_hold(
     await late
 
 
+@pytest.mark.nightly
 async def test_a_paused_waiter_comes_back_to_its_place(
     pool: SandboxPool, processes: Processes
 ) -> None:
@@ -290,6 +292,7 @@ async def test_a_restart_of_redis(own_redis_server: RedisServer) -> None:
     await client.aclose()
 
 
+@pytest.mark.nightly
 async def test_work_goes_on_over_a_restart(own_redis_server: RedisServer) -> None:
     client = await connect_async(own_redis_server.url)
     pool = SandboxPool(client, [ONE], "test", settings=PoolSettings(max_concurrency=2))

@@ -115,6 +115,7 @@ async def test_recorded_humaneval_verdicts_apart(sandbox, model, share):
     assert [a["task_id"] for a, v in zip(answers, found, strict=True) if v.shared_process] == []
 
 
+@pytest.mark.nightly
 @SHARES
 async def test_canonical_humaneval_solutions_apart(sandbox, share):
     problems = read_lines("HumanEval.jsonl.gz")[share]

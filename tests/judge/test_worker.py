@@ -225,6 +225,7 @@ async def test_a_job_that_ended_is_not_renewed(
     assert redis.get(ledger_keys.lease(other.id)) == b"w"
 
 
+@pytest.mark.nightly
 def test_what_woke_a_killed_worker_is_forgotten_with_it(ledger: Ledger, redis: Redis) -> None:
     redis.sadd("rq:workers:judge", "rq:worker:killed", "rq:worker:alive")
     redis.hset("rq:worker:alive", "pid", 1)
@@ -234,6 +235,7 @@ def test_what_woke_a_killed_worker_is_forgotten_with_it(ledger: Ledger, redis: R
     assert redis.keys("plumbline:woken:*") == [b"plumbline:woken:alive"]
 
 
+@pytest.mark.nightly
 async def test_a_busy_event_loop_loses_no_lease(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
@@ -484,6 +486,7 @@ async def test_a_suspect_is_taken_alone_by_an_idle_worker(
     assert await take(idle=True) == ([], False)
 
 
+@pytest.mark.nightly
 def test_a_worker_notices_a_redis_whose_machine_vanished(redis_server: RedisServer) -> None:
     """RQ would wait seven minutes for a reply."""
     client = connect(redis_server.url)

@@ -26,7 +26,8 @@ from tests.page.watch import Watch
 
 pytestmark = pytest.mark.browser
 
-EVERYWHERE = pytest.mark.parametrize("place", ["aggregator", "report"], indirect=True)
+REPORT = pytest.param("report", marks=pytest.mark.nightly)
+EVERYWHERE = pytest.mark.parametrize("place", ["aggregator", REPORT], indirect=True)
 
 
 @dataclass(frozen=True)

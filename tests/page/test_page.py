@@ -551,6 +551,7 @@ def test_a_run_that_is_being_published_is_followed_to_its_end(address: str, visi
     assert watch.errors == []
 
 
+@pytest.mark.nightly
 def test_a_view_that_takes_long_says_so(address: str, visit: Visit) -> None:
     page, watch = visit()
     held: list[Route] = []
@@ -617,6 +618,7 @@ def test_a_stream_that_is_refused_is_asked_for_again(
     expect(page.locator("#notice")).to_be_empty()
 
 
+@pytest.mark.nightly
 def test_an_aggregator_that_went_away_is_told_and_found_again(
     own: Aggregator, redis_server: RedisServer, tmp_path: Path, visit: Visit
 ) -> None:
@@ -761,6 +763,7 @@ def test_samples_judged_after_the_page_was_opened_are_listed(
     expect(page.locator("tr.row")).to_have_count(5)
 
 
+@pytest.mark.nightly
 def test_print_shows_what_is_folded_in_dark_ink_on_white(address: str, visit: Visit) -> None:
     page, watch = visit(1280, "dark")
     show(page, f"{address}/{VIEWS['run']}")

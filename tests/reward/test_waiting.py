@@ -160,6 +160,7 @@ async def test_a_lost_job_is_delivered_again(
     assert (await asking)[1]["score"] == 1.0
 
 
+@pytest.mark.nightly
 async def test_a_job_that_is_lost_again_and_again_is_not_judged(
     redis: Redis, redis_server: RedisServer
 ) -> None:
@@ -211,6 +212,7 @@ async def test_redis_restarts_while_requests_wait(own_redis_server: RedisServer)
             assert body["results"][0]["score"] == 1.0
 
 
+@pytest.mark.nightly
 async def test_redis_is_killed_while_hundreds_are_judged(own_redis_server: RedisServer) -> None:
     """What Redis lost with its last second is judged again; no answer is missing or wrong."""
     server = own_redis_server

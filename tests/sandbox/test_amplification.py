@@ -91,6 +91,7 @@ async def refused(sandbox: Sandbox, path: str, body: bytes) -> Any:
     return json.loads(text)["detail"]
 
 
+@pytest.mark.nightly
 async def test_many_wrong_members_have_a_small_answer(sandbox: Sandbox):
     failures = {}
     for place, count in PLACES:
@@ -271,6 +272,7 @@ HONEST = "import time; time.sleep(0.8); print(1)"
 FLOOD = ("fetch_files", "files", "records", "inputs")
 
 
+@pytest.mark.nightly
 async def test_programs_do_not_notice_a_flood(server: Server):
     await check_flood(server, rounds=1)
 
@@ -333,6 +335,7 @@ PUMPED = {
 }
 
 
+@pytest.mark.nightly
 async def test_a_server_that_stands_still_changes_no_program(server: Server):
     """Stopped for longer than each limit, in which the programs end as they always do.
 

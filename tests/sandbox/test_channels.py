@@ -204,6 +204,7 @@ def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     change_source(monkeypatch, "init", UNGUARDED)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("unguarded")
 async def test_the_probes_find_what_nothing_guards(start: Start):
     """Otherwise the tests above would show nothing."""

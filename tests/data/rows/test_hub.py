@@ -116,6 +116,7 @@ def test_offline_reads_what_was_fetched(hub, ask, tmp_path):
     assert hub.asked == []
 
 
+@pytest.mark.nightly
 def test_offline_names_what_is_not_in_the_cache(hub, ask):
     ask({"source": FULL})
     hub.asked.clear()
@@ -131,6 +132,7 @@ def test_offline_names_what_is_not_in_the_cache(hub, ask):
     assert hub.asked == []
 
 
+@pytest.mark.nightly
 def test_offline_with_a_lost_file_or_listing(ask, tmp_path):
     folders = {name: tmp_path / name for name in ("file", "listing")}
     calls = [{"source": FULL, "cache": str(folder)} for folder in folders.values()]
@@ -146,6 +148,7 @@ def test_offline_with_a_lost_file_or_listing(ask, tmp_path):
     assert numbers(first) == numbers(second) == [1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_names_that_are_wrong(ask):
     others = [
         {"name": None},
@@ -193,6 +196,7 @@ def test_refusals(hub, ask):
         assert f": {cause}" in message
 
 
+@pytest.mark.nightly
 def test_no_network(ask):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -201,6 +205,7 @@ def test_no_network(ask):
     assert message.startswith("own/set@v1.0: the connection to the hub failed (ConnectError: ")
 
 
+@pytest.mark.nightly
 def test_what_datasets_raises_without_a_network():
     """It has its own exception, whose cause is the cache's."""
     said = r"^a/b: the connection to the hub failed .*check the network"
@@ -217,6 +222,7 @@ def test_a_download_that_breaks_off_is_made_again(hub, ask):
     assert numbers(ask({"source": FULL})[0]) == [1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_an_empty_or_damaged_repository(hub, ask):
     hub.files["README.md"] = b"# nothing else\n"
     hub.files["data/test-0.parquet"] = b"PAR1 is not enough"
@@ -229,12 +235,14 @@ def test_an_empty_or_damaged_repository(hub, ask):
     assert "cannot be downloaded (" in empty
 
 
+@pytest.mark.nightly
 def test_a_full_disk(ask):
     (message,) = ask({"source": FULL, "full_disk": True})
     cause = "no space left for it (No space left on device); free some space or use another cache"
     assert message.endswith(cause)
 
 
+@pytest.mark.nightly
 def test_a_cache_that_is_no_folder(ask, tmp_path):
     (tmp_path / "cache").write_text("x")
     calls = [{"source": FULL | {"revision": revision}} for revision in ("v1.0", COMMIT)]
@@ -243,6 +251,7 @@ def test_a_cache_that_is_no_folder(ask, tmp_path):
         assert "the cache cannot be used (Not a directory: " in message
 
 
+@pytest.mark.nightly
 def test_another_revision_in_the_cache_does_not_step_in(hub, ask, tmp_path):
     """``datasets`` falls back on whatever it has of a data set where the hub refuses."""
     other = tmp_path / "home" / "datasets" / "own___set" / "full" / "0.0.0" / "abc"
