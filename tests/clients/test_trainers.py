@@ -1,6 +1,7 @@
 """Reward functions as each trainer calls them."""
 
 import asyncio
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plumbline_reward import NotJudgedError, RefusedError
-from plumbline_reward.openrlhf_reward import response_of
+from plumbline_reward.openrlhf_reward import response_of, reward_func
 from plumbline_reward.other_trainers import areal_reward, slime_reward, verifiers_reward
 from plumbline_reward.trl_reward import completion_text
 
@@ -54,7 +55,7 @@ def test_verl_gets_the_same_numbers_under_the_same_keys_whatever_the_verdict() -
 
 def test_verl_raises_where_there_is_no_verdict(server: Server) -> None:
     server.fault = unjudged_second
-    with pytest.raises(NotJudgedError, match="sandbox lost"):
+    with pytest.raises(NotJudgedError):
         compute("demo", "pass 1 lost", REFERENCE, {}, timeout=0.3)
 
 
@@ -213,6 +214,16 @@ def test_openrlhf_repetitions_before_the_end_cost_no_time(repeated: str) -> None
     text = repeated * 200_000 + "x"
     assert response_of(text, "") == text
     assert response_of("x" + repeated.strip() + repeated * 200_000 + "</s>", "") == "x"
+
+
+def test_openrlhf_rewards(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(tensor=list))
+    found = reward_func(["p pass 1</s>", "p pass 0.5"], ["p ", "p "], [REFERENCE] * 2, step=1)
+    assert server.asked() == ["pass 1", "pass 0.5"]
+    assert (found["rewards"], found["scores"]) == ([1.0, 0.5], [1.0, 0.0])
+    assert found["extra_logs"]["pass_ratio"] == [1.0, 0.5]
+    with pytest.raises(RefusedError):
+        reward_func(["p pass 1"], ["p "], [])
 
 
 @pytest.mark.parametrize(
