@@ -86,7 +86,7 @@ def demo_completions() -> list[dict[str, str]]:
     return [json.loads(line) for line in lines]
 
 
-async def eventually(check, seconds: float = 20.0) -> None:
+async def eventually(check, seconds: float = 60.0) -> None:
     """Wait until ``check()``, which may be a coroutine function's, is true."""
     for _ in range(int(seconds / 0.05)):
         found = check()
