@@ -24,7 +24,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance upgrade-check bench-archive bench-redis clean
+	up up-cpu down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -164,9 +164,7 @@ chaos: $(STAMP) ## disturb processes of runs, or containers; verdicts must stay 
 endurance: $(STAMP) ## two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)
 	$(BIN)/python -m tests.endurance $(ARGS)
 
-upgrade-check: $(STAMP) ## mix the processes of an earlier commit with the present ones (FROM=<commit>, or next; ARGS: --only TEXT)
-	@[ -n "$(FROM)" ] || { echo "make upgrade-check FROM=<commit>: which earlier release?" >&2; exit 2; }
-	$(BIN)/python -m tests.upgrade $(FROM) $(ARGS)
+
 
 lint: $(STAMP) ## ruff: check rules and format
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@ versions), a state, and results. The ledger stores :class:`RunMeta` while a run 
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_serializer
 
@@ -21,7 +21,7 @@ from shared.redaction import redact_values
 from shared.schemas import RecordedCases, describe
 from shared.statuses import FinalStatus, TokenSource
 
-VERSION = 2
+VERSION: Final = 3
 
 JsonObject = dict[str, JsonValue]
 
@@ -267,7 +267,7 @@ class RunRecord(_Measured):
     counted by an engine.
     """
 
-    version: Literal[2] = 2
+    version: Literal[3] = VERSION
     run: str
     complete: bool = False
     samples: int = 0
@@ -354,26 +354,23 @@ def _refusal(document: JsonObject, error: ValidationError) -> str:
 
 
 def read_record(document: object, place: str) -> RunRecord:
-    """Validate the JSON of a ``run.json`` of this version or the previous one.
-
-    Version 1 had no ``version`` and no ``protocol``, which is derived from the configuration.
+    """Validate the JSON of a ``run.json``.
 
     Raises:
-        OutputError: The document is not a run record, has an unknown version, or has an invalid
+        OutputError: The document is not a run record, has another version, or has an invalid
             field; the message begins with ``place``.
     """
-    if not isinstance(document, dict):
+    if not (isinstance(document, dict) and "version" in document):
         raise OutputError(f"{place}: not a run record; name the folder of a run")
-    version = document.get("version", 1)
-    if version not in (VERSION - 1, VERSION):
+    if (version := document["version"]) != VERSION:
         raise OutputError(
-            f"{place}: run record of version {version!r}, but this Plumbline reads versions "
-            f"{VERSION - 1} and {VERSION}; read it with the version that wrote it, or a newer one"
+            f"{place}: run record of version {version!r}, but this Plumbline reads version "
+            f"{VERSION}; read it with the Plumbline that wrote it"
         )
     try:
-        record = RunRecord.model_validate({**document, "version": VERSION})
+        record = RunRecord.model_validate(document)
     except ValidationError as error:
         raise OutputError(f"{place}: {_refusal(document, error)}") from None
     if "config" not in document:
         raise OutputError(f"{place}: not a run record (config: field required)")
-    return record.model_copy(update={"protocol": record.protocol or record.config.protocol()})
+    return record

@@ -125,9 +125,8 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
             log.exception("cannot publish", run=ledger.run)
             _fail(
                 ledger,
-                f"the run's records in Redis cannot be read ({reason}); `plumb repair OUTPUT` "
-                "removes damaged ones of an embedded run, whose command makes them again; or "
-                "restore a backup (plumb restore)",
+                f"the run's records in Redis cannot be read ({reason}); restore Redis' data, or "
+                "start the run over with --force",
             )
     return bool(due)
 

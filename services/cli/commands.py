@@ -57,22 +57,6 @@ COMMANDS = {
         f"{_CLI}.doctor:doctor",
         "Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.",
     ),
-    "migrate": LazyCommand(
-        f"{_CLI}.migrate:migrate",
-        "Bring the runs in Redis to this release's version, before the next upgrade.",
-    ),
-    "backup": LazyCommand(
-        f"{_CLI}.backup:backup",
-        "Copy all runs of Redis, and the aggregator's index, while they are in use.",
-    ),
-    "restore": LazyCommand(
-        f"{_CLI}.backup:restore",
-        "Write the runs of a backup into Redis, and the index into its folder.",
-    ),
-    "repair": LazyCommand(
-        f"{_CLI}.repair:repair",
-        "Repair an embedded run's Redis file, and remove damaged records; keep a copy.",
-    ),
     "train-check": LazyCommand(
         f"{_CLI}.train_check:train_check",
         "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",

@@ -341,7 +341,7 @@ class Run:
         if self._ledger.incarnation() != self._incarnation:
             raise ServiceError(
                 "Redis lost the run that it had acknowledged (did its machine crash, or was it "
-                "emptied?); restore a backup, or use --force to start over"
+                "emptied?); restore its data, or use --force to start over"
             )
 
     def _lost_completions(self) -> list[SampleId]:

@@ -248,8 +248,8 @@ class Session:
                 raise OutputError(
                     f"{redact_address(self._identity.output)} is the folder of run "
                     f"{self._identity.run}, which Redis does not know: it is another Redis, or it "
-                    "lost its data. Name the Redis that has the run, restore a backup (plumb "
-                    "restore), or use --force to start over"
+                    "lost its data. Name the Redis that has the run, restore its data, or use "
+                    "--force to start over"
                 )
             return
         found = provenance_conflict(before, provenance)

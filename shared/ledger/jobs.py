@@ -34,7 +34,7 @@ from shared.ledger.packing import inflate, pack, unpack
 from shared.ledger.pipelined import MERGED, RUN_COMMANDS, Command, PipelinedRedis, Script
 from shared.ledger.programs import ANSWERS_KEPT, MAX_REQUEST
 from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, WRITTEN_FIELDS, text
-from shared.ledger.version import FIELD, PUT_BACK, check_run, put_back_note, version_of
+from shared.ledger.version import FIELD, PUT_BACK, check_run, put_back_note
 from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
@@ -203,7 +203,7 @@ class WorkerJobs(_WorkerScript):
             commands.append(("HGET", call.keys.problems, name))
         packed, judged, (config, version), *rest = await self._commands.send(commands)
         if not keys.is_canary_run(call.run):  # whose record judges alone write
-            check_run(call.run, version_of(version))
+            check_run(call.run, version)
         completion = None if packed is None else Generation.model_validate_json(unpack(packed))
         if completion is not None and completion.completion_sha256 != call.sha256:
             completion = None

@@ -24,11 +24,8 @@ from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, tex
 from shared.ledger.segments import FinishedSample, Mark, SegmentReader
 from shared.ledger.version import (
     FIELD,
-    WITHOUT_NUMBER,
     check_run,
     claim_ledger,
-    version_of,
-    writer_of,
 )
 from shared.plan import RunPlan
 from shared.run_record import VERSION, JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
@@ -104,8 +101,6 @@ _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
 # The protocol is derived from the config.
 _NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol", FIELD.encode())
-# Earlier versions had a single state for complete and incomplete published runs.
-_PUBLISHED_V1 = "published"
 # Fields that a new session does not overwrite: counters, and fields written when the run ends.
 _COUNTED = {*Lifecycle.model_fields, "publish_error"} - {"state", "started_at"}
 
@@ -198,9 +193,8 @@ class Ledger:
         document = self._document(_LARGE)
         if not document:
             return None
-        check_run(self.run, document.get(FIELD, WITHOUT_NUMBER))
-        if document.get("state") == _PUBLISHED_V1:
-            document["state"] = self._migrate_state()
+        version = document.get(FIELD)
+        check_run(self.run, None if version is None else str(version))
         try:
             return RunMeta.model_validate(document)
         except ValidationError as error:
@@ -209,34 +203,8 @@ class Ledger:
     def _unreadable(self, what: str, error: ValidationError) -> OutputError:
         return OutputError(
             f"the {what} of run {self.run} in Redis cannot be read ({describe(error)}); "
-            f"another version of Plumbline wrote it ({writer_of(self._redis, self.run)}; this is "
-            f"{release()}): resume the run with that version"
+            f"another Plumbline than this one ({release()}) wrote it: resume the run with that one"
         )
-
-    def version(self) -> int | None:
-        """The version of the run's meta data; None if they have this release's number.
-
-        Raises:
-            OtherVersionError: This release does not read it.
-        """
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, FIELD))
-        version = version_of(stored)
-        check_run(self.run, version)
-        return None if stored is not None and version == VERSION else cast(int, version)
-
-    def migrate(self) -> int | None:
-        """Bring the run's meta data to this release's version (idempotent).
-
-        Returns:
-            The version that they had; None if nothing changed.
-
-        Raises:
-            OtherVersionError: As :meth:`version`.
-        """
-        if (before := self.version()) is not None:
-            self.state()  # an earlier one is replaced
-            self._redis.hset(self._keys.meta, FIELD, json.dumps(VERSION))
-        return before
 
     def meta_document(self) -> JsonObject:
         """The meta data as stored, for display; includes ``results`` once they are published."""
@@ -318,22 +286,7 @@ class Ledger:
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "state"))
         if not stored:
             return None
-        value = json.loads(stored)
-        return self._migrate_state() if value == _PUBLISHED_V1 else RunState(value)
-
-    def _migrate_state(self) -> RunState:
-        """Replace the old state by complete or incomplete, according to the published metrics."""
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "results"))
-        try:
-            results = PublishedResults.model_validate_json(
-                stored or '{"metrics": {}, "slices": {}}'
-            )
-            missing = any(metrics.get("api_errors") for metrics in results.metrics.values())
-        except ValidationError:
-            missing = True
-        state = RunState.INCOMPLETE if missing else RunState.COMPLETE
-        self.set_state(state)
-        return state
+        return RunState(json.loads(stored))
 
     def _set(self, **values: JsonValue) -> None:
         self._redis.hset(
@@ -457,40 +410,6 @@ class Ledger:
     def completed_count(self) -> int:
         """The number of samples that have a completion, in Redis or in a segment."""
         return self._redis.hlen(self._keys.hashes) + self.archived_count()
-
-    def remove_damaged(self) -> list[str]:
-        """Remove samples and problems whose record cannot be read: a session writes them again.
-
-        Returns:
-            Their names. Samples in segments are not looked at.
-        """
-        found: list[str] = []
-        problems: list[str] = []
-        for name, data in self._redis.hscan_iter(self._keys.problems, count=100):
-            try:
-                Problem.model_validate_json(unpack(data))
-            except (ValueError, RecursionError):
-                problems.append(text(name))
-        for key, read in (
-            (self._keys.completions, lambda data: Generation.model_validate_json(unpack(data))),
-            (self._keys.verdicts, _read_verdict),
-        ):
-            for name, data in self._redis.hscan_iter(key, count=100):
-                try:
-                    read(data)
-                except (ValueError, RecursionError):
-                    found.append(text(name))
-        pipe = self._transaction()
-        for name in problems:
-            pipe.hdel(self._keys.problems, name)
-        for name in found:
-            for key in (
-                *(self._keys.hashes, self._keys.completions, self._keys.verdicts),
-                *(self._keys.cases, self._keys.deliveries),
-            ):
-                pipe.hdel(key, name)
-        pipe.execute()
-        return sorted({*problems, *found})
 
     # Verdicts
 

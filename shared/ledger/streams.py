@@ -10,9 +10,9 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from shared.ledger import keys
-from shared.ledger.ledger import INCARNATION, Ledger, VerdictEvent, entries, event_of, list_runs
+from shared.ledger.ledger import INCARNATION, VerdictEvent, entries, event_of, list_runs
 from shared.ledger.queue import text
-from shared.ledger.version import FIELD, OtherVersionError, check_run, version_of
+from shared.ledger.version import FIELD, OtherVersionError, check_run
 from shared.run_record import RunState
 from shared.service.logs import get_logger
 
@@ -226,25 +226,21 @@ def _progress(
     incarnation, state, version = meta
     if incarnation is None:
         return None
-    check_run(run, version_of(version))
+    check_run(run, version)
     return RunProgress(
         run=run,
         incarnation=str(json.loads(incarnation)),
-        state=None if state is None else _state(redis, run, json.loads(state)),
+        state=None if state is None else _state(run, json.loads(state)),
         last_event=text(newest[0][0]) if newest else "0",
         events=events,
         completions=hashes + int(archived or 0),
     )
 
 
-def _state(redis: Redis, run: str, stored: str) -> RunState | None:
-    """Parse the state; one of an earlier version is migrated, an unknown one is None."""
+def _state(run: str, stored: str) -> RunState | None:
+    """Parse the state; an unknown one is None."""
     try:
         return RunState(stored)
-    except ValueError:
-        pass
-    try:
-        return Ledger(redis, run).state()
     except ValueError as error:
         log.error("a run's state cannot be read", run=run, reason=str(error))
         return None

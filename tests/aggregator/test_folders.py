@@ -35,7 +35,7 @@ from tests.aggregator.viewed import viewed
 from tests.conftest import RedisServer
 from tests.shared.finished_runs import write_run
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "run_v1"
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "finished_run"
 
 
 def published(redis: Redis, folder: Path, run: str = "run-1", **meta: Any) -> Ledger:

@@ -185,8 +185,8 @@ def test_an_incomplete_run_with_a_torn_line(copied):
     assert done.code == 2
 
 
-def test_a_run_of_the_version_before():
-    done = plumb("accept", "tests/fixtures/run_v1", folder=ROOT)
+def test_a_small_run_lacks_sets():
+    done = plumb("accept", "tests/fixtures/finished_run", folder=ROOT)
     assert done.code == 1
     assert done.line.startswith("plumb: not accepted: sets,")
     assert rows(done.stdout)["canaries"] == ["warning"]

@@ -8,6 +8,7 @@ import pytest
 from services.data.records import write_dataset
 from shared.analysis.paired import discordant_interval
 from tests.cli.commands import in_terminal, plumb
+from tests.shared.finished_runs import as_recorded
 from tests.shared.finished_runs import write_run as write_judged
 from tests.shared.ledgers import problem
 
@@ -29,7 +30,7 @@ def write_run(folder, name="mine", finished_at=0, accepted=0.5, **fields):
         "datasets": [{"dataset": "d1", "problems": 2, "samples": 2, "sha256": "ab"}],
         **fields,
     }
-    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "run.json").write_text(json.dumps(as_recorded(run)))
     summary = {"d1": {"total_problems": 2, "accepted_at_1": accepted}}
     (folder / "phase0_summary.json").write_text(json.dumps(summary))
 

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "packaging" / "images" / "runner.lock"
 DOCKERFILE = ROOT / "services" / "runner" / "Dockerfile"
-RUN = ROOT / "tests" / "fixtures" / "run_v1"
+RUN = ROOT / "tests" / "fixtures" / "finished_run"
 # Runs commands in one process, because imports take most of their time.
 PROGRAM = """
 import sys

@@ -13,7 +13,6 @@ from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-RUN_V1 = plumb.REPOSITORY / "tests" / "fixtures" / "run_v1"
 SMALL = ("data.limit=2", "data.lock=null")
 
 
@@ -80,42 +79,3 @@ def test_other_content_of_the_data_is_refused(run: Path, data: Path) -> None:
     assert done.returncode == 2
     assert "content of the data set humaneval (SHA-256 " in done.stderr
     assert "codecontests" not in done.stderr
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["show", "RUN"],
-        ["compare", "RUN", "RUN"],
-        ["export", "RUN", "--format", "csv", "--output", "OUT"],
-        ["report", "RUN"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_the_run_of_an_earlier_version_in_the_present_commands(
-    tmp_path: Path, arguments: list[str]
-) -> None:
-    folder = Path(shutil.copytree(RUN_V1, tmp_path / "old"))
-    names = {"RUN": str(folder), "OUT": str(tmp_path / "export")}
-    done = plumb.plumb(plumb.command(*(names.get(each, each) for each in arguments)))
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.nightly
-def test_the_gate_takes_the_run_of_an_earlier_version(tmp_path: Path) -> None:
-    """So few problems decide nothing; that it says so shows that it could read everything."""
-    policy = str(plumb.REPOSITORY / "configs" / "gate.yaml")
-    done = plumb.plumb(plumb.command("gate", str(RUN_V1), str(RUN_V1), "--policy", policy))
-    assert done.returncode in (0, 2)
-    assert "rules" in done.stdout + done.stderr
-
-
-@pytest.mark.nightly
-def test_the_run_of_an_earlier_version_is_judged_again(tmp_path: Path) -> None:
-    output = tmp_path / "again"
-    done = plumb.plumb(plumb.command("rejudge", str(RUN_V1), "--output", str(output)))
-    assert done.returncode == 0, done.stderr
-    assert record(output)["parent"]["run"] == record(RUN_V1)["run"]
-    statuses = [v["final_status"] for v in plumb.read_jsonl(output / "verdicts.jsonl")]
-    assert statuses == [v["final_status"] for v in plumb.read_jsonl(RUN_V1 / "verdicts.jsonl")]

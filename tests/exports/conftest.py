@@ -19,6 +19,7 @@ from shared.plan import make_plan
 from shared.run_record import DatasetRecord
 from shared.schemas import CaseRecord, FailedCase, Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
+from tests.shared.finished_runs import as_recorded
 from tests.shared.ledgers import generation, problem, verdict
 
 STARTED = 1_750_000_000.0
@@ -112,7 +113,7 @@ def finished(tmp_path: Path) -> Exported:
         ],
     }
     out = OutputFolder(str(folder))
-    out.write_json(artifacts.RUN, run)
+    out.write_json(artifacts.RUN, as_recorded(run))
     out.write_json(artifacts.SUMMARY, _summary())
     pairs = [_pair(p, answer) for p in problems() for answer in ANSWERS[p.problem_id]]
     out.write_jsonl(artifacts.GENERATIONS, [made for made, _ in pairs if made.completion])

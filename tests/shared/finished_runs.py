@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.config import Config
+from shared.config import Config, validate_config
+from shared.errors import ConfigError
 from shared.outlines import ProblemOutline
+from shared.run_record import VERSION
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import generation, verdict
@@ -49,7 +51,7 @@ def write_run(
     document = _document(folder, answers, [letter for _, letter in samples])
     for path, value in (change or {}).items():
         _change(document, path.split("."), value)
-    (folder / "run.json").write_text(json.dumps(document))
+    (folder / "run.json").write_text(json.dumps(as_recorded(document)))
     metrics = {name: summary or {} for name in answers}
     (folder / "phase0_summary.json").write_text(json.dumps(metrics))
     return str(folder)
@@ -101,6 +103,15 @@ def _document(
             for name, texts in answers.items()
         ],
     }
+
+
+def as_recorded(document: dict[str, Any]) -> dict[str, Any]:
+    """Add the version, and the protocol of the config if that is valid."""
+    try:
+        protocol = validate_config(document["config"]).protocol().model_dump(mode="json")
+    except (KeyError, ConfigError):
+        protocol = None
+    return {"version": VERSION, "protocol": protocol, **document}
 
 
 def _change(document: Any, path: Sequence[str], value: object) -> None:

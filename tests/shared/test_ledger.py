@@ -127,28 +127,11 @@ def test_results_are_shown_and_the_plan_is_not(ledger: Ledger) -> None:
 def test_meta_data_of_another_version_are_refused_by_name(ledger: Ledger) -> None:
     enter(ledger)
     put_meta(ledger, config={"judge": {"mystery": 1}})
-    with pytest.raises(OutputError, match=r"run-1 .*config\.judge\.mystery.*that version"):
+    with pytest.raises(OutputError, match=r"run-1 .*config\.judge\.mystery"):
         ledger.meta()
     put_meta(ledger, state="paused", config={})
     with pytest.raises(OutputError, match="state"):
         ledger.meta()
-
-
-@pytest.mark.parametrize(
-    ("errors", "state"),
-    [(0, RunState.COMPLETE), (2, RunState.INCOMPLETE), (None, RunState.COMPLETE)],
-)
-def test_the_published_state_of_earlier_versions_is_migrated(
-    redis: Redis, ledger: Ledger, errors: int | None, state: RunState
-) -> None:
-    enter(ledger)
-    put_meta(ledger, state="published")
-    if errors is not None:
-        put_meta(ledger, results={"metrics": {"d": {"api_errors": errors}}, "slices": {}})
-    assert [look.state for look in runs_progress(redis)] == [state]
-    assert ledger.state() is state
-    put_meta(ledger, state="published")
-    assert ledger.meta().state is state
 
 
 def test_a_state_that_nobody_knows_is_none_and_stops_nothing(redis: Redis, ledger: Ledger) -> None:
@@ -157,12 +140,6 @@ def test_a_state_that_nobody_knows_is_none_and_stops_nothing(redis: Redis, ledge
     enter(Ledger(redis, "run-2"))
     states = {look.run: look.state for look in runs_progress(redis)}
     assert states == {RUN: None, "run-2": RunState.RUNNING}
-
-
-def test_published_results_of_another_shape_count_as_incomplete(ledger: Ledger) -> None:
-    enter(ledger)
-    put_meta(ledger, state="published", results=None)
-    assert ledger.state() is RunState.INCOMPLETE
 
 
 # Completions
@@ -411,7 +388,7 @@ def test_a_lease_that_another_worker_took_over_is_left_to_it(ledger: Ledger, red
 def test_a_plan_of_another_version_is_refused_by_name(ledger: Ledger) -> None:
     enter(ledger)
     put_meta(ledger, plan={"samples": 3})
-    with pytest.raises(OutputError, match=r"the plan of run run-1 .*datasets.*that version"):
+    with pytest.raises(OutputError, match=r"the plan of run run-1 .*datasets"):
         ledger.plan()
 
 

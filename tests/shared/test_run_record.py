@@ -22,7 +22,7 @@ from shared.run_record import (
 )
 from shared.statuses import FinalStatus
 
-V1 = Path(__file__).parents[1] / "fixtures" / "run_v1" / "run.json"
+FOLDER = Path(__file__).parents[1] / "fixtures" / "finished_run" / "run.json"
 NAMES = st.text(max_size=8)
 COUNTS = st.integers(0, 10**6)
 RECORDS = st.builds(
@@ -62,9 +62,8 @@ def document(**changes: Any) -> dict[str, Any]:
     return {**RunRecord(run="r", protocol=Config().protocol()).model_dump(mode="json"), **changes}
 
 
-def test_the_version_before_still_loads() -> None:
-    record = read_record(json.loads(V1.read_text("utf-8")), "run.json")
-    assert record.version == 2
+def test_a_record_of_a_folder_is_read() -> None:
+    record = read_record(json.loads(FOLDER.read_text("utf-8")), "run.json")
     assert (record.name, record.state, record.complete) == ("demo", RunState.COMPLETE, True)
     assert record.protocol == record.config.protocol()
     assert record.model == record.served_model == "replay"
@@ -80,12 +79,12 @@ def test_the_version_before_still_loads() -> None:
     assert record.qa_logs["humaneval"].chosen[FinalStatus.SUCCESS] == 7
 
 
-@pytest.mark.parametrize("version", [0, 3, "2", None])
+@pytest.mark.parametrize("version", [0, 2, 4, "3", None])
 def test_an_unknown_version_is_refused_by_name(version: object) -> None:
     with pytest.raises(OutputError, match="run record of version") as caught:
         read_record(document(version=version), "a/run.json")
     assert str(caught.value).startswith(f"a/run.json: run record of version {version!r}")
-    assert "versions 1 and 2" in str(caught.value)
+    assert "reads version 3" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_a_verdict_that_cannot_be(field: dict[str, float]) -> None:
 
 def test_verdicts_of_the_version_before_enums_still_load() -> None:
     """What that version wrote is read, and written again as it was."""
-    path = Path(__file__).parent.parent / "fixtures" / "run_v1" / "verdicts.jsonl"
+    path = Path(__file__).parent.parent / "fixtures" / "finished_run" / "verdicts.jsonl"
     for line in path.read_text("utf-8").splitlines():
         record = Verdict.model_validate_json(line)
         new = {"code", "cases_not_run", "shared_process"}

@@ -139,7 +139,7 @@ def _start(
     Nobody waits for the last two: jobs wait in the queue until the first judge takes one.
     """
     data = stack.folder / "redis"
-    append_only.check_complete(data, stack.output)
+    append_only.check_complete(data)
     latest = append_only.latest(data)
     redis, stack.redis_url = launch_redis(
         data, stack.folder / "logs" / "redis.log", base_environment(), lock
@@ -155,7 +155,7 @@ def _start(
     try:
         wait_for_answer(redis, stack.redis_url)
     except ServiceError as error:
-        raise append_only.explain(data, stack.output, error) from None
+        raise append_only.explain(data, error) from None
     if note := append_only.cut_note(latest):
         stack.notes.append(note)
     _await_sandbox(stack, started.get("sandbox"))

@@ -1,1 +1,0 @@
-"""Releases of different versions side by side."""
