@@ -110,6 +110,9 @@ class VerdictDetail(StrEnum):
     """Details of a status; a verdict may have the name of a signal instead."""
 
     NO_CODE_BLOCK = "no_code_block"
+    PROSE_ONLY = "prose_only"
+    FRAGMENT = "fragment"
+    UNCLOSED_FENCE = "unclosed_fence"
     EMPTY = "empty"
     COMPLETION_TOO_LONG = "completion_too_long"
     INVALID_UTF8 = "invalid_utf8"
@@ -163,12 +166,13 @@ class ExtractionReason(StrEnum):
     FENCED = "fenced"
     UNLABELLED = "unlabelled"
     COMBINED = "combined"
-    MARKUP = "markup"
     UNCLOSED_FENCE = "unclosed_fence"
+    FRAGMENT = "fragment"
     BARE_CODE = "bare_code"
     BODY_ONLY = "body_only"
     PROSE_HEURISTIC = "prose_heuristic"
     NO_CODE_BLOCK = "no_code_block"
+    PROSE_ONLY = "prose_only"
     EMPTY = "empty"
 
 

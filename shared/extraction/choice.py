@@ -1,41 +1,45 @@
-"""Extraction policy: choosing the answer among the code blocks of a completion.
+"""Choice of the answer among the code blocks of a completion.
 
-``last``, the default, chooses the last complete block that is a candidate:
+``last``, the default, chooses the last complete block that can be the answer:
 
-- If the names that the tests call are known and a Python block defines one, only blocks that define
-  one are candidates: at top level rather than as a method, with content rather than as a stub or
-  with parts left out ("# ... rest of the code").
-- Otherwise a Python block is a candidate if it could run alone: it is not sample output, sample
-  data, an interpreter session, a fragment, a stub, or an example or test of what only an earlier
-  block defines. A block that does not parse is a candidate if it defines anything or reads input.
-  Blocks that read standard input and print count more than others: only they are candidates, if
-  there are any. Such a block may need functions or variables of earlier blocks that are no such
-  program themselves.
-- A C++ block is a candidate if it begins ``main``; if none does, if it includes a header.
-- A block in any other language is always a candidate.
+- If the names that the tests call are known and a Python block defines one: a block that defines
+  one, at top level rather than as a method, and not as a stub or with parts left out.
+- Otherwise a Python block that could run alone: it is no fragment or stub and no sample of data or
+  output, and uses nothing that only an earlier block defines. If there are programs that read
+  standard input and print, the answer is one of them, and it is neither a demonstration that asks
+  for its input nor a generator of tests. A program may need functions or variables of earlier
+  blocks that are no such program themselves. A block that does not parse counts as what it attempts.
+- A C++ block that begins ``main`` and reads input, if any does; else one that begins ``main``; else
+  one that includes a header.
+- A block in any other language, preferably one that defines the function.
 
-``first`` chooses the first candidate, whether it reads input or not.
-
-``substance`` chooses the last of the blocks with the most substance. Python blocks are ranked: they
-define the entry point; define anything or read input; have statements; have only values; do not
-parse. In other languages this policy is the same as ``last``.
+``first`` chooses the first of them, whether it reads input or not. ``substance`` chooses the last
+of the Python blocks with the most substance: they define the entry point; define anything or read
+input; have statements; have only values; do not parse.
 
 Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
-chosen only if no complete block is a candidate, but before complete blocks that are not candidates.
-
-What the chosen block lacks is taken from other blocks (``shared.extraction.combination``).
+chosen only if no complete block can be the answer, but before complete blocks that cannot be it.
 """
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field
 
-from shared.extraction.combination import Providers, combine
-from shared.extraction.cpp_source import combine_cpp, has_main, looks_like_cpp, read_cpp
+from shared.extraction import cpp_source as cpp
+from shared.extraction.combination import combine, needed_by
 from shared.extraction.fences import Block
 from shared.extraction.languages import Language, defines_function
-from shared.extraction.python_source import Substance, returns_at_top
-from shared.extraction.snippet import Snippet, is_elided
+from shared.extraction.python_source import Source, readable
 from shared.statuses import ExtractionPolicy, ExtractionReason
+
+_PROMPT = re.compile(r"\binput[ \t]*\([ \t]*f?[\"'][^\"'\n]|(?:cout|printf)[^;\n]*\"(?:Enter|Please)")
+_RANDOM = re.compile(r"\brand(?:om|int)?\b|\bmt19937|\bdefault_rng\b")
+_GENERATES = re.compile(
+    r"\bgenerators?\b|\bgenerat\w+ (?:\w+ ){0,2}(?:tests?|inputs?|cases?|data)\b|\bstress\b"
+    r"|\brandom(?:ized)? (?:\w+ )?(?:tests?|inputs?|cases?|data)\b|\bbrute|\bdef gen|\bgen\w*\(",
+    re.IGNORECASE,
+)
+_RUNS_OTHERS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:subprocess|timeit|unittest|pytest)\b", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Extraction:
 
     @property
     def found(self) -> bool:
-        return self.reason not in (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.EMPTY)
+        return bool(self.code.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +68,9 @@ class Choice:
     sure: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A block in the wanted language; ``fit`` means that it can be the answer."""
-
-    code: str
-    block: Block
-    fit: bool
-    place: int
-    rank: Substance = Substance.STATEMENTS
-
-    @property
-    def closed(self) -> bool:
-        return self.block.closed
-
-    @property
-    def labelled(self) -> bool:
-        return bool(self.block.label)
-
-
-_TIERS: tuple[tuple[Callable[[_Candidate], bool], ExtractionReason], ...] = (
-    (lambda c: c.closed and c.labelled and c.fit, ExtractionReason.FENCED),
-    (lambda c: c.closed and not c.labelled and c.fit, ExtractionReason.UNLABELLED),
-    (lambda c: not c.closed and (c.labelled or c.fit), ExtractionReason.UNCLOSED_FENCE),
-    (lambda c: c.closed and c.labelled, ExtractionReason.FENCED),
-    (lambda c: not c.closed, ExtractionReason.UNCLOSED_FENCE),
-    (lambda c: True, ExtractionReason.UNLABELLED),
-)
-_SURE_TIERS = 3
-
-
 def choose(
-    blocks: Sequence[Block],
+    text: str,
+    blocks: Iterable[Block],
     language: Language,
     names: Set[str],
     policy: ExtractionPolicy,
@@ -103,180 +78,220 @@ def choose(
     """Choose one block; None if no block is in the language.
 
     Args:
+        text: The text with the blocks.
         blocks: All code blocks, in order.
         language: The wanted language.
         names: Names that the tests call; empty if unknown.
         policy: Policy for choosing one of several.
     """
-    blocks = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
-    group: _PythonBlocks | _OtherBlocks = _OtherBlocks(blocks, language, names)
-    if language.is_python:
-        group = _PythonBlocks(blocks, names, prefers_input=policy != ExtractionPolicy.FIRST)
-    candidates = group.candidates()
-    if policy == ExtractionPolicy.SUBSTANCE and language.is_python:
-        candidates = [
-            replace(c, fit=c.labelled or c.rank >= Substance.STATEMENTS) for c in candidates
-        ]
-    for number, (belongs, usual) in enumerate(_TIERS):
-        tier = [candidate for candidate in candidates if belongs(candidate)]
-        if tier:
-            chosen = _pick(tier, policy)
-            found = Extraction(chosen.code, chosen.block.reason or usual, chosen.block.start)
-            if chosen.closed and (code := group.combine(chosen.place)):
-                found = Extraction(code, ExtractionReason.COMBINED)
-            return Choice(found, number < _SURE_TIERS and group.defines(chosen.place))
-    return None
+    own = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
+    if not own:
+        return None
+    kind = _PythonBlocks if language.is_python else _CppBlocks if language.is_cpp else _Blocks
+    group = kind(text, own, names, policy)
+    fits = group.fits()
+    places = range(len(own))
+    tiers: tuple[Callable[[int], bool], ...] = (
+        lambda i: own[i].closed and bool(own[i].label) and fits[i],
+        lambda i: own[i].closed and not own[i].label and fits[i],
+        lambda i: not own[i].closed and (bool(own[i].label) or fits[i]),
+        lambda i: own[i].closed and bool(own[i].label),
+        lambda i: not own[i].closed,
+        lambda i: True,
+    )
+    tier = next(filter(None, ([i for i in places if belongs(i)] for belongs in tiers)))
+    chosen = group.pick(tier)
+    block, code = own[chosen], group.codes[chosen]
+    reason = ExtractionReason.FENCED if block.label else ExtractionReason.UNLABELLED
+    if not block.closed:
+        reason = ExtractionReason.UNCLOSED_FENCE
+    elif whole := group.combine(chosen):
+        return Choice(Extraction(whole, ExtractionReason.COMBINED), group.is_sure(chosen))
+    elif not fits[chosen]:
+        reason = ExtractionReason.FRAGMENT
+    sure = (fits[chosen] or bool(block.label and not block.closed)) and group.is_sure(chosen)
+    return Choice(Extraction(code, reason, block.start), sure)
 
 
-def _pick(candidates: Sequence[_Candidate], policy: ExtractionPolicy) -> _Candidate:
-    if policy == ExtractionPolicy.FIRST:
-        return candidates[0]
-    if policy == ExtractionPolicy.SUBSTANCE:
-        most = max(candidate.rank for candidate in candidates)
-        candidates = [candidate for candidate in candidates if candidate.rank is most]
-    return candidates[-1]
+class _Blocks:
+    """Blocks in a language that is not analysed further."""
 
-
-class _OtherBlocks:
-    """Blocks in C++, or in a language that is not analysed."""
-
-    def __init__(self, blocks: Sequence[Block], language: Language, names: Set[str]) -> None:
+    def __init__(
+        self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
+    ) -> None:
+        self.codes = [block.code for block in blocks]
         self._blocks = blocks
         self._names = names
-        self._cpp = language.is_cpp
-        self._codes = [read_cpp(b.code) if self._cpp else b.code for b in blocks]
+        self._policy = policy
+        # The last words before each block.
+        self._before = [text[max(0, b.opening - 200) : b.opening].rstrip() for b in blocks]
 
-    def candidates(self) -> list[_Candidate]:
-        return [
-            _Candidate(code, block, fit, place)
-            for place, (code, block, fit) in enumerate(
-                zip(self._codes, self._blocks, self._fits(), strict=True)
-            )
-        ]
+    def fits(self) -> list[bool]:
+        fits = [any(defines_function(code, name) for name in self._names) for code in self.codes]
+        return fits if any(fits) else self._usable()
 
-    def _fits(self) -> list[bool]:
-        fits = [any(defines_function(code, name) for name in self._names) for code in self._codes]
-        if any(fits) or not self._cpp:
-            return fits if any(fits) else [True] * len(fits)
-        whole = [has_main(code) and not is_elided(code) for code in self._codes]
-        closed = [fit and b.closed for fit, b in zip(whole, self._blocks, strict=True)]
-        return whole if any(closed) else [looks_like_cpp(code) for code in self._codes]
+    def _usable(self) -> list[bool]:
+        return [True] * len(self.codes)
 
-    def defines(self, place: int) -> bool:
-        return not self._cpp or looks_like_cpp(self._codes[place])
+    def pick(self, places: Sequence[int]) -> int:
+        return places[0 if self._policy is ExtractionPolicy.FIRST else -1]
 
     def combine(self, place: int) -> str | None:
-        return combine_cpp(self._codes, place) if self._cpp else None
+        return None
+
+    def is_sure(self, place: int) -> bool:
+        return True
+
+    def _generates_tests(self, place: int) -> bool:
+        """Whether a block makes or runs tests, or asks a person for its input."""
+        code, before = self.codes[place], self._before[place].rpartition("\n\n")[2]
+        if _PROMPT.search(code) or _RUNS_OTHERS.search(code):
+            return True
+        random = _RANDOM.search(code)
+        return bool(random) and _GENERATES.search(before + "\n" + code) is not None
+
+    def _without_tests(self, programs: list[bool]) -> list[bool]:
+        """The programs besides demonstrations and generators of tests, if there are any."""
+        if programs.count(True) < 2 or self._policy is ExtractionPolicy.FIRST:
+            return programs
+        plain = [fit and not self._generates_tests(i) for i, fit in enumerate(programs)]
+        return plain if any(plain) else programs
+
+    def _any_closed(self, fits: Sequence[bool]) -> bool:
+        return any(fit and block.closed for fit, block in zip(fits, self._blocks, strict=True))
 
 
-class _PythonBlocks:
-    def __init__(self, blocks: Sequence[Block], names: Set[str], *, prefers_input: bool) -> None:
-        self._blocks = blocks
-        self._names = names
-        self._prefers_input = prefers_input
-        self._snippets = [_read(block) for block in blocks]
-        self._providers = Providers.of(self._snippets, [block.closed for block in blocks])
+class _CppBlocks(_Blocks):
+    def __init__(
+        self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
+    ) -> None:
+        super().__init__(text, blocks, names, policy)
+        self.codes = [cpp.readable_cpp(code) for code in self.codes]
 
-    def candidates(self) -> list[_Candidate]:
-        return [
-            _Candidate(snippet.code, block, fit, place, snippet.substance(self._names))
-            for place, (block, snippet, fit) in enumerate(
-                zip(self._blocks, self._snippets, self._fits(), strict=True)
-            )
-        ]
+    def _usable(self) -> list[bool]:
+        whole = [cpp.has_main(code) for code in self.codes]
+        if whole.count(True) > 1:
+            alone = [fit and not cpp.uses_program(self.codes, i) for i, fit in enumerate(whole)]
+            reading = [
+                fit and cpp.reads_input(code) for fit, code in zip(alone, self.codes, strict=True)
+            ]
+            whole = self._without_tests(reading if self._any_closed(reading) else alone)
+        if self._any_closed(whole):
+            return whole
+        return [cpp.looks_like_cpp(code) for code in self.codes]
 
-    def defines(self, place: int) -> bool:
-        """Whether a chosen block has a name that the tests call, if these are known."""
-        return not self._names or bool(self._names & self._snippets[place].names)
+    def is_sure(self, place: int) -> bool:
+        return cpp.looks_like_cpp(self.codes[place])
 
     def combine(self, place: int) -> str | None:
-        return combine(self._providers, place, self._names)
+        return cpp.combine_cpp(self.codes, place)
 
-    def _fits(self) -> list[bool]:
+
+class _PythonBlocks(_Blocks):
+    def __init__(
+        self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
+    ) -> None:
+        super().__init__(text, blocks, names, policy)
+        self.codes = [readable(code) for code in self.codes]
+        self._sources = [Source(code) for code in self.codes]
+        words = "|".join(map(re.escape, sorted(names)))
+        self._defines = re.compile(
+            rf"^(?:(?:async[ \t]+)?def|class)[ \t]+(?:{words})\b"
+            rf"|^(?:{words})[ \t]*(?::[^=\n]*)?=(?!=)",
+            re.MULTILINE,
+        )
+
+    def fits(self) -> list[bool]:
+        if self._policy is ExtractionPolicy.SUBSTANCE:
+            return [
+                bool(b.label) or s.has_statements
+                for b, s in zip(self._blocks, self._sources, strict=True)
+            ]
         if self._names:
-            for ranks in (self._defines_fully, self._has_method, self._defines_somehow):
-                if any(fits := [ranks(snippet) for snippet in self._snippets]):
-                    return fits
-        fits = self._can_run()
-        return fits if any(fits) else [s.session and bool(s.definitions) for s in self._snippets]
+            defining = [self._defines.search(code) is not None for code in self.codes]
+            methods = [bool(self._names & source.definitions) for source in self._sources]
+            if methods.count(True) == 1:
+                return methods
+            for fits in (defining, methods):
+                full = [fit and s.is_full(self._names) for fit, s in zip(fits, self._sources, strict=True)]
+                if any(full):
+                    return full
+            if any(methods) or any(defining):
+                return [a or b for a, b in zip(defining, methods, strict=True)]
+        return self._usable()
 
-    def _defines_fully(self, snippet: Snippet) -> bool:
-        found = self._names & snippet.callables
-        return bool(found) and not snippet.is_stub(found) and not snippet.is_elided
-
-    def _has_method(self, snippet: Snippet) -> bool:
-        found = self._names & snippet.definitions
-        return bool(found) and not snippet.is_stub(found) and not snippet.is_elided
-
-    def _defines_somehow(self, snippet: Snippet) -> bool:
-        return bool(self._names & (snippet.callables | snippet.definitions))
-
-    def _can_run(self) -> list[bool]:
-        """Whether each block could be the answer of tests that name no function."""
+    def _usable(self) -> list[bool]:
+        if len(self._sources) == 1 and self._sources[0].is_clear:
+            return [True]
         alone: list[bool] = []
-        defined_before: set[str] = set()
-        for place, snippet in enumerate(self._snippets):
-            alone.append(self._runs_alone(snippet, defined_before) or self._is_driver(place))
-            defined_before |= snippet.definitions
-        solid = [
-            fit and not s.is_stub() and not s.is_elided
-            for fit, s in zip(alone, self._snippets, strict=True)
-        ]
+        defined: set[str] = set()
+        for place, source in enumerate(self._sources):
+            alone.append(self._runs_alone(source, defined) or self._is_driver(place))
+            defined |= source.definitions
+        pairs = list(zip(alone, self._sources, strict=True))
+        solid = [fit and (s.acts or s.is_full(s.definitions)) for fit, s in pairs]
         alone = solid if any(solid) else alone
-        if not self._prefers_input:
+        if self._policy is ExtractionPolicy.FIRST:
             return alone
-        programs = [
-            fit and (s.is_program or s.is_attempt_with_input if s.tree is None else self._reads(i))
-            for i, (fit, s) in enumerate(zip(alone, self._snippets, strict=True))
-        ]
-        complete = any(p and b.closed for p, b in zip(programs, self._blocks, strict=True))
-        return programs if complete else alone
+        programs = [fit and self._is_whole(place) for place, fit in enumerate(alone)]
+        return self._without_tests(programs) if self._any_closed(programs) else alone
 
-    def _reads(self, place: int) -> bool:
-        return self._snippets[place].is_program or self._is_driver(place)
+    def _is_whole(self, place: int) -> bool:
+        source = self._sources[place]
+        if source.tree is None:
+            return source.is_attempt and source.reads
+        return source.is_whole or self._is_driver(place)
 
-    def _runs_alone(self, snippet: Snippet, defined_before: Set[str]) -> bool:
-        if snippet.tree is None:
-            return snippet.is_attempt
-        rank = snippet.substance(frozenset())
-        if snippet.session or rank <= Substance.VALUES or returns_at_top(snippet.tree):
+    def _runs_alone(self, source: Source, defined_before: Set[str]) -> bool:
+        if source.tree is None:
+            return source.is_attempt
+        if source.returns or not (source.has_statements or source.has_substance):
             return False
-        if rank >= Substance.ANSWER:
+        if source.has_substance:
             # A program that uses undefined names is wrong, but it may still be the answer.
-            return not snippet.missing & defined_before
-        return snippet.acts and not snippet.missing
+            return not (defined_before and source.missing & defined_before)
+        return source.acts and not source.missing
 
     def _is_driver(self, place: int) -> bool:
         """Whether a block is a program together with the blocks that it needs.
 
         If one of these is a program itself, the block is an example of its use.
         """
-        snippet = self._snippets[place]
-        if snippet.tree is None or snippet.session or snippet.is_test or not snippet.missing:
+        source = self._sources[place]
+        if place == 0 or not source.acts or source.returns or not source.missing:
             return False
-        if not snippet.acts or returns_at_top(snippet.tree):
-            return False
-        needed = self._providers.needed_by(place)
-        whole = [self._snippets[i] for i in needed] + [snippet]
-        given = frozenset[str]().union(*(names for names in needed.values()))
+        needed = needed_by(self._sources, place)
+        others = [self._sources[i] for i in needed]
         return (
             bool(needed)
-            and all(i < place for i in needed)
-            and snippet.missing <= given
-            and any(s.reads for s in whole)
-            and any(s.writes for s in whole)
-            and not any(s.is_program for s in whole[:-1])
+            and max(needed) < place
+            and source.missing <= frozenset[str]().union(*needed.values())
+            and any(s.reads for s in (*others, source))
+            and any(s.writes for s in (*others, source))
+            and not any(s.is_whole for s in others)
         )
 
+    def pick(self, places: Sequence[int]) -> int:
+        if self._policy is ExtractionPolicy.SUBSTANCE:
+            ranks = {place: self._rank(self._sources[place]) for place in places}
+            places = [place for place in places if ranks[place] == max(ranks.values())]
+        return super().pick(places)
 
-def _read(block: Block) -> Snippet:
-    snippet = Snippet.read(block.code)
-    if _is_code(block.info):
-        whole = Snippet.read(f"{block.info}\n{block.code}")
-        return whole if whole.tree else snippet
-    return snippet
+    def _rank(self, source: Source) -> int:
+        if source.tree is None:
+            return 0
+        if self._names & (source.definitions | source.bound.keys()):
+            return 4
+        return 3 if source.has_substance else 2 if source.has_statements else 1
 
+    def is_sure(self, place: int) -> bool:
+        """Whether a chosen block has a name that the tests call, if these are known."""
+        source = self._sources[place]
+        return not self._names or bool(
+            self._names & source.definitions
+            or self._defines.search(source.code)
+            or self._names & source.bound.keys()
+        )
 
-def _is_code(info: str) -> bool:
-    """Whether the text behind a fence's label is the program's first line."""
-    return info.startswith(("import ", "from ", "def ", "class ", "@", "async def "))
+    def combine(self, place: int) -> str | None:
+        return combine(self._sources, place, self._names) if len(self._sources) > 1 else None

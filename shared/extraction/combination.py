@@ -1,128 +1,85 @@
 """Combination of Python blocks: what the chosen block lacks is taken from the blocks around it.
 
 A name that the chosen block uses and binds nowhere comes from the nearest block before it that
-binds the name at top level, or else from the first one behind it that defines it as a function or
-class or imports it; likewise what these blocks lack. If variables are taken, so are the steps
-between that change them. Test code and examples that use the chosen
-block give nothing. From a block are taken its imports, definitions and other statements, but no
-examples, tests and main guards, nothing that the chosen block defines itself, and no reading of
-input unless the wanted names come from it. Of an earlier version of the answer only imports,
-definitions and constants are taken.
+binds the name at top level, or else from the first one behind it that defines or imports it;
+likewise what these blocks lack. Tests, example data and examples that use the chosen block give
+nothing. From a block are taken its imports, definitions and other steps, except what the chosen
+block defines itself, output, and the reading of input that the wanted names do not come from. Of an
+earlier version of the answer only imports, definitions and constants are taken.
 """
 
 import ast
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
 
 from shared.extraction.python_source import (
-    bound_by_statement,
+    DEFINITIONS,
+    IMPORTS,
+    Source,
+    bound_by,
     future_imports,
+    is_main_guard,
     parse,
-    reads_input,
-    writes_output,
 )
-from shared.extraction.snippet import Snippet
 
 _MOST_BLOCKS = 20
-_MOST_TRIES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Providers:
-    """The blocks that bind each name."""
+def needed_by(
+    sources: Sequence[Source], chosen: int, names: Set[str] = frozenset()
+) -> dict[int, set[str]]:
+    """The places of blocks that the chosen one needs, each with the names taken from it.
 
-    snippets: Sequence[Snippet]
-    places: dict[str, list[int]]
-
-    @classmethod
-    def of(cls, snippets: Sequence[Snippet], usable: Sequence[bool]) -> "Providers":
-        places: dict[str, list[int]] = defaultdict(list)
-        for place, snippet in enumerate(snippets):
-            if usable[place] and snippet.tree and not snippet.session and not snippet.is_test:
-                for name in snippet.functions | snippet.variables:
-                    places[name].append(place)
-        return cls(snippets, dict(places))
-
-    def needed_by(self, chosen: int, names: Set[str] = frozenset()) -> dict[int, set[str]]:
-        """The blocks that the chosen one needs, each with the names that are taken from it."""
-        first = self.snippets[chosen]
-        wanted = [(name, chosen) for name in sorted(self._lacking(first, names))]
-        taken: dict[int, set[str]] = {}
-        seen = {name for name, _ in wanted}
-        while wanted:
-            name, user = wanted.pop()
-            place = self._provider(name, user, chosen)
-            if place is None or (place not in taken and len(taken) == _MOST_BLOCKS):
-                continue
+    ``names`` are wanted besides. Only the nearest blocks are looked at.
+    """
+    answer = sources[chosen]
+    wanted = [(name, chosen) for name in sorted(answer.missing | (names - set(answer.bound)))]
+    if not wanted:
+        return {}
+    near = range(max(0, chosen - _MOST_BLOCKS), min(len(sources), chosen + _MOST_BLOCKS + 1))
+    givers = [i for i in near if i != chosen and _may_give(sources[i], answer, i < chosen)]
+    seen = {name for name, _ in wanted}
+    taken: dict[int, set[str]] = {}
+    while wanted:
+        name, user = wanted.pop()
+        binding = [i for i in givers if name in sources[i].bound.keys() - sources[i].imported]
+        before = [i for i in binding if i < user]
+        behind = [i for i in binding if i > user and sources[i].bound[name]]
+        if before or behind:
+            place = before[-1] if before else behind[0]
             taken.setdefault(place, set()).add(name)
-            provider = self.snippets[place]
-            further = provider.missing - provider.imported - first.functions - seen
+            further = sources[place].missing - answer.bound.keys() - seen
             seen |= further
             wanted += [(name, place) for name in sorted(further)]
-        for place in self._steps_between(taken, chosen):
-            taken.setdefault(place, set())
-        return taken
-
-    def _steps_between(self, taken: dict[int, set[str]], chosen: int) -> list[int]:
-        """Blocks that change variables which were taken, such as ``values.sort()``."""
-        variables = {n for i, names in taken.items() for n in names & self.snippets[i].variables}
-        if not variables:
-            return []
-        known = variables.union(*(self.snippets[i].names for i in taken))
-        steps = range(max(min(taken) + 1, chosen - _MOST_TRIES), chosen)
-        return [i for i in steps if self._is_step(self.snippets[i], variables, known)]
-
-    def _is_step(self, snippet: Snippet, variables: Set[str], known: Set[str]) -> bool:
-        missing = snippet.missing
-        if snippet.tree is None or snippet.session or snippet.is_test or snippet.writes:
-            return False
-        return bool(missing & variables) and missing <= known and any(snippet.parts())
-
-    def _lacking(self, snippet: Snippet, names: Set[str]) -> frozenset[str]:
-        missing = (snippet.missing - snippet.imported) | (names - snippet.names)
-        return frozenset(missing) | frozenset(
-            name for name in snippet.imported if self._defined(name)
-        )
-
-    def _defined(self, name: str) -> bool:
-        """Whether a block has the definition that a statement imports from "another file"."""
-        return any(
-            name in self.snippets[place].names and name not in self.snippets[place].imported
-            for place in self.places.get(name, ())[:_MOST_TRIES]
-        )
-
-    def _provider(self, name: str, user: int, chosen: int) -> int | None:
-        places = self.places.get(name, [])
-        middle = bisect_left(places, user)
-        for place in reversed(places[max(0, middle - _MOST_TRIES) : middle]):
-            if place != chosen and self._may_give(place, chosen):
-                return place
-        for place in places[middle : middle + _MOST_TRIES]:
-            defines = name in self.snippets[place].functions
-            if place not in (chosen, user) and defines and self._may_give(place, chosen):
-                return place
-        return None
-
-    def _may_give(self, place: int, chosen: int) -> bool:
-        """Whether a block is no example or test of what the chosen one defines."""
-        block, answer = self.snippets[place], self.snippets[chosen]
-        uses = bool(block.missing & answer.definitions)
-        return not uses or (place < chosen and not block.acts)
+    variables = {name for i, names in taken.items() for name in names & sources[i].variables}
+    if variables:  # and blocks that change them, such as ``values.sort()``
+        given = variables.union(*(sources[i].bound for i in taken))
+        for i in [i for i in givers if min(taken) < i < chosen and not sources[i].writes]:
+            if sources[i].missing & variables and sources[i].missing <= given:
+                taken.setdefault(i, set())
+    return taken
 
 
-def combine(providers: Providers, chosen: int, names: Set[str]) -> str | None:
+def _may_give(source: Source, answer: Source, before: bool) -> bool:
+    """Whether a block is no test, no example data and no example of what the chosen one defines."""
+    if source.tree is None or source.is_data:
+        return False
+    if any(name.lower().startswith("test") for name in (*source.definitions, *source.bound)):
+        return False
+    return not source.missing & answer.definitions or (before and not source.acts)
+
+
+def combine(sources: Sequence[Source], chosen: int, names: Set[str]) -> str | None:
     """The chosen block behind what it needs of others; None if it needs nothing that they have."""
-    snippet = providers.snippets[chosen]
-    needed = providers.needed_by(chosen, names)
-    if not needed or snippet.tree is None:
+    answer = sources[chosen]
+    needed = needed_by(sources, chosen, names) if answer.tree else {}
+    if not needed:
         return None
-    taken = frozenset[str]().union(*needed.values())
-    parts = [_part(providers.snippets[i], snippet, needed[i]) for i in sorted(needed)]
-    answer = _without_imports(snippet, taken & snippet.imported)
+    taken = frozenset[str]().union(*needed.values()) & answer.imported
+    parts = [_part(sources[place], answer, needed[place]) for place in sorted(needed)]
+    kept = [s for s in answer.body if not isinstance(s, ast.ImportFrom) or not bound_by(s) & taken]
+    parts.append(_lines(answer.code, kept) if taken else answer.code)
     futures, bodies = [], []
-    for part in (*parts, answer):
+    for part in parts:
         head, body = future_imports(part)
         futures += head
         bodies.append(body.strip("\n"))
@@ -130,72 +87,56 @@ def combine(providers: Providers, chosen: int, names: Set[str]) -> str | None:
     return code if parse(code) else None
 
 
-def _part(provider: Snippet, answer: Snippet, wanted: Set[str]) -> str:
+def _part(source: Source, answer: Source, names: Set[str]) -> str:
     """The statements of a block that go into the combination."""
-    version = bool(provider.definitions & answer.definitions) or provider.is_program
-    reading = any(
-        reads_input(statement) and bound_by_statement(statement) & wanted
-        for statement in provider.parts()
-    )
-    kept = [
-        statement
-        for statement in provider.parts()
-        if _belongs(statement, provider, answer, wanted, version=version, reading=reading)
-    ]
-    return _source(provider.code, kept)
+    own = answer.definitions | (answer.bound.keys() - answer.imported)
+    lasting = source.bound.keys() - source.variables
+    is_version = source.is_whole or bool(source.definitions & answer.definitions)
+    reading = any(bound_by(s) & names and _step(s).reads for s in source.body)
+
+    def belongs(statement: ast.stmt) -> bool:
+        bound = bound_by(statement)
+        if isinstance(statement, IMPORTS):
+            return True
+        if isinstance(statement, ast.Assert) or is_main_guard(statement):
+            return False
+        if bound and bound <= own:
+            return False
+        if isinstance(statement, DEFINITIONS):
+            return True
+        step = _step(statement)
+        if step.reads:
+            return reading
+        if (step.writes and not bound & names) or (step.acts and not bound and is_version):
+            return False
+        if isinstance(statement, ast.Expr):
+            return _is_setting(statement.value)
+        return not is_version or bound <= lasting | names
+
+    return _lines(source.code, [statement for statement in source.body if belongs(statement)])
 
 
-def _belongs(
-    statement: ast.stmt,
-    provider: Snippet,
-    answer: Snippet,
-    wanted: Set[str],
-    *,
-    version: bool,
-    reading: bool,
-) -> bool:
-    bound = bound_by_statement(statement)
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return True
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return not bound <= answer.callables | answer.definitions
-    if bound and bound <= answer.functions:
-        return False
-    if reads_input(statement):
-        return reading
-    if writes_output(statement) and not bound & wanted:
-        return False
-    return bool(bound) and bound <= (provider.functions | wanted) if version else True
+def _step(statement: ast.stmt) -> Source:
+    return Source("" if isinstance(statement, DEFINITIONS) else ast.unparse(statement))
 
 
-def _source(code: str, statements: Sequence[ast.stmt]) -> str:
+def _is_setting(value: ast.expr) -> bool:
+    """Whether an expression is a call such as ``sys.setrecursionlimit`` or ``values.sort()``."""
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
+
+
+def _lines(code: str, statements: Sequence[ast.stmt]) -> str:
     """The lines of statements; a line that two of them share is written anew."""
     lines = code.split("\n")
     texts: list[str] = []
     last = 0
     for statement in statements:
-        first, end = _first_line(statement), statement.end_lineno or statement.lineno
+        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+        first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+        end = statement.end_lineno or statement.lineno
         before = lines[first - 1].encode()[: statement.col_offset].strip()
         after = lines[end - 1].encode()[statement.end_col_offset :].lstrip()
         shared = first <= last or before not in (b"", b"@") or after[:1] == b";"
         texts.append(ast.unparse(statement) if shared else "\n".join(lines[first - 1 : end]))
         last = end
     return "\n".join(texts)
-
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def _without_imports(snippet: Snippet, names: Set[str]) -> str:
-    """The code without imports of names that the combination has from another block."""
-    if snippet.tree is None or not names:
-        return snippet.code
-    return _source(snippet.code, list(_other_statements(snippet.tree, names)))
-
-
-def _other_statements(tree: ast.Module, names: Set[str]) -> Iterator[ast.stmt]:
-    for statement in tree.body:
-        if not (isinstance(statement, ast.ImportFrom) and bound_by_statement(statement) <= names):
-            yield statement

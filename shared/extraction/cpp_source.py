@@ -1,35 +1,47 @@
 """Static analysis of untrusted C++ source by its lines. Nothing is compiled."""
 
+import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from shared.extraction.repairs import repaired
+from shared.extraction.languages import language_of
+from shared.extraction.python_source import visible
 
+_CPP = language_of("cpp")
 _MAIN = re.compile(
     r"^[ \t]*(?:(?:signed|int|auto|int32_t|void)[ \t]+main[ \t]*\(|main[ \t]*\([^;\n]*$)",
     re.MULTILINE,
 )
+_EMPTY_MAIN = re.compile(r"main[ \t]*\([^)\n]{0,80}\)\s{0,20}\{(?:\s|//[^\n]*\n|return 0;){0,60}\}")
 _PROGRAM = re.compile(r"^[ \t]*(?:#[ \t]*include\b|int[ \t]+main[ \t]*\()", re.MULTILINE)
 _BEGIN = re.compile(
     r"^[ \t]*(?:#[ \t]*(?:include|define|pragma)\b|using[ \t]+\w|typedef\b|template[ \t]*<"
     r"|(?:struct|class)[ \t]+\w+[^.\n]*$|(?:int|signed|void)[ \t]+\w+[ \t]*\(|//|/\*)",
     re.MULTILINE,
 )
+_INPUT = re.compile(r"\bcin\b|\bscanf|\bgetline\b|\bgetchar|\bstdin\b|\bfread\b|\bread[ \t]*\(")
 _OWN_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"[^\"\n]*\"[^\n]*$", re.MULTILINE)
 _WORD = re.compile(r"\w+")
-_SHIFT = re.compile(r"<<|\s>>")
+_TYPE = (
+    r"(?:(?!(?:using|return|else|if|for|while|namespace|case|goto|new|delete)\b)"
+    r"[\w:]+(?:<[\w:,<>* ]*>)?[ \t*&]+)+"
+)
+# What a line without indentation defines: a macro, a type, a function or a variable.
+_NAME = re.compile(
+    rf"^(?:#define[ \t]+|{_TYPE})(?!main\b)(\w+)[ \t]*(?=[({{;=\[]|:|$|\d)", re.MULTILINE
+)
+_LOCAL = re.compile(rf"^[ \t]+{_TYPE}(\w+)[ \t]*[;=,({{\[]", re.MULTILINE)
+# A step of a program, which cannot stand outside a function.
 _STATEMENT = re.compile(
     r"^(?:(?:std::)?(?:cin|cout|scanf|printf|sort)\b|(?:for|while|if|return)\b"
     r"|\w+(?:\[[^\]\n]*\])?[ \t]*[-+*/]?=)",
     re.MULTILINE,
 )
-_HEAD = re.compile(r"[^;={(\[]*")
-_STATEMENT_WORDS = frozenset(
-    ("using", "include", "pragma", "define", "return", "if", "for", "while", "else", "namespace")
-)
-_EMPTY_MAIN = re.compile(
-    r"main[ \t]*\([^)\n]{0,80}\)\s{0,20}\{(?:\s|//[^\n]*\n|return 0;){0,60}\}", re.MULTILINE
-)
+
+
+def readable_cpp(code: str) -> str:
+    """A block without invisible characters, and without HTML's entities if a header has them."""
+    return visible(html.unescape(code) if "#include &lt;" in code else code)
 
 
 def looks_like_cpp(text: str) -> bool:
@@ -41,23 +53,31 @@ def has_main(code: str) -> bool:
     return _MAIN.search(code) is not None and _EMPTY_MAIN.search(code) is None
 
 
-def read_cpp(code: str) -> str:
-    """The code, repaired if it looks like C++ only then or has HTML's entities."""
-    if "&lt;" in code or "&gt;" in code or "&amp;" in code or not looks_like_cpp(code):
-        return repaired(code, lambda text: looks_like_cpp(text) and "&lt;" not in text) or code
-    return repaired(code, looks_like_cpp) or code if not code.isascii() else code
+def reads_input(code: str) -> bool:
+    return _INPUT.search(_CPP.literal.sub(" ", code)) is not None
+
+
+def _used(code: str) -> set[str]:
+    """Words of the program besides those that it defines."""
+    words = set(_WORD.findall(_CPP.literal.sub(" ", code)))
+    return words - set(_NAME.findall(code)) - set(_LOCAL.findall(code))
+
+
+def uses_program(codes: Sequence[str], place: int) -> bool:
+    """Whether a block calls what only an earlier whole program defines, as an example does."""
+    used = _used(codes[place])
+    return any(used & set(_NAME.findall(other)) for other in codes[:place] if has_main(other))
 
 
 def combine_cpp(codes: Sequence[str], chosen: int) -> str | None:
     """The chosen program behind the other blocks whose names it uses; None if it uses none."""
     answer = codes[chosen]
-    used = set(_WORD.findall(answer)) - _declared(answer)
-    defined = set(_names(answer))
+    used, defined = _used(answer), set(_NAME.findall(answer))
     parts: list[str] = []
     for place, code in enumerate(codes):
-        names = set(_names(code))
-        wanted = bool(names & used) and not names & defined
-        if place != chosen and wanted and not _MAIN.search(code) and _is_whole(code):
+        names = set(_NAME.findall(code))
+        wanted = place != chosen and names & used and not names & defined
+        if wanted and not _MAIN.search(code) and _stands_alone(code):
             parts.append(code)
             defined |= names
     if not parts:
@@ -65,22 +85,9 @@ def combine_cpp(codes: Sequence[str], chosen: int) -> str | None:
     return "\n\n".join(_OWN_HEADER.sub("", part).strip("\n") for part in (*parts, answer))
 
 
-def _declared(code: str) -> set[str]:
-    """Names that lines of any indentation declare, variables of functions included."""
-    heads = [head[0] for line in code.split("\n") if (head := _HEAD.match(line.strip()))]
-    words = [_WORD.findall(head) for head in heads if not _SHIFT.search(head)]
-    return {
-        name
-        for first, *names in filter(None, words)
-        if first not in _STATEMENT_WORDS
-        for name in names
-    }
-
-
-def _is_whole(code: str) -> bool:
-    if _STATEMENT.search(code):  # a step of a program, which cannot stand outside a function
-        return False
-    return code.rstrip().endswith((";", "}")) and code.count("{") == code.count("}")
+def _stands_alone(code: str) -> bool:
+    whole = code.rstrip().endswith((";", "}")) and code.count("{") == code.count("}")
+    return whole and not _STATEMENT.search(code)
 
 
 def bare_cpp(text: str) -> str | None:
@@ -92,16 +99,3 @@ def bare_cpp(text: str) -> str | None:
     while lines and not lines[-1].rstrip().endswith(("}", ";", "};", "#endif", "*/", "{", ",")):
         lines.pop()
     return "\n".join(lines) or None
-
-
-def _names(code: str) -> Iterator[str]:
-    """Names of functions, types and variables that lines without indentation define."""
-    for line in code.split("\n"):
-        if not line[:1].isalpha() and not line.startswith("#define "):
-            continue
-        head = _HEAD.match(line.removeprefix("#define "))
-        words = _WORD.findall(head[0] if head else "")
-        if line.startswith("#define ") and words:
-            yield words[0]
-        elif len(words) > 1 and words[0] not in _STATEMENT_WORDS and words[-1] != "main":
-            yield words[-1]

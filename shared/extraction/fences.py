@@ -1,25 +1,29 @@
 """Parser for fenced Markdown code blocks: CommonMark's rules, lenient to mistakes of models."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 
-from shared.extraction.languages import Language, is_known_label
-from shared.extraction.python_source import ends_inside_string, parse
-from shared.statuses import ExtractionReason
+from shared.extraction.languages import Language, Literals, is_known_label
+from shared.extraction.python_source import parse
 
-_INFO = re.compile(r"(`{3,}|~{3,}|'{3})(.*)", re.DOTALL)
+_MARK = re.compile(r"`{3,}|~{3,}|^'{3}(?=py|[ \t]*$)", re.MULTILINE)
 _LABEL = re.compile(r"[\s{.]*((?:language-|lang=)?[A-Za-z0-9_+#./-]*)")
 _ATTRIBUTES = re.compile(r"[\s\w.{}=\"':,;/\\#()\[\]+-]*\Z")
-# "Here it is:```python" is not a fence in CommonMark, but a common mistake.
-_LATE_FENCE = re.compile(r"(?<!`)```[ \t]*([A-Za-z0-9_+#-]+)[ \t]*\Z")
-_AFTER_COLON = re.compile(r":\**[ \t]*```[ \t]*\Z")
-# "print(x)```"; a fence in a comment is part of the code.
-_GLUED_FENCE = re.compile(r"^([^#\n]*[^#`\n])```[ \t]*(?:<[^\n]*)?$", re.MULTILINE)
-_GLUED_IN_CPP = re.compile(r"[;}][ \t]*```[ \t]*(?:<[^\n]*)?$", re.MULTILINE)
-_CLOSING_TAG = re.compile(r"(?:</[A-Za-z_]{1,20}>|\[/[A-Z]{1,20}\])\Z")
-_MAX_SKIPPED_FENCES = 8
+# Text before a fence that is part of the document: quotation, list, emphasis.
+_PREFIX = re.compile(r"[ \t>]*(?:(?:\d{1,3}[.)]|[-*+•])[ \t]+)?\**\Z")
+_BEHIND_CODE = re.compile(r"[ \t]*(?:<[^\n]*|[.*})\]]{1,3})?\Z")
+_CLOSING_TAG = re.compile(r"(?:</[A-Za-z_]{1,20}>|\[/[A-Z]{1,20}\]|```)\s*\Z")
+_FIRST_LINE = ("import ", "from ", "def ", "class ", "@", "async def ", "#include")
+_PROSE = re.compile(
+    r"^[ \t]{0,4}(?!(?:from|import|if|for|while|def|class|return|assert|del|not|with|async|await"
+    r"|raise|global|yield|match|case)\b)(?:\*\*|#{2,6} |[-*•] |\d{1,2}\. |[A-Z][a-z]+:"
+    r"|[\w'’`*-]+[,:]?(?: [\w'’`*-]+[,.:;]?){2})[^\n]*(?<![;{}(,])$",
+    re.MULTILINE,
+)
+_MOST_PROSE = 8  # lines that may begin the prose behind an unclosed block
 _LONGEST_FENCE = 10  # longer ones count as so long
 
 
@@ -29,196 +33,207 @@ class Block:
 
     Attributes:
         label: Label in lower case, or "".
-        line: Index of the line with the opening fence.
-        start: Character offset of the line after it.
-        info: Text behind the label.
-        reason: Reason to record if this block is chosen; None for a fenced block.
+        start: Offset of the code.
+        opening: Offset of the line with the opening fence.
+        end: Offset behind the block.
     """
 
     label: str
     code: str
     closed: bool
-    line: int
     start: int
-    info: str = ""
-    reason: ExtractionReason | None = None
+    opening: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """A line with a fence; ``indent`` counts characters before it, quote marks (">") included."""
+    """A fence; ``line`` and ``end`` are the offsets of its line, ``at`` is that of its mark."""
 
     line: int
-    indent: int
-    quoted: bool
+    at: int
+    end: int
     mark: str
     length: int
-    label: str = ""
-    info: str = ""
-    late: bool = False
+    before: str
+    behind: str
+    label: str
+    info: str
+
+    @property
+    def alone(self) -> bool:
+        """Whether only blanks, quotation marks or a list's mark are before it."""
+        return not self.before or _PREFIX.match(self.before) is not None
 
     @property
     def bare(self) -> bool:
         return not self.label and not self.info
 
+    @property
+    def is_inline(self) -> bool:
+        return self.mark * 3 in self.behind
+
     def opens(self, language: Language) -> bool:
         """Whether it begins a block even where one is open."""
-        known = is_known_label(self.label) or language.owns(self.label)
-        return known and _ATTRIBUTES.match(self.info) is not None
-
-    def may_close(self, opener: "_Fence") -> bool:
-        return not self.late and self.mark == opener.mark and self.length >= opener.length
-
-
-@dataclass(slots=True)
-class _Scanner:
-    lines: Sequence[str]
-    language: Language
-    fences: list[_Fence] = field(default_factory=list)
-    unclosed: set[tuple[str, int, bool]] = field(default_factory=set)
-
-    def blocks(self) -> Iterator[Block]:
-        offsets = [0, *accumulate(len(line) + 1 for line in self.lines)]
-        self.fences = [f for i, text in enumerate(self.lines) if (f := _fence(i, text))]
-        place = 0
-        while place < len(self.fences):
-            opener = self.fences[place]
-            if opener.late and not (self.language.owns(opener.label) or opener.bare):
-                place += 1
-                continue
-            if opener.mark == "'" and not self.language.owns(opener.label):
-                place += 1
-                continue
-            block, place = self._block(place, offsets[min(opener.line + 1, len(self.lines))])
-            yield self._labelled_inside(block)
-
-    def _block(self, place: int, start: int) -> tuple[Block, int]:
-        """Read the block that the fence at ``place`` opens; return the place of the next opener."""
-        opener = self.fences[place]
-        end, closed = self._end(place + 1, opener)
-        owned = self.language.owns(opener.label)
-        if self.language.is_python and owned and end < len(self.fences):
-            end, closed = self._outside_strings(opener, end, closed)
-        stop = self.fences[end].line if end < len(self.fences) else len(self.lines)
-        code = _content(self.lines[opener.line + 1 : stop], opener)
-        following = end + 1 if closed else end
-        whole = self._without_glued_fence(code) if owned or not opener.label else code
-        if whole != code:
-            resumed = opener.line + 2 + whole.count("\n")
-            inner = range(place + 1, end)
-            following = next((i for i in inner if self.fences[i].line >= resumed), following)
-            closed = True
-        elif not closed:
-            whole = _without_closing_tags(code)
-            closed = end < len(self.fences) and self._is_whole(whole, owned)
-        return Block(opener.label, whole, closed, opener.line, start, opener.info), following
-
-    def _labelled_inside(self, block: Block) -> Block:
-        """The block, with its label if that is alone in the first line."""
-        first, newline, rest = block.code.partition("\n")
-        if block.label or not newline or not self.language.owns(first.strip().lower()):
-            return block
-        start = block.start + len(first) + 1
-        return replace(block, label=first.strip().lower(), code=rest, start=start)
-
-    def _is_whole(self, code: str, owned: bool) -> bool:
-        """Whether a block that another block's opening fence ends is complete all the same."""
-        return owned and self.language.is_python and parse(code) is not None
-
-    def _end(self, place: int, opener: _Fence) -> tuple[int, bool]:
-        """Place of the fence that ends the block, and whether it closes it.
-
-        A shorter fence than the opening one closes the block if nothing else does.
-        """
-        owned = self.language.owns(opener.label)
-        key = (opener.mark, opener.length, owned)
-        if key not in self.unclosed:
-            end, closed = self._first_end(place, opener, owned)
-            if end < len(self.fences):
-                return end, closed
-            self.unclosed.add(key)
-        if opener.length > 3:
-            shortest = _Fence(opener.line, 0, False, opener.mark, 3, opener.label)
-            return self._first_end(place, shortest, owned)
-        return len(self.fences), False
-
-    def _first_end(self, place: int, opener: _Fence, owned: bool) -> tuple[int, bool]:
-        for end in range(place, len(self.fences)):
-            fence = self.fences[end]
-            if fence.late:
-                if self.language.owns(fence.label) and not self._is_text(fence):
-                    return end, False
-                continue
-            if fence.may_close(opener):
-                if fence.bare or not fence.opens(self.language):
-                    return end, True
-                if fence.length == opener.length:
-                    return end, False
-            if not owned and self.language.owns(fence.label) and fence.opens(self.language):
-                return end, False
-        return len(self.fences), False
-
-    def _is_text(self, fence: _Fence) -> bool:
-        """Whether a fence behind other text is in a comment, or begins a string."""
-        before = self.lines[fence.line][: fence.indent]
-        return before.lstrip().startswith(("#", "//")) or before.endswith(('"""', "'''"))
-
-    def _outside_strings(self, opener: _Fence, end: int, closed: bool) -> tuple[int, bool]:
-        """Move the end to a later fence if the one found is part of a string."""
-        if not ends_inside_string(self._code(opener, end)):
-            return end, closed
-        for later in range(end + 1, min(end + 1 + _MAX_SKIPPED_FENCES, len(self.fences))):
-            fence = self.fences[later]
-            if fence.may_close(opener) and not ends_inside_string(self._code(opener, later)):
-                whole = not fence.opens(self.language) and parse(self._code(opener, later))
-                return (later, True) if whole else (end, closed)
-        return end, closed
-
-    def _code(self, opener: _Fence, end: int) -> str:
-        return _content(self.lines[opener.line + 1 : self.fences[end].line], opener)
-
-    def _without_glued_fence(self, code: str) -> str:
-        """End a block at "print(x)```" if the text before the fence is complete."""
-        if self.language.is_python:
-            glued = _GLUED_FENCE.search(code)
-            if glued and parse(code) is None and parse(code[: glued.end(1)]):
-                return code[: glued.end(1)]
-        elif found := _GLUED_IN_CPP.search(code):
-            return code[: found.start() + 1]
-        return code
+        if not (language.owns(self.label) or is_known_label(self.label)):
+            return False
+        return self.info.startswith(_FIRST_LINE) or _ATTRIBUTES.match(self.info) is not None
 
 
 def find_blocks(text: str, language: Language) -> list[Block]:
     """Find the fenced blocks of a text with "\\n" line ends, in order.
 
-    A fence is three or more backticks or tildes at the start of a line, behind blanks or quote
-    marks (">"); a fence labelled with the language may also be at the end of a line of text. A
-    block ends at a fence of the same character that is at least as long as the opening one (or
-    shorter, if there is none): at a bare one, at one with a tag or prose behind it, or at one that
-    opens the next block with a known label. Inside a block of another language, any fence with the
-    wanted label opens a block. The indentation of the opening fence is removed from every line of
-    its block, as far as all lines have it. A fence inside a triple-quoted string does not end a
-    Python block; a fence at the end of a line of code ends one that is complete there.
+    A fence is three or more backticks or tildes at the start of a line, behind blanks, quote marks
+    (">") or a list's mark; one that is labelled with the language, or bare behind a colon, may also
+    be at the end of a line of text. A block ends at a bare fence, or one with a tag or prose behind
+    it, that has the same character and is at least as long as the opening one (or shorter or of the
+    other character, if there is none); at a fence at the end of its last line of code; or at one
+    that opens the next block with a known label. A fence inside a string or comment of the program
+    ends nothing. Inside a block of another language, any fence with the wanted label opens a block.
+    A block may also be in one line. The indentation of the opening fence is removed from every line
+    of its block, as far as all lines have it.
     """
-    return list(_Scanner(text.split("\n"), language).blocks())
+    if "```" not in text and "~~~" not in text and "'''" not in text:
+        return []
+    return list(_Scanner(text, language).blocks())
 
 
-def _fence(number: int, line: str) -> _Fence | None:
-    rest = line.lstrip(" \t>")
-    if rest[:3] in ("```", "~~~", "'''"):
-        match = _INFO.match(rest)
-        if match and not (rest[0] == "`" and "`" in match[2]):  # otherwise a code span
-            prefix = line[: len(line) - len(rest)]
-            length = min(len(match[1]), _LONGEST_FENCE)
-            label, info = _split_info(match[2])
-            return _Fence(number, len(prefix), ">" in prefix, rest[0], length, label, info)
-    if "```" not in line[-60:]:
-        return None
-    if late := _LATE_FENCE.search(line):
-        return _Fence(number, late.start(), False, "`", 3, late[1].lower(), late=True)
-    if colon := _AFTER_COLON.search(line):
-        return _Fence(number, colon.start(), False, "`", 3, late=True)
-    return None
+class _Scanner:
+    def __init__(self, text: str, language: Language) -> None:
+        self._text = text
+        self._language = language
+        self._fences = list(_fences(text))
+        self._unclosed: set[tuple[str, int, bool]] = set()
+
+    def blocks(self) -> Iterator[Block]:
+        place = 0
+        while place < len(self._fences):
+            fence = self._fences[place]
+            place += 1
+            if fence.is_inline:
+                yield self._inline(fence)
+            elif self._may_open(fence):
+                block, place = self._block(fence, place)
+                yield block
+
+    def _may_open(self, fence: _Fence) -> bool:
+        owned = self._language.owns(fence.label)
+        if fence.alone and fence.mark != "'":
+            return True
+        if fence.bare:
+            return fence.before.rstrip("* \t").endswith(":")
+        return owned and (fence.alone or not fence.info)
+
+    def _inline(self, fence: _Fence) -> Block:
+        code = fence.behind.lstrip(fence.mark).partition(fence.mark * 3)[0].strip()
+        label, _, rest = code.partition(" ")
+        owned = bool(rest) and self._language.owns(label.lower())
+        code = rest.strip() if owned else code
+        start = self._text.index(code, fence.at)
+        return Block(label.lower() if owned else "", code, True, start, fence.line, fence.end)
+
+    def _block(self, opener: _Fence, place: int) -> tuple[Block, int]:
+        """Read the block that a fence opens; return it with the place of the next fence."""
+        owned = self._language.owns(opener.label)
+        place, closed = self._end(opener, place, owned)
+        last = self._fences[place] if place < len(self._fences) else None
+        start = end = min(opener.end + 1, len(self._text))
+        if last is None:
+            end = len(self._text)
+        elif last.alone or not closed:
+            end = max(start, last.line - 1)
+        else:  # the fence is at the end of the last line of code
+            end = last.at
+        label, code = opener.label, self._text[start:end]
+        following, behind = place, end
+        if last and closed:
+            following, behind = place + 1, last.end
+        elif last:
+            closed = owned and self._is_whole(code)
+        else:
+            code = self._without_rest(code)
+        code = _without_indentation(code, opener)
+        first, newline, rest = code.partition("\n")
+        if owned and opener.info.startswith(_FIRST_LINE):
+            start, code = self._text.index(opener.info, opener.at), f"{opener.info}\n{code}"
+        elif not label and newline and self._language.owns(first.strip().lower()):
+            label, start, code = first.strip().lower(), start + len(first) + 1, rest
+        return Block(label, code, closed, start, opener.line, behind), following
+
+    def _end(self, opener: _Fence, place: int, owned: bool) -> tuple[int, bool]:
+        """Place of the fence that ends the block, and whether it closes it."""
+        for length in dict.fromkeys((opener.length, 3)):
+            key = (opener.mark, length, owned)
+            if key not in self._unclosed:
+                end, closed = self._first_end(opener, length, place, owned)
+                if end < len(self._fences):
+                    return end, closed
+                self._unclosed.add(key)
+        return len(self._fences), False
+
+    def _first_end(self, opener: _Fence, length: int, place: int, owned: bool) -> tuple[int, bool]:
+        is_code = owned or not opener.label
+        literals = Literals(self._text, self._language, opener.end)
+        while place < len(self._fences):
+            fence = self._fences[place]
+            place += 1
+            if fence.is_inline or (fence.mark == "'") is not (opener.mark == "'"):
+                continue
+            literal = literals.around(fence.at) if is_code else None
+            if literal and (not fence.alone or self._goes_on(opener, literal.end(), place)):
+                continue
+            same = fence.mark == opener.mark and fence.length >= length
+            if not fence.alone:
+                if self._language.owns(fence.label) and not fence.info:
+                    return place - 1, False
+                if is_code and same and _BEHIND_CODE.match(fence.behind):
+                    return place - 1, True
+            elif same:
+                return place - 1, not fence.opens(self._language)
+            elif is_code and fence.bare and fence.mark != opener.mark:
+                return place - 1, True
+            elif not owned and self._language.owns(fence.label) and fence.opens(self._language):
+                return place - 1, False
+        return place, False
+
+    def _goes_on(self, opener: _Fence, string_end: int, place: int) -> bool:
+        """Whether a block is a program if a string with fences belongs to it."""
+        if not self._language.is_python:
+            return True
+        rest = (fence for fence in self._fences[place:] if fence.at >= string_end)
+        end = next((fence.line for fence in rest if fence.alone), len(self._text))
+        return parse(_without_indentation(self._text[opener.end + 1 : end], opener)) is not None
+
+    def _is_whole(self, code: str) -> bool:
+        if self._language.is_python:
+            return parse(code) is not None
+        return "}" in code and code.count("{") == code.count("}")
+
+    def _without_rest(self, code: str) -> str:
+        """An unclosed block without closing tags and prose behind the program."""
+        while tag := _CLOSING_TAG.search(code, max(0, len(code) - 40)):
+            code = code[: tag.start()].rstrip()
+        if self._is_whole(code):
+            return code
+        for prose in islice(_PROSE.finditer(code), _MOST_PROSE):
+            head = code[: prose.start()].rstrip()
+            if head and self._is_whole(textwrap.dedent(head)):
+                return head
+        return code
+
+
+def _fences(text: str) -> Iterator[_Fence]:
+    end = -1
+    for mark in _MARK.finditer(text):
+        if mark.start() < end:  # a second one in the same line
+            continue
+        line = text.rfind("\n", 0, mark.start()) + 1
+        end = text.find("\n", mark.end())
+        end = len(text) if end < 0 else end
+        label, info = _split_info(text[mark.end() : end])
+        before, behind = text[line : mark.start()], text[mark.end() : end]
+        length = min(len(mark[0]), _LONGEST_FENCE)
+        yield _Fence(line, mark.start(), end, mark[0][0], length, before, behind, label, info)
 
 
 def _split_info(info: str) -> tuple[str, str]:
@@ -227,26 +242,21 @@ def _split_info(info: str) -> tuple[str, str]:
     return label, info[found.end() if found else 0 :].strip(" \t}") if label else info.strip()
 
 
-def _content(lines: Sequence[str], opener: _Fence) -> str:
-    """Join lines without the fence's quote marks or indentation, as far as all of them have it."""
-    if opener.quoted:
+def _without_indentation(code: str, opener: _Fence) -> str:
+    """Code without the fence's quote marks or indentation, as far as all lines have it."""
+    lines = code.split("\n")
+    if ">" in opener.before and opener.alone:
         return "\n".join(_unquoted(line) for line in lines)
+    if not opener.before:
+        return code
     common = min((_blanks(line) for line in lines if line.strip()), default=0)
-    removed = min(opener.indent, common)
+    removed = min(len(opener.before), common)
     return "\n".join(line[min(removed, _blanks(line)) :] for line in lines)
 
 
 def _unquoted(line: str) -> str:
     rest = line.lstrip(" \t")
     return rest[1:].removeprefix(" ") if rest.startswith(">") else line
-
-
-def _without_closing_tags(code: str) -> str:
-    code = code.rstrip().removesuffix("```")
-    for _ in range(3):
-        if tag := _CLOSING_TAG.search(code[-30:]):
-            code = code[: len(code) - len(tag[0])].rstrip()
-    return code
 
 
 def _blanks(line: str) -> int:

@@ -1,54 +1,55 @@
-"""Programming languages of SandboxFusion and the labels that models put on their code blocks."""
+"""Programming languages of SandboxFusion: the labels of their code blocks, strings and comments."""
 
 import re
 from dataclasses import dataclass
 
-_PYTHON = frozenset({"python", "py", "ipython", "pypy"})
-_CPP = frozenset({"cpp", "c++", "cc", "cxx", "cplusplus"})
-_JAVASCRIPT = frozenset({"javascript", "js", "nodejs", "node", "mjs", "cjs"})
-_TYPESCRIPT = frozenset({"typescript", "ts"})
-_GO = frozenset({"go", "golang"})
-_JAVA = frozenset({"java"})
-_BASH = frozenset({"bash", "sh", "shell"})
-
-# SandboxFusion's names, in lower case.
+# SandboxFusion's names, in lower case, with the labels that models put on code blocks.
 _LABELS = {
-    "python": _PYTHON,
-    "python_gpu": _PYTHON,
-    "pytest": _PYTHON | {"pytest"},
-    "cpp": _CPP,
-    "cuda": _CPP | {"cuda", "cu"},
-    "nodejs": _JAVASCRIPT,
-    "jest": _JAVASCRIPT | _TYPESCRIPT | {"jest"},
-    "typescript": _TYPESCRIPT,
-    "go": _GO,
-    "go_test": _GO,
-    "java": _JAVA,
-    "junit": _JAVA | {"junit"},
-    "bash": _BASH,
-    "csharp": frozenset({"csharp", "c#", "cs"}),
-    "d_ut": frozenset({"d", "dlang", "d_ut"}),
-    "julia": frozenset({"julia", "jl"}),
-    "kotlin_script": frozenset({"kotlin", "kt", "kts", "kotlin_script"}),
-    "lean": frozenset({"lean", "lean4"}),
-    "perl": frozenset({"perl", "pl"}),
-    "racket": frozenset({"racket", "rkt"}),
-    "ruby": frozenset({"ruby", "rb"}),
-    "rust": frozenset({"rust", "rs"}),
-    "sql": frozenset({"sql", "sqlite", "mysql", "postgresql"}),
-    "verilog": frozenset({"verilog", "v", "systemverilog", "sv"}),
+    name: frozenset(labels.split())
+    for name, labels in {
+        "python": "python py ipython pypy",
+        "python_gpu": "python py ipython pypy",
+        "pytest": "python py ipython pypy pytest",
+        "cpp": "cpp c++ cc cxx cplusplus",
+        "cuda": "cpp c++ cc cxx cplusplus cuda cu",
+        "nodejs": "javascript js nodejs node mjs cjs",
+        "jest": "javascript js nodejs node mjs cjs typescript ts jest",
+        "typescript": "typescript ts",
+        "go": "go golang",
+        "go_test": "go golang",
+        "java": "java",
+        "junit": "java junit",
+        "bash": "bash sh shell",
+        "csharp": "csharp c# cs",
+        "d_ut": "d dlang d_ut",
+        "julia": "julia jl",
+        "kotlin_script": "kotlin kt kts kotlin_script",
+        "lean": "lean lean4",
+        "perl": "perl pl",
+        "racket": "racket rkt",
+        "ruby": "ruby rb",
+        "rust": "rust rs",
+        "sql": "sql sqlite mysql postgresql",
+        "verilog": "verilog v systemverilog sv",
+    }.items()
 }
-
-_OTHER_LABELS = frozenset(
-    {"text", "txt", "plaintext", "plain", "output", "input", "console", "terminal", "json", "yaml",
-     "yml", "xml", "html", "css", "toml", "ini", "diff", "patch", "markdown", "md", "latex", "tex",
-     "c", "objective-c", "scala", "lua", "php", "r", "swift", "dart", "haskell", "elixir", "math",
-     "powershell", "bat", "dockerfile", "makefile", "mermaid", "zsh", "pycon", "python-repl", "csv",
-     "pseudocode", "none", "shell-session", "sample", "example", "code", "solution", "answer",
-     "tool_code", "tool_outputs"}
-)  # fmt: skip
-_KNOWN_LABELS = _OTHER_LABELS.union(*_LABELS.values())
+_KNOWN_LABELS = frozenset(
+    "text txt plaintext plain output input console terminal json yaml yml xml html css toml ini "
+    "diff patch markdown md latex tex c objective-c scala lua php r swift dart haskell elixir math "
+    "powershell bat dockerfile makefile mermaid zsh pycon python-repl csv pseudocode none "
+    "shell-session sample example code solution answer tool_code tool_outputs".split()
+).union(*_LABELS.values())
 _EXTENSION = re.compile(r"[\w./\\-]*\.(\w{1,4})\Z")
+
+_LINE_STRINGS = r"""|"(?:[^"\\\n]|\\.)*+"?|'(?:[^'\\\n]|\\.)*+'?"""
+_PYTHON_LITERAL = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?" + _LINE_STRINGS + r"|#[^\n]*+",
+    re.DOTALL,
+)
+_BRACES_LITERAL = re.compile(
+    r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_STRINGS, re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,19 @@ class Language:
 
     @property
     def is_python(self) -> bool:
-        return self.labels >= _PYTHON
+        return "py" in self.labels
 
     @property
     def is_cpp(self) -> bool:
-        return self.labels >= _CPP
+        return "cpp" in self.labels
 
     def owns(self, label: str) -> bool:
         """Whether a label in lower case, such as "python3" or "c++17", means this language."""
         return label in self.labels or _plain(label) in self.labels
+
+    @property
+    def literal(self) -> re.Pattern[str]:
+        return _PYTHON_LITERAL if self.is_python else _BRACES_LITERAL
 
 
 def language_of(name: str) -> Language:
@@ -87,6 +92,36 @@ def _plain(label: str) -> str:
     if file and file[1] in _KNOWN_LABELS:
         return file[1]
     return label.rstrip("0123456789.-_")
+
+
+class Literals:
+    """The strings and comments of a text, queried for positions in rising order."""
+
+    def __init__(self, text: str, language: Language, start: int = 0) -> None:
+        self._text, self._pattern = text, language.literal
+        self._match = self._pattern.search(text, start)
+
+    def around(self, position: int) -> re.Match[str] | None:
+        """The comment or closed string that a position is in."""
+        while self._match and self._match.end() <= position:
+            self._match = self._pattern.search(self._text, self._match.end())
+        match = self._match
+        return match if match and match.start() < position and is_closed(match[0]) else None
+
+    def restart(self, position: int) -> None:
+        """Read on from a position as if nothing were before it."""
+        if self.around(position) or (self._match and self._match.start() < position):
+            self._match = self._pattern.search(self._text, position)
+
+
+def is_closed(literal: str) -> bool:
+    """Whether a match of ``Language.literal`` is a comment or has its closing mark."""
+    if literal.startswith("/*"):
+        return literal.endswith("*/")
+    if literal[0] not in "\"'":
+        return True
+    mark = literal[:3] if literal[:3] in ('"""', "'''") else literal[0]
+    return len(literal) >= 2 * len(mark) and literal.endswith(mark)
 
 
 # Characters around a name that are searched.

@@ -2,31 +2,49 @@
 
 import ast
 import builtins
+import html
 import re
+import symtable
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence, Set
-from enum import IntEnum
+from collections.abc import Sequence, Set
+from functools import cached_property
 
+from shared.extraction.languages import is_closed, language_of
+
+PYTHON = language_of("python")
 # Parsing happens in the judge's own process, so its cost is limited; real answers are much shorter.
 MAX_PARSED_CHARACTERS = 200_000
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
-_BUILTINS = frozenset(dir(builtins)) | {"__file__"}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+_SCOPES = (*DEFINITIONS, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__"}
+_NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+
 _DEFINITION = re.compile(r"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+_INPUT = re.compile(r"\binput[ \t]*\(|\bstdin\b|\bopen[ \t]*\([ \t]*(?:0|\"\")|\bos\.read\(")
+_OUTPUT = re.compile(r"\bprint\b|\bstdout\b|\.write(?:lines)?\b")
+# Standard input replaced by a text of the program's own, as in a test.
+_OWN_INPUT = re.compile(r"\bstdin[ \t]*=[ \t]*[\w.]*StringIO\((?!os\.read|sys\.stdin|open)")
+_AT_MARGIN = re.compile(
+    r"^(?:(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(|class[ \t]+\w|\w[^#\n]*\b(?:input\(|stdin\b))", re.M
+)
 _PLACE_HOLDER = re.compile(r"#.*\b(?:todo|your (?:code|solution)|implement)\b", re.IGNORECASE)
-
-
-class Substance(IntEnum):
-    """Rank of a text as an answer, lowest first."""
-
-    BROKEN = 0  # does not parse, or is too long to be parsed here
-    VALUES = 1  # only names and literals, as in a sample of output
-    STATEMENTS = 2
-    ANSWER = 3  # defines a function or class, or reads standard input
-    ENTRY_POINT = 4  # defines the function that the tests call
+_ELIDED = re.compile(
+    r"^([ \t]*)#[^\n\w]{0,4}(?:(?:\.\.\.|…)[ \t]*[A-Za-z(]|[^\n]{0,40}\b(?:"
+    r"(?:rest|remainder) of (?:the |your )?(?:code|function|implementation|program|solution|class)"
+    r"|same (?:\w+ )?as (?:above|before)|existing (?:code|implementation)"
+    r"|(?:code|implementation|function) (?:remains|stays|is) (?:the )?(?:same|unchanged)))[^\n]*\n*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_INVISIBLE = {
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), ""),
+}
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,4}|#x[0-9a-fA-F]{1,4});")
 
 
 def parse(text: str) -> ast.Module | None:
@@ -37,23 +55,180 @@ def parse(text: str) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as invalid escapes in the answer
             return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _NO_PYTHON:
         return None
 
 
-def ends_inside_string(text: str) -> bool:
-    """Whether the text stops within a triple-quoted string."""
-    if len(text) > MAX_PARSED_CHARACTERS or ('"""' not in text and "'''" not in text):
-        return False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except SyntaxError as error:
-        return "unterminated triple-quoted" in str(error.msg)
-    except (ValueError, RecursionError, MemoryError):
-        return False
-    return False
+def visible(text: str) -> str:
+    """Replace unusual blanks by a space; remove marks of byte order and of zero width."""
+    return text if text.isascii() else text.translate(_INVISIBLE)
+
+
+def readable(code: str) -> str:
+    """A block, without indentation, invisible characters or entities if only they spoil it."""
+    indented, entities = code[:1] in (" ", "\t"), _ENTITY.search(code) is not None
+    if not (indented or entities) and code.isascii():
+        return code
+    if not indented and Source(code).is_program:
+        return code
+    plain = visible(code)
+    versions = (code, plain, html.unescape(plain))
+    programs = (Source(textwrap.dedent(version)) for version in versions)
+    return next((source.code for source in programs if source.is_program), code)
+
+
+class Source:
+    """Facts about a piece of Python source, each computed when it is needed."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    @cached_property
+    def tree(self) -> ast.Module | None:
+        return parse(self.code)
+
+    @cached_property
+    def body(self) -> Sequence[ast.stmt]:
+        return self.tree.body if self.tree else ()
+
+    @cached_property
+    def _words(self) -> str:
+        """The code without comments and the content of strings."""
+        literal = PYTHON.literal
+        return literal.sub(lambda m: "" if m[0][0] == "#" or not is_closed(m[0]) else '""', self.code)
+
+    @cached_property
+    def reads(self) -> bool:
+        """Whether it reads standard input, and does not put a text of its own in its place."""
+        return _INPUT.search(self._words) is not None and not _OWN_INPUT.search(self._words)
+
+    @cached_property
+    def writes(self) -> bool:
+        return _OUTPUT.search(self._words) is not None
+
+    @cached_property
+    def acts(self) -> bool:
+        """Whether the top level calls anything."""
+        steps = (s for s in self.body if not isinstance(s, (*DEFINITIONS, *IMPORTS)))
+        return any(isinstance(node, ast.Call) for step in steps for node in ast.walk(step))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it reads, computes and prints: a whole answer on standard input."""
+        return self.reads and self.writes and self.acts
+
+    @cached_property
+    def definitions(self) -> frozenset[str]:
+        """Names of functions and classes, methods included."""
+        return frozenset(_DEFINITION.findall(self.code))
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it defines something or reads input, as seen without parsing it."""
+        return _AT_MARGIN.search(self.code) is not None
+
+    @cached_property
+    def has_substance(self) -> bool:
+        """Whether it is Python that defines a function or class, or reads standard input."""
+        return self.tree is not None and bool(self.definitions or self.reads)
+
+    @cached_property
+    def has_statements(self) -> bool:
+        """Whether it is more than names and literals, as in a sample of output."""
+        return any(map(_does_something, self.body))
+
+    @cached_property
+    def returns(self) -> bool:
+        """Whether a ``return`` or ``yield`` at the top level makes it a function's body."""
+        return self.tree is not None and returns_at_top(self.tree)
+
+    @property
+    def is_program(self) -> bool:
+        return self.has_statements and not self.returns
+
+    @cached_property
+    def is_attempt(self) -> bool:
+        """Whether a text that does not parse appears to be meant as a program."""
+        indented = self.code[:1] in (" ", "\t")
+        if indented and parse(f"if 1:\n{self.code}"):
+            return False  # a fragment of a function
+        return bool(self.definitions) or self.reads
+
+    def is_full(self, names: Set[str]) -> bool:
+        """Whether a function of these names has content, and no comment stands for left-out code.
+
+        A whole program is full whatever its comments are.
+        """
+        if self.is_whole:
+            return True
+        nodes = (node for statement in self.body for node in ast.walk(statement))
+        functions = [n for n in nodes if isinstance(n, FUNCTIONS) and n.name in names]
+        if functions and all(self._is_stub(function) for function in functions):
+            return False
+        return not any(map(self._stands_for_code, _ELIDED.finditer(self.code)))
+
+    def _is_stub(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        *_, last = function.body
+        if isinstance(last, ast.Return) and isinstance(last.value, ast.Constant):
+            lines = self.code.split("\n")[function.lineno - 1 : function.end_lineno]
+            return len(function.body) <= 2 and any(map(_PLACE_HOLDER.search, lines))
+        return all(map(_is_nothing, function.body))
+
+    def _stands_for_code(self, comment: re.Match[str]) -> bool:
+        """Whether nothing follows a comment in its block, or what follows needs what is left out."""
+        follows = self.code.startswith(comment[1], comment.end()) and comment.end() < len(self.code)
+        return not follows or bool(self.missing)
+
+    @cached_property
+    def bound(self) -> dict[str, bool]:
+        """Names that the top level binds outside of main guards; True for what is no variable."""
+        bound: dict[str, bool] = {}
+        for statement in self.body:
+            if not is_main_guard(statement):
+                nodes = ast.walk(statement)
+                defines = any(isinstance(node, (*DEFINITIONS, *IMPORTS)) for node in nodes)
+                for name in bound_by(statement):
+                    bound[name] = bound.get(name, False) or defines or name.isupper()
+        return bound
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        return frozenset(name for name, lasts in self.bound.items() if not lasts)
+
+    @cached_property
+    def is_data(self) -> bool:
+        """Whether it only names values, as an example does."""
+        return bool(self.variables) and not self.reads and all(map(_is_data, self.body))
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """Names imported from modules besides the standard ones, such as other files."""
+        return frozenset(
+            alias.asname or alias.name
+            for node in self.body
+            if isinstance(node, ast.ImportFrom)
+            and (node.module or "").partition(".")[0] not in sys.stdlib_module_names
+            for alias in node.names
+        )
+
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        """Names that are used but bound nowhere; those of ``imported`` count as not bound."""
+        if self.tree is None or "import *" in self.code:
+            return frozenset()
+        try:
+            tables = [symtable.symtable(self.code, "answer", "exec")]
+        except _NO_PYTHON:
+            return frozenset()
+        used, bound = set[str](), set[str]()
+        for table in tables:  # grows while it is read
+            tables += table.get_children()
+            for symbol in table.get_symbols():
+                if symbol.is_referenced() and (symbol.is_global() or len(tables) == 1):
+                    used.add(symbol.get_name())
+                if symbol.is_assigned() or symbol.is_imported() or symbol.is_parameter():
+                    bound.add(symbol.get_name())
+        return frozenset(used - (bound - self.imported) - _BUILTINS)
 
 
 def returns_at_top(block: ast.Module | ast.FunctionDef) -> bool:
@@ -63,71 +238,35 @@ def returns_at_top(block: ast.Module | ast.FunctionDef) -> bool:
         node = pending.pop()
         if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom):
             return True
-        if not isinstance(node, (*_DEFINITIONS, ast.Lambda)):
+        if not isinstance(node, (*DEFINITIONS, ast.Lambda)):
             pending.extend(ast.iter_child_nodes(node))
     return False
 
 
-def substance(tree: ast.Module | None, names: Set[str] = frozenset()) -> Substance:
-    if tree is None:
-        return Substance.BROKEN
-    if names & defined_names(tree):
-        return Substance.ENTRY_POINT
-    if any(_is_definition_or_input(node) for node in ast.walk(tree)):
-        return Substance.ANSWER
-    return Substance.STATEMENTS if any(map(_does_something, tree.body)) else Substance.VALUES
-
-
-def _is_definition_or_input(node: ast.AST) -> bool:
-    return isinstance(node, _DEFINITIONS) or _is_input(node)
-
-
-def _is_input(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if node.func.id == "open":
-            return bool(node.args) and isinstance(node.args[0], ast.Constant)
-        return node.func.id == "input"
-    if isinstance(node, ast.Name):
-        return node.id == "stdin"
-    return isinstance(node, ast.Attribute) and node.attr == "stdin"
-
-
-def reads_input(tree: ast.AST) -> bool:
-    """Whether code reads standard input, and does not put a text of its own in its place."""
-    nodes = list(ast.walk(tree))
-    replaced = any(
-        isinstance(node, ast.Attribute) and node.attr == "stdin" and isinstance(node.ctx, ast.Store)
-        for node in nodes
-    )
-    return not replaced and any(map(_is_input, nodes))
-
-
-def writes_output(tree: ast.AST) -> bool:
-    """Whether code calls ``print`` or something that writes, or names ``stdout``."""
-    return any(
-        (isinstance(node, ast.Name) and node.id in ("print", "stdout"))
-        or (isinstance(node, ast.Attribute) and node.attr in ("stdout", "write", "writelines"))
-        for node in ast.walk(tree)
-    )
-
-
 def is_main_guard(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and any(
-        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
-    )
+    return isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)
 
 
-def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef, code: str) -> bool:
-    """Whether a function has no content: nothing but a docstring, ``pass``, ``...`` or an error."""
-    if any(isinstance(node, ast.Return) and node.value for node in function.body):
-        lines = code.split("\n")[function.lineno - 1 : function.end_lineno]
-        return len(function.body) <= 2 and any(map(_PLACE_HOLDER.search, lines))
-    return all(map(_is_nothing, function.body))
+def bound_by(statement: ast.stmt) -> frozenset[str]:
+    """Names that a statement binds in its own scope."""
+    names: set[str] = set()
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, DEFINITIONS):
+            names.add(node.name)
+        elif isinstance(node, IMPORTS):
+            names.update((a.asname or a.name).partition(".")[0] for a in node.names)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif not isinstance(node, _SCOPES):
+            pending.extend(ast.iter_child_nodes(node))
+    return frozenset(names)
 
 
 def _is_nothing(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Raise):
-        return statement.exc is not None and "NotImplemented" in ast.unparse(statement.exc)
+        return "NotImplemented" in ast.dump(statement)
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     return isinstance(statement, ast.Pass) or (
@@ -144,82 +283,10 @@ def _does_something(statement: ast.stmt) -> bool:
     return not isinstance(statement, ast.Pass)
 
 
-# Names
-
-
-def defined_names(tree: ast.Module) -> frozenset[str]:
-    """Names of the functions, lambdas and classes at the top level of a module, and of methods."""
-    return frozenset(name for statement in tree.body for name in _definitions(statement))
-
-
-def apparent_names(code: str, tree: ast.Module | None) -> frozenset[str]:
-    """As :func:`defined_names`, by a regular expression for a text that does not parse."""
-    return frozenset(_DEFINITION.findall(code)) if tree is None else defined_names(tree)
-
-
-def _definitions(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, _DEFINITIONS):
-        yield statement.name
-    if isinstance(statement, ast.ClassDef):
-        yield from (node.name for node in statement.body if isinstance(node, _FUNCTIONS))
-    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
-        yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
-
-
-def bound_at_top(tree: ast.Module) -> dict[str, bool]:
-    """Names that the top level of a module binds, outside of functions and main guards.
-
-    The value is whether the binding lasts: functions, classes, imports, and constants, which are
-    lambdas, other functions' names and results, and names in capitals.
-    """
-    bound: dict[str, bool] = {}
-    for statement in tree.body:
-        if not is_main_guard(statement):
-            for name in bound_by_statement(statement):
-                bound[name] = bound.get(name, False) or name.isupper() or _lasts(statement, name)
-    return bound
-
-
-def bound_by_statement(statement: ast.stmt) -> frozenset[str]:
-    """Names that a statement binds in its own scope."""
-    names: set[str] = set()
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, _DEFINITIONS):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names.update((a.asname or a.name).partition(".")[0] for a in node.names)
-        elif isinstance(node, ast.Name):
-            if not isinstance(node.ctx, ast.Load):
-                names.add(node.id)
-        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
-            pending.extend(ast.iter_child_nodes(node))
-    return frozenset(names)
-
-
-def _lasts(statement: ast.stmt, name: str) -> bool:
+def _is_data(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
-        value = statement.value
-        if isinstance(value, ast.Call):  # such as lru_cache(None)(solve)
-            return isinstance(value.func, ast.Call) or ast.unparse(value.func).endswith("partial")
-        return isinstance(value, ast.Lambda | ast.Name | ast.Attribute) and not reads_input(value)
-    if isinstance(statement, ast.Try | ast.If):
-        inner = ast.Module(
-            [s for s in ast.iter_child_nodes(statement) if isinstance(s, ast.stmt)], []
-        )
-        return bound_at_top(inner).get(name, False)
-    return isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom))
-
-
-def own_imports(tree: ast.Module) -> frozenset[str]:
-    """Names that ``from m import`` binds, where m is no module of the standard library."""
-    return frozenset(
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and not _is_standard(node)
-        for alias in node.names
-    )
+        return any(isinstance(node, ast.Constant) for node in ast.walk(statement.value))
+    return isinstance(statement, ast.Expr)
 
 
 def called_functions(tests: Sequence[str], setup: str = "") -> frozenset[str]:
@@ -227,13 +294,11 @@ def called_functions(tests: Sequence[str], setup: str = "") -> frozenset[str]:
 
     Builtins count only if the tests call nothing else.
     """
-    trees = [tree for tree in map(parse, tests) if tree]
-    before = parse(setup)
-    given = frozenset().union(*(bound_at_top(t) for t in (*trees, before) if t))
-    calls = [tree for tree in (*trees, before) if tree]
+    trees = [tree for tree in map(parse, (*tests, setup)) if tree]
+    given = {name for tree in trees for statement in tree.body for name in bound_by(statement)}
     called = {
         node.func.id
-        for tree in calls
+        for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     } - given
@@ -258,53 +323,3 @@ def future_imports(code: str) -> tuple[list[str], str]:
         after = lines[last - 1].encode()[node.end_col_offset :].decode().lstrip(" \t;")
         lines[first:last] = [(before + after).rstrip("; "), *[""] * (last - first - 1)]
     return [ast.unparse(node) for node in found], "\n".join(lines)
-
-
-def free_names(tree: ast.Module) -> frozenset[str]:
-    """Names that a module uses but binds in no scope, except builtins."""
-    used: set[str] = set()
-    bound: set[str] = set()
-    augmented: set[ast.Name] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            return frozenset()  # the bound names are unknown
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            augmented.add(node.target)
-        if isinstance(node, ast.Name):
-            reads = isinstance(node.ctx, ast.Load) or node in augmented
-            (used if reads else bound).add(node.id)
-        else:
-            bound.update(_bound_by(node))
-    return frozenset(used - bound - _BUILTINS)
-
-
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name
-        case ast.arg():
-            yield node.arg
-        case ast.Import():
-            yield from ((a.asname or a.name).partition(".")[0] for a in node.names)
-        case ast.ImportFrom() if _is_standard(node):
-            yield from (a.asname or a.name for a in node.names)
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-            yield name
-        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-            yield name
-
-
-def _is_standard(node: ast.ImportFrom) -> bool:
-    # "from solution import solve" in a test refers to the answer in an earlier block.
-    return (node.module or "").partition(".")[0] in sys.stdlib_module_names
-
-
-def dedent_program(code: str) -> tuple[str, ast.Module | None]:
-    """Remove common indentation if the result has definitions; a function body keeps it."""
-    tree = parse(code)
-    if tree is None and code.lstrip("\n")[:1] in (" ", "\t"):
-        text = textwrap.dedent(code)
-        dedented = parse(text)
-        if dedented and not returns_at_top(dedented) and substance(dedented) >= Substance.ANSWER:
-            return text, dedented
-    return code, tree

@@ -1,29 +1,24 @@
-"""Python code in a text without fences: a program, a function's body, lines within prose."""
+"""Code in a text without fences: a program, a function's body, lines within prose."""
 
 import ast
 import re
 import textwrap
 from collections.abc import Iterator, Sequence, Set
 
-from shared.extraction.python_source import (
-    Substance,
-    dedent_program,
-    parse,
-    returns_at_top,
-    substance,
-)
+from shared.extraction.python_source import Source, parse, returns_at_top
 
 _CONTINUATION = re.compile(r"\s|\Z|[)\]}]|(else|elif|except|finally)\b")
 _TRIPLE_QUOTE = re.compile(r"\"\"\"|'''")
 _INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{5,2000})\1(?!`)")
+_MAYBE_CODE = re.compile(r"\b(?:def|class|import|lambda|print)\b|=|\w\(")
 
 
 def bare_program(text: str) -> str | None:
     """The text without common indentation, if all of it is a program."""
-    code, tree = dedent_program(text)
-    if tree is None or returns_at_top(tree):
-        return None
-    return code if substance(tree) >= Substance.STATEMENTS else None
+    if text[:1] in (" ", "\t"):
+        text = textwrap.dedent(text)
+        return text if Source(text).is_program and Source(text).has_substance else None
+    return text if Source(text).is_program else None
 
 
 def function_body(text: str) -> str | None:
@@ -62,41 +57,42 @@ def _is_body(text: str) -> bool:
     return isinstance(function, ast.FunctionDef) and returns_at_top(function)
 
 
-def python_lines(text: str, names: Set[str] = frozenset()) -> str | None:
-    """Find the run of lines within prose with the most substance; the longest of equals."""
-    best: str | None = None
-    most = (Substance.BROKEN, 0)
-    for run in code_runs(text):
-        tree = parse(run)
-        size = (substance(tree, names), run.count("\n"))
-        if tree and size >= most and (size[0] >= Substance.ANSWER or any(map(_binds, tree.body))):
-            best, most = run, size
-    return best
-
-
-def code_runs(text: str) -> Iterator[str]:
+def code_runs(text: str) -> list[str]:
     """The parts of a text that are Python: runs of lines, indented paragraphs, code spans."""
+    if not _MAYBE_CODE.search(text):
+        return []
     lines = text.split("\n")
-    yield from _runs(lines)
-    yield from _indented(lines)
-    yield from (match[2] for match in _INLINE.finditer(text))
+    spans = (match[2] for match in _INLINE.finditer(text))
+    return list(dict.fromkeys([*_runs(lines), *_indented(lines), *spans]))
 
 
-def _binds(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.AugAssign)
+def best_run(runs: Sequence[str], names: Set[str]) -> str | None:
+    """The run of lines with the most substance; the longest of equals."""
+    best, most = None, (0, 0)
+    for source in map(Source, runs):
+        rank = 0
+        if names & {*source.definitions, *source.bound}:
+            rank = 3
+        elif source.has_substance:
+            rank = 2
+        elif any(isinstance(s, ast.Import | ast.ImportFrom | ast.Assign) for s in source.body):
+            rank = 1
+        size = (rank, source.code.count("\n"))
+        if rank and source.tree and size >= most:
+            best, most = source.code, size
+    return best
 
 
 def _runs(lines: Sequence[str]) -> Iterator[str]:
     """Join adjacent top-level statements."""
     run: list[str] = []
-    for unit in _units(lines):
-        if _is_code(unit):
+    for unit in (*_units(lines), "end of text"):
+        source = Source(unit)
+        if source.has_statements or (source.tree and not source.body):
             run.append(unit)
         elif run:
             yield "\n".join(run).strip("\n")
             run = []
-    if run:
-        yield "\n".join(run).strip("\n")
 
 
 def _indented(lines: Sequence[str]) -> Iterator[str]:
@@ -108,7 +104,7 @@ def _indented(lines: Sequence[str]) -> Iterator[str]:
             continue
         code = textwrap.dedent("\n".join(part)).strip("\n")
         part = []
-        if code and substance(parse(code)) >= Substance.STATEMENTS:
+        if code and Source(code).has_statements:
             yield code
 
 
@@ -124,9 +120,3 @@ def _units(lines: Sequence[str]) -> Iterator[str]:
         unit.append(line)
         in_string ^= len(_TRIPLE_QUOTE.findall(line)) % 2 == 1
     yield "\n".join(unit)
-
-
-def _is_code(unit: str) -> bool:
-    tree = parse(unit)
-    comment_only = tree is not None and not tree.body
-    return comment_only or substance(tree) >= Substance.STATEMENTS
