@@ -176,6 +176,10 @@ class ExtractionReason(StrEnum):
     EMPTY = "empty"
 
 
+PARTS_OF_PROGRAMS = (ExtractionReason.FRAGMENT, ExtractionReason.UNCLOSED_FENCE)
+"""Reasons that explain why code does not compile."""
+
+
 class ExtractionPolicy(StrEnum):
     """Policy for choosing the answer among several blocks; see ``shared.extraction.choice``."""
 

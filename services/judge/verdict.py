@@ -23,6 +23,7 @@ from shared.schemas import (
 from shared.statuses import (
     CASE_STATUS,
     NOT_RUN,
+    PARTS_OF_PROGRAMS,
     CaseCode,
     FinalStatus,
     JudgeMethod,
@@ -344,7 +345,7 @@ def to_verdict(
         sample_index=generation.sample_index,
         completion_sha256=generation.completion_sha256,
         final_status=status,
-        detail=judgement.detail or _detail(judgement.cases, status),
+        detail=judgement.detail or _detail(judgement, status),
         accepted=status is FinalStatus.SUCCESS,
         pass_ratio=passed / judgement.cases_total if judgement.cases_total else 0.0,
         cases_passed=passed,
@@ -416,8 +417,15 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _detail(cases: Sequence[CaseOutcome], status: FinalStatus) -> VerdictDetail | str | None:
-    return next((c.detail for c in cases if CASE_STATUS.get(c.code) is status and c.detail), None)
+def _detail(judgement: Judgement, status: FinalStatus) -> VerdictDetail | str | None:
+    """The first detail of a case with the status, or why code that does not compile is partial."""
+    for case in judgement.cases:
+        if CASE_STATUS.get(case.code) is status and case.detail:
+            return case.detail
+    if status is not FinalStatus.SYNTAX_ERROR or judgement.code is None:
+        return None
+    reason = judgement.code.reason
+    return VerdictDetail(reason) if reason in PARTS_OF_PROGRAMS else None
 
 
 def _breakdown(codes: Sequence[CaseCode]) -> dict[str, int]:

@@ -23,7 +23,7 @@ BASELINE_SETS: Mapping[str, int] = {
     "mbpp_reg": 200,
 }
 """Data sets of the baseline, with the number of their problems."""
-_NO_CODE = (VerdictDetail.NO_CODE_BLOCK, VerdictDetail.EMPTY)
+_NO_CODE = (VerdictDetail.NO_CODE_BLOCK, VerdictDetail.PROSE_ONLY, VerdictDetail.EMPTY)
 
 
 class Mark(StrEnum):

@@ -2,16 +2,15 @@
 
 ``last``, the default, chooses the last complete block that can be the answer:
 
-- If the names that the tests call are known and a Python block defines one: a block that defines
-  one, at top level rather than as a method, and not as a stub or with parts left out.
-- Otherwise a Python block that could run alone: it is no fragment or stub and no sample of data or
-  output, and uses nothing that only an earlier block defines. If there are programs that read
-  standard input and print, the answer is one of them, and it is neither a demonstration that asks
-  for its input nor a generator of tests. A program may need functions or variables of earlier
-  blocks that are no such program themselves. A block that does not parse counts as what it attempts.
-- A C++ block that begins ``main`` and reads input, if any does; else one that begins ``main``; else
-  one that includes a header.
-- A block in any other language, preferably one that defines the function.
+- Python, if the tests name functions: a block that defines one, at top level rather than as a
+  method, and not as a stub or with parts left out.
+- Other Python: a block that could run alone: no fragment or stub, no sample of data or output,
+  and no example of what an earlier block defines. Programs that read standard input and print come
+  before all others, alone or with what earlier blocks define, and demonstrations that ask for their
+  input and generators of tests come last. A block that does not parse counts as what it attempts.
+- C++: a block that begins ``main`` and reads input, else one that begins ``main``, else one that
+  includes a header.
+- Any other language: a block that defines the function, if any does.
 
 ``first`` chooses the first of them, whether it reads input or not. ``substance`` chooses the last
 of the Python blocks with the most substance: they define the entry point; define anything or read
@@ -22,7 +21,7 @@ chosen only if no complete block can be the answer, but before complete blocks t
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from shared.extraction import cpp_source as cpp
@@ -32,14 +31,18 @@ from shared.extraction.languages import Language, defines_function
 from shared.extraction.python_source import Source, readable
 from shared.statuses import ExtractionPolicy, ExtractionReason
 
-_PROMPT = re.compile(r"\binput[ \t]*\([ \t]*f?[\"'][^\"'\n]|(?:cout|printf)[^;\n]*\"(?:Enter|Please)")
+_PROMPT = re.compile(
+    r"\binput[ \t]*\([ \t]*f?[\"'][^\"'\n]|(?:cout|printf)[^;\n]*\"(?:Enter|Please)"
+)
 _RANDOM = re.compile(r"\brand(?:om|int)?\b|\bmt19937|\bdefault_rng\b")
 _GENERATES = re.compile(
     r"\bgenerators?\b|\bgenerat\w+ (?:\w+ ){0,2}(?:tests?|inputs?|cases?|data)\b|\bstress\b"
     r"|\brandom(?:ized)? (?:\w+ )?(?:tests?|inputs?|cases?|data)\b|\bbrute|\bdef gen|\bgen\w*\(",
     re.IGNORECASE,
 )
-_RUNS_OTHERS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:subprocess|timeit|unittest|pytest)\b", re.M)
+_RUNS_OTHERS = re.compile(
+    r"^[ \t]*(?:import|from)[ \t]+(?:subprocess|timeit|unittest|pytest)\b", re.M
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +94,17 @@ def choose(
     group = kind(text, own, names, policy)
     fits = group.fits()
     places = range(len(own))
-    tiers: tuple[Callable[[int], bool], ...] = (
-        lambda i: own[i].closed and bool(own[i].label) and fits[i],
-        lambda i: own[i].closed and not own[i].label and fits[i],
-        lambda i: not own[i].closed and (bool(own[i].label) or fits[i]),
-        lambda i: own[i].closed and bool(own[i].label),
-        lambda i: not own[i].closed,
-        lambda i: True,
-    )
-    tier = next(filter(None, ([i for i in places if belongs(i)] for belongs in tiers)))
-    chosen = group.pick(tier)
+
+    def tier(place: int) -> int:
+        block, fit = own[place], fits[place]
+        if block.closed and fit:
+            return 0 if block.label else 1
+        if not block.closed:
+            return 2 if block.label or fit else 4
+        return 3 if block.label else 5
+
+    best = min(map(tier, places))
+    chosen = group.pick([place for place in places if tier(place) == best])
     block, code = own[chosen], group.codes[chosen]
     reason = ExtractionReason.FENCED if block.label else ExtractionReason.UNLABELLED
     if not block.closed:
@@ -213,7 +217,10 @@ class _PythonBlocks(_Blocks):
             if methods.count(True) == 1:
                 return methods
             for fits in (defining, methods):
-                full = [fit and s.is_full(self._names) for fit, s in zip(fits, self._sources, strict=True)]
+                full = [
+                    fit and s.is_full(self._names)
+                    for fit, s in zip(fits, self._sources, strict=True)
+                ]
                 if any(full):
                     return full
             if any(methods) or any(defining):

@@ -29,28 +29,21 @@ def extract(
 ) -> Extraction:
     """Extract the answer of a completion.
 
-    1. Keep the answer (``shared.extraction.turns``): line ends become "\\n"; reasoning, tokens of
-       chat templates and turns of others are removed. If the text before a further question that
-       the model asks itself ("### Instruction:", "Human:") has an answer, or the last ``<answer>``
-       tag, only that part is searched.
-    2. Find fenced blocks (``shared.extraction.fences``). Code before a lone fence, which closes a
-       block that the prompt opened, is a block too.
-    3. Choose one of several blocks by ``policy`` (``shared.extraction.choice``). A fenced block is
-       a complete program, never the continuation of the prompt.
-    4. What the chosen block needs and does not define is taken from other blocks that are neither
-       examples nor tests (``shared.extraction.combination``).
-    5. Without a fence, Python is the whole text if that is a program; a text that continues a
-       function (``body_only``, indentation kept, truncated where the body ends); else the lines
-       within the prose that are Python and define, import or assign something, with other such
-       lines that they need. C++ is the text from the first line of a program to the last. Other
-       languages have no code.
-    6. If no block can be the answer, blocks with another language's label and the text outside of
-       blocks are tried; they count only if they define what the tests call (or anything, or read
-       input).
+    1. Keep the assistant's answer, without reasoning, tokens and other turns
+       (``shared.extraction.turns``); of that the part before a question that the model made up,
+       or in the last ``<answer>`` tag, if it has a program.
+    2. Choose one of the fenced blocks (``shared.extraction.fences``, ``shared.extraction.choice``)
+       with what it needs of others (``shared.extraction.combination``). A fenced block is a whole
+       program. Code before a lone fence, which closes a block that the prompt opened, is a block.
+    3. Without a fence, Python is the whole text if that is a program; a text that continues a
+       function (``body_only``, truncated where the body ends); else the lines within the prose that
+       are Python. C++ is the text from the first line of a program to the last.
+    4. If no block can be the answer, blocks with another label and the text outside of blocks are
+       tried, and count only if they define what the tests call (or anything, or read input).
 
-    Code is returned unchanged, including a main guard and example calls, unless it is no program
-    and becomes one without common indentation, HTML's entities and invisible characters. Mistakes
-    of the program itself are never mended. Python texts over 200 KB are not parsed.
+    Code is returned unchanged, unless it is no program and becomes one without its common
+    indentation, invisible characters and HTML's entities. Mistakes are never mended. Python texts
+    over 200 KB are not parsed.
 
     Args:
         completion: The model's whole text; any string.
@@ -103,10 +96,9 @@ class _Search:
 
     def in_tags(self, text: str) -> Choice | None:
         """Search the last ``<answer>``, then the whole text."""
-        opener = None
-        for opener in _ANSWER_TAG.finditer(text):
-            pass
-        if opener:
+        openers = list(_ANSWER_TAG.finditer(text))
+        if openers:
+            opener = openers[-1]
             closer = text.find(f"</{opener[1]}>", opener.end())
             inner = text[opener.end() : len(text) if closer < 0 else closer]
             found = self.in_text(inner)
@@ -204,10 +196,12 @@ class _Search:
     def _elsewhere(self, text: str, blocks: Sequence[Block], found: Choice | None) -> Choice | None:
         """Look for the answer where no block can be it: behind other labels, outside of blocks."""
         others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
-        outside = text
+        pieces, position = [], 0
         for block in blocks:
-            blank = "\n" * (block.end - block.opening)
-            outside = outside[: block.opening] + blank + outside[block.end :]
+            blank = "\n" * (block.end - max(position, block.opening))
+            pieces += [text[position : block.opening], blank]
+            position = block.end
+        outside = "".join([*pieces, text[position:]])
         for other in (
             self._choose(text, others) if self.names or not found else None,
             self._in_prose(outside),

@@ -66,7 +66,11 @@ def _used(code: str) -> set[str]:
 def uses_program(codes: Sequence[str], place: int) -> bool:
     """Whether a block calls what only an earlier whole program defines, as an example does."""
     used = _used(codes[place])
-    return any(used & set(_NAME.findall(other)) for other in codes[:place] if has_main(other))
+    return any(
+        used & set(_NAME.findall(other))
+        for other in codes[max(0, place - 20) : place]
+        if has_main(other)
+    )
 
 
 def combine_cpp(codes: Sequence[str], chosen: int) -> str | None:

@@ -24,6 +24,8 @@ _PROSE = re.compile(
     re.MULTILINE,
 )
 _MOST_PROSE = 8  # lines that may begin the prose behind an unclosed block
+_MOST_STRINGS = 8  # with fences in a block
+_LONGEST_LINE = 2000  # with a block
 _LONGEST_FENCE = 10  # longer ones count as so long
 
 
@@ -83,15 +85,13 @@ class _Fence:
 def find_blocks(text: str, language: Language) -> list[Block]:
     """Find the fenced blocks of a text with "\\n" line ends, in order.
 
-    A fence is three or more backticks or tildes at the start of a line, behind blanks, quote marks
-    (">") or a list's mark; one that is labelled with the language, or bare behind a colon, may also
-    be at the end of a line of text. A block ends at a bare fence, or one with a tag or prose behind
-    it, that has the same character and is at least as long as the opening one (or shorter or of the
-    other character, if there is none); at a fence at the end of its last line of code; or at one
-    that opens the next block with a known label. A fence inside a string or comment of the program
-    ends nothing. Inside a block of another language, any fence with the wanted label opens a block.
-    A block may also be in one line. The indentation of the opening fence is removed from every line
-    of its block, as far as all lines have it.
+    A fence begins a line, behind blanks, quote marks (">") or a list's mark; one with the wanted
+    label, or bare behind a colon, may also follow text. A block ends at a bare fence,
+    or one with a tag or prose behind it, that has the same character and is at least as long as the
+    opening one (or shorter or of the other character, if there is none); at a fence behind its last
+    line of code; or at one that opens the next block with a known label. A fence in a string or
+    comment ends nothing. A block of another language ends at any fence with the wanted label. A
+    block may be in one line. The fence's indentation is removed as far as all lines have it.
     """
     if "```" not in text and "~~~" not in text and "'''" not in text:
         return []
@@ -103,6 +103,7 @@ class _Scanner:
         self._text = text
         self._language = language
         self._fences = list(_fences(text))
+        self._literals = Literals(text, language)
         self._unclosed: set[tuple[str, int, bool]] = set()
 
     def blocks(self) -> Iterator[Block]:
@@ -173,14 +174,21 @@ class _Scanner:
 
     def _first_end(self, opener: _Fence, length: int, place: int, owned: bool) -> tuple[int, bool]:
         is_code = owned or not opener.label
-        literals = Literals(self._text, self._language, opener.end)
+        if is_code:
+            self._literals.restart(opener.end)
+        strings = 0
         while place < len(self._fences):
             fence = self._fences[place]
             place += 1
             if fence.is_inline or (fence.mark == "'") is not (opener.mark == "'"):
                 continue
-            literal = literals.around(fence.at) if is_code else None
-            if literal and (not fence.alone or self._goes_on(opener, literal.end(), place)):
+            literal = self._literals.around(fence.at) if is_code else None
+            if literal and not fence.alone:
+                continue
+            if literal and strings < _MOST_STRINGS and self._goes_on(opener, literal.end(), place):
+                strings += 1
+                while place < len(self._fences) and self._fences[place].at < literal.end():
+                    place += 1
                 continue
             same = fence.mark == opener.mark and fence.length >= length
             if not fence.alone:
@@ -207,7 +215,7 @@ class _Scanner:
     def _is_whole(self, code: str) -> bool:
         if self._language.is_python:
             return parse(code) is not None
-        return "}" in code and code.count("{") == code.count("}")
+        return code.rstrip().endswith(("}", ";")) and code.count("{") == code.count("}")
 
     def _without_rest(self, code: str) -> str:
         """An unclosed block without closing tags and prose behind the program."""
@@ -223,16 +231,20 @@ class _Scanner:
 
 
 def _fences(text: str) -> Iterator[_Fence]:
-    end = -1
+    line = end = read = -1
     for mark in _MARK.finditer(text):
-        if mark.start() < end:  # a second one in the same line
+        if mark.start() < read:  # a second one in the same line
             continue
-        line = text.rfind("\n", 0, mark.start()) + 1
-        end = text.find("\n", mark.end())
-        end = len(text) if end < 0 else end
-        label, info = _split_info(text[mark.end() : end])
-        before, behind = text[line : mark.start()], text[mark.end() : end]
+        if mark.start() > end:
+            line = text.rfind("\n", 0, mark.start()) + 1
+            end = text.find("\n", mark.end())
+            end = len(text) if end < 0 else end
+        before = text[max(line, mark.start() - _LONGEST_LINE) : mark.start()]
+        behind = text[mark.end() : min(end, mark.end() + _LONGEST_LINE)]
+        label, info = _split_info(behind)
         length = min(len(mark[0]), _LONGEST_FENCE)
+        closing = behind.find(mark[0])
+        read = end if closing < 0 else mark.end() + closing + len(mark[0])
         yield _Fence(line, mark.start(), end, mark[0][0], length, before, behind, label, info)
 
 

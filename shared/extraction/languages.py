@@ -33,12 +33,13 @@ _LABELS = {
         "verilog": "verilog v systemverilog sv",
     }.items()
 }
-_KNOWN_LABELS = frozenset(
+_TEXT_LABELS = (
     "text txt plaintext plain output input console terminal json yaml yml xml html css toml ini "
     "diff patch markdown md latex tex c objective-c scala lua php r swift dart haskell elixir math "
     "powershell bat dockerfile makefile mermaid zsh pycon python-repl csv pseudocode none "
-    "shell-session sample example code solution answer tool_code tool_outputs".split()
-).union(*_LABELS.values())
+    "shell-session sample example code solution answer tool_code tool_outputs"
+)
+_KNOWN_LABELS = frozenset(_TEXT_LABELS.split()).union(*_LABELS.values())
 _EXTENSION = re.compile(r"[\w./\\-]*\.(\w{1,4})\Z")
 
 _LINE_STRINGS = r"""|"(?:[^"\\\n]|\\.)*+"?|'(?:[^'\\\n]|\\.)*+'?"""
@@ -47,9 +48,7 @@ _PYTHON_LITERAL = re.compile(
     r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?" + _LINE_STRINGS + r"|#[^\n]*+",
     re.DOTALL,
 )
-_BRACES_LITERAL = re.compile(
-    r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_STRINGS, re.DOTALL
-)
+_BRACES_LITERAL = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_STRINGS, re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,9 @@ def _plain(label: str) -> str:
 class Literals:
     """The strings and comments of a text, queried for positions in rising order."""
 
-    def __init__(self, text: str, language: Language, start: int = 0) -> None:
-        self._text, self._pattern = text, language.literal
-        self._match = self._pattern.search(text, start)
+    def __init__(self, text: str, language: Language) -> None:
+        self._text, self._pattern, self._start = text, language.literal, 0
+        self._match = self._pattern.search(text)
 
     def around(self, position: int) -> re.Match[str] | None:
         """The comment or closed string that a position is in."""
@@ -110,8 +109,12 @@ class Literals:
 
     def restart(self, position: int) -> None:
         """Read on from a position as if nothing were before it."""
-        if self.around(position) or (self._match and self._match.start() < position):
+        if position < self._start or self.around(position) or self._begins_before(position):
             self._match = self._pattern.search(self._text, position)
+        self._start = position
+
+    def _begins_before(self, position: int) -> bool:
+        return self._match is not None and self._match.start() < position
 
 
 def is_closed(literal: str) -> bool:

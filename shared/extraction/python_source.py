@@ -37,7 +37,8 @@ _ELIDED = re.compile(
     r"^([ \t]*)#[^\n\w]{0,4}(?:(?:\.\.\.|…)[ \t]*[A-Za-z(]|[^\n]{0,40}\b(?:"
     r"(?:rest|remainder) of (?:the |your )?(?:code|function|implementation|program|solution|class)"
     r"|same (?:\w+ )?as (?:above|before)|existing (?:code|implementation)"
-    r"|(?:code|implementation|function) (?:remains|stays|is) (?:the )?(?:same|unchanged)))[^\n]*\n*",
+    r"|(?:code|implementation|function) (?:remains|stays|is) (?:the )?(?:same|unchanged)))"
+    r"[^\n]*\n*",
     re.IGNORECASE | re.MULTILINE,
 )
 _INVISIBLE = {
@@ -95,7 +96,9 @@ class Source:
     def _words(self) -> str:
         """The code without comments and the content of strings."""
         literal = PYTHON.literal
-        return literal.sub(lambda m: "" if m[0][0] == "#" or not is_closed(m[0]) else '""', self.code)
+        return literal.sub(
+            lambda m: "" if m[0][0] == "#" or not is_closed(m[0]) else '""', self.code
+        )
 
     @cached_property
     def reads(self) -> bool:
@@ -175,7 +178,7 @@ class Source:
         return all(map(_is_nothing, function.body))
 
     def _stands_for_code(self, comment: re.Match[str]) -> bool:
-        """Whether nothing follows a comment in its block, or what follows needs what is left out."""
+        """Whether nothing follows a comment in its block, or what follows lacks something."""
         follows = self.code.startswith(comment[1], comment.end()) and comment.end() < len(self.code)
         return not follows or bool(self.missing)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from shared.extraction.languages import Language, Literals
 
+_NAMES = r"(?:think|thinking|thoughts?|reasoning|scratchpad|reflection|seed:think)"
 _TAG = re.compile(
-    r"<(?P<close>/?)(?:think|thinking|thoughts?|reasoning|scratchpad|reflection|seed:think)>"
-    r"|\[(?P<close_bracket>/?)THINK\]|◁(?P<close_triangle>/?)think▷"
-    r"|<\|(?:begin|(?P<close_token>end))_of_thought\|>",
+    rf"(?P<closes></{_NAMES}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>)"
+    rf"|<{_NAMES}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
@@ -35,8 +35,10 @@ _TOKEN = re.compile(
 # Tokens that end a message; behind any other one it goes on.
 _ENDS = re.compile(r"end|eo[stm](?![a-z])|\beod|return|stop|call|file_sep|fim|</s>|\[done\]")
 _ASKS = frozenset(("user", "system", "developer", "human", "[inst]"))
-_ANSWERS = frozenset(("", "assistant", "model", "bot", "[/inst]", "final"))
-_OTHERS = frozenset(("tool", "ipython", "observation", "analysis", "commentary"))
+_ANSWERS = frozenset(("", "assistant", "model", "bot", "[/inst]", "final", "tool outputs end"))
+_OTHERS = frozenset(
+    ("tool", "ipython", "observation", "analysis", "commentary", "tool outputs begin")
+)
 _TOOL_RESPONSE = re.compile(r"\s*<tool_response>")
 # Harmony's channels when the server leaves the tokens out.
 _FINAL_WORD = "assistantfinal"
@@ -80,13 +82,10 @@ def before_next_question(text: str) -> str | None:
     return None
 
 
-def _closes(tag: re.Match[str]) -> bool:
-    return bool(tag["close"] or tag["close_bracket"] or tag["close_triangle"] or tag["close_token"])
-
-
 def _is_mention(text: str, match: re.Match[str]) -> bool:
     """Whether a tag or token is in quotation marks or between words of a sentence."""
-    before, after = text[max(0, match.start() - 2) : match.start()], text[match.end() :][:2]
+    start, end = match.span()
+    before, after = text[max(0, start - 2) : start], text[end : end + 2]
     quoted = before[-1:] in ("'", '"', "`") and after[:1] in ("'", '"', "`", "\\")
     between = before.endswith(" ") and before[:1] not in ("", "\n", " ")
     return quoted or (between and after.startswith(" ") and after[1:].isalnum())
@@ -111,8 +110,8 @@ class _Fences:
         place = bisect(self._places, position)
         if place == len(self._places):
             return False
-        end = self._text.find("\n", self._places[place])
-        return not self._text[self._places[place] : None if end < 0 else end].strip()
+        behind = self._places[place]
+        return not self._text[behind : behind + 1].isalnum()
 
 
 def _without_reasoning(text: str, language: Language) -> str:
@@ -121,16 +120,16 @@ def _without_reasoning(text: str, language: Language) -> str:
     It ends at the next closing tag; if there is none, at an ``<answer>`` tag or the end.
     """
     tags = [tag for tag in _TAG.finditer(text) if not _is_mention(text, tag)]
-    if all(map(_closes, tags)):
+    if all(tag["closes"] for tag in tags):
         return text
     fences, literals = _Fences(text), Literals(text, language)
     kept, position, opener = [], 0, None
     for tag in tags:
-        if _closes(tag) and opener:
+        if tag["closes"] and opener:
             kept += [text[position : opener.start()], _blank(text[opener.start() : tag.end()])]
             position, opener = tag.end(), None
             literals.restart(position)
-        elif not _closes(tag) and opener is None and _begins_line(text, tag.start()):
+        elif not (tag["closes"] or opener) and _begins_line(text, tag.start()):
             inside = fences.open(position, tag.start()) or literals.around(tag.start())
             opener = None if inside else tag
     if opener:
@@ -144,7 +143,7 @@ def _without_reasoning(text: str, language: Language) -> str:
 def _behind_reasoning(text: str, start: int, end: int, language: Language) -> tuple[int, str]:
     """The message, or what is behind its last closing tag, whose opening one is in the prompt."""
     message = text[start:end]
-    closers = [tag for tag in _TAG.finditer(message) if _closes(tag)]
+    closers = [tag for tag in _TAG.finditer(message) if tag["closes"]]
     behind = 0
     if closers:
         fences, literals = _Fences(message), Literals(message, language)
@@ -165,20 +164,16 @@ def _messages(text: str, language: Language) -> list[tuple[int, int]]:
     role, start = "assistant", 0
     for token in _tokens(text, language):
         name = _role(token)
-        answered = role in _ANSWERS and bool(text[start : token.start()].strip())
-        if answered:
+        if role in _ANSWERS and text[start : token.start()].strip():
             messages.append((role, start, token.start()))
         if name in _ASKS and messages and not _TOOL_RESPONSE.match(text, token.end()):
             role = "user"
             break
+        start = token.end()
         if name in _ANSWERS | _ASKS | _OTHERS or token["header"]:
-            role, start = name, token.end()
-        elif not _ENDS.search(name):
-            start = token.end()
-        elif messages:
-            role, start = "ended", token.end()
-        else:
-            start = token.end()
+            role = name
+        elif messages and _ENDS.search(name):
+            role = "ended"
     if role in _ANSWERS and text[start:].strip():
         messages.append((role, start, len(text)))
     finals = [message for message in messages if message[0] == "final"]
@@ -200,7 +195,7 @@ def _tokens(text: str, language: Language) -> Iterator[re.Match[str]]:
         fences, literals = _Fences(text), Literals(text, language)
     for token in tokens:
         literal = literals.around(token.start())
-        if literal and literal[0][:1] in "#/" and _ends_line(text, token.end()):
+        if literal and literal[0][0] in "#/":
             # A comment may be the last words of a message, unless its block goes on.
             in_block = fences.open(0, token.start()) and fences.closed_behind(token.end())
             literal = literal if in_block else None
@@ -210,11 +205,6 @@ def _tokens(text: str, language: Language) -> Iterator[re.Match[str]]:
 
 def _begins_line(text: str, position: int) -> bool:
     return not text[max(0, position - 40) : position].rpartition("\n")[2].strip(" \t")
-
-
-def _ends_line(text: str, position: int) -> bool:
-    rest = text[position : position + 40].lstrip(" \t")
-    return not rest or rest.startswith(("\n", "<|", "<｜", "</s>", "<end_of_turn>"))
 
 
 def _blank(text: str) -> str:

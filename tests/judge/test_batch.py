@@ -192,7 +192,7 @@ async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer)
 async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
     task = make_task(sandbox, stdio(("1", "1"), ("2", "2")), "I cannot help with that, sorry.")
     verdict = await verdict_of(task)
-    assert (verdict.final_status, verdict.detail) == (FinalStatus.SYNTAX_ERROR, "no_code_block")
+    assert (verdict.final_status, verdict.detail) == (FinalStatus.SYNTAX_ERROR, "prose_only")
     assert (verdict.cases_total, verdict.case_codes, verdict.attempts) == (2, [], 0)
 
 

@@ -112,7 +112,7 @@ async def test_what_the_harness_printed_is_not_shown(sandbox: SandboxClient) -> 
 async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
     verdict = await judged(HUMANEVAL, "I cannot help with that, sorry.", sandbox)
     assert verdict.final_status is FinalStatus.SYNTAX_ERROR
-    assert verdict.detail == "no_code_block"
+    assert verdict.detail == "prose_only"
     assert (verdict.cases_total, verdict.attempts) == (1, 0)
 
 

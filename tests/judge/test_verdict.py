@@ -5,6 +5,7 @@ import pytest
 from services.judge.requests import Attempts
 from services.judge.verdict import (
     CaseOutcome,
+    Judgement,
     Lateness,
     apply_budget,
     conclude,
@@ -19,8 +20,8 @@ from services.judge.verdict import (
     was_killed,
 )
 from shared.harness.wire import CaseRun, Limit
-from shared.schemas import InfraFailure
-from shared.statuses import CaseCode, FinalStatus, JudgeMethod, VerdictDetail
+from shared.schemas import InfraFailure, JudgedCode
+from shared.statuses import CaseCode, ExtractionReason, FinalStatus, JudgeMethod, VerdictDetail
 from tests.judge.tasks import as_verdict
 
 IN_TIME, DOUBTFUL, LATE = Lateness
@@ -240,3 +241,21 @@ def test_what_python_says_of_a_program_it_cannot_compile(stderr: str, verdict: b
 def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
     stderr = 'File "x"\n' + "y\n" * 9_000
     assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, stderr=stderr))
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "detail"),
+    [
+        (ExtractionReason.FRAGMENT, CaseCode.COMPILE_ERROR, "fragment"),
+        (ExtractionReason.UNCLOSED_FENCE, CaseCode.COMPILE_ERROR, "unclosed_fence"),
+        (ExtractionReason.FENCED, CaseCode.COMPILE_ERROR, None),
+        (ExtractionReason.UNCLOSED_FENCE, CaseCode.WRONG_ANSWER, None),
+    ],
+)
+def test_the_detail_of_code_that_is_a_part_of_a_program(
+    reason: ExtractionReason, code: CaseCode, detail: str | None
+) -> None:
+    judged = JudgedCode.of("x = (", reason, 0)
+    cases = [CaseOutcome(code)]
+    judgement = Judgement(JudgeMethod.BATCH, "lines", 1, cases, code=judged)
+    assert as_verdict(judgement, "x = (", Attempts()).detail == detail

@@ -1,204 +1,414 @@
-"""Extraction of the Python program from a completion."""
+"""Extraction of the program from completions, most of them in the corpus.
+
+``extraction_corpus/marked.txt`` describes its format. ``run.txt`` has answers whose program is no
+contiguous part of the completion. There the extracted code runs here, as all of it is our own::
+
+    === name
+    function: the function that the tests call (or ``functions: a, b``)
+    check: an expression that is true of a right answer
+    input: ... and output: of a program on standard input, with "\\n" for line ends
+    judged: right (the default) or wrong
+    reason: where the code must be found, if that matters
+    language: cpp, with ``has`` and ``lacks`` for parts of the code, any number of them
+    prompt: text that a function's body continues, with "\\n" for line ends
+    escapes: yes, if "\\u00a0", "\\r" and the like in the completion stand for the characters
+
+    the completion
+"""
+
+import codecs
+import io
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from shared.extraction import Extraction, extract
+from shared.extraction import called_functions, extract, extract_verl, future_imports
+from shared.extraction.languages import defines_function
+from shared.schemas import JudgedCode
+from shared.statuses import ExtractionPolicy
 from shared.statuses import ExtractionReason as Reason
 
+CORPUS = Path(__file__).parent / "extraction_corpus"
 SOLVE = "def solve(n):\n    return n + 1"
+DRAFT = "def solve(n):\n    return n"
+BROKEN = "def solve(n)\n    return n + 1"
+HELPER = "def helper(n):\n    return n"
+
+
+def python(*codes: str, label: str = "python") -> str:
+    return "\n\nSo:\n\n".join(f"```{label}\n{code}\n```" for code in codes)
+
+
+# The corpus
+
+
+def marked_answers() -> Iterator[tuple[str, dict[str, str], str]]:
+    """Names, options and completions of ``marked.txt``."""
+    head, *kinds = re.split(r"^=== ", (CORPUS / "marked.txt").read_text("utf-8"), flags=re.M)
+    programs = dict(re.findall(r"^@@@ (\w+)\n(.*?)\n(?=@@@|\Z)", head, re.M | re.DOTALL))
+    for kind in kinds:
+        title, *texts = re.split(r"^----[ ]?", kind, flags=re.MULTILINE)
+        name, *options = title.strip().split("; ")
+        for text in texts:
+            case, _, completion = text.partition("\n")
+            for key, code in programs.items():
+                fence = "cpp" if code.startswith("#include") else "python"
+                completion = (
+                    completion.replace(f"@{key}@", code)
+                    .replace(f"«{key}»", f"```{fence}\n{code}\n```")
+                    .replace(f"«!{key}»", f"```{fence}\n⟦{code}⟧\n```")
+                )
+            pairs = dict(option.split(": ", 1) for option in options)
+            yield f"{name}: {case}", pairs, completion.removesuffix("\n")
+
+
+def test_the_program_that_a_person_would_take() -> None:
+    failures = []
+    for name, options, text in marked_answers():
+        completion = text.replace("⟦", "").replace("⟧", "")
+        expected = text.partition("⟦")[2].partition("⟧")[0]
+        names = options.get("function", "").split(", ")
+        language = options.get("language", "python")
+        found = extract(completion, language=language, entry_point=names)
+        record = JudgedCode.of(found.code, found.reason, found.start)
+        if found.code.strip("\n") != expected.strip("\n"):
+            failures.append(f"{name}\n{completion}\n-- {found.reason}, not this but:\n{found.code}")
+        if options.get("reason", found.reason) != found.reason:
+            failures.append(f"{name}\n{completion}\n-- the reason is {found.reason}")
+        if record.read(completion) != found.code:
+            failures.append(f"{name}\n-- the record of the code gives other code")
+    assert not failures, "\n\n".join(failures)
+
+
+def unescaped(text: str) -> str:
+    return re.sub(
+        r"\\(?:[rntf\\]|u[0-9a-f]{4})", lambda m: codecs.decode(m[0], "unicode_escape"), text
+    )
+
+
+def answers_to_run() -> Iterator[tuple[str, dict[str, list[str]], str]]:
+    for part in re.split(r"^=== ", (CORPUS / "run.txt").read_text("utf-8"), flags=re.M)[1:]:
+        head, _, completion = part.partition("\n\n")
+        name, *lines = head.split("\n")
+        fields = defaultdict(list)
+        for line in lines:
+            key, _, value = line.partition(": ")
+            fields[key].append(value if key == "check" else unescaped(value))
+        completion = completion.removesuffix("\n").removesuffix("\n")
+        yield name, dict(fields), unescaped(completion) if "escapes" in fields else completion
+
+
+def output_of(code: str, given: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), encoding="utf-8"))
+        patch.setattr(sys, "stdout", out)
+        exec(compile(code, "<answer>", "exec", dont_inherit=True), {"__name__": "__main__"})
+        out.flush()
+    return out.buffer.getvalue().decode()
+
+
+def is_right(code: str, fields: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> bool:
+    try:
+        if "input" in fields:
+            printed = output_of(code, fields["input"][0], monkeypatch)
+            return printed.split() == fields["output"][0].split()
+        namespace: dict[str, object] = {"__name__": "answer"}
+        exec(compile(code, "<answer>", "exec", dont_inherit=True), namespace)
+        return bool(eval(fields["check"][0], namespace))
+    except Exception:  # noqa: BLE001 - whatever a wrong answer raises
+        return False
+
+
+def test_programs_that_are_put_together_or_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = sys.getrecursionlimit()
+    failures = []
+    for name, fields, completion in answers_to_run():
+        names = ", ".join(fields.get("functions", fields.get("function", []))).split(", ")
+        language = fields.get("language", ["python"])[0]
+        found = extract(completion, language=language, entry_point=names)
+        code = found.code
+        if found.reason is Reason.BODY_ONLY:
+            code = f"{fields['prompt'][0].rstrip()}\n{code}"
+        defects = [f"lacks {part!r}" for part in fields.get("has", []) if part not in code]
+        defects += [f"has {part!r}" for part in fields.get("lacks", []) if part in code]
+        if language == "python":
+            right = is_right(code, fields, monkeypatch)
+            if right is not (fields.get("judged", ["right"]) == ["right"]):
+                defects.append(f"is {'right' if right else 'wrong'}")
+        if fields.get("reason", [found.reason]) != [found.reason]:
+            defects.append(f"is found as {found.reason}")
+        failures += [f"{name}: {defect}:\n{code}" for defect in defects]
+        sys.setrecursionlimit(limit)  # an answer may raise it
+    assert not failures, "\n\n".join(failures)
+
+
+# Fences
+
+
+def test_labels_and_closing_lines() -> None:
+    openings = (
+        "```python,```py,```Python,```PYTHON,```python3,``` python,```python  ,```{.python},"
+        "~~~python,~~~~ py,````python,   ```python,Here it is: ```python,```pypy3,"
+        '```python title="a.py",'
+        "```Python 3.11,```python:a.py,```a.py,```python{.line-numbers},```language-python,"
+        "~~~ {.python .numberLines},1. ```python,**```python,You can use ```python"
+    )
+    closings = (
+        ",</answer>,</solution>,<|im_end|>,<|eot_id|>,</s>,<end_of_turn>,<｜end▁of▁sentence｜>,."
+    )
+    for opening in openings.split(","):
+        mark = re.sub(r"[^`~]", "", opening)
+        for closing in closings.split(","):
+            completion = f"Sure.\n{opening}\n{SOLVE}\n{mark}{closing}\nDone."
+            found = extract(completion)
+            assert (found.code, found.reason) == (SOLVE, Reason.FENCED), completion
+
+
+LABELS = {
+    "python": "python Python py PY python3 py3",
+    "pytest": "python py pytest",
+    "cpp": "cpp CPP c++ C++ cc cxx c++17 cpp20",
+    "cuda": "cuda cu cpp",
+    "nodejs": "javascript JavaScript js node nodejs",
+    "jest": "javascript js typescript ts jest",
+    "typescript": "typescript ts",
+    "go": "go golang",
+    "go_test": "go",
+    "java": "java Java java17",
+    "junit": "java",
+    "php": "php",
+    "csharp": "csharp c# cs",
+    "bash": "bash sh shell",
+    "sql": "sql SQL sqlite",
+    "rust": "rust rs",
+    "R": "R r",
+    "perl": "perl pl",
+    "D_ut": "d D dlang",
+    "ruby": "ruby rb",
+    "julia": "julia jl",
+    "kotlin_script": "kotlin kt kts",
+    "verilog": "verilog v systemverilog sv",
+    "lean": "lean lean4",
+    "racket": "racket rkt",
+}
+
+
+def test_labels_of_every_language() -> None:
+    for language, labels in LABELS.items():
+        for label in labels.split():
+            completion = f"```text\nno\n```\n\n```{label}\nf(x);\n```\n```text\nno\n```"
+            found = extract(completion, language=language)
+            assert found.code == "f(x);", (language, label)
+
+
+def test_other_languages_need_a_fence() -> None:
+    assert extract("echo 1", language="bash").reason is Reason.PROSE_ONLY
+    assert extract("#include <iostream>\nint main() {}", language="rust").code == ""
+    assert extract("```\necho 1\n```", language="bash").reason is Reason.UNLABELLED
+
+
+REASONS = [
+    (python(SOLVE), SOLVE, Reason.FENCED),
+    (f"```\n{SOLVE}\n```", SOLVE, Reason.UNLABELLED),
+    (f"```python\r\n{SOLVE}\r\n```\r\n".replace("n:\n", "n:\r\n"), SOLVE, Reason.FENCED),
+    ("```python\n    def f():\n        return 1\n```", "def f():\n    return 1", Reason.FENCED),
+    (f"```python\n{SOLVE}", SOLVE, Reason.UNCLOSED_FENCE),
+    (f"{python(SOLVE)}\n```python\ndef solve(n", SOLVE, Reason.FENCED),
+    (f"```\n3\n```\n```python\n{SOLVE}", SOLVE, Reason.UNCLOSED_FENCE),
+    ('```python\nx = """\n```\nSo it goes.\n```\n', 'x = """', Reason.FRAGMENT),
+    (f"```python\n{SOLVE}  # ```\nx = (", f"{SOLVE}  # ```\nx = (", Reason.UNCLOSED_FENCE),
+    (f"{SOLVE}\n", SOLVE, Reason.BARE_CODE),
+    (f"{SOLVE}\n~~~\nThat is it.", SOLVE, Reason.BARE_CODE),
+    ("    return n + 1\n\nprint(solve(1) or\n", "    return n + 1\n", Reason.BODY_ONLY),
+    (f"So:\n\nimport a\n{SOLVE}\n\nO(1).", f"import a\n{SOLVE}", Reason.PROSE_HEURISTIC),
+    (python("return n + 1"), "return n + 1", Reason.FRAGMENT),
+    (python("4", label=""), "4", Reason.FRAGMENT),
+    ("Complexity: O(n)", "", Reason.PROSE_ONLY),
+    ("```java\nclass A {}\n```", "", Reason.NO_CODE_BLOCK),
+    (f"<think>so\n{python(SOLVE)}", "", Reason.NO_CODE_BLOCK),
+    (" \r\n\t", "", Reason.EMPTY),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("completion", "code", "reason"), REASONS)
+def test_reasons(completion: str, code: str, reason: Reason) -> None:
+    found = extract(completion)
+    assert (found.code, found.reason) == (code, reason)
+
+
+# Choice and combination
+
+
+@pytest.mark.parametrize("label", ["python", ""])
+@pytest.mark.parametrize("names", [None, "solve"])
+def test_policies(label: str, names: str | None) -> None:
+    for policy, code in {"last": SOLVE, "first": DRAFT, "substance": SOLVE}.items():
+        completion = python(DRAFT, SOLVE, label=label)
+        found = extract(completion, entry_point=names, policy=ExtractionPolicy(policy))
+        assert found.code == code, policy
+    assert extract(python(DRAFT, SOLVE, label=label)).code == SOLVE
+    for code in (BROKEN, "print(42)"):
+        assert extract(python(SOLVE, code), policy=ExtractionPolicy.SUBSTANCE).code == SOLVE
+        assert extract(python(code), policy=ExtractionPolicy.SUBSTANCE).code == code
+
+
+NO_ANSWERS = [
+    "print(solve(3))",
+    "n = 3\nassert solve(n) == 4",
+    "from solution import solve\nprint(solve(3))",
+    "solve(3) -> 4",
+    "Hello, world",
+    "Complexity: O(n)",
+    "total += n",
+    "return n + 1",
+    "    for i in range(n):\n        total += i",
+    "else:\n    n = 1",
+    "def test():\n    assert solve(1) == 2\n\ntest()",
+    "from solution import solve\n\ndef test_solve():\n    assert solve(1) == 2",
+    "def main():\n    print(solve(int(input())))",
+]
+
+
+@pytest.mark.parametrize("label", ["python", ""])
+def test_what_cannot_be_an_answer_is_passed_over(label: str) -> None:
+    for after in NO_ANSWERS:
+        completion = f"{python(SOLVE)}\n\nFor example:\n\n{python(after, label=label)}"
+        assert extract(completion).code == SOLVE, after
+        assert extract(completion, entry_point="solve").code == SOLVE, after
+        # Between two of the kind, too.
+        assert extract(python(after, SOLVE, after, label=label)).code == SOLVE, after
+
+
+ANSWERS = [
+    "print(42)",
+    "n = int(input())\nprint(n + 1)",
+    "from math import *\nprint(sqrt(4))",
+    "def solve(n):\n    return n and solve(n - 1)",
+    "def other(solve):\n    return solve(1)",
+    "from operator import neg as solve\n\ndef other(n):\n    return solve(n)",
+    "def other(n):\n    return missing(n)",
+    "try:\n    n = int(input())\nexcept EOFError as solve:\n    print(solve)",
+    "match input():\n    case [solve, *_]:\n        print(solve)",
+    BROKEN,
+    "for i in range(int(input()):\n    print(i)",
+]
+
+
+def test_the_last_block_counts_if_it_could_be_an_answer() -> None:
+    for code in ANSWERS:
+        assert extract(python(SOLVE, code)).code == code
 
 
 @pytest.mark.parametrize(
-    "opening",
-    ["```python", "```py", "```Python", "```PYTHON", "```python3", "``` python", "```python  ",
-     '```python title="a.py"', "```{.python}", "~~~python", "~~~~ py", "````python", "   ```python",
-     "Here it is: ```python", "```Python 3.11", "```pypy3"],
-)  # fmt: skip
-def test_python_labels(opening):
-    closing = opening.strip().removeprefix("Here it is: ")
-    closing = closing[: len(closing) - len(closing.lstrip("`~"))]
-    completion = f"Sure.\n{opening}\n{SOLVE}\n{closing}\nDone."
-    assert extract(completion) == Extraction(SOLVE, Reason.FENCED)
-
-
-@pytest.mark.parametrize(
-    ("completion", "code", "reason"),
+    "definition",
     [
-        pytest.param(f"```\n{SOLVE}\n```", SOLVE, Reason.UNLABELLED, id="unlabelled"),
-        pytest.param(
-            f"```python\r\n{SOLVE}\r\n``` \r\n".replace("\n", "\r\n").replace("\r\r", "\r"),
-            SOLVE,
-            Reason.FENCED,
-            id="crlf",
-        ),
-        pytest.param(
-            "1. So:\n   ```python\n   def f():\n       return 1\n   ```\n",
-            "def f():\n    return 1",
-            Reason.FENCED,
-            id="indented fence",
-        ),
-        pytest.param(
-            "```python\n    def f():\n        return 1\n```",
-            "def f():\n    return 1",
-            Reason.FENCED,
-            id="indented code",
-        ),
-        pytest.param(
-            "```python\n    return n + 1\n```", "    return n + 1", Reason.FENCED, id="fenced body"
-        ),
-        pytest.param(
-            f"```python\ndef solve(n):\n    pass\n```\nBetter:\n```python\n{SOLVE}\n```",
-            SOLVE,
-            Reason.FENCED,
-            id="last wins",
-        ),
-        pytest.param(
-            f"```python\n{SOLVE}\n```\nUse:\n```python\nprint(solve(3))\n```",
-            SOLVE,
-            Reason.FENCED,
-            id="usage passed over",
-        ),
-        pytest.param(
-            f"```\n{SOLVE}\n```\nOutput:\n```\nFalse\nTrue\n```",
-            SOLVE,
-            Reason.UNLABELLED,
-            id="output passed over",
-        ),
-        pytest.param(
-            "```python\ndef g():\n    pass\n```\n```python\nprint(int(input()) + 1)\n```",
-            "print(int(input()) + 1)",
-            Reason.FENCED,
-            id="a program on standard input is an answer",
-        ),
-        pytest.param(
-            f"```java\nclass A {{}}\n```\n```python\n{SOLVE}\n```\n```bash\nls\n```",
-            SOLVE,
-            Reason.FENCED,
-            id="other languages",
-        ),
-        pytest.param("```java\nclass A {}\n```", "", Reason.NO_CODE_BLOCK, id="only Java"),
-        pytest.param("```python\n```", "", Reason.NO_CODE_BLOCK, id="empty block"),
-        pytest.param(
-            f"```python\n{SOLVE}", SOLVE, Reason.UNCLOSED_FENCE, id="truncated"
-        ),
-        pytest.param(
-            f"```python\n{SOLVE}\n```\nAnd:\n```python\ndef solve(n",
-            SOLVE,
-            Reason.FENCED,
-            id="complete before truncated",
-        ),
-        pytest.param(
-            f"```\n3\n```\n```python\n{SOLVE}", SOLVE, Reason.UNCLOSED_FENCE, id="sample, truncated"
-        ),
-        pytest.param(
-            f"```\n3 4\n```python\n{SOLVE}\n```", SOLVE, Reason.FENCED, id="unclosed, then python"
-        ),
-        pytest.param(
-            '```python\ndef f():\n    return "```"  # ```\n```',
-            'def f():\n    return "```"  # ```',
-            Reason.FENCED,
-            id="backticks inside a line",
-        ),
-        pytest.param(
-            '```python\ndef f():\n    """\n```\nf()\n```\n    """\n    return 1\n```\nDone',
-            'def f():\n    """\n```\nf()\n```\n    """\n    return 1',
-            Reason.FENCED,
-            id="fences inside a string",
-        ),
-        pytest.param(
-            '```python\ndef f():\n    """\n    ```\n    f()\n    ```\n    """\n```',
-            'def f():\n    """\n    ```\n    f()\n    ```\n    """',
-            Reason.FENCED,
-            id="deeper fences are content",
-        ),
-        pytest.param(
-            '```python\nx = """\n```\nSo it goes.\n```\n',
-            'x = """',
-            Reason.FENCED,
-            id="broken string",
-        ),
-        pytest.param(
-            f"<think>\n```python\nwrong()\n```\n</think>\n```python\n{SOLVE}\n```",
-            SOLVE,
-            Reason.FENCED,
-            id="reasoning",
-        ),
-        pytest.param(
-            f"hm\n```python\ndef solve(): ...\n```\n</think>\n\n{SOLVE}",
-            SOLVE,
-            Reason.BARE_CODE,
-            id="reasoning opened by the template",
-        ),
-        pytest.param(
-            f"<think>so\n```python\n{SOLVE}\n```", "", Reason.NO_CODE_BLOCK, id="reasoning only"
-        ),
-        pytest.param(
-            f"```python\n{SOLVE}\n```\n<think>was it", SOLVE, Reason.FENCED, id="text before"
-        ),
-        pytest.param(
-            '```python\ndef f(s):\n    return s.split("<think>")\n```',
-            'def f(s):\n    return s.split("<think>")',
-            Reason.FENCED,
-            id="the tag in code",
-        ),
-        pytest.param(
-            f"```python\n{SOLVE}\nprint(solve(1))```\nThat is it.",
-            f"{SOLVE}\nprint(solve(1))",
-            Reason.FENCED,
-            id="fence glued to code",
-        ),
-        pytest.param(
-            f"```python\n{SOLVE}  # see ```\nx = (",
-            f"{SOLVE}  # see ```\nx = (",
-            Reason.UNCLOSED_FENCE,
-            id="backticks in a comment, truncated",
-        ),
-        pytest.param(
-            f"```python\n{SOLVE}\n\nif __name__ == '__main__':\n    print(solve(2))\n```",
-            f"{SOLVE}\n\nif __name__ == '__main__':\n    print(solve(2))",
-            Reason.FENCED,
-            id="main guard stays",
-        ),
-        pytest.param(
-            f"{SOLVE}\n\nprint(solve(2))\n",
-            f"{SOLVE}\n\nprint(solve(2))",
-            Reason.BARE_CODE,
-            id="bare with an example",
-        ),
-        pytest.param(SOLVE + "\n", SOLVE, Reason.BARE_CODE, id="bare"),
-        pytest.param(f"{SOLVE}\n```\nThat is it.", SOLVE, Reason.BARE_CODE, id="prompt's fence"),
-        pytest.param(f"{SOLVE}\n~~~\nThat is it.", SOLVE, Reason.BARE_CODE, id="prompt's tildes"),
-        pytest.param(
-            "    # next\n    return n + 1\n",
-            "    # next\n    return n + 1\n",
-            Reason.BODY_ONLY,
-            id="body",
-        ),
-        pytest.param(
-            "    return n + 1\n\nprint(solve(1) or\n",
-            "    return n + 1\n",
-            Reason.BODY_ONLY,
-            id="body, then something broken",
-        ),
-        pytest.param("return n + 1", "    return n + 1\n", Reason.BODY_ONLY, id="stripped body"),
-        pytest.param(
-            "for i in n:\n        print(i)\n    return n",
-            "    for i in n:\n        print(i)\n    return n\n",
-            Reason.BODY_ONLY,
-            id="stripped first line",
-        ),
-        pytest.param(
-            f"Here is my answer:\n\nimport math\n{SOLVE}\n\nIt runs in O(1). Note: good.",
-            f"import math\n{SOLVE}",
-            Reason.PROSE_HEURISTIC,
-            id="prose",
-        ),
-        pytest.param("I do not know.", "", Reason.NO_CODE_BLOCK, id="prose only"),
-        pytest.param("Sorry", "", Reason.NO_CODE_BLOCK, id="a word that parses"),
-        pytest.param("Complexity: O(n)", "", Reason.NO_CODE_BLOCK, id="prose annotation"),
-        pytest.param("", "", Reason.EMPTY, id="nothing"),
-        pytest.param(" \r\n\t", "", Reason.EMPTY, id="blanks"),
+        *(SOLVE, BROKEN, "async def solve(n):\n    return n", "class solve:\n    x = 1"),
+        *("solve = lambda n: n + 1", "class Solution:\n    def solve(self, n):\n        return n"),
     ],
-)  # fmt: skip
-def test_extraction(completion, code, reason):
-    assert extract(completion) == Extraction(code, reason)
+)
+def test_a_known_entry_point_decides(definition: str) -> None:
+    for after in (HELPER, "def solves(n):\n    return solve(n)", "print(42)"):
+        completion = python(HELPER, definition, after)
+        assert extract(completion, entry_point="solve").code == definition
+        assert extract(completion, entry_point="nowhere") == extract(completion)
+
+
+def test_a_combination_has_no_offset() -> None:
+    solve = "def solve(n):\n    return helper(n)"
+    found = extract(python(HELPER, solve), entry_point="solve")
+    assert (found.code, found.reason) == (f"{HELPER}\n\n{solve}", Reason.COMBINED)
+    record = JudgedCode.of(found.code, found.reason, found.start)
+    assert (record.text, record.start, record.end) == (found.code, None, None)
+    whole = f"{HELPER}\n\n{solve}"
+    assert extract(python(HELPER, whole), entry_point="solve").code == whole
+
+
+OFFSETS = [
+    ("print(1)", 0),
+    ("\n\nprint(1)\n", 2),
+    ("Here:\n```python\nprint(1)\n```\n", 16),
+    ("```python\nprint(1)\n```\n```python\nprint(1)\n```\n", 33),
+    ("<think>print(2)</think>\n```\nprint(1)\n```", 28),
+    ("<|im_start|>assistant\n```\nprint(1)\n```<|im_end|>", 26),
+    ("Well\r\n```python\r\nprint(1)\r\n```\r\n", 17),
+    ("Say:\nprint(1)\nx = 1\nand so on", 5),
+    ("```python\r\nx = 1\r\nprint(x)\r\n```", None),
+    ("1. Code:\n   ```python\n   def f():\n       pass\n   ```", None),
+    ("return 1", None),
+    ("no code", None),
+]
+
+
+def test_offsets() -> None:
+    for completion, start in OFFSETS:
+        found = extract(completion)
+        assert found.start == start, completion
+        assert start is None or completion[start:].startswith(found.code)
+    assert extract_verl("a\n```\nx\n```").start == 5
+
+
+# Functions
+
+
+@pytest.mark.parametrize(
+    ("tests", "setup", "names"),
+    [
+        (["assert f(1) == 2", "assert f(2) == 3"], "", {"f"}),
+        (["assert set(f([1])) == set([1])"], "", {"f"}),
+        (["assert sum(1, 2) == 3"], "", {"sum"}),
+        (["assert math.isclose(f(1), 2)"], "import math", {"f"}),
+        (["assert g(Node(1))"], "root = Node(1)", {"g", "Node"}),
+        (["assert g(f(1))"], "def f(n): return n", {"g"}),
+        (["x = h()\nassert x == 1"], "", {"h"}),
+        (["not Python at all"], "", set()),
+    ],
+)
+def test_functions_that_tests_call(tests: list[str], setup: str, names: set[str]) -> None:
+    assert called_functions(tests, setup) == names
+
+
+@pytest.mark.parametrize(
+    ("code", "futures", "rest"),
+    [
+        ("x = 1", [], "x = 1"),
+        ("from __future__ import annotations\nx = 1", ["annotations"], "\nx = 1"),
+        ('"""D."""\nfrom __future__ import division\n', ["division"], '"""D."""\n\n'),
+        ("from __future__ import annotations; x = 1", ["annotations"], "x = 1"),
+        ("from __future__ import (\n    annotations,\n)\nx = 1", ["annotations"], "\n\n\nx = 1"),
+        ("from __future__ import annotations\nx = (", [], None),
+        ("s = '__future__'", [], "s = '__future__'"),
+    ],
+)
+def test_future_imports(code: str, futures: list[str], rest: str | None) -> None:
+    found, left = future_imports(code)
+    assert found == [f"from __future__ import {name}" for name in futures]
+    assert left == (code if rest is None else rest)
+
+
+@pytest.mark.parametrize(
+    ("code", "defines"),
+    [
+        ("long f(long x) {", True),
+        ("std::vector<int> f (int x)\n{", True),
+        ("template <class T> T* f(T* x) {", True),
+        ("    public static ArrayList<Long> f(long x) throws Exception {", True),
+        ("fn f<T: Ord>(x: Vec<T>) -> T {", True),
+        ("func f(x []int) (int, error) {", True),
+        ("export const f = (x) => x;", True),
+        ("long f(long x);", False),
+        ("if (f(1)) {", False),
+        ("return f(1) ? x : [] {", False),
+        ("std::cout << f(1);\nint g() {", False),
+        ("long ff(long x) {", False),
+    ],
+)
+def test_definitions_of_a_function(code: str, defines: bool) -> None:
+    assert defines_function(code, "f") is defines
+    if defines:
+        completion = f"```cpp\n{code}\n```\n```cpp\n#include <a>\nint main() {{}}\n```"
+        assert extract(completion, language="cpp", entry_point="f").code == code

@@ -103,12 +103,23 @@ def test_extracting_twice_changes_nothing(data, program, tail):
         assert extract(code).code == code
 
 
+@given(st.permutations(["a", "b", "c", "d"]), st.integers(0, 3))
+def test_what_is_needed_is_defined_once(order, first):
+    blocks = [f"def {name}():\n    return 1" for name in order]
+    answer = f"def f():\n    return {order[first]}() + {order[-1]}()"
+    completion = "\n".join(f"```python\n{code}\n```" for code in (*blocks, answer))
+    code = extract(completion, entry_point="f").code
+    for name in order:
+        assert code.count(f"def {name}(") == (name in (order[first], order[-1]))
+
+
 @given(anything, languages, st.sampled_from(ExtractionPolicy), st.sampled_from([None, "solve", ""]))
 @settings(max_examples=400)
 def test_never_raises_and_says_what_it_found(completion, language, policy, entry_point):
     found = extract(completion, language=language, policy=policy, entry_point=entry_point)
     assert found.found == bool(found.code.strip())
     assert (found.reason is Reason.EMPTY) == (not completion.strip())
+    assert found.start is None or completion.startswith(found.code, found.start)
     assert extract(completion, language=language, policy=policy, entry_point=entry_point) == found
 
 
@@ -175,9 +186,10 @@ def calls_of(completion):
 
 
 REPEATED_UNITS = (
-    ["\\boxed{", "\\begin{code}", "<code>", "[CODE]", "<|a|>", "<|im_start|>user\n", "</s>\n",
+    ["<|a|>", "# <|a|>\n", "<|im_start|>assistant\nx", "</think>x\n", "'<think>'\n", "```x``` ",
+     "<|im_start|>user\n", "</s>\n",
      "<think>\n<answer>\n", "<answer>\n", "Question:\n", "### Instruction\n", "Answer:\n", "&lt;",
-     "1. x\n", "+x\n", "> ```\n", "In [1]: x\n", "'''python\n", "`x`\n", '{"code": ', "{", " x\n",
+     "1. x\n", "> ```\n", "'''python\n", "`x`\n", " x\n",
      "```python\ng = h\n```\n", "```python\ndef f():\n  return g\n```\n", "```java\nx=1\n```\n",
      "```python\nn = a\n```\n```python\na = int(input())\n```\n", "# ... rest of the code\n",
      "```python\na.sort()\nprint(a)\n```\n```python\na = [int(input())]\n```\n", "\u00a0x\n",
@@ -204,3 +216,14 @@ def chain(length):
 
 def test_a_chain_of_blocks_takes_linear_work():
     assert calls_of(chain(120)) < 2.5 * calls_of(chain(60)) + 2000
+
+
+def test_long_reasoning_takes_linear_work():
+    thoughts = ["a thought\n", "```python\nx = 1\n```\n", "so `</think>` ends it\n", 'it\'s """\n']
+    for thought in thoughts:
+        for before in ("<think>\n", ""):
+            text = f"{before}{thought * 20_000}\n</think>\n```python\n{SOLVE}\n```"
+            assert extract(text).code == SOLVE
+            long = f"{before}{thought * 40}\n</think>\n```python\n{SOLVE}\n```"
+            longer = f"{before}{thought * 80}\n</think>\n```python\n{SOLVE}\n```"
+            assert calls_of(longer) < 2.5 * calls_of(long) + 1000

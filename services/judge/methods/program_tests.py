@@ -147,7 +147,7 @@ def extract_function(task: Task, tests: ProgramTests) -> Extraction:
     found = extract(
         task.completion, language=tests.language, entry_point=entry_point, policy=policy
     )
-    bare = found.reason in (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.BARE_CODE)
+    bare = not found.found or found.reason is ExtractionReason.BARE_CODE
     if not bare or "```" in task.completion:
         return found
     whole = defines_function(task.completion, tests.entry_point)
