@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence, Set
 
-from shared.extraction.python_source import Source, parse, returns_at_top
+from shared.extraction.python_source import Source, compiles, parse
 
 _CONTINUATION = re.compile(r"\s|\Z|[)\]}]|(else|elif|except|finally)\b")
 _TRIPLE_QUOTE = re.compile(r"\"\"\"|'''")
@@ -15,10 +15,9 @@ _MAYBE_CODE = re.compile(r"\b(?:def|class|import|lambda|print)\b|=|\w\(")
 
 def bare_program(text: str) -> str | None:
     """The text without common indentation, if all of it is a program."""
-    if text[:1] in (" ", "\t"):
-        text = textwrap.dedent(text)
-        return text if Source(text).is_program and Source(text).has_substance else None
-    return text if Source(text).is_program else None
+    source = Source(textwrap.dedent(text))
+    indented = text[:1] in (" ", "\t")
+    return source.code if source.is_program and (source.has_substance or not indented) else None
 
 
 def function_body(text: str) -> str | None:
@@ -52,9 +51,7 @@ def _leading_statements(lines: Sequence[str]) -> str:
 
 
 def _is_body(text: str) -> bool:
-    tree = parse("def _():\n" + text)
-    function = tree.body[0] if tree else None
-    return isinstance(function, ast.FunctionDef) and returns_at_top(function)
+    return compiles("def _():\n" + text) and not compiles(textwrap.dedent(text))
 
 
 def code_runs(text: str) -> list[str]:

@@ -21,7 +21,7 @@ chosen only if no complete block can be the answer, but before complete blocks t
 """
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from shared.extraction import cpp_source as cpp
@@ -78,14 +78,9 @@ def choose(
     names: Set[str],
     policy: ExtractionPolicy,
 ) -> Choice | None:
-    """Choose one block; None if no block is in the language.
+    """Choose one of a text's blocks; None if no block is in the language.
 
-    Args:
-        text: The text with the blocks.
-        blocks: All code blocks, in order.
-        language: The wanted language.
-        names: Names that the tests call; empty if unknown.
-        policy: Policy for choosing one of several.
+    ``names`` are those that the tests call; none if they are unknown.
     """
     own = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
     if not own:
@@ -120,10 +115,12 @@ def choose(
 class _Blocks:
     """Blocks in a language that is not analysed further."""
 
+    _readable: Callable[[str], str] = staticmethod(str)
+
     def __init__(
         self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
     ) -> None:
-        self.codes = [block.code for block in blocks]
+        self.codes = [self._readable(block.code) for block in blocks]
         self._blocks = blocks
         self._names = names
         self._policy = policy
@@ -166,11 +163,7 @@ class _Blocks:
 
 
 class _CppBlocks(_Blocks):
-    def __init__(
-        self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
-    ) -> None:
-        super().__init__(text, blocks, names, policy)
-        self.codes = [cpp.readable_cpp(code) for code in self.codes]
+    _readable = staticmethod(cpp.readable_cpp)
 
     def _usable(self) -> list[bool]:
         whole = [cpp.has_main(code) for code in self.codes]
@@ -192,11 +185,12 @@ class _CppBlocks(_Blocks):
 
 
 class _PythonBlocks(_Blocks):
+    _readable = staticmethod(readable)
+
     def __init__(
         self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
     ) -> None:
         super().__init__(text, blocks, names, policy)
-        self.codes = [readable(code) for code in self.codes]
         self._sources = [Source(code) for code in self.codes]
         words = "|".join(map(re.escape, sorted(names)))
         self._defines = re.compile(
@@ -252,7 +246,7 @@ class _PythonBlocks(_Blocks):
     def _runs_alone(self, source: Source, defined_before: Set[str]) -> bool:
         if source.tree is None:
             return source.is_attempt
-        if source.returns or not (source.has_statements or source.has_substance):
+        if not source.is_program:
             return False
         if source.has_substance:
             # A program that uses undefined names is wrong, but it may still be the answer.
@@ -265,7 +259,7 @@ class _PythonBlocks(_Blocks):
         If one of these is a program itself, the block is an example of its use.
         """
         source = self._sources[place]
-        if place == 0 or not source.acts or source.returns or not source.missing:
+        if place == 0 or not source.acts or not source.missing or not source.is_program:
             return False
         needed = needed_by(self._sources, place)
         others = [self._sources[i] for i in needed]

@@ -110,7 +110,21 @@ class _Search:
         blocks = find_blocks(text, self.language)
         if not blocks:
             return self._whole(text) or self._in_prose(text)
-        found = self._behind_open_fence(text, blocks) or self._choose(text, blocks)
+        head = text[: blocks[0].opening].rstrip("\n")
+        if not blocks[0].label and (begun := self._begun_by_prompt(head)):
+            fence = f"```{min(self.language.labels)}\n"
+            # A body needs the prompt's function, unless a block has a function of its own.
+            is_body = begun.extraction.reason is ExtractionReason.BODY_ONLY
+            more = find_blocks(fence + text, self.language)[1 if is_body else 0 :]
+            found = self._choose(fence + text, more)
+            if found is None or found.extraction.code == begun.extraction.code:
+                return begun
+            return (
+                begun
+                if is_body and not (self.names and found.sure)
+                else _shifted(found, -len(fence))
+            )
+        found = self._choose(text, blocks)
         if found and found.sure:
             return found
         return self._elsewhere(text, blocks, found) or found
@@ -118,32 +132,11 @@ class _Search:
     def _choose(self, text: str, blocks: Sequence[Block]) -> Choice | None:
         return choose(text, blocks, self.language, self.names, self.policy)
 
-    def _behind_open_fence(self, text: str, blocks: Sequence[Block]) -> Choice | None:
-        """Extract from a text that begins inside a block which the prompt opened."""
-        first = blocks[0]
-        head = text[: first.opening].rstrip("\n")
-        if first.label or not head.strip() or not self._begins_with_code(head):
+    def _begun_by_prompt(self, head: str) -> Choice | None:
+        """The code before the first fence, if that closes a block which the prompt opened."""
+        if not head.strip() or (self.language.is_cpp and not head.lstrip().startswith(_BEGINS_CPP)):
             return None
-        found = self._whole(head)
-        if found is None:
-            return None
-        line_end = text.find("\n", first.opening)
-        rest = len(text) if line_end < 0 else line_end + 1
-        further = [
-            replace(b, start=b.start + rest, opening=b.opening + rest, end=b.end + rest)
-            for b in find_blocks(text[rest:], self.language)
-        ]
-        if found.extraction.reason is ExtractionReason.BODY_ONLY:
-            chosen = self._choose(text, further) if self.names else None
-            lone = len(blocks) == 1 and not first.closed
-            return None if chosen and chosen.sure else found if lone or self.names else None
-        start = found.extraction.start or 0
-        own = Block(min(self.language.labels), found.extraction.code, True, start, 0, rest)
-        chosen = self._choose(text, [own, *further])
-        return found if chosen and chosen.extraction.code == own.code else chosen
-
-    def _begins_with_code(self, head: str) -> bool:
-        return not self.language.is_cpp or head.lstrip().startswith(_BEGINS_CPP)
+        return self._whole(head)
 
     def _whole(self, text: str) -> Choice | None:
         """A text that is a program or a function's body, apart from blank lines around it."""

@@ -60,6 +60,19 @@ def parse(text: str) -> ast.Module | None:
         return None
 
 
+def compiles(text: str) -> bool:
+    """Whether a text is a module; a function's body with a ``return`` is none."""
+    if parse(text) is None:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "answer", "exec", dont_inherit=True)
+    except _NO_PYTHON:
+        return False
+    return True
+
+
 def visible(text: str) -> str:
     """Replace unusual blanks by a space; remove marks of byte order and of zero width."""
     return text if text.isascii() else text.translate(_INVISIBLE)
@@ -141,13 +154,8 @@ class Source:
         return any(map(_does_something, self.body))
 
     @cached_property
-    def returns(self) -> bool:
-        """Whether a ``return`` or ``yield`` at the top level makes it a function's body."""
-        return self.tree is not None and returns_at_top(self.tree)
-
-    @property
     def is_program(self) -> bool:
-        return self.has_statements and not self.returns
+        return self.has_statements and compiles(self.code)
 
     @cached_property
     def is_attempt(self) -> bool:
@@ -171,11 +179,15 @@ class Source:
         return not any(map(self._stands_for_code, _ELIDED.finditer(self.code)))
 
     def _is_stub(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        *_, last = function.body
-        if isinstance(last, ast.Return) and isinstance(last.value, ast.Constant):
-            lines = self.code.split("\n")[function.lineno - 1 : function.end_lineno]
-            return len(function.body) <= 2 and any(map(_PLACE_HOLDER.search, lines))
-        return all(map(_is_nothing, function.body))
+        """Whether a function has only a docstring, ``pass``, an error or a place holder."""
+        lines = self.code.split("\n")[function.lineno - 1 : function.end_lineno]
+        is_open = any(map(_PLACE_HOLDER.search, lines))
+        return all(
+            isinstance(step, ast.Pass | ast.Raise)
+            or (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant))
+            or (isinstance(step, ast.Return) and (is_open or not step.value) and _is_constant(step))
+            for step in function.body
+        )
 
     def _stands_for_code(self, comment: re.Match[str]) -> bool:
         """Whether nothing follows a comment in its block, or what follows lacks something."""
@@ -234,18 +246,6 @@ class Source:
         return frozenset(used - (bound - self.imported) - _BUILTINS)
 
 
-def returns_at_top(block: ast.Module | ast.FunctionDef) -> bool:
-    """Whether a ``return`` or ``yield`` belongs to the block, not to a function within it."""
-    pending: list[ast.AST] = list(block.body)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(node, (*DEFINITIONS, ast.Lambda)):
-            pending.extend(ast.iter_child_nodes(node))
-    return False
-
-
 def is_main_guard(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)
 
@@ -267,14 +267,8 @@ def bound_by(statement: ast.stmt) -> frozenset[str]:
     return frozenset(names)
 
 
-def _is_nothing(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Raise):
-        return "NotImplemented" in ast.dump(statement)
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Constant)
-    return isinstance(statement, ast.Pass) or (
-        isinstance(statement, ast.Return) and statement.value is None
-    )
+def _is_constant(step: ast.Return) -> bool:
+    return step.value is None or isinstance(step.value, ast.Constant)
 
 
 def _does_something(statement: ast.stmt) -> bool:

@@ -7,7 +7,7 @@ words of a sentence.
 
 import re
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shared.extraction.languages import Language, Literals
 
@@ -91,27 +91,13 @@ def _is_mention(text: str, match: re.Match[str]) -> bool:
     return quoted or (between and after.startswith(" ") and after[1:].isalnum())
 
 
-class _Fences:
-    """The fences of a text."""
+def _fences(text: str) -> list[int]:
+    return [fence.end() for fence in _FENCE.finditer(text)]
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._places = [fence.end() for fence in _FENCE.finditer(text)]
 
-    def any(self, start: int, end: int) -> bool:
-        return bisect(self._places, end) > bisect(self._places, start)
-
-    def open(self, start: int, end: int) -> bool:
-        """Whether the last fence between two positions opens a block."""
-        return (bisect(self._places, end) - bisect(self._places, start)) % 2 == 1
-
-    def closed_behind(self, position: int) -> bool:
-        """Whether the next fence closes a block."""
-        place = bisect(self._places, position)
-        if place == len(self._places):
-            return False
-        behind = self._places[place]
-        return not self._text[behind : behind + 1].isalnum()
+def _in_block(fences: Sequence[int], start: int, end: int) -> bool:
+    """Whether the last fence between two positions opens a block."""
+    return (bisect(fences, end) - bisect(fences, start)) % 2 == 1
 
 
 def _without_reasoning(text: str, language: Language) -> str:
@@ -122,7 +108,7 @@ def _without_reasoning(text: str, language: Language) -> str:
     tags = [tag for tag in _TAG.finditer(text) if not _is_mention(text, tag)]
     if all(tag["closes"] for tag in tags):
         return text
-    fences, literals = _Fences(text), Literals(text, language)
+    fences, literals = _fences(text), Literals(text, language)
     kept, position, opener = [], 0, None
     for tag in tags:
         if tag["closes"] and opener:
@@ -130,7 +116,7 @@ def _without_reasoning(text: str, language: Language) -> str:
             position, opener = tag.end(), None
             literals.restart(position)
         elif not (tag["closes"] or opener) and _begins_line(text, tag.start()):
-            inside = fences.open(position, tag.start()) or literals.around(tag.start())
+            inside = _in_block(fences, position, tag.start()) or literals.around(tag.start())
             opener = None if inside else tag
     if opener:
         answer = _ANSWER.search(text, opener.end())
@@ -146,9 +132,9 @@ def _behind_reasoning(text: str, start: int, end: int, language: Language) -> tu
     closers = [tag for tag in _TAG.finditer(message) if tag["closes"]]
     behind = 0
     if closers:
-        fences, literals = _Fences(message), Literals(message, language)
+        fences, literals = _fences(message), Literals(message, language)
     for tag in closers:
-        in_code = fences.open(behind, tag.start()) or not fences.any(behind, len(message))
+        in_code = _in_block(fences, behind, tag.start()) or bisect(fences, behind) == len(fences)
         inside = in_code and literals.around(tag.start())
         if not inside and not _is_mention(message, tag):
             behind = tag.end()
@@ -192,13 +178,14 @@ def _tokens(text: str, language: Language) -> Iterator[re.Match[str]]:
     """The template's tokens, without those that are part of the program or of a sentence."""
     tokens = list(_TOKEN.finditer(text))
     if tokens:
-        fences, literals = _Fences(text), Literals(text, language)
+        fences, literals = _fences(text), Literals(text, language)
     for token in tokens:
         literal = literals.around(token.start())
         if literal and literal[0][0] in "#/":
             # A comment may be the last words of a message, unless its block goes on.
-            in_block = fences.open(0, token.start()) and fences.closed_behind(token.end())
-            literal = literal if in_block else None
+            place = bisect(fences, token.end())
+            closed = any(not text[i : i + 1].isalnum() for i in fences[place : place + 1])
+            literal = literal if closed and _in_block(fences, 0, token.start()) else None
         if not literal and not _is_mention(text, token):
             yield token
 
