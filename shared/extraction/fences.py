@@ -25,7 +25,7 @@ _PROSE = re.compile(
 )
 _MOST_PROSE = 8  # lines that may begin the prose behind an unclosed block
 _MOST_STRINGS = 8  # with fences in a block
-_LONGEST_LINE = 2000  # with a block
+_LONGEST_LINE = 1000  # with a block
 _LONGEST_FENCE = 10  # longer ones count as so long
 
 
