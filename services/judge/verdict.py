@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from services.judge.programs import missing_module
 from shared.harness.wire import CaseRun
 from shared.schemas import (
     CaseResult,
@@ -338,13 +339,15 @@ def to_verdict(
     status = judgement.status or aggregate_cases(codes)
     passed = sum(code is CaseCode.PASSED for code in codes)
     failed = next((i for i, code in enumerate(codes) if code not in _UNFAILED), None)
+    detail = judgement.detail or _detail(judgement.cases, status)
     return Verdict(
         dataset=generation.dataset,
         problem_id=generation.problem_id,
         sample_index=generation.sample_index,
         completion_sha256=generation.completion_sha256,
         final_status=status,
-        detail=judgement.detail or _detail(judgement.cases, status),
+        detail=detail,
+        missing_module=_missing_module(judgement.cases, detail),
         accepted=status is FinalStatus.SUCCESS,
         pass_ratio=passed / judgement.cases_total if judgement.cases_total else 0.0,
         cases_passed=passed,
@@ -418,6 +421,12 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _detail(cases: Sequence[CaseOutcome], status: FinalStatus) -> VerdictDetail | str | None:
     return next((c.detail for c in cases if CASE_STATUS.get(c.code) is status and c.detail), None)
+
+
+def _missing_module(cases: Sequence[CaseOutcome], detail: VerdictDetail | str | None) -> str | None:
+    if detail is not VerdictDetail.MISSING_MODULE:
+        return None
+    return next((name for case in cases if (name := missing_module(case.stderr))), None)
 
 
 def _breakdown(codes: Sequence[CaseCode]) -> dict[str, int]:
