@@ -13,7 +13,7 @@ CLIENT_VENV := .venv-client
 CLIENT_STAMP := $(CLIENT_VENV)/.installed
 TINY := outputs/tiny-model
 OSV_SCANNER := ghcr.io/google/osv-scanner:v2.5.1@sha256:8108ae94eadea5a02c9bec6e646909d5b790b44bd62d7f5b7f0b1d6d0ffc7734
-LOCKS := $(wildcard requirements*.lock packaging/images/*.lock)
+LOCKS := $(wildcard requirements*.lock packaging/images/*.lock services/sandbox/*.lock)
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 # These commands must know the profiles of all running services.
 COMPOSE_ALL = $(COMPOSE) --profile gpu --profile cpu --profile reward --profile runner --profile observability
@@ -29,12 +29,13 @@ PYTHON310 ?= python3.10
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml services/sandbox/programs.lock
 	@if [ -z "$(PYTHON)" ]; then echo "Plumbline needs Python 3.11 or 3.12; none found on the PATH (set PYTHON=/path/to/python)" >&2; exit 2; fi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian: apt-get install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
+	$(BIN)/python -m services.sandbox.programs
 	@touch $@
 
 $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
@@ -203,6 +204,8 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 		packaging/k8s.in -o requirements-k8s.lock
 	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 		packaging/client.in -o requirements-client.lock
+	uv pip compile --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+		--no-annotate packaging/programs.in -o services/sandbox/programs.lock
 	packaging/images/lock.sh
 
 bench-pipeline: $(STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator

@@ -297,6 +297,11 @@ class GenerationConfig(Section):
     verl: VerlConfig = VerlConfig()
 
 
+RULES = 1
+"""Number of the verdict rules. Raise it with every change that can give an answer another verdict:
+extraction, checkers, limits, details of statuses, the harness, or the programs' packages."""
+
+
 class DatasetJudgeConfig(Section):
     """Judge settings of one data set; unset keys inherit from ``judge``."""
 
@@ -326,6 +331,9 @@ class CanaryConfig(Section):
 class JudgeConfig(Section):
     """Judging of answers. Times are seconds."""
 
+    rules: InProtocol[int] = RULES
+    """Number of the verdict rules. It is recorded and cannot be set; ``plumb rejudge`` judges a
+    run by the present rules."""
     method: InProtocol[Method] = "batch"
     """Judging method (see judging.md)."""
     checker: InProtocol[str | None] = None
@@ -534,7 +542,12 @@ def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Confi
         )
     if found.given and isinstance(document, dict) and isinstance(document.get("run", {}), dict):
         document["run"] = {**document.get("run", {}), "verl_keys": dict(found.given)}
-    return with_included(validate_document(Config, document, found.names))
+    config = validate_document(Config, document, found.names)
+    if config.judge.rules != RULES:
+        raise ConfigError(
+            f"judge.rules cannot be set: this Plumbline judges by rules {RULES}; remove the key"
+        )
+    return with_included(config)
 
 
 def _missing(value: object, key: str = "") -> list[str]:

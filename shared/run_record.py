@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_serializer,
+)
 
 from shared.analysis.statistics import Metrics
 from shared.canaries.record import CanaryRecord
 from shared.config import Config
+from shared.environment import SandboxEnvironment
 from shared.errors import OutputError
 from shared.plan import PlannedDataset
 from shared.protocol import Protocol
@@ -77,7 +85,10 @@ class DataLockCheck(_Part):
 
 
 class SandboxFacts(_Part):
-    """The embedded sandbox: its isolation, and the mechanisms that the machine does not permit."""
+    """The embedded sandbox: its isolation, and the mechanisms that the machine does not permit.
+
+    ``lacking``: packages of the programs' environment that its programs cannot import.
+    """
 
     isolation: str | None = None
     identity: str | None = None
@@ -85,7 +96,15 @@ class SandboxFacts(_Part):
     missing: list[str] = Field(default_factory=list)
     tried: dict[str, str] = Field(default_factory=dict)
     concurrency: int | None = None
+    environment: SandboxEnvironment | None = None
+    lacking: list[str] = Field(default_factory=list)
     warning: str | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user of a run should know of its sandbox."""
+        lacking = f"programs cannot import {', '.join(self.lacking)}" if self.lacking else None
+        return [text for text in (self.warning, lacking) if text]
 
 
 class TokenizerRecord(_Part):
@@ -309,6 +328,14 @@ class RunRecord(_Measured):
     @field_serializer("wandb")
     def _omit_unset(self, wandb: WandbRecord | None) -> JsonValue:
         return None if wandb is None else wandb.model_dump(mode="json", exclude_none=True)
+
+    @property
+    def environments(self) -> list[SandboxEnvironment]:
+        """What the programs of the verdicts ran on, as far as sandboxes told it."""
+        if self.canaries and self.canaries.environments:
+            return self.canaries.environments
+        own = self.sandbox and self.sandbox.environment
+        return [own] if own else []
 
     @property
     def distrust(self) -> list[str]:

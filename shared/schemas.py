@@ -565,7 +565,8 @@ class Verdict(_SampleRecord):
     """Result of judging: a line of ``verdicts.jsonl``.
 
     ``detail`` refines the status: a ``VerdictDetail``, the name of a signal, or the reason why the
-    sample is unjudged. ``cases_not_run`` counts the cases behind the last time-out that
+    sample is unjudged; ``missing_module`` is the name of the module that it is about.
+    ``cases_not_run`` counts the cases behind the last time-out that
     ``judge.max_timeouts`` allows; if there are any, ``pass_ratio`` is a lower bound, and
     ``accepted`` is exact all the same. ``total_judge_time`` is the sum of the cases' durations in
     seconds, ``cpu_time`` the sum of their CPU seconds, and ``peak_memory`` the maximum of their
@@ -580,6 +581,7 @@ class Verdict(_SampleRecord):
 
     final_status: FinalStatus
     detail: Annotated[VerdictDetail | str | None, Field(union_mode="left_to_right")] = None
+    missing_module: str | None = None
     accepted: bool
     pass_ratio: float = Field(ge=0, le=1)
     cases_passed: int = Field(ge=0)

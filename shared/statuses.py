@@ -130,6 +130,7 @@ class VerdictDetail(StrEnum):
     MISSING_RESULTS = "cases without a result"
     JUDGE_WORKER_LOST = "judge_worker_lost"
     MISSING_FUNCTION = "missing_function"
+    MISSING_MODULE = "missing_module"
     TEST_ERROR = "test_error"
     NO_RESPONSE = "no_response"
 

@@ -33,11 +33,16 @@ def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
 
 
 def print_notes(console: Console, comparison: Comparison) -> None:
-    """Print the settings that a comparison may vary (model, seed, engine), and what is unknown."""
+    """Print the settings that a comparison may vary (model, seed, engine), and what is unknown.
+
+    Then how to make runs comparable that were judged otherwise.
+    """
     for note in comparison.notes:
         _line(console, note)
     for doubt in comparison.doubts:
         _line(console, f"{doubt}: it may differ", "yellow")
+    if comparison.remedy:
+        _line(console, comparison.remedy, "yellow")
 
 
 def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[FinalSetUse]:

@@ -42,6 +42,7 @@ _ROWS = (
     ("executed", "exec_success_rate", "{:.1%}"),
     ("wrong answer", "wrong_answer_rate", "{:.1%}"),
     ("runtime error", "runtime_error_rate", "{:.1%}"),
+    ("  missing module", "missing_modules", "{:d} samples"),
     ("time-out", "timeout_rate", "{:.1%}"),
     ("syntax error", "syntax_error_rate", "{:.1%}"),
     ("empty output", "empty_output_rate", "{:.1%}"),
@@ -50,14 +51,15 @@ _ROWS = (
     ("judge time per problem", "avg_total_judge_time", "{:.2f} s"),
     ("tokens per solved", "cost_per_solved_tokens", "{:.0f}"),
 )
-# Rows for runs in which samples were not judged, cases were not run, or problems have many right
-# answers: by the metric that counts them.
+# Rows for runs in which samples were not judged, cases were not run, problems have many right
+# answers, or answers import what is not there: by the metric that counts them.
 _ONLY_IF = {
     "accepted_at_1_bounds": "api_errors",
     "pass_ratio_mean_bounds": "samples_cut",
     "samples_cut": "samples_cut",
     "accepted_at_1_single_answer": "many_answers_problems",
     "many_answers_problems": "many_answers_problems",
+    "missing_modules": "missing_modules",
 }
 
 

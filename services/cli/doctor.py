@@ -200,7 +200,9 @@ def _sandboxes(config: Config, urls: Sequence[str]) -> Iterator[CheckLine]:
         reached = _attempt(subject, "answers", partial(_reach, url))
         yield reached
         if reached.mark is Mark.OK:
-            for report in asyncio.run(_judge(config, url)):
+            reports = asyncio.run(_judge(config, url))
+            yield from _modules(f"{subject}, modules", reports[0])
+            for report in reports:
                 yield from _of_report(subject, report)
     yield CheckLine(Mark.OK, "canaries", f"set {manifest()[:12]}")
 
@@ -231,6 +233,18 @@ async def _judge(config: Config, url: str) -> list[CanaryReport]:
             await judge_round(CanaryRound(address.url, profile, seed), config, client)
             for profile in profiles
         ]
+
+
+def _modules(subject: str, report: CanaryReport) -> Iterator[CheckLine]:
+    """Check which modules the programs of a sandbox find, numpy above all."""
+    environment = report.environment
+    if environment is None:
+        yield CheckLine(Mark.NOTE, subject, "does not tell which modules its programs find")
+    elif "numpy" not in environment.packages:
+        text = f"its programs find no numpy, which tests import ({environment.describe()})"
+        yield CheckLine(Mark.FAILED, subject, f"{text}; install it there (docs/judging.md#modules)")
+    else:
+        yield CheckLine(Mark.OK, subject, environment.describe())
 
 
 def _of_report(subject: str, report: CanaryReport) -> Iterator[CheckLine]:

@@ -241,7 +241,7 @@ def _services(
         meanwhile=_import_client if request.completions is None else lambda: None,
     ) as stack:
         progress.page_at(stack.port_file("aggregator"))
-        if stack.sandbox and (warning := stack.sandbox.warning):
+        for warning in stack.sandbox.warnings if stack.sandbox else ():
             progress.note(f"warning: {warning}")
         for note in stack.notes:
             progress.note(note)

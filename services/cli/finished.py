@@ -262,6 +262,9 @@ def _facts(run: RunRecord) -> dict[str, object]:
     return {
         "model": run.model,
         "method": run.config.judge.method,
+        "judged by": ", ".join(
+            [f"rules {run.config.judge.rules}", *(one.describe() for one in run.environments[:1])]
+        ),
         "temperature, n": f"{rollout.temperature}, {rollout.n}",
         "response length": rollout.response_length,
         "seed": run.seed,

@@ -61,6 +61,7 @@ class _Isolation(BaseModel):
     missing: list[str]
     python: str
     languages: list[str]
+    lacking: list[str]
 
 
 def check_machine(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
@@ -101,6 +102,15 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
     absent = "" if "cpp" in found.languages else "; for C++ install g++"
     text = f"{', '.join(found.languages)}{absent}; Python is {found.python}"
     yield CheckLine(Mark.NOTE if absent else Mark.OK, "languages", text)
+    yield _modules(found.lacking)
+
+
+def _modules(lacking: Sequence[str]) -> CheckLine:
+    if not lacking:
+        return CheckLine(Mark.OK, "modules", "programs can import what docs/judging.md promises")
+    text = f"programs cannot import {', '.join(lacking)}; unset PLUMBLINE_SANDBOX_PYTHON"
+    # Tests of public sets import numpy.
+    return CheckLine(Mark.FAILED if "numpy" in lacking else Mark.NOTE, "modules", text)
 
 
 def _redis_server(lacking: Mark) -> CheckLine:

@@ -19,7 +19,7 @@ from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.sources import RecordedSource, sample_indices
 from shared.completions import RecordedCompletion
-from shared.config import Config, validate_config, with_included
+from shared.config import RULES, Config, validate_config, with_included
 from shared.config_files import override_document
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
@@ -65,6 +65,7 @@ def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
     own = parent.record.config.model_dump(mode="json")
     own["output"] |= {"dir": output}
     own["data"]["output_path"] = None  # the file there is the parent's
+    own["judge"]["rules"] = RULES
     return with_included(validate_config(override_document(own, [name, *overrides])))
 
 

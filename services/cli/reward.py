@@ -76,7 +76,7 @@ def _announce(stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]) -
     # Not wrapped by the console: scripts read it.
     print(f"reward service at {stack.reward_url}", flush=True)
     console = stdout_console()
-    if stack.sandbox and (warning := stack.sandbox.warning):
+    for warning in stack.sandbox.warnings if stack.sandbox else ():
         console.print(f"warning: {warning}", highlight=False, markup=False)
     for note in notes:
         console.print(printable(redact(note)), highlight=False, markup=False, soft_wrap=True)

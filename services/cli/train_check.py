@@ -17,7 +17,12 @@ from rich.text import Text
 
 from services.cli.display import printable, stdout_console
 from services.cli.options import run_folder
-from services.training.comparison import compare, compare_judges
+from services.training.comparison import (
+    compare,
+    compare_environments,
+    compare_judges,
+    compare_rules,
+)
 from services.training.data_files import check_files
 from services.training.findings import Finding, Kind
 from services.training.mistakes import find_mistakes
@@ -44,6 +49,7 @@ class _ServiceInfo(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     protocol: dict[str, JsonValue]
+    environment: str = ""
 
 
 def train_check(
@@ -104,11 +110,15 @@ def _findings(
     if files:
         yield from check_files(config, record, problems)
     if reward:
-        yield from compare_judges(_protocol_of(reward), record)
+        service = _info_of(reward)
+        yield from compare_judges(service.protocol, record)
+        yield from compare_environments(service.environment, record)
+    else:
+        yield from compare_rules(record)
 
 
-def _protocol_of(address: str) -> dict[str, JsonValue]:
-    """The leaves by which a reward service judges.
+def _info_of(address: str) -> _ServiceInfo:
+    """What a reward service judges by.
 
     Raises:
         ServiceError: It does not answer as a reward service does.
@@ -120,7 +130,7 @@ def _protocol_of(address: str) -> dict[str, JsonValue]:
     try:
         request = urllib.request.Request(url, headers=headers)
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-            return _ServiceInfo.model_validate_json(response.read(_LARGEST_ANSWER)).protocol
+            return _ServiceInfo.model_validate_json(response.read(_LARGEST_ANSWER))
     except ValidationError as error:
         raise ServiceError(f"{place} answered something else ({describe(error)})") from None
     except urllib.error.HTTPError as error:

@@ -56,9 +56,11 @@ async def judge_round(given: CanaryRound, config: Config, client: SandboxClient)
     report = _Report(given.profile, config, client.pinned(given.sandbox))
     began, at = time.monotonic(), time.time()
     await report.add(first)
+    environment = None
     if report.unjudged:
         report.skip([*others, last])
     else:
+        environment = await report.client.environment()
         await asyncio.gather(*map(report.add, others))
         await report.add(last)
     for finding in report.wrong:
@@ -71,6 +73,7 @@ async def judge_round(given: CanaryRound, config: Config, client: SandboxClient)
         seconds=time.monotonic() - began,
         judge_seconds=report.seconds,
         sent=len(found),
+        environment=environment,
         wrong=report.wrong,
         unjudged=report.unjudged,
         unable=report.unable,
@@ -78,7 +81,7 @@ async def judge_round(given: CanaryRound, config: Config, client: SandboxClient)
 
 
 class _Report:
-    """Judges canaries one by one, and keeps what is not as it must be."""
+    """Judges canaries one by one with a client, and keeps what is not as it must be."""
 
     def __init__(self, profile: CanaryProfile, config: Config, client: SandboxClient) -> None:
         self.wrong: list[CanaryFinding] = []
@@ -87,7 +90,7 @@ class _Report:
         self.seconds = 0.0
         self._profile = profile
         self._config = config
-        self._client = client
+        self.client = client
 
     async def add(self, canary: Canary) -> None:
         """Judge a canary, again if it was wrong for time-outs alone, which load may cause."""
@@ -111,7 +114,7 @@ class _Report:
         self.wrong += [CanaryFinding(canary=canary.name, text=text) for text in found]
 
     async def _judge(self, canary: Canary) -> Observed:
-        judge = Judge(_scaled(self._config, self._profile, canary), self._client)
+        judge = Judge(_scaled(self._config, self._profile, canary), self.client)
         judgement = await judge.judge(canary.problem, canary.completion, Attempts())
         self.seconds += sum(case.duration for case in judgement.cases)
         return observed(judgement)

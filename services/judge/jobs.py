@@ -20,7 +20,7 @@ from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.address import Address
 from shared.canaries.profile import CanaryProfile
 from shared.case_records import SampleCases
-from shared.config import Config, validate_config
+from shared.config import RULES, Config, validate_config
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
 from shared.ledger.calls import JobCall
@@ -247,12 +247,15 @@ def _config_of(what: str, document: str) -> Config:
     """Parse a config; the runner checked it, so only another release wrote what is unknown here.
 
     Raises:
-        OtherVersionError: It has keys or values that this release does not know.
+        OtherVersionError: It has keys or values that this release does not know, or other rules.
     """
     try:
-        return _parsed_config(document)
+        config = _parsed_config(document)
+        if config.judge.rules != RULES:
+            raise ConfigError(f"judge.rules is {config.judge.rules}, but this judge's are {RULES}")
     except ConfigError as error:
         raise unreadable(what, error) from None
+    return config
 
 
 @lru_cache(maxsize=16)

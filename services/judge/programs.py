@@ -4,6 +4,7 @@ Includes the classification of a program's exit.
 """
 
 import json
+import re
 import signal
 from collections.abc import Sequence
 from string import Template
@@ -18,6 +19,7 @@ from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 _PROGRAM = Template(
     """\
@@ -116,7 +118,7 @@ def classify(
         cases: How many tests the program runs.
 
     Returns:
-        As many codes as cases, and ``memory_limit``, ``early_exit``, a signal's name or None.
+        As many codes as cases, and a ``VerdictDetail``, a signal's name or None.
     """
     codes = codes_of(_reported(stdout, token), cases, timed_out, return_code)
     return codes, exit_detail(codes, return_code, stderr, timed_out)
@@ -150,12 +152,24 @@ def signal_name(exit_code: int | None) -> str | None:
 
 
 def failure_detail(exit_code: int | None, stderr: str | None) -> VerdictDetail | str | None:
-    """Return the cause of a failed run if it is known: a signal, or the memory limit."""
+    """Return the cause of a failed run if it is known."""
+    if cause := _cause(stderr):
+        return cause
+    return signal_name(exit_code) if exit_code is not None and exit_code < 0 else None
+
+
+def missing_module(stderr: str | None) -> str | None:
+    """Return the module that a program could not find, if that ended it."""
+    found = _NO_MODULE.match(last_line(stderr))
+    return found[1] if found else None
+
+
+def _cause(stderr: str | None) -> VerdictDetail | None:
     # An uncaught std::bad_alloc ends a program by SIGABRT.
     last = last_line(stderr).strip().removeprefix("what():").lstrip()
     if last.startswith(("MemoryError", "std::bad_alloc")):
         return VerdictDetail.MEMORY_LIMIT
-    return signal_name(exit_code) if exit_code is not None and exit_code < 0 else None
+    return VerdictDetail.MISSING_MODULE if missing_module(stderr) else None
 
 
 def last_line(text: str | None) -> str:
@@ -189,9 +203,8 @@ def exit_detail(
     """Return the cause of a program's runtime errors if it is known."""
     if CaseCode.RUNTIME_ERROR not in codes or timed_out:
         return None
-    last = (stderr.strip().splitlines() or [""])[-1]
-    if last.startswith("MemoryError"):
-        return VerdictDetail.MEMORY_LIMIT
-    if return_code == 0 or last.startswith("SystemExit"):
+    if cause := _cause(stderr):
+        return cause
+    if return_code == 0 or last_line(stderr).startswith("SystemExit"):
         return VerdictDetail.EARLY_EXIT
     return signal_name(return_code)

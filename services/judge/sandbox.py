@@ -28,6 +28,7 @@ from services.judge.requests import (
     executed,
 )
 from shared.address import Address
+from shared.environment import PROGRAM, SandboxEnvironment
 from shared.foreign_json import JsonError, has_many_values
 from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
 from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
@@ -51,7 +52,7 @@ _CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
 _RUN_CASES = "3"
 # Longest retries of calls to one sandbox of a pool, in seconds.
 _PINNED_BUDGET = 30.0
-_OF_IMPORTS = CaseLimits(
+_OF_QUESTIONS = CaseLimits(
     cpu=IMPORT_SECONDS,
     wall=IMPORT_SECONDS,
     compile=IMPORT_SECONDS,
@@ -299,7 +300,7 @@ class SandboxClient:
         """
         if new := [one for one in statements if one not in self._imports]:
             program = import_program(new)
-            request = RunCasesRequest(code=program, inputs=[""], limits=_OF_IMPORTS)
+            request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
             result = await self.run_cases(request, attempts)
             failed = failed_imports(result.cases[0].stdout) if result.cases else None
             if failed is None:
@@ -307,6 +308,17 @@ class SandboxClient:
             self._imports |= {one: failed.get(one) for one in new}
         found = {one: self._imports[one] for one in statements}
         return {one: reason for one, reason in found.items() if reason is not None}
+
+    async def environment(self) -> SandboxEnvironment | None:
+        """Ask a sandbox what its programs run on; None if it does not tell."""
+        request = RunCasesRequest(code=PROGRAM, inputs=[""], limits=_OF_QUESTIONS)
+        try:
+            result = await self.run_cases(request, Attempts())
+        except SandboxUnavailableError:
+            return None
+        kind = "plumbline" if await self._all_offer_cases() else "SandboxFusion"
+        stdout = result.cases[0].stdout if result.cases else b""
+        return SandboxEnvironment.read(kind, stdout)
 
     async def _all_offer_cases(self) -> bool:
         """Whether all sandboxes that responded offer ``/run_cases``, and at least one did."""

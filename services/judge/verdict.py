@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from services.judge.programs import missing_module
 from shared.harness.wire import CaseRun
 from shared.schemas import (
     CaseResult,
@@ -339,13 +340,15 @@ def to_verdict(
     status = judgement.status or aggregate_cases(codes)
     passed = sum(code is CaseCode.PASSED for code in codes)
     failed = next((i for i, code in enumerate(codes) if code not in _UNFAILED), None)
+    detail = judgement.detail or _detail(judgement, status)
     return Verdict(
         dataset=generation.dataset,
         problem_id=generation.problem_id,
         sample_index=generation.sample_index,
         completion_sha256=generation.completion_sha256,
         final_status=status,
-        detail=judgement.detail or _detail(judgement, status),
+        detail=detail,
+        missing_module=_missing_module(judgement.cases, detail),
         accepted=status is FinalStatus.SUCCESS,
         pass_ratio=passed / judgement.cases_total if judgement.cases_total else 0.0,
         cases_passed=passed,
@@ -426,6 +429,12 @@ def _detail(judgement: Judgement, status: FinalStatus) -> VerdictDetail | str | 
         return None
     reason = judgement.code.reason
     return VerdictDetail(reason) if reason in PARTS_OF_PROGRAMS else None
+
+
+def _missing_module(cases: Sequence[CaseOutcome], detail: VerdictDetail | str | None) -> str | None:
+    if detail is not VerdictDetail.MISSING_MODULE:
+        return None
+    return next((name for case in cases if (name := missing_module(case.stderr))), None)
 
 
 def _breakdown(codes: Sequence[CaseCode]) -> dict[str, int]:

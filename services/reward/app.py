@@ -26,12 +26,12 @@ from services.reward.requests import body_of, counted, retry_after
 from services.reward.run import RunRoute
 from services.reward.scorer import DEADLINE_PASSED, why_not_judged
 from services.reward.service import RewardService
-from services.reward.session import version
 from shared.ledger import ping_error
 from shared.service.access import Access
 from shared.service.bodies import Bodies
 from shared.service.health import Readiness
 from shared.service.server import add_operations, json_error, json_http_errors, make_application
+from shared.versions import release
 
 LINES = "application/x-ndjson"
 
@@ -71,9 +71,10 @@ class _Routes:
     async def _info(self, _request: web.Request) -> web.Response:
         session = self._service.session
         info = ServiceInfo(
-            version=version(),
+            version=release(),
             session=session.run,
             fingerprint=session.fingerprint,
+            environment=session.environment,
             protocol=session.protocol,
             datasets=self._service.problems.datasets(),
             distrust=await self._service.distrust(),

@@ -167,6 +167,8 @@ class DatasetFacts(BaseModel):
 class ServiceInfo(BaseModel):
     """Body of ``/v1/info``.
 
+    ``environment``: fingerprint of what programs run on; empty if the service does not know it.
+
     ``distrust``: what sandboxes judged wrongly in the latest rounds of canaries, one line each;
     None while Redis is unavailable. Scores of such sandboxes should not be trained on.
     """
@@ -174,6 +176,7 @@ class ServiceInfo(BaseModel):
     version: str
     session: str
     fingerprint: str
+    environment: str = ""
     protocol: dict[str, JsonValue]
     datasets: dict[str, DatasetFacts]
     distrust: list[str] | None = None

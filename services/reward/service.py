@@ -96,7 +96,7 @@ class RewardService:
         config = config or load_config(settings.config or None)
         for notice in notices(config.run.verl_keys):
             _log.warning(notice)
-        session = RewardSession(config)
+        session = RewardSession(config, settings.environment)
         async with AsyncExitStack() as opened:
             log = sample_log or settings.sample_log
             opened.push_async_callback(asyncio.to_thread, log.close)

@@ -57,6 +57,9 @@ class RewardSettings(ServiceSettings, RedisSettings):
     )
     """Seconds for which an answer is remembered. A million remembered answers take about 600 MB of
     Redis."""
+    environment: str = Field(default="", validation_alias="PLUMBLINE_REWARD_ENVIRONMENT")
+    """Name of what the sandboxes' programs run on: an answer is remembered under the same one
+    alone. ``plumb reward --embedded`` sets it."""
     allow_eval: bool = Field(default=False, validation_alias="PLUMBLINE_REWARD_ALLOW_EVAL")
     """Answer ``purpose: train`` for data sets whose role is not ``train``, too: training on the
     test."""

@@ -15,6 +15,7 @@ from redis import Redis
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
+from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
 from shared.ledger.archive import Archive
@@ -28,6 +29,7 @@ from shared.run_record import (
     RunMeta,
     RunRecord,
     RunState,
+    SandboxFacts,
     read_record,
 )
 from shared.schemas import Problem
@@ -128,8 +130,10 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
             listed = "; ".join(found[:_MAX_DIFFERENCES]) or "other samples of the same problems"
             hidden = len(found) - _MAX_DIFFERENCES
             more = f"; and {hidden} more" if hidden > 0 else ""
+            judged = any(one.startswith("judge.rules ") for one in found)
+            remedy = f". {REJUDGE}" if judged else ""
             raise OutputError(
-                f"{folder.url} holds the results of another run: {listed}{more}; {_ADVICE}"
+                f"{folder.url} holds the results of another run: {listed}{more}; {_ADVICE}{remedy}"
             )
     return replace(identity, resumed=record.run)
 
@@ -263,6 +267,11 @@ class Session:
                 f"{self._identity.output} holds answers {found}; choose another --output, "
                 "or --force to start over"
             )
+        if changed := list(_judged_otherwise(before.sandbox, provenance.sandbox)):
+            raise OutputError(
+                f"{self._identity.output} holds verdicts of another judge: "
+                f"{'; '.join(changed)}; {_ADVICE}. {REJUDGE}"
+            )
 
     def _acquire_lock(self) -> None:
         # A killed runner's lock stays until it expires.
@@ -295,6 +304,14 @@ def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
     for dataset, prompt in (now.prompts or {}).items():
         if earlier.get(dataset, prompt) != prompt:
             yield f"to another prompt template of {dataset}"
+
+
+def _judged_otherwise(before: SandboxFacts | None, now: SandboxFacts | None) -> Iterator[str]:
+    """Describe what decides verdicts and differs, as far as both embedded sandboxes told it."""
+    earlier, present = (facts and facts.environment for facts in (before, now))
+    if earlier and present:
+        for what, there, here in earlier.deciding(present):
+            yield f"{what} ({there} there, {here} here)"
 
 
 def looks_random(generator: JsonObject | None) -> bool:

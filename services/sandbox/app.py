@@ -130,6 +130,8 @@ class Server:
             "tried": chosen.failed,
             "concurrency": self._settings.concurrency,
             "languages": chosen.runner.languages,
+            "environment": chosen.environment.model_dump(mode="json"),
+            "lacking": chosen.lacking,
         }
         if chosen.isolation.kind is IsolationChoice.NONE:
             details["warning"] = NO_ISOLATION

@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.sandbox import programs
 from services.sandbox.isolation import FileSystemView, Identity, Isolation
 from services.sandbox.languages import installed
 from services.sandbox.reaper import Reaper
@@ -17,6 +19,7 @@ from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace
+from shared.environment import PACKAGES, SandboxEnvironment
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import configure_logging, get_logger
 from shared.service.settings import load_settings
@@ -49,10 +52,15 @@ class IsolationError(ServiceError):
 
 @dataclass(frozen=True)
 class ChosenIsolation:
-    """The runner to use, and the isolations that failed the probe (name -> reason)."""
+    """The runner to use.
+
+    ``failed``: the isolations that failed the probe (name -> reason). ``environment``: what the
+    programs run on.
+    """
 
     runner: Runner
     failed: dict[str, str]
+    environment: SandboxEnvironment
 
     @property
     def isolation(self) -> Isolation:
@@ -62,6 +70,11 @@ class ChosenIsolation:
     def covered(self) -> list[str]:
         """Protections by Landlock and seccomp on this kernel, in addition to namespaces."""
         return self.runner.covered
+
+    @property
+    def lacking(self) -> list[str]:
+        """The packages of the lock that programs cannot import."""
+        return [name for name in programs.packages() if name not in self.environment.packages]
 
     def missing(self) -> list[str]:
         """Describe the protections that this isolation lacks."""
@@ -103,7 +116,8 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
     Raises:
         IsolationError: No allowed isolation can run a program.
     """
-    view = _file_system_view(settings)
+    environment, folders = _ask_interpreter(settings)
+    view = _file_system_view(settings, folders)
     auto = settings.isolation is IsolationChoice.AUTO
     kinds = PREFERENCE if auto else (settings.isolation,)
     failed: dict[str, str] = {}
@@ -112,7 +126,7 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
             runner = Runner(settings, Isolation(kind, identity, view), reaper)
             reason = await _try(runner)
             if reason is None:
-                return ChosenIsolation(runner, failed)
+                return ChosenIsolation(runner, failed, environment)
             await runner.close()
             failed[f"{kind} ({identity})"] = reason
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
@@ -132,6 +146,7 @@ async def _report() -> str:
         "identity": chosen.isolation.identity.value,
         "missing": chosen.missing(),
         "python": str(settings.python),
+        "lacking": chosen.lacking,
         "languages": installed(settings.python, os.environ.get("PATH", os.defpath)),
     }
     return json.dumps(found)
@@ -175,11 +190,11 @@ async def _try(runner: Runner) -> str | None:
     return reason.strip()
 
 
-def _file_system_view(settings: SandboxSettings) -> FileSystemView:
+def _file_system_view(settings: SandboxSettings, folders: Sequence[Path]) -> FileSystemView:
     new_root = settings.temp_root.resolve() / f"plumbline-root-{os.geteuid()}"
     if shutil.which("unshare") is not None:
         _make_private(new_root)
-    readonly = (*_interpreter_folders(settings), *settings.extra_readonly_paths())
+    readonly = (*folders, *settings.extra_readonly_paths())
     modules = _publish_modules(settings.temp_root.resolve())
     return FileSystemView(readonly, settings.tmp_limit_bytes, new_root, modules)
 
@@ -221,10 +236,18 @@ def _make_private(folder: Path) -> None:
         raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
 
 
-def _interpreter_folders(settings: SandboxSettings) -> tuple[Path, ...]:
+_QUESTIONS = f"""\
+{PACKAGES}
+import sys
+found["folders"] = list(dict.fromkeys((sys.prefix, sys.base_prefix)))
+print(json.dumps(found))
+"""
+
+
+def _ask_interpreter(settings: SandboxSettings) -> tuple[SandboxEnvironment, list[Path]]:
+    """Return what the programs' interpreter is, and the folders that it needs."""
     python = settings.python
-    script = "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"
-    command = [str(python), "-I", "-c", script]  # a virtual environment is found by ``site``
+    command = [str(python), "-I", "-c", _QUESTIONS]  # a virtual environment is found by ``site``
     try:
         folder = Workspace.create(settings.temp_root)
         try:
@@ -233,12 +256,14 @@ def _interpreter_folders(settings: SandboxSettings) -> tuple[Path, ...]:
             )
         finally:
             folder.remove()
+        found = json.loads(answer.stdout)
+        environment = SandboxEnvironment.model_validate({"kind": "plumbline", **found})
+        return environment, [Path(path) for path in found["folders"]]
     except DiskFullError as error:
         raise IsolationError(str(error)) from error
-    except (OSError, subprocess.SubprocessError) as error:
-        raise IsolationError(f"the interpreter {python} does not run: {error}") from error
-    prefix, base_prefix = answer.stdout.splitlines()[-2:]
-    return tuple(Path(path) for path in dict.fromkeys((prefix, base_prefix)))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        remedy = f"; install it: {programs.COMMAND}" if python == programs.interpreter() else ""
+        raise IsolationError(f"the interpreter {python} does not run: {error}{remedy}") from error
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Settings of the sandbox server, from environment variables."""
 
 import os
-import sys
 import tempfile
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.sandbox import programs
 from shared.service.settings import ServiceSettings, Token, TokenFile, token_setting
 
 MIB = 1024 * 1024
@@ -24,12 +24,6 @@ class IsolationChoice(StrEnum):
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _base_interpreter() -> Path:
-    # The interpreter behind a virtual environment: programs must not see the server's packages.
-    executable: str = getattr(sys, "_base_executable", sys.executable)
-    return Path(executable).resolve()
 
 
 class SandboxSettings(ServiceSettings):
@@ -50,8 +44,9 @@ class SandboxSettings(ServiceSettings):
     """Requests that may wait; beyond it clients get 503."""
     isolation: IsolationChoice = IsolationChoice.AUTO
     """``auto`` uses the first mode that works; any other mode is an error if it does not work."""
-    python: Path = Field(default_factory=_base_interpreter)
-    """Interpreter that runs the programs; by default the base interpreter of the server."""
+    python: Path = Field(default_factory=programs.interpreter)
+    """Interpreter that runs the programs, with the packages that they may import; by default that
+    of the programs' environment (judging.md)."""
     temp_root: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()))
     """Parent of the run folders; by default the system's temporary folder."""
     datasets: Path | None = None

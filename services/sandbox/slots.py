@@ -29,6 +29,7 @@ from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper, is_stopped
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
+from shared.harness.cases.entry import ONE_THREAD
 from shared.harness.sources import harness_sources, module_source
 from shared.service.logs import get_logger
 
@@ -416,6 +417,7 @@ def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> 
         # A fixed seed: otherwise the order of sets, and so the verdict of some programs, would
         # differ from run to run.
         "PYTHONHASHSEED": "0",
+        **ONE_THREAD,
     }
 
 

@@ -12,6 +12,8 @@ from pydantic import JsonValue
 
 from services.training.findings import Finding, Kind
 from services.training.trainer_config import TrainerConfig
+from shared.config import RULES
+from shared.environment import REJUDGE
 from shared.run_record import RunRecord
 
 _MODEL = "actor_rollout_ref.model"
@@ -24,6 +26,7 @@ _LENGTHS = (
     (f"{_ROLLOUT}.response_length", "response_length", "answers are cut at another length"),
 )
 _OF_DATASETS = "judge.datasets."
+_RULES = "judge.rules"
 _SAMPLING = ("temperature", "top_p", "top_k", "n")
 
 
@@ -48,7 +51,7 @@ def compare_judges(
         run: The run.
         datasets: The run's settings of other data sets are not compared.
     """
-    leaves = (run.protocol or run.config.protocol()).leaves
+    leaves = run.config.protocol().leaves
     known = {
         path: value for path, value in leaves.items() if path.startswith(("judge.", "sandbox."))
     }
@@ -60,7 +63,23 @@ def compare_judges(
             continue
         if known.get(path) != service.get(path):
             text = "the reward service judges by another protocol; start it with the run's config"
+            if path == _RULES:
+                text = REJUDGE
             yield Finding(Kind.DIFFERENCE, path, service.get(path), known.get(path), text)
+
+
+def compare_rules(run: RunRecord) -> Iterator[Finding]:
+    """Compare the present verdict rules, by which a reward service of this release judges."""
+    if run.config.judge.rules != RULES:
+        yield Finding(Kind.DIFFERENCE, _RULES, RULES, run.config.judge.rules, REJUDGE)
+
+
+def compare_environments(service: str, run: RunRecord) -> Iterator[Finding]:
+    """Compare what programs run on: the fingerprint that a service reports, and the run's."""
+    known = [one.fingerprint for one in run.environments]
+    if service and known and service not in known:
+        subject = "the programs' Python and packages"
+        yield Finding(Kind.DIFFERENCE, subject, service[:12], known[0][:12], REJUDGE)
 
 
 def _model(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:

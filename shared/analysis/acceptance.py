@@ -18,7 +18,8 @@ from shared.analysis.evidence import (
 )
 from shared.analysis.silent_failures import SIGNS
 from shared.analysis.statistics import Metrics, ratio
-from shared.config import Config
+from shared.config import RULES, Config
+from shared.environment import REJUDGE
 from shared.protocol import shown
 from shared.result_config import QUOTAS
 from shared.run_record import RunState
@@ -142,6 +143,27 @@ def _canaries(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         yield AcceptanceFinding(check, Mark.WARNING, text, step)
     else:
         yield AcceptanceFinding(check, Mark.PASS, found)
+
+
+def _judge(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    """What the verdicts follow: rules, interpreter, packages, processor."""
+    record, rules = evidence.record, evidence.config.judge.rules
+    found = []
+    if rules != RULES:
+        found.append(f"judged by rules {rules}, the present ones are {RULES}")
+    first = next(iter(record.environments), None)
+    for other in record.environments[1:]:
+        differences = record.environments[0].deciding(other)
+        found += [f"{what} is {one} and {two}" for what, one, two in differences]
+    if found:
+        yield AcceptanceFinding(Check.JUDGE, Mark.WARNING, "; ".join(found), REJUDGE)
+    if record.sandbox is not None and record.sandbox.lacking:
+        text = f"programs cannot import {', '.join(record.sandbox.lacking)}"
+        step = "judge again without PLUMBLINE_SANDBOX_PYTHON"
+        yield AcceptanceFinding(Check.JUDGE, Mark.WARNING, text, step)
+    elif not found:
+        text = f"rules {rules}, {first.describe()}" if first else f"rules {rules}"
+        yield AcceptanceFinding(Check.JUDGE, Mark.PASS, text)
 
 
 def _metrics(evidence: Evidence) -> Iterator[AcceptanceFinding]:
@@ -321,6 +343,7 @@ _RULES: Mapping[Check, Rule] = {
     Check.SETS: _sets,
     Check.VERDICTS: _verdicts,
     Check.CANARIES: _canaries,
+    Check.JUDGE: _judge,
     Check.METRICS: _metrics,
     Check.DATA: _data,
     Check.MANIFESTS: _manifests,

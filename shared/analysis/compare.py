@@ -20,6 +20,7 @@ from shared.analysis.runs import (
     common_datasets,
 )
 from shared.analysis.statistics import ratio, wilson_interval
+from shared.environment import REJUDGE
 from shared.errors import DataError
 from shared.final_sets import FinalSetUse
 from shared.schemas import ProblemFacts, SampleId
@@ -254,6 +255,11 @@ class Comparison:
         return self._described(self.mismatches)
 
     @property
+    def remedy(self) -> str | None:
+        """How runs become comparable that were judged otherwise; None for others."""
+        return REJUDGE if any(one.rejudge for one in self.mismatches) else None
+
+    @property
     def clustering(self) -> list[str]:
         """One line per data set with contests of several problems."""
         return [
@@ -326,10 +332,11 @@ def require_same_protocol(comparison: Comparison) -> None:
         first, second = comparison.first, comparison.second
         hidden = len(warnings) - _SHOWN
         more = f"; and {hidden} more differences" if hidden > 0 else ""
+        repeat = "repeat one of the runs with the other's settings"
         raise DataError(
             f"{first.place} ({first.label}) and {second.place} "
-            f"({second.label}) cannot be compared: {'; '.join(warnings[:_SHOWN])}{more}; repeat "
-            "one of the runs with the other's settings (plumb compare --force compares anyway)"
+            f"({second.label}) cannot be compared: {'; '.join(warnings[:_SHOWN])}{more}; "
+            f"{comparison.remedy or repeat} (plumb compare --force compares anyway)"
         )
 
 

@@ -1,7 +1,7 @@
 """Differences in settings of two runs: in the protocol, or in settings that may vary."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.config_differences import compare_configs
 from shared.protocol import LeafDifference, differences, shown
@@ -19,11 +19,15 @@ _NAMED = 3  # data sets with the same kind of difference, in messages
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A setting with different values, formatted for messages."""
+    """A setting with different values, formatted for messages.
+
+    ``rejudge``: it is about the judge, so that one of the runs can be judged again.
+    """
 
     what: str
     first: str
     second: str
+    rejudge: bool = field(default=False, kw_only=True)
 
     def describe(self, first: str, second: str) -> str:
         return f"{self.what} is {self.first} in {first} and {self.second} in {second}"
@@ -67,12 +71,29 @@ def run_differences(
             unknown.append(_setting(leaf, *(run not in brought for run in (first, second))))
         else:
             protocol.append(_setting(leaf))
+    deciding, timing = _environment_differences(first, second)
     unmatched = [name for name in datasets if name not in matched]
     data = (_data_hashes(run, unmatched) for run in (first, second))
     return RunDifferences(
-        protocol=[*protocol, *prompts.protocol, *_hashes("data", *data)],
+        protocol=[*protocol, *deciding, *prompts.protocol, *_hashes("data", *data)],
         unknown=[*unknown, *prompts.unknown],
-        noted=[_setting(one) for one in (*found.subject, *found.numerics, *selecting)],
+        noted=[
+            *(_setting(one) for one in (*found.subject, *found.numerics, *selecting)),
+            *timing,
+        ],
+    )
+
+
+def _environment_differences(
+    first: RunRecord, second: RunRecord
+) -> tuple[list[Mismatch], list[Mismatch]]:
+    """What the runs' verdicts ran on: differences that decide verdicts, and those of speed."""
+    if not first.environments or not second.environments:
+        return [], []
+    ours, theirs = first.environments[0], second.environments[0]
+    return (
+        [Mismatch(*found, rejudge=True) for found in ours.deciding(theirs)],
+        [Mismatch(*found) for found in ours.timing(theirs)],
     )
 
 
@@ -123,9 +144,8 @@ def _data_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
 def _setting(found: LeafDifference, *recorded: bool) -> Mismatch:
     """A setting that differs; ``recorded`` tells for each run whether it is known."""
     values = zip((found.first, found.second), recorded or (True, True), strict=True)
-    return Mismatch(
-        found.path, *(shown(value) if known else _NOT_RECORDED for value, known in values)
-    )
+    first, second = [shown(value) if known else _NOT_RECORDED for value, known in values]
+    return Mismatch(found.path, first, second, rejudge=found.path == "judge.rules")
 
 
 def _hashes(what: str, first: Mapping[str, str], second: Mapping[str, str]) -> list[Mismatch]:

@@ -41,6 +41,7 @@ class Check(StrEnum):
     SETS = "sets"
     VERDICTS = "verdicts"
     CANARIES = "canaries"
+    JUDGE = "judge"
     METRICS = "metrics"
     DATA = "data"
     MANIFESTS = "manifests"
@@ -55,6 +56,7 @@ class Check(StrEnum):
     TRUNCATED = "truncated"
     WITHOUT_CODE = "without-code"
     TIMEOUTS = "time-outs"
+    MODULES = "modules"
     TYPICAL = "typical-range"
 
 
@@ -84,6 +86,7 @@ class AnswerCounts:
     finished: int = 0
     truncated: int = 0
     without_code: int = 0
+    missing_modules: Counter[str] = field(default_factory=Counter)
     problems: set[str] = field(default_factory=set)
 
     @property
@@ -98,6 +101,8 @@ class AnswerCounts:
         self.without_code += (
             verdict.detail in _NO_CODE or verdict.final_status is FinalStatus.EMPTY_OUTPUT
         )
+        if verdict.detail is VerdictDetail.MISSING_MODULE:
+            self.missing_modules[verdict.missing_module or "unknown"] += 1
         if generation is not None and generation.finish_reason is not None:
             self.finished += 1
             self.truncated += generation.finish_reason == "length"

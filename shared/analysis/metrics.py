@@ -17,7 +17,7 @@ from shared.analysis.statistics import (
     wilson_interval,
 )
 from shared.schemas import Generation, Verdict
-from shared.statuses import FinalStatus
+from shared.statuses import FinalStatus, VerdictDetail
 
 ERROR_STATUSES = (
     FinalStatus.SYNTAX_ERROR,
@@ -45,6 +45,7 @@ class SampleResult:
     gen_time: float | None
     total_judge_time: float
     not_run_ratio: float = 0.0
+    missing_module: bool = False
 
     @property
     def cut(self) -> bool:
@@ -73,6 +74,7 @@ class SampleResult:
             gen_time=generation.gen_time,
             total_judge_time=verdict.total_judge_time,
             not_run_ratio=verdict.not_run_ratio,
+            missing_module=verdict.detail is VerdictDetail.MISSING_MODULE,
         )
 
 
@@ -104,7 +106,8 @@ def summarize(
 
     ``samples_cut`` counts the judged samples of which some cases were not run. Their pass ratios,
     and so all metrics of them, are lower bounds; ``pass_ratio_mean_bounds`` is [low, high] of the
-    exact mean. All other rates but those of error statuses are exact.
+    exact mean. ``missing_modules`` counts the samples that failed for a module that the sandbox
+    lacks. All other rates but those of error statuses are exact.
 
     ``<rate>_ci95`` is a Wilson interval whose n is the number of problems, not of samples: samples
     of one problem are not independent. A mean of values between 0 and 1 over problems varies no
@@ -149,6 +152,7 @@ def summarize(
         "coverage": ratio(len(judged), len(results)),
         "accepted_at_1_bounds": _accepted_bounds(results),
         "api_errors": len(results) - len(judged),
+        "missing_modules": sum(sample.missing_module for sample in judged),
     }
     return {**metrics, **_intervals_of_means(metrics, problems, ks)}
 

@@ -20,6 +20,8 @@ _ONE_STATUS = 0.9
 _TRUNCATED = 0.05
 _WITHOUT_CODE = 0.1
 _TIMEOUTS = 0.2
+_NAMED = 3
+"""Missing modules that a finding names."""
 _HIGHER_IS_BETTER = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate")
 
 
@@ -139,6 +141,19 @@ def _timeouts(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         )
 
 
+def _modules(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+    for name, one in _judged(evidence):
+        lacking = one.missing_modules
+        found, mark, step = "no answer failed for a missing module", Mark.PASS, ""
+        if lacking:
+            mark = Mark.WARNING
+            names = [f"{module} ({count})" for module, count in lacking.most_common(_NAMED)]
+            listed = ", ".join([*names, *(["…"] if len(lacking) > _NAMED else [])])
+            found = f"{lacking.total()} of {one.judged} failed for a missing module: {listed}"
+            step = "check the sandbox's modules with plumb doctor (docs/judging.md#modules)"
+        yield AcceptanceFinding(Check.MODULES, mark, found, step, name)
+
+
 def _typical(evidence: Evidence) -> Iterator[AcceptanceFinding]:
     if evidence.size is None:
         return
@@ -209,6 +224,7 @@ SIGNS: Mapping[Check, Rule] = {
     Check.TRUNCATED: _truncated,
     Check.WITHOUT_CODE: _without_code,
     Check.TIMEOUTS: _timeouts,
+    Check.MODULES: _modules,
     Check.TYPICAL: _typical,
 }
 """The rules by their check, in the order of a report."""

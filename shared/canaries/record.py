@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shared.environment import SandboxEnvironment, different
+
 _LISTED = 20
 
 
@@ -29,6 +31,7 @@ class CanaryReport(_Part):
         seconds: Duration of the round.
         judge_seconds: Seconds that the sandbox spent on it, summed over the programs.
         sent: Number of canaries.
+        environment: What its programs run on; None if it did not tell.
         wrong: Those that were judged otherwise than they must be.
         unjudged: Those that the sandbox did not judge: it was away, or answered nothing usable.
         unable: Those that it cannot judge, for want of a compiler.
@@ -41,6 +44,7 @@ class CanaryReport(_Part):
     seconds: float
     judge_seconds: float = 0.0
     sent: int
+    environment: SandboxEnvironment | None = None
     wrong: list[CanaryFinding] = Field(default_factory=list)
     unjudged: list[CanaryFinding] = Field(default_factory=list)
     unable: list[CanaryFinding] = Field(default_factory=list)
@@ -52,7 +56,10 @@ class CanaryReport(_Part):
 
 
 class SandboxCanaries(_Part):
-    """All rounds on one sandbox; times as in ``CanaryReport``, each finding once."""
+    """All rounds on one sandbox; times as in ``CanaryReport``, each finding once.
+
+    ``environments``: what its programs ran on, each different one once.
+    """
 
     sandbox: str
     rounds: int
@@ -65,6 +72,7 @@ class SandboxCanaries(_Part):
     last_at: float
     seconds: float
     judge_seconds: float = 0.0
+    environments: list[SandboxEnvironment] = Field(default_factory=list)
     findings: list[CanaryFinding] = Field(default_factory=list)
     notes: list[CanaryFinding] = Field(default_factory=list)
 
@@ -83,6 +91,7 @@ class SandboxCanaries(_Part):
             last_at=max(one.at for one in reports),
             seconds=sum(one.seconds for one in reports),
             judge_seconds=sum(one.judge_seconds for one in reports),
+            environments=different(one.environment for one in reports if one.environment),
             findings=_once(f for one in reports for f in one.wrong),
             notes=_once(others),
         )
@@ -107,6 +116,11 @@ class CanaryRecord(_Part):
             sandboxes=[SandboxCanaries.of(url, found) for url, found in by_sandbox.items()],
             lost=lost,
         )
+
+    @property
+    def environments(self) -> list[SandboxEnvironment]:
+        """What the programs ran on, in all sandboxes; each different one once."""
+        return different(found for one in self.sandboxes for found in one.environments)
 
     @property
     def distrust(self) -> list[str]:

@@ -107,7 +107,7 @@ def change(folder: Path, **fields: Any) -> None:
 def test_a_complete_baseline_is_accepted(baseline):
     done = plumb("accept", "run", "--json", "found.json", folder=baseline)
     assert (done.code, done.stderr) == (0, ""), done.stdout
-    assert done.stdout.splitlines()[-1] == "accepted: all 19 checks pass"
+    assert done.stdout.splitlines()[-1] == "accepted: all 21 checks pass"
     document = json.loads((baseline / "found.json").read_text())
     assert (document["outcome"], document["folder"]) == ("pass", "run")
     (model,) = [one for one in document["findings"] if one["check"] == "model"]
@@ -123,7 +123,7 @@ def test_a_complete_baseline_is_accepted(baseline):
 def test_warnings_alone_are_exit_code_2(copied):
     change(copied, wandb={"mode": "offline", "sync": "wandb sync /x"})
     done = plumb("accept", "run", folder=copied)
-    assert (done.code, done.line) == (2, "plumb: accepted with warnings: wandb (of 19 checks)")
+    assert (done.code, done.line) == (2, "plumb: accepted with warnings: wandb (of 21 checks)")
     assert "→ wandb sync /x" in done.stdout
     assert plumb("accept", "run", "--without", "wandb", folder=copied).code == 0
 
@@ -140,7 +140,7 @@ def test_what_the_demo_lacks(baseline, tmp_path):
     })  # fmt: skip
     done = plumb("accept", str(folder), folder=tmp_path)
     assert done.code == 1
-    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 18 checks)"
+    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 20 checks)"
     found = rows(done.stdout)
     assert found["sets"] == ["failure"]
     assert found["audit"] == ["warning", "pass"]
@@ -233,7 +233,7 @@ def test_a_run_at_a_url(baseline, capsys):
     fs.put(str(baseline), "/bucket", recursive=True)
     try:
         accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
-        assert "accepted: all 19 checks pass" in capsys.readouterr().out
+        assert "accepted: all 21 checks pass" in capsys.readouterr().out
         with pytest.raises(OutputError, match="no run in this folder"):
             accept("memory://bucket/none")
         fs.rm("/bucket/data_manifests/humaneval.jsonl")
@@ -268,5 +268,5 @@ def test_warnings_at_the_end_of_a_run(tmp_path):
 
 def test_failures_say_which_checks(copied):
     change(copied, wandb=None)
-    with pytest.raises(FindingsError, match=r"not accepted: wandb \(of 19 checks\)"):
+    with pytest.raises(FindingsError, match=r"not accepted: wandb \(of 21 checks\)"):
         accept(str(copied / "run"), data=[str(copied / SETS)])

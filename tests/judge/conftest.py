@@ -2,7 +2,6 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from tests.judge.pools import OpenPool
 from tests.sandboxes import own_sandbox
@@ -13,12 +12,6 @@ def sandbox_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The sandbox of this repository, as a process of its own."""
     with own_sandbox(tmp_path_factory.mktemp("sandbox")) as url:
         yield url
-
-
-@pytest.fixture
-async def numpy_there(sandbox: SandboxClient) -> bool:
-    """Whether the programs' interpreter has numpy."""
-    return not await sandbox.failed_imports(["import numpy"], Attempts())
 
 
 @pytest.fixture

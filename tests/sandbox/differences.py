@@ -40,6 +40,6 @@ REWRITTEN: list[tuple[str, str, str]] = [
     (
         "optional-numpy",
         "import numpy\nimport numpy as np\n",
-        "try: import numpy, numpy as np\nexcept ImportError: pass\n",
+        "\n\n",
     ),
 ]

@@ -1,8 +1,6 @@
 """Submissions to the real server: data-set classes, refusals, hostile requests."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +87,13 @@ def test_shadow_humaneval_extracts_as_the_original():
     assert "x = 1" in program("humaneval_python", two, HUMANEVAL, **freeform)
 
 
-def test_humaneval_programs_run_without_numpy():
-    code = program("humaneval_python", "    return 2 * n\n", HUMANEVAL)
-    assert code.startswith(HEADER)
-    assert len(HEADER.splitlines()) == 16
-    bare = [sys.executable, "-I", "-S", "-c"]
-    assert subprocess.run([*bare, "import numpy"], capture_output=True, check=False).returncode
-    assert subprocess.run([*bare, code], capture_output=True, check=False).returncode == 0
+def test_humaneval_programs_load_numpy_if_they_name_it():
+    without = program("humaneval_python", "    return 2 * n\n", HUMANEVAL)
+    named = program("humaneval_python", "    return int(np.int64(2) * n)\n", HUMANEVAL)
+    assert "numpy" not in without
+    assert named.startswith(HEADER)
+    place = HEADER.count("\n")
+    assert without.splitlines()[place] == named.splitlines()[place]
 
 
 async def test_mbpp_joins_set_up_code_and_tests(sandbox: Sandbox):

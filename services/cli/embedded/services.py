@@ -29,6 +29,7 @@ _ENGINE_VARIABLES = (
     "no_proxy",
 )  # fmt: skip
 _GENERATOR_PREFIX = "PLUMBLINE_GENERATOR_"
+_PROGRAMS_PYTHON = "PLUMBLINE_SANDBOX_PYTHON"
 # Variables with secrets that each service gets, by the beginnings of their names.
 OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
     "sandbox": ("PLUMBLINE_SANDBOX_",),
@@ -91,8 +92,21 @@ def base_environment(*own: str) -> dict[str, str]:
 
 
 def sandbox_launch() -> ServiceLaunch:
-    """Launch settings of the sandbox, which needs SIGTERM to kill the programs that it runs."""
+    """Launch settings of the sandbox, which needs SIGTERM to kill the programs that it runs.
+
+    The modules that programs may import are installed first, if they are not there.
+
+    Raises:
+        ServiceError: They cannot be installed.
+    """
+    # Imported here because the runner's image has no sandbox.
+    from services.sandbox import programs
+
     settings = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1", **NO_SANDBOX_TOKEN}
+    if not os.environ.get(_PROGRAMS_PYTHON):
+        if not programs.interpreter().exists():
+            print(f"plumb: installing {programs.DESCRIPTION}", file=sys.stderr, flush=True)
+        settings[_PROGRAMS_PYTHON] = str(programs.install())
     return ServiceLaunch("sandbox", settings, death_signal=signal.SIGTERM)
 
 

@@ -199,6 +199,8 @@ def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> Non
 
 def _start_reward(stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork) -> None:
     settings = launch.settings | {"REDIS_URL": stack.redis_url}
+    if stack.sandbox is not None and stack.sandbox.environment is not None:
+        settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
     child = _start_service(stack, replace(launch, settings=settings), prefork)
     stack.reward_url = _url(child)
     _ready(child, stack.reward_url, launch.ready_timeout)

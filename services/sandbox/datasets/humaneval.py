@@ -24,8 +24,8 @@ from services.sandbox.schemas import (
 
 TIMEOUT = 20.0
 
-# The original's imports line by line, so that line numbers in tracebacks are the original's. Only
-# numpy may be missing: programs that do not use it must run.
+# The original's imports line by line, so that line numbers in tracebacks are the original's. numpy,
+# which loads slowly, is for programs that name it.
 HEADER = """\
 import math
 import re
@@ -38,13 +38,15 @@ import heapq
 import statistics
 import functools
 import hashlib
-try: import numpy, numpy as np
-except ImportError: pass
+import numpy
+import numpy as np
 import string
 from typing import *
 from collections import *
 """
 
+_NUMPY = "import numpy\nimport numpy as np\n"
+_NAMES_NUMPY = re.compile(r"\b(np|numpy)\b")
 _BODY_END = re.compile(r"\n(?=\S)")
 
 
@@ -82,8 +84,11 @@ def plan(request: SubmitRequest) -> ProgramRun:
     else:
         code = function_body(request.completion)
         head = f"{record.prompt}\n{code}"
+    code_and_tests = f"{head}\n{record.test}\ncheck({record.entry_point})"
+    numpy = _NAMES_NUMPY.search(code_and_tests)
+    header = HEADER if numpy else HEADER.replace(_NUMPY, "\n\n")
     program = RunCodeRequest(
-        code=f"{HEADER}{head}\n{record.test}\ncheck({record.entry_point})",
+        code=f"{header}{code_and_tests}",
         language="python",
         compile_timeout=config.compile_timeout or TIMEOUT,
         run_timeout=config.run_timeout or TIMEOUT,

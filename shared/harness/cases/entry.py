@@ -20,6 +20,10 @@ from shared.harness.cases.supervisor import Supervisor
 from shared.harness.cases.syscalls import PR_SET_DUMPABLE, fork, prctl, within
 from shared.harness.cases.zygote import Zygote
 
+# With a thread per core, each of which reserves address space, numpy would not fit into a case's
+# memory on a large machine.
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +38,7 @@ def start(folder: str) -> Program:
         # Otherwise the order of sets of strings is random, and so is the verdict.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.argv])
+    os.environ.update(ONE_THREAD)
     user = own_user(folder)
     if user is not None:
         os.chmod(folder, 0o711)

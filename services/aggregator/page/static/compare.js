@@ -51,6 +51,7 @@ function settings({ first, second, mismatches, unknown, noted }) {
   const list = (found, text, kind, role) => (found.length ? el("div", { class: kind, role }, el("p", {}, text), el("ul", {}, found.map(line))) : null);
   return [
     list(mismatches, `${first} and ${second} are not the same measurement; these settings differ, so a difference below need not be the model's:`, "untrusted mismatch", "alert"),
+    mismatches.some((one) => one.rejudge) ? el("p", { class: "untrusted" }, "plumb rejudge RUN judges a run's completions again, by the present rules and packages.") : null,
     list(unknown, "One of the runs did not record this, so it may differ:", "incomplete", null),
     list(noted, "A comparison may vary this:", "soft", null),
   ];

@@ -16,6 +16,7 @@ const METRICS = [
   ["executed", "exec_success_rate", percent],
   ["wrong answer", "wrong_answer_rate", percent],
   ["runtime error", "runtime_error_rate", percent],
+  ["samples that failed for a missing module", "missing_modules", fixed(0)],
   ["time-out", "timeout_rate", percent],
   ["syntax error", "syntax_error_rate", percent],
   ["empty output", "empty_output_rate", percent],
@@ -38,6 +39,7 @@ const OPEN = {
   many_answers_problems: (one) => one.many_answers_problems > 0,
   pass_ratio_mean_bounds: (one) => one.samples_cut > 0,
   samples_cut: (one) => one.samples_cut > 0,
+  missing_modules: (one) => one.missing_modules > 0,
 };
 
 // Pass ratios count the cases that were not run as failed.

@@ -1,0 +1,94 @@
+"""Runs that were judged otherwise are named wherever they meet, with the remedy, each once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config import RULES
+from shared.environment import REJUDGE
+from tests.cli.commands import Outcome, plumb
+from tests.shared.finished_runs import write_run
+
+PROGRAMS = {
+    "kind": "plumbline",
+    "python": "3.11.7",
+    "packages": {"numpy": "2.4.6", "sympy": "1.14.0"},
+    "cpu": "EPYC",
+    "loop_ms": 20.0,
+}
+
+
+def judged_on(**changes: Any) -> dict[str, Any]:
+    """The canaries of a run whose sandbox has another environment."""
+    times = {"first_at": 0, "last_at": 0, "seconds": 1}
+    counts = {"rounds": 1, "sent": 1, "right": 1, "wrong": 0, "unjudged": 0, "unable": 0}
+    sandbox = {"sandbox": "http://s", **counts, **times, "environments": [PROGRAMS | changes]}
+    return {"canaries": {"manifest": "", "sandboxes": [sandbox], "lost": 0}}
+
+
+def compare(folder: Path) -> Outcome:
+    return plumb("compare", "a", "b", folder=folder)
+
+
+def gate(folder: Path) -> Outcome:
+    (folder / "policy.yaml").write_text("default: {max_new_failures: 5}\n")
+    return plumb("gate", "a", "b", "--policy", "policy.yaml", folder=folder)
+
+
+OTHERWISE = [
+    ({"config.judge.rules": RULES + 1}, f"judge.rules is {RULES} in A and {RULES + 1} in B"),
+    (judged_on(python="3.12.1"), "the programs' Python is 3.11.7 in A and 3.12.1 in B"),
+    (
+        judged_on(packages={"numpy": "2.4.6"}),
+        "what programs can import is sympy 1.14.0 in A and no sympy in B",
+    ),
+    (judged_on(kind="Fusion"), "the kind of the sandbox is plumbline in A and Fusion in B"),
+]
+
+
+@pytest.mark.parametrize("command", [compare, gate])
+def test_runs_that_were_judged_otherwise_are_not_compared(
+    tmp_path: Path, command: Callable[[Path], Outcome]
+) -> None:
+    write_run(tmp_path / "a", {"one": "+-"}, change=judged_on())
+    for number, (change, said) in enumerate(OTHERWISE):
+        folder = tmp_path / str(number)
+        (folder / "b").parent.mkdir()
+        (folder / "a").symlink_to(tmp_path / "a")
+        write_run(folder / "b", {"one": "+-"}, change={**judged_on(), **change})
+        done = command(folder)
+        told = " ".join((done.stdout + done.stderr).split())
+        assert (done.code, told.count(said), told.count(REJUDGE)) == (2, 1, 1), (change, told)
+
+
+def test_a_patch_level_and_a_processor_are_no_other_measurement(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", {"one": "+-"}, change=judged_on())
+    changed = judged_on(python="3.11.9", cpu="Xeon", loop_ms=31.0)
+    write_run(tmp_path / "b", {"one": "+-"}, change=changed)
+    done = compare(tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    assert (
+        "the sandbox's processor is EPYC (20 ms for a fixed loop) in A and Xeon (31 ms for a fixed "
+        "loop) in B" in done.stdout
+    )
+    assert "rejudge" not in done.stdout
+
+
+def test_acceptance_names_rules_that_are_not_the_present_ones(tmp_path: Path) -> None:
+    other = {**judged_on(), "config.judge.rules": RULES + 1}
+    write_run(tmp_path / "a", {"one": "+-"}, change=other)
+    done = plumb("accept", "a", "--json", "found.json", folder=tmp_path)
+    found = json.loads((tmp_path / "found.json").read_text())["findings"]
+    (judge,) = [one for one in found if one["check"] == "judge"]
+    text = f"judged by rules {RULES + 1}, the present ones are {RULES}"
+    assert (judge["mark"], judge["found"], judge["next_step"]) == ("warning", text, REJUDGE)
+    assert done.stdout.count("plumb rejudge") == 1
+
+
+def test_the_number_cannot_be_set(tmp_path: Path) -> None:
+    done = plumb("run", f"judge.rules={RULES + 1}", folder=tmp_path)
+    assert done.code == 2
+    assert f"judge.rules cannot be set: this Plumbline judges by rules {RULES}" in done.line

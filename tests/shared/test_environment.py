@@ -1,0 +1,23 @@
+"""The environment of verdicts, as a program of it prints it."""
+
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+
+from shared.environment import PROGRAM, SandboxEnvironment
+
+
+def test_the_program_tells_interpreter_packages_and_processor() -> None:
+    printed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True)
+    found = SandboxEnvironment.read("plumbline", printed.stdout)
+    assert found is not None
+    assert found.python == platform.python_version()
+    assert found.packages["pytest"] == version("pytest")
+    assert found.cpu
+    assert 0.1 < found.loop_ms < 10_000
+
+
+def test_anything_else_is_no_environment() -> None:
+    for printed in (b"", b"3", b"[]", b'{"python": 3}', b"\xff", b'{"python": "3.11"}'):
+        assert SandboxEnvironment.read("SandboxFusion", printed) is None, printed
