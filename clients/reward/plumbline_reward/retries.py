@@ -1,12 +1,16 @@
 """Retry with exponential backoff and jitter, and how long a service asks to wait."""
 
 import email.utils
+import logging
+import math
 import random
 import time
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 10.0
 LONGEST_RETRY_AFTER = 60.0
+
+_log = logging.getLogger("plumbline_reward")
 
 
 class RetryableError(Exception):
@@ -18,6 +22,28 @@ class RetryableError(Exception):
     def __init__(self, text: str, retry_after: float | None = None) -> None:
         super().__init__(text)
         self.retry_after = retry_after
+
+
+class NoServiceError(RetryableError):
+    """Nothing listens at the service's address."""
+
+
+class Warnings:
+    """Warnings about one service: that there is none once, anything else once a minute."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._next = {NoServiceError: -math.inf, RetryableError: -math.inf}
+
+    def warn(self, trouble: RetryableError, timeout: float) -> None:
+        """Warn of a failed attempt of a call with ``timeout`` seconds for all of them."""
+        absent = isinstance(trouble, NoServiceError)
+        kind, now = NoServiceError if absent else RetryableError, time.monotonic()
+        if now < self._next[kind]:
+            return
+        self._next[kind] = math.inf if absent else now + 60
+        advice = "; to start one: plumb reward --embedded --config FILE" if absent else ""
+        _log.warning("%s: %s; trying for %g s%s", self._url, trouble, timeout, advice)
 
 
 def delay(attempts: int, retry_after: float | None) -> float:

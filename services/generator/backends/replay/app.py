@@ -179,6 +179,8 @@ class ReplayServer:
         if fault.status is not None:
             message = f"injected failure: HTTP {fault.status}"
             raise RequestError(fault.status, message, retry_after=fault.retry_after)
+        if fault.name.startswith("@"):
+            return "described", await asyncio.to_thread(faults.described, fault.name[1:])
         if respond := faults.RESPONSES.get(fault.name):
             return fault.name, await respond(request, self._stopping)
         if not self._access.admits(request):
@@ -191,15 +193,16 @@ class ReplayServer:
         seconds = self._settings.replay_latency + self._settings.replay_time_scale * max(
             choice.gen_time for choice in answer.choices
         )
-        if fault.name == "abort":
-            answer = faults.aborted(answer)
+        if fault.name in faults.UNFINISHED:
+            answer = faults.unfinished(answer, fault.name)
         cut = fault.name == "truncated"
         if parsed.stream:
             response = await _send_stream(
                 request, answer, seconds=seconds, include_usage=parsed.include_usage, cut=cut
             )
         else:
-            response = await _send_body(request, answer, seconds=seconds, cut=cut)
+            document = faults.moved(answer.body(), fault.name)
+            response = await _send_body(request, document, seconds=seconds, cut=cut)
         self._metrics.tokens.labels("prompt").inc(answer.prompt_tokens)
         self._metrics.tokens.labels("completion").inc(answer.completion_tokens)
         return "answered" if fault.name == "ok" else fault.name, response
@@ -225,13 +228,13 @@ class ReplayServer:
 
 
 async def _send_body(
-    request: web.Request, answer: Answer, *, seconds: float, cut: bool
+    request: web.Request, document: object, *, seconds: float, cut: bool
 ) -> web.StreamResponse:
     """Send the whole answer after ``seconds``; ``cut`` closes the connection after half of it."""
     await asyncio.sleep(seconds)
     if not cut:
-        return web.json_response(answer.body())
-    body = json.dumps(answer.body()).encode()
+        return web.json_response(document)
+    body = json.dumps(document).encode()
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(body)
     await response.prepare(request)
