@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -338,10 +338,11 @@ async def _run_session(
         recorded = request.completions
         hashes = None if recorded is None else recorded.hashes()
         run = Run(request.config, request.plan, session, source, progress, hashes)
-        checks: list[Check] = [JudgesCheck(session.ledger.redis, lambda: run.unjudged)]
-        if client is not None:
-            checks.append(lambda: client.trouble(run.ungenerated))
-        await with_watch(run.complete, OutageWatch(progress, checks).watch)
+        with closing(JudgesCheck(session.ledger.redis, lambda: run.unjudged)) as judges:
+            checks: list[Check] = [judges]
+            if client is not None:
+                checks.append(lambda: client.trouble(run.ungenerated))
+            await with_watch(run.complete, OutageWatch(progress, checks).watch)
 
 
 @asynccontextmanager

@@ -86,7 +86,9 @@ class Endpoint:
     @property
     def closed_for(self) -> float:
         """Seconds until the server may get a request; while it is probed, until it may be known."""
-        cooling = max(self._open_until - self._clock(), _PROBE) if self.failing else 0.0
+        cooling = self._open_until - self._clock() if self.failures else 0.0
+        if self.failing and cooling <= 0:
+            cooling = _PROBE
         return max(cooling, self.busy_for)
 
     @property

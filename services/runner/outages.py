@@ -125,6 +125,9 @@ class JudgesCheck:
         self._waiting = waiting
         self._found: Trouble | None = None
 
+    def close(self) -> None:
+        self._redis.close()
+
     async def __call__(self) -> Trouble | None:
         found = await asyncio.to_thread(self._look)
         before = self._found

@@ -1,5 +1,6 @@
 """Servers for the client: the replay server, and stand-ins for other behaviour."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable
@@ -80,7 +81,7 @@ class Servers:
             "concurrency": 8,
             "request_timeout": 10.0,
             "max_attempts": 3,
-            "retry_budget": 0.0,
+            "retry_budget": 60.0,
             "backoff": 0.001,
         }
         client = GeneratorClient(urls, **{**defaults, **arguments})
@@ -99,6 +100,12 @@ class Notes:
 
     def waits(self, waits: bool) -> None:
         self.waiting = waits
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not reached():
+            await asyncio.sleep(0.001)
 
 
 def refused_url() -> str:
