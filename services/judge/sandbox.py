@@ -260,7 +260,7 @@ class SandboxClient:
         if self._outage.since is None:
             return None
         names = ", ".join(self.pool.urls)
-        return f"no call to the sandbox succeeds ({names}: {self._outage.reason[:_MOST_SHOWN]})"
+        return f"{names}: {self._outage.reason[:_MOST_SHOWN]}"
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False

@@ -48,6 +48,8 @@ _MAX_ANSWER, _MAX_ANSWERS = 64 * 2**20, 2**30
 # Seconds without any answer until the servers are asked for a sign of life, and for that sign.
 _SILENCE, _SIGN_OF_LIFE = 20.0, 10.0
 _OF_REFUSAL = "see the account and the server, or name another one (generation.base_urls)"
+# Reasons that say nothing of the server.
+_OF_ONE_PROMPT = ("prompt_too_long", "content_filter", "refusal")
 # Problems whose requests all failed for good, before any answer, until the run ends.
 _MOST_UNUSABLE = 20
 
@@ -236,7 +238,7 @@ class GeneratorClient:
 
     def _count_unusable(self, sample: SampleId, reason: str) -> None:
         """End a run whose requests all fail for good."""
-        if self._outage.answered or reason.startswith(("prompt_too_long", "content_filter")):
+        if self._outage.answered or reason.startswith(_OF_ONE_PROMPT):
             return
         self._unusable.add((sample.dataset, sample.problem_id))
         if len(self._unusable) >= _MOST_UNUSABLE:
@@ -289,9 +291,10 @@ class GeneratorClient:
             # One server that is down does not slow down the others.
             if endpoint.on_failure() and self._endpoints.all_failing:
                 self._gate.on_overload(gate)
-            own, pending.answered_at_first = self._outage.is_own(pending.answered_at_first)
-            pending.failures += own
-            self._failing.add(pending)
+            if not isinstance(error, UnreachableError):
+                own, pending.answered_at_first = self._outage.is_own(pending.answered_at_first)
+                pending.failures += own
+                self._failing.add(pending)
         self._verb = _verb(error)
         self._outage.failed(str(error), final=self._endpoints.all_refuse)
 

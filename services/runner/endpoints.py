@@ -15,8 +15,8 @@ from shared.address import Address
 
 # Open files other than generator connections: Redis, data, logs, sandbox and aggregator clients.
 _OTHER_FILES = 256
-# Seconds between two looks at a server whose probe is in flight.
-_PROBE = 1.0
+# Seconds after which a probe that has not failed counts as accepted: an answer may take an hour.
+_PROBE = 5.0
 # After a minute of silence the kernel probes the peer every 15 s, and closes the connection after
 # four unanswered probes. An answer may take an hour, but a dead machine must be detected.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -51,8 +51,8 @@ class Endpoint:
     ``url`` is its base URL with ``/v1``, ``name`` its host and port, ``headers`` what carries user
     and password of the URL.
 
-    A failure opens the circuit for a cool-down; then one request at a time probes the server until
-    one succeeds. ``refuses`` says that its last answer was to come back much later, or never.
+    A failure opens the circuit for a cool-down; then one request probes the server. ``refuses``
+    says that its last answer was to come back much later, or never.
     """
 
     def __init__(
@@ -68,35 +68,34 @@ class Endpoint:
         self.refuses = False
         self._rejections = 0
         self._open_until = 0.0
-        self._probes = 0
+        self._probed = False
         self._busy_until = 0.0
         self._clock = clock
         self._cooldown = cooldown or Cooldown()
 
     @property
     def failing(self) -> bool:
-        """Whether the circuit is open, or a probe of the server is in flight."""
-        return self.failures > 0 and (self._clock() < self._open_until or self._probes > 0)
-
-    @property
-    def busy_for(self) -> float:
-        """Seconds until the server accepts requests again."""
-        return max(0.0, self._busy_until - self._clock())
+        """Whether the circuit is open, or the server was just sent a probe."""
+        return self.failures > 0 and self._clock() < self._open_until
 
     @property
     def closed_for(self) -> float:
-        """Seconds until the server may get a request; while it is probed, until it may be known."""
-        cooling = self._open_until - self._clock() if self.failures else 0.0
-        if self.failing and cooling <= 0:
-            cooling = _PROBE
-        return max(cooling, self.busy_for)
+        """Seconds until the server may get a request."""
+        open_until = self._open_until if self.failures else 0.0
+        return max(0.0, max(open_until, self._busy_until) - self._clock())
 
     @property
     def available(self) -> bool:
         return self.closed_for == 0
 
     def on_send(self) -> None:
-        self._probes += 1
+        """Hold further requests back behind a probe, until it may be taken for accepted."""
+        now = self._clock()
+        if self.failures and now >= self._open_until:
+            if self._probed:
+                self.failures = 0
+            self._probed = not self._probed
+            self._open_until = now + _PROBE
 
     def on_failure(self) -> bool:
         """Open the circuit after a failed request, longer with each consecutive failure.
@@ -104,21 +103,21 @@ class Endpoint:
         Returns:
             Whether it was closed before.
         """
-        self._probes = 0
         # Concurrent requests that fail together count once.
-        if self._clock() >= self._open_until:
-            self.failures += 1
-            pause = min(self._cooldown.longest_failing, self._cooldown.after(self.failures))
-            self._open_until = self._clock() + pause
-            return self.failures == 1
-        return False
+        if self.failing and not self._probed:
+            return False
+        self._probed = False
+        self.failures += 1
+        pause = min(self._cooldown.longest_failing, self._cooldown.after(self.failures))
+        self._open_until = self._clock() + pause
+        return self.failures == 1
 
     def on_rejection(self, retry_after: float | None = None) -> None:
         """Pause a healthy but busy server for its Retry-After, else with exponential backoff."""
         self.failures = 0
         self.refuses = (retry_after or 0.0) > self._cooldown.longest_retry_after
         # Concurrent requests that are rejected together count once.
-        if not self.busy_for:
+        if self._clock() >= self._busy_until:
             self._rejections += 1
         if retry_after is None or retry_after == math.inf:
             pause = min(self._cooldown.longest, self._cooldown.after(self._rejections))
@@ -129,10 +128,8 @@ class Endpoint:
 
     def on_success(self) -> None:
         """Close the circuit."""
-        self.failures = 0
-        self.refuses = False
-        self._open_until = 0.0
-        self._rejections = 0
+        self.failures = self._rejections = 0
+        self.refuses = self._probed = False
 
 
 class Endpoints:

@@ -147,8 +147,8 @@ class JudgesCheck:
         if not troubles:
             advice = "start one (python -m services.judge)"
             return Trouble("no judge is there", waiting, now, now + _PATIENCE, advice=advice)
-        text = " and ".join(sorted(set(filter(None, troubles))))
-        return Trouble(text, waiting, now, now + _PATIENCE)
+        reason = " and ".join(sorted(set(filter(None, troubles))))
+        return Trouble("no sandbox answers", waiting, now, now + _PATIENCE, reason)
 
 
 def _clock(moment: float) -> str:

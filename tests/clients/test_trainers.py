@@ -3,6 +3,9 @@
 import asyncio
 import inspect
 import pickle
+import inspect
+import pickle
+import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -283,12 +286,15 @@ def test_what_is_exported_can_be_pickled() -> None:
 
 
 def test_a_client_without_a_service_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    client = plumbline_reward.Client("http://127.0.0.1:9", timeout=0.8)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    client = plumbline_reward.Client(url, timeout=0.8)
     item = {"ground_truth": REFERENCE, "completion": "pass 1"}
     for call in (lambda: client.score([item]), lambda: client.run("pass"), client.info):
         with pytest.raises(NotJudgedError):
             call()
     (record,) = caplog.records
     said = record.getMessage()
-    assert "http://127.0.0.1:9" in said and "trying for 0.8 s" in said
+    assert url in said and "trying for 0.8 s" in said
     assert "plumb reward --embedded" in said

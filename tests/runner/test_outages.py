@@ -220,11 +220,12 @@ async def test_judges_and_their_sandboxes(
     for worker in workers:
         redis.hset(worker, mapping={"last_heartbeat": "now", TROUBLE: ""})
     assert await found() is None
-    redis.hset(workers[0], TROUBLE, "no call to the sandbox succeeds (http://s)")
+    redis.hset(workers[0], TROUBLE, "http://s: refused")
     assert await found() is None  # the other judge's are well
-    redis.hset(workers[1], TROUBLE, "no call to the sandbox succeeds (http://s)")
+    redis.hset(workers[1], TROUBLE, "http://s: refused")
     away = await found()
-    assert away is not None and away.what == "no call to the sandbox succeeds (http://s)"
+    assert away is not None and "(http://s: refused)" in str(away)
+    assert away.what == "no sandbox answers"
     monkeypatch.setattr(outages, "_PATIENCE", 0.0)
     redis.delete(*workers)
     with pytest.raises(ServiceError, match=r"no judge is there since .*40 samples wait"):

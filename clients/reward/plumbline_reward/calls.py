@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import failure, parse_object
-from plumbline_reward.retries import RetryableError, Warnings, delay
+from plumbline_reward.retries import NoServiceError, RetryableError, delay, warn_of_no_service
 from plumbline_reward.transport import Connections, Exchange
 from plumbline_reward.workers import Workers
 
@@ -20,9 +20,8 @@ Answer = TypeVar("Answer")
 class Calls:
     """Requests to one service, each in a thread of its own."""
 
-    def __init__(self, connections: Connections, warnings: Warnings) -> None:
+    def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._warnings = warnings
         self._workers = Workers(AT_ONCE, "plumbline-reward-call")
 
     def submit(
@@ -38,7 +37,7 @@ class Calls:
         ``make_body`` gets the seconds that are left. The future raises :class:`NotJudgedError` or
         :class:`RefusedError`; cancelling it aborts the request.
         """
-        call = _Call(self._connections, self._warnings, method, path, make_body, parse, timeout)
+        call = _Call(self._connections, method, path, make_body, parse, timeout)
         self._workers.submit(call.make)
         return call.future
 
@@ -47,7 +46,6 @@ class _Call(Generic[Answer]):
     def __init__(
         self,
         connections: Connections,
-        warnings: Warnings,
         method: str,
         path: str,
         make_body: Callable[[float], bytes | None],
@@ -55,7 +53,6 @@ class _Call(Generic[Answer]):
         timeout: float,
     ) -> None:
         self._connections = connections
-        self._warnings = warnings
         self._method, self._path = method, path
         self._make_body, self._parse = make_body, parse
         self._timeout = timeout
@@ -88,8 +85,8 @@ class _Call(Generic[Answer]):
             except RetryableError as error:
                 attempts += 1
                 trouble = str(error)
-                if not self._over.is_set():
-                    self._warnings.warn(error, self._timeout)
+                if isinstance(error, NoServiceError):
+                    warn_of_no_service(self._connections.url, self._timeout)
                 wait = delay(attempts, error.retry_after)
                 if time.monotonic() + wait >= self._expires:
                     break

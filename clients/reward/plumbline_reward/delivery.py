@@ -17,7 +17,7 @@ from functools import partial
 from plumbline_reward.batches import Batch, Item, Terms, settle
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import Refusal, Unjudged, Verdict
-from plumbline_reward.retries import RetryableError, Warnings, delay
+from plumbline_reward.retries import NoServiceError, RetryableError, delay, warn_of_no_service
 from plumbline_reward.transport import Connections
 from plumbline_reward.workers import Workers
 
@@ -34,7 +34,7 @@ _log = logging.getLogger("plumbline_reward")
 class Delivery:
     """Items to one service, from all threads and event loops of a process."""
 
-    def __init__(self, connections: Connections, warnings: Warnings) -> None:
+    def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._senders = Workers(STREAMS, "plumbline-reward")
         self._changed = threading.Condition()
@@ -45,7 +45,7 @@ class Delivery:
         self._delayed: list[tuple[float, int, Item]] = []
         self._limits: list[tuple[float, int, Item]] = []
         self._open = 0
-        self._warnings = warnings
+        self._warned = -60.0
         self._started = False
 
     def submit(
@@ -228,8 +228,17 @@ class Delivery:
             # Beyond its limit it is left to the limit.
             if now + wait < item.expires:
                 heapq.heappush(self._delayed, (now + wait, next(self._order), item))
-        if items:
-            self._warnings.warn(again.get(id(items[0]), cut), items[0].timeout)
+        if items and isinstance(cut, NoServiceError):
+            warn_of_no_service(self._connections.url, items[0].timeout)
+        elif items and now - self._warned >= 60:
+            self._warned = now
+            first = items[0]
+            _log.warning(
+                "%s: %s; %d completions are tried again until their time limit",
+                self._connections.url,
+                first.trouble,
+                len(items),
+            )
 
     def _not_judged(self, item: Item) -> NotJudgedError:
         trouble = item.trouble or "no verdict has come yet"

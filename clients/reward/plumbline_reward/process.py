@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from plumbline_reward.calls import Calls
 from plumbline_reward.delivery import Delivery
-from plumbline_reward.retries import Warnings
 from plumbline_reward.settings import Settings
 from plumbline_reward.transport import Connections
 
@@ -28,8 +27,8 @@ def service(settings: Settings) -> Service:
     key = (settings.url, settings.token)
     with _lock:
         if key not in _services:
-            connections, warnings = Connections(*key), Warnings(settings.url)
-            _services[key] = Service(Delivery(connections, warnings), Calls(connections, warnings))
+            connections = Connections(*key)
+            _services[key] = Service(Delivery(connections), Calls(connections))
         return _services[key]
 
 

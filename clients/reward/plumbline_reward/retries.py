@@ -2,9 +2,9 @@
 
 import email.utils
 import logging
-import math
 import random
 import time
+from functools import lru_cache
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 10.0
@@ -28,22 +28,15 @@ class NoServiceError(RetryableError):
     """Nothing listens at the service's address."""
 
 
-class Warnings:
-    """Warnings about one service: that there is none once, anything else once a minute."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._next = {NoServiceError: -math.inf, RetryableError: -math.inf}
-
-    def warn(self, trouble: RetryableError, timeout: float) -> None:
-        """Warn of a failed attempt of a call with ``timeout`` seconds for all of them."""
-        absent = isinstance(trouble, NoServiceError)
-        kind, now = NoServiceError if absent else RetryableError, time.monotonic()
-        if now < self._next[kind]:
-            return
-        self._next[kind] = math.inf if absent else now + 60
-        advice = "; to start one: plumb reward --embedded --config FILE" if absent else ""
-        _log.warning("%s: %s; trying for %g s%s", self._url, trouble, timeout, advice)
+@lru_cache(maxsize=64)
+def warn_of_no_service(url: str, timeout: float) -> None:
+    """Log, once for each service, that nothing listens there, the time limit and the remedy."""
+    _log.warning(
+        "%s: no service answers there; trying for %g s. To start one: plumb reward --embedded "
+        "--config FILE",
+        url,
+        timeout,
+    )
 
 
 def delay(attempts: int, retry_after: float | None) -> float:

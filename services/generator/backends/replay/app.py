@@ -193,16 +193,15 @@ class ReplayServer:
         seconds = self._settings.replay_latency + self._settings.replay_time_scale * max(
             choice.gen_time for choice in answer.choices
         )
-        if fault.name in faults.UNFINISHED:
-            answer = faults.unfinished(answer, fault.name)
+        if fault.name == "abort":
+            answer = faults.aborted(answer)
         cut = fault.name == "truncated"
         if parsed.stream:
             response = await _send_stream(
                 request, answer, seconds=seconds, include_usage=parsed.include_usage, cut=cut
             )
         else:
-            document = faults.moved(answer.body(), fault.name)
-            response = await _send_body(request, document, seconds=seconds, cut=cut)
+            response = await _send_body(request, answer, seconds=seconds, cut=cut)
         self._metrics.tokens.labels("prompt").inc(answer.prompt_tokens)
         self._metrics.tokens.labels("completion").inc(answer.completion_tokens)
         return "answered" if fault.name == "ok" else fault.name, response
@@ -228,13 +227,13 @@ class ReplayServer:
 
 
 async def _send_body(
-    request: web.Request, document: object, *, seconds: float, cut: bool
+    request: web.Request, answer: Answer, *, seconds: float, cut: bool
 ) -> web.StreamResponse:
     """Send the whole answer after ``seconds``; ``cut`` closes the connection after half of it."""
     await asyncio.sleep(seconds)
     if not cut:
-        return web.json_response(document)
-    body = json.dumps(document).encode()
+        return web.json_response(answer.body())
+    body = json.dumps(answer.body()).encode()
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(body)
     await response.prepare(request)

@@ -9,11 +9,10 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from aiohttp import web
 
-from services.generator.protocol import Answer, AnswerBody, RequestError
+from services.generator.protocol import Answer, RequestError
 from shared.errors import ConfigError
 
 FAULTS = {
@@ -21,15 +20,10 @@ FAULTS = {
     "reset": "the connection is reset",
     "hang": "no answer until the server stops",
     "abort": 'HTTP 200 with a cut text and finish_reason "abort"',
-    "error": 'HTTP 200 with a cut text and finish_reason "error"',
-    "content_filter": 'HTTP 200 without a text and finish_reason "content_filter"',
-    "reasoning": "the text in reasoning_content, and no content",
-    "parts": "the text as a list of parts",
     "empty": "HTTP 200 with no choices",
     "garbage": "HTTP 200 with a body that is not JSON",
     "truncated": "a body that ends in the middle",
     "too_long": "HTTP 400 as vLLM answers a prompt that is too long",
-    "insufficient_quota": "HTTP 429 as OpenAI answers when the account has no quota left",
 }
 """Faults by name. Any HTTP status from 400 to 599 is a fault as well, and ``@<file>`` the response
 that a JSON file describes: ``status``, ``headers``, and ``body`` (JSON, or a text)."""
@@ -54,7 +48,7 @@ OK = Fault("ok")
 
 
 def parse_faults(names: Sequence[str]) -> list[Fault]:
-    """Parse a list such as ``500``, ``429:0.1`` (with Retry-After), ``error*`` (lasting).
+    """Parse a list such as ``500``, ``429:0.1`` (with Retry-After), ``reset*`` (lasting).
 
     Raises:
         ConfigError: An unknown name.
@@ -63,10 +57,10 @@ def parse_faults(names: Sequence[str]) -> list[Fault]:
 
 
 def _parse(text: str) -> Fault:
+    if text.startswith("@"):
+        return Fault(text)
     name, _, argument = text.partition(":")
     try:
-        if text.startswith("@"):
-            return Fault(text)
         if name in FAULTS and not argument:
             return Fault(name)
         if not 400 <= int(name) <= 599:
@@ -119,38 +113,18 @@ def _random(text: str) -> float:
 # Faults on the wire
 
 
-# Shares of the text and of its tokens that an answer with such a finish reason has.
-UNFINISHED = {"abort": 0.5, "error": 0.5, "content_filter": 0.0}
-
-
-def unfinished(answer: Answer, reason: str) -> Answer:
-    """Truncate an answer as an engine does that gives up a request, still with HTTP 200."""
-    share = UNFINISHED[reason]
+def aborted(answer: Answer) -> Answer:
+    """Truncate an answer as an engine does that aborts its requests, still with HTTP 200."""
     choices = [
         replace(
             choice,
-            text=choice.text[: int(len(choice.text) * share)],
-            tokens=int(choice.tokens * share),
-            finish_reason=reason,
+            text=choice.text[: len(choice.text) // 2],
+            tokens=choice.tokens // 2,
+            finish_reason="abort",
         )
         for choice in answer.choices
     ]
     return replace(answer, choices=choices)
-
-
-def moved(body: AnswerBody, fault: str) -> object:
-    """Put the text of an unstreamed chat completion where some servers put it."""
-    for choice in body["choices"]:
-        text = choice.get("message", {}).get("content", "")
-        message: dict[str, object] = {"role": "assistant", "content": None}
-        if fault == "reasoning":
-            message["reasoning_content"] = text
-        elif fault == "parts":
-            message["content"] = [{"type": "text", "text": part} for part in text.partition("\n")]
-        else:
-            continue
-        cast(dict[str, object], choice)["message"] = message
-    return body
 
 
 def close(request: web.Request) -> None:
@@ -188,20 +162,12 @@ async def _too_long(_request: web.Request, _stopping: asyncio.Event) -> web.Stre
     return RequestError(400, message, code="context_length_exceeded").response()
 
 
-async def _no_quota(_request: web.Request, _stopping: asyncio.Event) -> web.StreamResponse:
-    message = "You exceeded your current quota, please check your plan and billing details."
-    return RequestError(429, message, code="insufficient_quota").response()
-
-
 def described(path: str) -> web.Response:
     """The response that a JSON file describes."""
-    described = json.loads(Path(path).read_text(encoding="utf-8"))
-    body = described.get("body", "")
-    return web.Response(
-        status=described.get("status", 200),
-        headers=described.get("headers"),
-        text=body if isinstance(body, str) else json.dumps(body),
-    )
+    found = json.loads(Path(path).read_text(encoding="utf-8"))
+    body = found.get("body", "")
+    text = body if isinstance(body, str) else json.dumps(body)
+    return web.Response(status=found.get("status", 200), headers=found.get("headers"), text=text)
 
 
 RESPONSES: Mapping[str, Callable[[web.Request, asyncio.Event], Awaitable[web.StreamResponse]]] = {
@@ -210,6 +176,5 @@ RESPONSES: Mapping[str, Callable[[web.Request, asyncio.Event], Awaitable[web.Str
     "empty": _empty,
     "garbage": _garbage,
     "too_long": _too_long,
-    "insufficient_quota": _no_quota,
 }
 """Faults that replace the answer. The event is set when the server stops, which ends a hang."""
