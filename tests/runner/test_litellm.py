@@ -1,14 +1,17 @@
 """LiteLLM's real proxy as the generator: its answers, errors, and a backend that is away.
 
-The proxy and its hundred packages are installed from PyPI into a folder of the test's own.
+The proxy and its hundred packages are installed from PyPI into a folder of the test's own, unless
+``PLUMBLINE_LITELLM`` names the program.
 """
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -23,13 +26,20 @@ from shared.schemas import Generation, SampleId
 from tests.runner.generators import MESSAGES, PARAMS, SAMPLE, Notes, Servers, answer
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
-VERSION = "litellm[proxy]"
+VERSION = "litellm[proxy]==1.108.7"
 MOCKED = {
     "good": "print(1 + 1)",
     "busy": "litellm.RateLimitError",
     "long": "litellm.ContextWindowExceededError",
     "broken": "litellm.InternalServerError",
 }
+
+
+def _installed(folder: Path) -> str:
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", VERSION]
+    subprocess.run(pip, check=True)
+    return str(folder / "bin" / "litellm")
 
 
 def free_port() -> int:
@@ -47,9 +57,7 @@ def backend_port() -> int:
 def proxy(tmp_path_factory: pytest.TempPathFactory, backend_port: int) -> Iterator[str]:
     """The address of a proxy with mocked models, and one with a real backend, ``away``."""
     folder = tmp_path_factory.mktemp("litellm")
-    python = folder / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    subprocess.run([str(python), "-m", "pip", "install", "-q", VERSION], check=True)
+    program = os.environ.get("PLUMBLINE_LITELLM") or _installed(folder / "venv")
     models = [
         {"model_name": name, "litellm_params": {"model": "openai/x", "api_key": "k",
                                                 "mock_response": mock}}
@@ -64,7 +72,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory, backend_port: int) -> Iterat
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump(document))
     port = free_port()
-    command = [str(python.with_name("litellm")), "--config", str(config), "--port", str(port)]
+    command = [program, "--config", str(config), "--port", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([*command, "--host", "127.0.0.1"], stdout=log, stderr=log)
         try:
