@@ -227,8 +227,6 @@ class ReplayConfig(Section):
     """JSON lines file with recorded completions."""
     latency: Operation[float] = Field(default=0, ge=0)
     """Seconds to wait before each answer."""
-    error_rate: Operation[float] = Field(default=0, ge=0, le=1)
-    """Share of requests that fail, for tests."""
     failures: Operation[list[str]] = Field(default_factory=list)
     """Faults to return to the next requests instead of an answer, for tests."""
 

@@ -3,8 +3,6 @@
 import asyncio
 import inspect
 import pickle
-import inspect
-import pickle
 import socket
 import sys
 from types import SimpleNamespace

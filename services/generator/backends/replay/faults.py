@@ -1,11 +1,10 @@
 """Fault injection: HTTP errors, connection resets, hangs and damaged answers."""
 
 import asyncio
-import hashlib
 import json
 import socket
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,33 +80,15 @@ def _parse(text: str) -> Fault:
 
 
 class FaultPlan:
-    """Configured faults, one per request, followed by random errors.
+    """Faults for the next requests, one each; the last of them for all further ones if it lasts."""
 
-    The random number is a hash of the seed, the request's identity and its number of repetitions.
-    So runs with the same seed get the same errors, regardless of the order of their requests.
-    """
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = deque(faults)
 
-    def __init__(self, faults: Sequence[Fault], *, error_rate: float, seed: int) -> None:
-        self._configured = deque(faults)
-        self._error_rate = error_rate
-        self._seed = seed
-        self._seen: Counter[str] = Counter()
-
-    def next(self, identity: str) -> Fault:
-        self._seen[identity] += 1
-        if self._configured:
-            first = self._configured[0]
-            return first if first.lasting else self._configured.popleft()
-        if _random(f"{self._seed}|{identity}|{self._seen[identity]}") < self._error_rate:
-            return Fault("500", 500)
-        return OK
-
-
-def _random(text: str) -> float:
-    """Derive a number from 0 (inclusive) to 1 (exclusive) from a text, deterministically."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-    # A float holds 53 bits exactly, without rounding up to 1.
-    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+    def next(self) -> Fault:
+        if not self._faults:
+            return OK
+        return self._faults[0] if self._faults[0].lasting else self._faults.popleft()
 
 
 # Faults on the wire
