@@ -181,6 +181,9 @@ class DataConfig(Section):
     completions that have no counts."""
     completions: Operation[str] = ""
     """Recorded completions that ``plumb judge`` judges, if it gets no ``--completions``."""
+    apply_chat_template_kwargs: InProtocol[dict[str, JsonValue]] = Field(default_factory=dict)
+    """Arguments of the chat template, such as ``enable_thinking``; sent as
+    ``chat_template_kwargs``."""
     templates: InProtocol[dict[str, str]] = Field(default_factory=dict)
     """User message by data set, with ``{prompt}`` as the placeholder."""
     system_prompt: InProtocol[str] = ""
@@ -224,8 +227,6 @@ class ReplayConfig(Section):
     """JSON lines file with recorded completions."""
     latency: Operation[float] = Field(default=0, ge=0)
     """Seconds to wait before each answer."""
-    error_rate: Operation[float] = Field(default=0, ge=0, le=1)
-    """Share of requests that fail, for tests."""
     failures: Operation[list[str]] = Field(default_factory=list)
     """Faults to return to the next requests instead of an answer, for tests."""
 
@@ -279,14 +280,23 @@ class GenerationConfig(Section):
     # out first: its router answers 504 after 3600 s. The rest is for the network.
     request_timeout: Operation[float] = Field(default=3900, gt=0, allow_inf_nan=False)
     """Seconds for one request."""
-    # Enough for three requests that fail at the very end, and for the waits between them.
-    deadline: Operation[float] = Field(default=4 * 3600, gt=0, allow_inf_nan=False)
-    """Seconds for one sample from its first request, with all retries and waiting."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
-    """Failed attempts per sample. 429 and 503 with ``Retry-After`` do not count."""
+    """Failed attempts per sample. A failure counts if other requests have succeeded meanwhile, or
+    if the server sent an unusable answer."""
     # A generator that is started again loads its model first, which takes minutes.
     retry_budget: Operation[float] = Field(default=600, ge=0, allow_inf_nan=False)
-    """Seconds without a server to connect to until failed connections count as attempts."""
+    """Seconds without an answer to any request, after which the run ends; the same command resumes
+    it."""
+    finish_reasons: InProtocol[list[str]] = Field(default_factory=list)
+    """Finish reasons of complete answers besides the usual ones; any other one is a failure."""
+    reasoning: InProtocol[Literal["judge", "ignore"]] = "judge"
+    """Text in ``reasoning_content`` or ``reasoning`` with empty content and the finish reason
+    ``stop``: ``judge`` takes it for the answer."""
+    max_completion_tokens: Operation[bool] = False
+    """Send the limit of tokens as ``max_completion_tokens``."""
+    extra_body: InProtocol[dict[str, JsonValue]] = Field(default_factory=dict)
+    """Further fields of each request, such as ``reasoning_effort``. Null leaves a field out, such
+    as ``temperature``."""
     seed: Subject[int | None] = None
     """Base of the per-sample seeds; null for ``run.seed``."""
     stop: InProtocol[list[Annotated[str, Field(min_length=1)]]] = Field(default_factory=list)
@@ -295,6 +305,14 @@ class GenerationConfig(Section):
     """Use kernels whose results do not depend on the batch; they are slower."""
     replay: ReplayConfig = ReplayConfig()
     verl: VerlConfig = VerlConfig()
+
+    @field_validator("extra_body")
+    @classmethod
+    def _of_one_answer(cls, fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in ("messages", "model", "n", "stream"):
+            if name in fields:
+                raise ValueError(f"{name} cannot be set here; each request is for one sample")
+        return fields
 
 
 RULES = 1
@@ -390,7 +408,7 @@ class JudgeConfig(Section):
     """Cases of one completion that ``compute_score`` runs at once."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
     """Attempts per sandbox call when the sandbox itself fails."""
-    retry_budget: Operation[float] = Field(default=120, ge=0)
+    retry_budget: Operation[float] = Field(default=600, ge=0)
     """Seconds of retries while the sandbox is busy or unreachable."""
     max_deliveries: Operation[int] = Field(default=3, ge=0)
     """Redeliveries of a job whose worker died, before the sample is ``api_error``."""

@@ -410,10 +410,14 @@ class Generation(_SampleRecord):
     and is not judged. ``gen_time`` is the duration in seconds of the request that succeeded,
     ``seed`` its sampling seed, ``requests`` the number of all requests. ``replica`` is the name of
     the replica, or host and port of its server. ``output_tokens_from`` says that it was not the
-    engine that counted ``output_tokens``.
+    engine that counted ``output_tokens``. ``reasoning`` is the text that the server sent apart from
+    the completion; ``completion_from`` says that it sent nothing else, so that it is the
+    completion.
     """
 
     completion: str
+    completion_from: Literal["reasoning"] | None = None
+    reasoning: str | None = None
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None

@@ -156,12 +156,6 @@ VERL_KEYS: tuple[VerlKey, ...] = (
         "no problem is left out and no prompt is cut for its length",
         *_below("data", "filter_overlong_prompts filter_overlong_prompts_workers truncation"),
     ),
-    *_refused(
-        "it changes the prompts; write a template that needs no arguments into a file, and name "
-        "it in generation.verl.chat_template",
-        "data.apply_chat_template_kwargs",
-        unless=({},),
-    ),
     *_recorded(f"set {_MODEL}.trust_remote_code", "data.trust_remote_code", unless=_OFF),
     *_recorded(
         "problems are texts",

@@ -135,6 +135,7 @@ class ProgressDisplay:
         self._judged_before = 0
         self._last_line = 0.0
         self._last_text = ""
+        self._waits = False
         self._port_file: Path | None = None
 
     def __enter__(self) -> Self:
@@ -185,6 +186,10 @@ class ProgressDisplay:
         self._tallies[sample.dataset].add_judged(sample, status)
         self._line()
 
+    def waits(self, waits: bool) -> None:
+        """Show no time left while the run waits for a service."""
+        self._waits = waits
+
     def note(self, text: str) -> None:
         self._console.print(Text(redact(text), style="yellow"), soft_wrap=True)
 
@@ -196,6 +201,8 @@ class ProgressDisplay:
         seconds = time.monotonic() - self._began
         rate = (judged - self._judged_before) / seconds if seconds > 0 else 0.0
         left = sum(tally.total for tally in self._tallies.values()) - judged
+        if self._waits:
+            return f"{seconds:.0f} s, waiting"
         if not rate:
             return f"{seconds:.0f} s"
         return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +16,7 @@ from rich.console import Console
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
+from services.runner.outages import Check, JudgesCheck, OutageWatch
 from services.runner.preflight import Needs, check_judges, check_needs, check_sandboxes, needs_of
 from services.runner.run import Run, Source, with_watch
 from services.runner.session import Session, claim_output, identify, looks_random
@@ -320,7 +321,8 @@ async def _run_session(
     counter: TokenCounter | None,
 ) -> None:
     """Enter the session and run the loop until the artifacts are published."""
-    async with _open_source(request, session.ledger.run, stack, progress) as (source, provenance):
+    async with _open_source(request, session.ledger.run, stack, progress) as opened:
+        source, provenance, client = opened
         if counter is not None:
             source = counter.counting(source)
             provenance = provenance.model_copy(update={"tokenizer": counter.record})
@@ -335,20 +337,28 @@ async def _run_session(
         )
         recorded = request.completions
         hashes = None if recorded is None else recorded.hashes()
-        await Run(request.config, request.plan, session, source, progress, hashes).complete()
+        run = Run(request.config, request.plan, session, source, progress, hashes)
+        with closing(JudgesCheck(session.ledger.redis, lambda: run.unjudged)) as judges:
+            checks: list[Check] = [judges]
+            if client is not None:
+                checks.append(lambda: client.trouble(run.ungenerated))
+            await with_watch(run.complete, OutageWatch(progress, checks).watch)
 
 
 @asynccontextmanager
 async def _open_source(
     request: RunRequest, run: str, stack: EmbeddedStack | None, progress: ProgressDisplay
-) -> AsyncIterator[tuple[Source, Provenance]]:
-    """Open the source of the completions; yields it with the session's provenance."""
+) -> AsyncIterator[tuple[Source, Provenance, "GeneratorClient | None"]]:
+    """Open the source of the completions.
+
+    Yields it with the session's provenance, and the client that it may have.
+    """
     config = request.config
     # An external sandbox reports nothing, and replaces the facts of an earlier session's.
     sandbox = (stack and stack.sandbox) or SandboxFacts()
     provenance = request.provenance.model_copy(update={"sandbox": sandbox})
     if request.completions is not None:
-        yield request.completions, provenance
+        yield request.completions, provenance, None
         return
     own = stack and stack.generator_url  # which requires no key
     urls = [own] if own else config.generation.base_urls
@@ -364,7 +374,7 @@ async def _open_source(
             "system_prompt": prompts.system_prompt,
         }
         source = GeneratorSource(client, config, request.problems, run)
-        yield source, provenance.model_copy(update=generator)
+        yield source, provenance.model_copy(update=generator), client
 
 
 def _check_weights(config: Config, generator: JsonObject | None, progress: ProgressDisplay) -> None:
@@ -400,6 +410,8 @@ def _api_key(config: Config) -> str | None:
 
 
 def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "GeneratorClient":
+    from services.runner.responses import AnswerRules
+
     generation = config.generation
     return _import_client()(
         urls,
@@ -407,9 +419,9 @@ def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "Genera
         api_key=api_key,
         concurrency=generation.concurrency,
         request_timeout=generation.request_timeout,
-        deadline=generation.deadline,
         max_attempts=generation.max_attempts,
         retry_budget=generation.retry_budget,
+        rules=AnswerRules(generation.finish_reasons, generation.reasoning == "judge"),
     )
 
 

@@ -145,6 +145,10 @@ def _facts(
         tokens = [f"{count} {way}" for way, count in counts if count is not None]
         tokens += [] if generation.gen_time is None else [f"{generation.gen_time:.2f} s"]
         tokens += [f"ended by {generation.finish_reason}"] if generation.finish_reason else []
+        if generation.completion_from:
+            tokens.append("judged by its reasoning, as nothing else came")
+        elif generation.reasoning:
+            tokens.append(f"{len(generation.reasoning)} characters of reasoning apart")
         yield "generation", generation.error or ", ".join(tokens)
     if outline:
         tests = None if outline.num_tests is None else f"{outline.num_tests} tests"

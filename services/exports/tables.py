@@ -44,6 +44,8 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("prompt", pa.string()),
     ("completion", pa.string()),
     ("completion_sha256", pa.string()),
+    ("completion_from", pa.string()),
+    ("reasoning", pa.string()),
     ("final_status", pa.string()),
     ("detail", pa.string()),
     ("accepted", pa.bool_()),

@@ -47,10 +47,6 @@ class GeneratorSettings(ServiceSettings):
     """Comma-separated parquet files or folders, to match requests by prompt."""
     replay_latency: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds to wait before each answer."""
-    replay_error_rate: float = Field(default=0, ge=0, le=1)
-    """Share of requests that fail."""
-    replay_seed: int = 0
-    """Seed of the simulated failures."""
     replay_failures: Annotated[tuple[str, ...], NoDecode] = ()
     """Comma-separated faults that the next requests get instead of an answer."""
     replay_time_scale: float = Field(default=0, ge=0, allow_inf_nan=False)

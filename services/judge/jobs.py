@@ -1,11 +1,15 @@
 """Judging of jobs, with the sandboxes, configs and problems that a process keeps between them."""
 
+import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
 from redis.asyncio import Redis as AsyncRedis
+from redis.exceptions import RedisError
+from rq.worker import BaseWorker
 
 from services.judge.canaries import CanaryRound, CanarySender, judge_round, verdict_on
 from services.judge.judging import Judge
@@ -27,7 +31,7 @@ from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, parse_problem
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.version import unreadable
+from shared.ledger.version import TROUBLE, unreadable
 from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, InfraFailure, Problem, RecordedCases, Verdict
 from shared.service.logs import get_logger
@@ -82,6 +86,18 @@ class SampleJudge:
             await sandbox.__aexit__(None, None, None)
             await pool.close()
         self._canaries.close()
+
+    async def report_trouble(self, every: float = 2.0) -> NoReturn:
+        """Record in the worker's hash what the sandboxes do while none answers, until cancelled."""
+        key, reported = BaseWorker.redis_worker_namespace_prefix + self.name, False
+        while True:
+            await asyncio.sleep(every)
+            troubles = [await sandbox.trouble() for sandbox, _ in self._sandboxes.values()]
+            trouble = next(filter(None, troubles), None)
+            if trouble or reported:
+                with suppress(RedisError):  # the next round writes it again
+                    await self._commands.send([("HSET", key, TROUBLE, trouble or "")])
+            reported = trouble is not None
 
     def knows_problem(self, call: JobCall) -> bool:
         """Whether the problem of a job is in memory; the judge makes those of canaries."""

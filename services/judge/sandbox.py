@@ -32,6 +32,7 @@ from shared.environment import PROGRAM, SandboxEnvironment
 from shared.foreign_json import JsonError, has_many_values
 from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
 from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
+from shared.outages import Outage
 from shared.redaction import redact
 from shared.schemas import InfraFailure
 from shared.service.answers import Answers, AnswerTooLargeError
@@ -60,6 +61,9 @@ _OF_QUESTIONS = CaseLimits(
     memory=0,
     output=1 << 20,
 )
+# Seconds without an answer to a call until the sandboxes are asked for a sign of life.
+_SILENCE = 15.0
+_MOST_SHOWN = 200
 # Seconds until a sandbox that did not respond is asked again what it offers.
 _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)
@@ -206,6 +210,8 @@ class SandboxClient:
         self._timings = timings or RetryTimings()
         self._clock = clock
         self._answers = Answers(max_answer=_MAX_ANSWER, max_held=_MAX_ANSWERS)
+        self._outage = Outage(retry_budget, clock)
+        self._looked = clock()
         self._offers_cases: dict[str, tuple[bool | None, float]] = {}
         self._imports: dict[str, str | None] = {}
         self._session = aiohttp.ClientSession(
@@ -241,6 +247,21 @@ class SandboxClient:
         # Others may be well, and nothing should wait long for this one.
         client._retry_budget = min(self._retry_budget, _PINNED_BUDGET)
         return client
+
+    async def trouble(self) -> str | None:
+        """What the sandboxes do, if none of them answers; None if one does."""
+        silent = min(self._outage.silent_for, self._clock() - self._looked)
+        if silent >= _SILENCE:
+            self._looked = self._clock()
+            answers = await asyncio.gather(*map(self._offers, self.pool.urls))
+            if any(offers is not None for offers in answers):
+                self._outage.spoke()
+            else:
+                self._outage.failed("no answer to HEAD /run_cases", silent=True)
+        if self._outage.since is None:
+            return None
+        names = ", ".join(self.pool.urls)
+        return f"{names}: {self._outage.reason[:_MOST_SHOWN]}"
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
@@ -372,8 +393,9 @@ class SandboxClient:
             async with self.pool.permit(exclusive=call.alone, avoid=avoid) as permit:
                 attempts.requests += 1
                 try:
-                    began = self._clock()
-                    answer = await self._attempt(permit.url, call)
+                    with self._outage.request() as began:
+                        answer = await self._attempt(permit.url, call)
+                    self._outage.succeeded(began)
                     permit.report(outcome(answer, self._clock() - began))
                     return answer
                 except _RejectedError as error:
@@ -385,6 +407,8 @@ class SandboxClient:
                     if error.outcome is not None:
                         permit.report(error.outcome, error.retry_after)
                     failed = error
+            if failed.busy:
+                self._outage.failed(str(failed))
             avoid = permit.url
             failures.append(failed.failure)
             attempts.failures.append(failed.failure)

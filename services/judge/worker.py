@@ -133,9 +133,11 @@ class JudgeWorker(SimpleWorker):
             work.stop()
         keeper = LeaseKeeper(self, self._held, work, every=self._settings.lease_ttl / 4)
         keeper.start()
+        reporting = asyncio.create_task(judge.report_trouble())
         try:
             await work.run()
         finally:
+            reporting.cancel()
             keeper.stop()
             await asyncio.to_thread(keeper.join, 5.0)  # or it might register the worker again
             await judge.close()

@@ -1,8 +1,7 @@
-"""Client of OpenAI-compatible servers: retry with backoff, deadlines, adaptive concurrency."""
+"""Client of OpenAI-compatible servers: retry with backoff, outages, adaptive concurrency."""
 
 import asyncio
 import itertools
-import math
 import random
 import time
 from collections.abc import Sequence
@@ -10,15 +9,20 @@ from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
-from pydantic import BaseModel
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
-from tenacity.wait import wait_random_exponential
 
-from services.runner.concurrency import AdmissionGate, ConcurrencyLimit
-from services.runner.endpoints import Endpoint, Endpoints, allow_connections, open_session
+from services.runner.concurrency import AdmissionGate, ConcurrencyLimit, SentRequest
+from services.runner.endpoints import (
+    Cooldown,
+    Endpoint,
+    Endpoints,
+    allow_connections,
+    open_session,
+)
+from services.runner.outages import Trouble
 from services.runner.responses import (
+    AnswerRules,
     Completion,
-    NoResponseError,
+    OutageError,
     RejectedError,
     RetryableError,
     ServerBusyError,
@@ -31,6 +35,8 @@ from services.runner.responses import (
     server_info,
 )
 from services.runner.sampling import SamplingParams
+from shared.errors import ServiceError
+from shared.outages import Outage
 from shared.redaction import redact, remember_secrets
 from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
@@ -39,24 +45,13 @@ from shared.service.tokens import authorization
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
 _MAX_ANSWER, _MAX_ANSWERS = 64 * 2**20, 2**30
-# Seconds between attempts to connect to a server that is down, at most.
-_RECONNECT = 10.0
-
-
-class _ChatRequest(BaseModel):
-    """Body of a chat completion request; None is not sent."""
-
-    model: str
-    messages: list[dict[str, str]]
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int | None = None
-    top_k: int | None = None
-    stop: list[str] | None = None
-    # vLLM's name and SGLang's for keeping the stop string in the answer.
-    include_stop_str_in_output: bool | None = None
-    no_stop_trim: bool | None = None
+# Seconds without any answer until the servers are asked for a sign of life, and for that sign.
+_SILENCE, _SIGN_OF_LIFE = 20.0, 10.0
+_OF_REFUSAL = "see the account and the server, or name another one (generation.base_urls)"
+# Reasons that say nothing of the server.
+_OF_ONE_PROMPT = ("prompt_too_long", "content_filter", "refusal")
+# Problems whose requests all failed for good, before any answer, until the run ends.
+_MOST_UNUSABLE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ class _Answer:
     replica: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _PendingSample:
     """A sample that waits for its completion; lower turns are admitted first."""
 
@@ -77,7 +72,7 @@ class _PendingSample:
     seed: int | None
     requests: int = 0
     failures: int = 0
-    last_error: str = ""
+    answered_at_first: int | None = None
 
 
 class GeneratorClient:
@@ -89,15 +84,13 @@ class GeneratorClient:
         api_key: Bearer token, if the servers require one; a server whose URL has a user and a
             password gets these instead.
         concurrency: Upper bound of the requests in flight, over all servers; see
-            ``ConcurrencyLimit``. A sample stays admitted between a failed request and its retry, so
-            that a failing server gets fewer requests; a rejected one (429) queues again.
+            ``ConcurrencyLimit``.
         request_timeout: Seconds for one request.
-        deadline: Seconds for one sample, from the admission of its first request.
-        max_attempts: Requests for one sample that may fail.
-        retry_budget: Seconds without a server to connect to until failed connections count as
-            failed requests.
-        backoff: Seconds; the wait after failure n is drawn from 0 to ``backoff * 2**(n-1)``.
-        longest_backoff: Upper bound of that wait in seconds.
+        max_attempts: Requests for one sample that may fail for its own sake.
+        retry_budget: Seconds without an answer to any request after which :meth:`trouble` is over.
+        rules: What counts as an answer.
+        backoff: Seconds; the wait after failure n is drawn from 0 to ``backoff * 2**(n-1)``. Also
+            the first pause after a failure of a server.
         check_timeout: Seconds for each request of :meth:`check`.
         info_timeout: Seconds for each request of :meth:`info`.
     """
@@ -110,31 +103,33 @@ class GeneratorClient:
         api_key: str | None,
         concurrency: int,
         request_timeout: float,
-        deadline: float,
         max_attempts: int,
         retry_budget: float,
+        rules: AnswerRules | None = None,
         backoff: float = 1.0,
-        longest_backoff: float = 60.0,
         check_timeout: float = 30.0,
         info_timeout: float = 10.0,
     ) -> None:
         self.model = model
-        self._endpoints = Endpoints(base_urls)
+        self._endpoints = Endpoints(base_urls, cooldown=Cooldown(first=backoff))
         # A key that was read from a file often ends in a newline, which a header cannot contain.
         key = (api_key or "").strip()
         remember_secrets(key)
         self._headers = authorization(key)
         limit = ConcurrencyLimit(allow_connections(concurrency))
-        self._gate = AdmissionGate(limit, self._endpoints.busy_for)
+        self._gate = AdmissionGate(limit, self._endpoints.closed_for, self._endpoints.probing)
         self._turns = itertools.count()
         self._request_timeout = request_timeout
         self._check_timeout = min(check_timeout, request_timeout)
         self._info_timeout = info_timeout
-        self._deadline = deadline
         self._max_attempts = max_attempts
-        self._retry_budget = retry_budget
-        self._backoff = wait_random_exponential(multiplier=backoff, max=longest_backoff)
-        self._jitter = backoff
+        self._outage = Outage(retry_budget)
+        self._rules = rules or AnswerRules()
+        self._backoff = backoff
+        self._failing: set[_PendingSample] = set()
+        self._unusable: set[tuple[str, str]] = set()
+        self._verb = ""
+        self._looked = time.monotonic()
         self._answers = Answers(max_answer=_MAX_ANSWER, max_held=_MAX_ANSWERS)
         self._opened_session: aiohttp.ClientSession | None = None
 
@@ -181,8 +176,9 @@ class GeneratorClient:
         """Request one completion, with retries.
 
         A failure is data, not an exception: the ``Generation`` has no completion, and an ``error``
-        that begins with ``prompt_too_long``, ``http_<status>``, ``connection``, ``timeout``,
-        ``abort`` or ``bad_answer``.
+        that begins with ``prompt_too_long``, ``content_filter``, ``refusal``, ``http_<status>``,
+        ``connection``, ``timeout``, ``unfinished`` or ``bad_answer``. While no request succeeds,
+        the sample waits; :meth:`trouble` says so.
         """
         pending = _PendingSample(
             sample,
@@ -192,74 +188,115 @@ class GeneratorClient:
             seed=params.seed,
         )
         try:
-            return _generation(pending, await self._before_deadline(pending))
+            return _generation(pending, await self._until_answered(pending))
         except (RetryableError, RejectedError) as error:
+            self._count_unusable(sample, str(error))
             return _failed(pending, str(error))
+        finally:
+            self._failing.discard(pending)
 
-    async def _before_deadline(self, pending: _PendingSample) -> _Answer:
-        try:
-            async with asyncio.timeout(None) as deadline:
-                return await self._until_accepted(pending, deadline)
-        except TimeoutError:
-            last = f"; last error: {pending.last_error}" if pending.last_error else ""
-            raise NoResponseError(
-                f"timeout: no completion in {self._deadline:g} s, requests: "
-                f"{pending.requests}{last}"
-            ) from None
+    async def trouble(self, waiting: int) -> Trouble | None:
+        """The outage of the servers, if no request succeeds; ``waiting`` are all samples left.
 
-    async def _until_accepted(self, pending: _PendingSample, deadline: asyncio.Timeout) -> _Answer:
-        """Queue for admission and send requests, again whenever the servers are busy."""
+        After the time limit, samples that all have failed already are given up, if the servers
+        answered others; so the run can end without them.
+        """
+        if self._outage.silent_for >= _SILENCE and time.monotonic() - self._looked >= _SILENCE:
+            await self._look_for_life()
+        since, until = self._outage.since, self._outage.ends_at
+        if since is None:
+            return None
+        over, final = time.monotonic() >= until, self._outage.is_final
+        if over and self._outage.answered and not final and waiting <= len(self._failing):
+            self._gate.fail(RejectedError(self._outage.reason))
+            return None
+        names = " and ".join(endpoint.url for endpoint in self._endpoints)
+        plural = "s" if len(list(self._endpoints)) > 1 else ""
+        return Trouble(
+            f"the generator{plural} at {names} {self._verb}",
+            waiting,
+            since,
+            until,
+            reason=self._outage.reason,
+            next_try=self._endpoints.closed_for(),
+            advice=_OF_REFUSAL if final else "start it",
+        )
+
+    async def _look_for_life(self) -> None:
+        """Ask the servers for their models: an answer may take an hour, this page must not."""
+        self._looked = time.monotonic()
+        for endpoint in self._endpoints:
+            try:
+                await served_models(self._session, endpoint.url, _SIGN_OF_LIFE, endpoint.headers)
+            except ServiceError as error:
+                reason = str(error)
+            else:
+                self._outage.spoke()
+                return
+        self._verb = "does not answer"
+        self._outage.failed(reason, silent=True)
+
+    def _count_unusable(self, sample: SampleId, reason: str) -> None:
+        """End a run whose requests all fail for good."""
+        if self._outage.answered or reason.startswith(_OF_ONE_PROMPT):
+            return
+        self._unusable.add((sample.dataset, sample.problem_id))
+        if len(self._unusable) >= _MOST_UNUSABLE:
+            self._verb = "gives no usable answer"
+            self._outage.failed(reason, final=True)
+
+    async def _until_answered(self, pending: _PendingSample) -> _Answer:
+        """Queue for admission and send requests, until an answer or the maximum of failures."""
         while True:
             async with self._gate.admit(pending.turn):
-                if deadline.when() is None:
-                    deadline.reschedule(asyncio.get_running_loop().time() + self._deadline)
                 try:
-                    return await self._with_retries(pending)
-                except ServerBusyError as busy:
-                    pending.last_error = str(busy)
-            # The gate waits for Retry-After; this delay is for servers that alternate between
-            # failing and busy.
-            await asyncio.sleep(random.uniform(0, self._jitter))
-
-    async def _with_retries(self, pending: _PendingSample) -> _Answer:
-        """Send requests, with backoff after each failure, up to the maximum of attempts."""
-        retries = AsyncRetrying(
-            retry=retry_if_exception_type(RetryableError),
-            stop=lambda _state: pending.failures >= self._max_attempts,
-            wait=self._wait,
-            reraise=True,
-        )
-        return await retries(self._request, pending)
-
-    def _wait(self, state: RetryCallState) -> float:
-        """Seconds until the next request; whether a server is there again is tried often."""
-        unreachable = state.outcome and isinstance(state.outcome.exception(), UnreachableError)
-        return min(self._backoff(state), _RECONNECT if unreachable else math.inf)
+                    return await self._request(pending)
+                except RetryableError as error:
+                    if pending.failures >= self._max_attempts:
+                        raise
+                    busy = isinstance(error, ServerBusyError)
+            # The gate waits for servers that are away or busy; this delay is for a server that
+            # fails this sample, which the others must not wait for.
+            if not busy:
+                pending.turn = next(self._turns)
+            longest = self._backoff * 2.0 ** min(max(pending.failures - 1, 0), 6)
+            await asyncio.sleep(random.uniform(0, longest))
 
     async def _request(self, pending: _PendingSample) -> _Answer:
-        """Send one request; report its result to load balancer and concurrency limit."""
+        """Send one request; report its result to load balancer, outage and concurrency limit."""
         pending.requests += 1
-        sent = self._gate.send()
-        with self._endpoints.acquire() as endpoint:
+        gate = self._gate.send()
+        with self._endpoints.acquire() as endpoint, self._outage.request() as sent:
             try:
                 answer = await self._post(endpoint, pending)
-            except ServerBusyError as busy:
-                endpoint.on_rejection(busy.retry_after)
-                self._gate.on_overload(sent)
+            except OutageError as error:
+                self._on_outage(endpoint, gate, pending, error)
                 raise
-            except RetryableError as error:
-                unreachable = isinstance(error, UnreachableError)
-                endpoint.on_failure(unreachable=unreachable)
-                if not unreachable or self._endpoints.unreachable_for() >= self._retry_budget:
-                    pending.failures += 1
-                pending.last_error = str(error)
-                # One server that is down does not slow down the others.
-                if isinstance(error, NoResponseError) and self._endpoints.all_failing:
-                    self._gate.on_overload(sent)
+            except (RetryableError, RejectedError):
+                pending.failures += 1
+                endpoint.on_success()
                 raise
             endpoint.on_success()
-        self._gate.on_success(sent, answer.gen_time, answer.completion.output_tokens)
+            self._outage.succeeded(sent)
+        self._gate.on_success(gate, answer.gen_time, answer.completion.output_tokens)
         return answer
+
+    def _on_outage(
+        self, endpoint: Endpoint, gate: SentRequest, pending: _PendingSample, error: OutageError
+    ) -> None:
+        if isinstance(error, ServerBusyError):
+            endpoint.on_rejection(error.retry_after)
+            self._gate.on_overload(gate)
+        else:
+            # One server that is down does not slow down the others.
+            if endpoint.on_failure() and self._endpoints.all_failing:
+                self._gate.on_overload(gate)
+            if not isinstance(error, UnreachableError):
+                own, pending.answered_at_first = self._outage.is_own(pending.answered_at_first)
+                pending.failures += own
+                self._failing.add(pending)
+        self._verb = _verb(error)
+        self._outage.failed(str(error), final=self._endpoints.all_refuse)
 
     async def _post(self, endpoint: Endpoint, pending: _PendingSample) -> _Answer:
         # User and password of the URL, if it has them, replace the API key.
@@ -267,7 +304,10 @@ class GeneratorClient:
         started = time.monotonic()
         try:
             async with self._session.post(
-                f"{endpoint.url}/chat/completions", json=pending.payload, headers=headers
+                f"{endpoint.url}/chat/completions",
+                json=pending.payload,
+                headers=headers,
+                allow_redirects=False,  # a redirected POST becomes a GET
             ) as response:
                 body = await self._answers.read(response)
         except AnswerTooLargeError as error:
@@ -277,12 +317,12 @@ class GeneratorClient:
             raise UnreachableError(reason) from None
         except TimeoutError:
             reason = f"timeout: no answer from {endpoint.name} in {self._request_timeout:g} s"
-            raise NoResponseError(reason) from None
+            raise OutageError(reason) from None
         except (aiohttp.ClientError, OSError) as error:
             reason = f"connection: {endpoint.name}: {exception_message(error)}"
-            raise _no_response(error)(reason) from None
+            raise _outage_kind(error)(reason) from None
         gen_time = time.monotonic() - started
-        completion = read_completion(response.status, response.headers, body)
+        completion = read_completion(response.status, response.headers, body, self._rules)
         replica = redact(response.headers.get("X-Plumbline-Replica") or endpoint.name)
         return _Answer(completion, gen_time, replica)
 
@@ -293,30 +333,41 @@ class GeneratorClient:
         return self._opened_session
 
 
-def _no_response(error: Exception) -> type[NoResponseError]:
+def _outage_kind(error: Exception) -> type[OutageError]:
     """The kind of a failed connection; a certificate that is wrong stays so."""
     connecting = isinstance(error, aiohttp.ClientConnectorError)
     unreachable = connecting and not isinstance(error, aiohttp.ClientSSLError)
-    return UnreachableError if unreachable else NoResponseError
+    return UnreachableError if unreachable else OutageError
+
+
+def _verb(error: OutageError) -> str:
+    """What the servers do, for the report of an outage."""
+    status = str(error).partition(":")[0].removeprefix("http_")
+    if status.isdigit():
+        return f"answers HTTP {status}"
+    return "refuses connections" if isinstance(error, UnreachableError) else "does not answer"
 
 
 def _payload(
     model: str, messages: list[dict[str, str]], params: SamplingParams
 ) -> dict[str, object]:
     keep_stop = True if params.stop else None
-    request = _ChatRequest(
-        model=model,
-        messages=messages,
-        temperature=params.temperature,
-        top_p=params.top_p,
-        max_tokens=params.max_tokens,
-        seed=params.seed,
-        top_k=params.top_k if params.top_k > 0 else None,
-        stop=list(params.stop) or None,
-        include_stop_str_in_output=keep_stop,
-        no_stop_trim=keep_stop,
-    )
-    return request.model_dump(exclude_none=True)
+    limit = "max_completion_tokens" if params.max_completion_tokens else "max_tokens"
+    body: dict[str, object] = {
+        "model": model,
+        "messages": messages,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        limit: params.max_tokens,
+        "seed": params.seed,
+        "top_k": params.top_k if params.top_k > 0 else None,
+        "stop": list(params.stop) or None,
+        # vLLM's name and SGLang's for keeping the stop string in the answer.
+        "include_stop_str_in_output": keep_stop,
+        "no_stop_trim": keep_stop,
+        **params.extra_body,
+    }
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _generation(pending: _PendingSample, answer: _Answer) -> Generation:
@@ -327,6 +378,8 @@ def _generation(pending: _PendingSample, answer: _Answer) -> Generation:
         sample_index=pending.sample.sample_index,
         completion=completion.text,
         completion_sha256=sha256(completion.text),
+        completion_from="reasoning" if completion.from_reasoning else None,
+        reasoning=completion.reasoning,
         finish_reason=completion.finish_reason,
         prompt_tokens=completion.prompt_tokens,
         output_tokens=completion.output_tokens,

@@ -15,6 +15,8 @@ _SMALL_LIMITS_STEP = 4
 _COMPARED_AT = 1.5
 _REQUIRED_SPEEDUP = 0.25
 _ROUNDS_HELD = 8
+# Seconds in which an admitted probe is sent.
+_PROBE = 0.1
 
 
 @dataclass(slots=True)
@@ -151,20 +153,28 @@ class SentRequest:
 
 
 class AdmissionGate:
-    """Admits requests up to the limit, lowest turn first, and none while all servers are busy.
+    """Admits requests up to the limit, lowest turn first, and none while no server may get one.
 
     Args:
         limit: The concurrency limit; it adapts to the results reported here.
-        busy_for: Returns the seconds for which no server accepts a request; 0 if one does.
+        closed_for: Returns the seconds for which no server may get a request; 0 if one may.
+        probing: Returns whether only one request may be sent, to see whether a server is back.
     """
 
-    def __init__(self, limit: ConcurrencyLimit, busy_for: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        limit: ConcurrencyLimit,
+        closed_for: Callable[[], float],
+        probing: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._limit = limit
-        self._busy_for = busy_for
+        self._closed_for = closed_for
+        self._probing = probing
         self._in_flight = 0
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._arrivals = itertools.count()
         self._reopening: asyncio.TimerHandle | None = None
+        self._failed: Exception | None = None
 
     @asynccontextmanager
     async def admit(self, turn: int) -> AsyncIterator[None]:
@@ -193,12 +203,22 @@ class AdmissionGate:
         """Report that a server rejected the request, or that no server was reachable."""
         self._limit.on_overload(sent.decreases)
 
+    def fail(self, error: Exception) -> None:
+        """Raise ``error`` in all that wait for admission, and in all that come later."""
+        self._failed = error
+        for _, _, admitted in self._waiting:
+            if not admitted.done():
+                admitted.set_exception(error)
+        self._waiting.clear()
+
     def close(self) -> None:
         if self._reopening is not None:
             self._reopening.cancel()
             self._reopening = None
 
     async def _enter(self, turn: int) -> None:
+        if self._failed is not None:
+            raise self._failed
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (turn, next(self._arrivals), admitted))
         self._admit_waiting()
@@ -215,13 +235,16 @@ class AdmissionGate:
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._in_flight < self._limit.value:
-            if (seconds := self._busy_for()) > 0:
+            if (seconds := self._closed_for()) > 0:
                 self._reopen_after(seconds)
                 return
             _, _, admitted = heapq.heappop(self._waiting)
             if not admitted.cancelled():
                 self._in_flight += 1
                 admitted.set_result(None)
+                if self._probing():
+                    self._reopen_after(_PROBE)
+                    return
 
     def _reopen_after(self, seconds: float) -> None:
         if self._reopening is None:

@@ -1,6 +1,7 @@
 """Load balancing over generator servers: least in flight, circuit breaker, HTTP connections."""
 
 import itertools
+import math
 import resource
 import socket
 import time
@@ -14,6 +15,8 @@ from shared.address import Address
 
 # Open files other than generator connections: Redis, data, logs, sandbox and aggregator clients.
 _OTHER_FILES = 256
+# Seconds after which a probe that has not failed counts as accepted: an answer may take an hour.
+_PROBE = 5.0
 # After a minute of silence the kernel probes the peer every 15 s, and closes the connection after
 # four unanswered probes. An answer may take an hour, but a dead machine must be detected.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -25,22 +28,21 @@ class Cooldown:
 
     Attributes:
         first: After the first failure; doubled with each further one.
-        longest: Upper bound of the backoff.
+        longest: Upper bound of the backoff of a busy server.
+        longest_failing: Upper bound of the backoff of a server that may be there again.
         shortest_retry_after: Lower bound of a Retry-After, because 0 would be no pause.
-        longest_retry_after: Upper bound of a Retry-After, in case the server's value is wrong.
+        longest_retry_after: Upper bound of a Retry-After; a longer one is a refusal.
     """
 
     first: float = 1.0
     longest: float = 30.0
+    longest_failing: float = 10.0
     shortest_retry_after: float = 0.05
     longest_retry_after: float = 600.0
 
     def after(self, failures: int) -> float:
         """Exponential backoff after ``failures`` consecutive failures."""
-        return min(self.longest, self.first * 2.0 ** min(failures - 1, 10))
-
-    def bounded(self, retry_after: float) -> float:
-        return min(self.longest_retry_after, max(self.shortest_retry_after, retry_after))
+        return self.first * 2.0 ** min(failures - 1, 10)
 
 
 class Endpoint:
@@ -49,8 +51,8 @@ class Endpoint:
     ``url`` is its base URL with ``/v1``, ``name`` its host and port, ``headers`` what carries user
     and password of the URL.
 
-    A failure opens the circuit for a cool-down; then one request at a time probes the server until
-    one succeeds.
+    A failure opens the circuit for a cool-down; then one request probes the server. ``refuses``
+    says that its last answer was to come back much later, or never.
     """
 
     def __init__(
@@ -63,65 +65,78 @@ class Endpoint:
         self.in_flight = 0
         self.failures = 0
         self.last_used = 0
+        self.refuses = False
         self._rejections = 0
         self._open_until = 0.0
+        self._probed = False
         self._busy_until = 0.0
-        self._unreachable_since: float | None = None
         self._clock = clock
         self._cooldown = cooldown or Cooldown()
 
     @property
     def failing(self) -> bool:
-        """Whether the circuit is open, or a probe of the server is in flight."""
-        return self.failures > 0 and (self._clock() < self._open_until or self.in_flight > 0)
+        """Whether the circuit is open, or the server was just sent a probe."""
+        return self.failures > 0 and self._clock() < self._open_until
 
     @property
-    def busy_for(self) -> float:
-        """Seconds until the server accepts requests again."""
-        return max(0.0, self._busy_until - self._clock())
+    def closed_for(self) -> float:
+        """Seconds until the server may get a request."""
+        open_until = self._open_until if self.failures else 0.0
+        return max(0.0, max(open_until, self._busy_until) - self._clock())
 
     @property
     def available(self) -> bool:
-        return not self.failing and self.busy_for == 0
+        return self.closed_for == 0
 
-    @property
-    def unreachable_for(self) -> float:
-        """Seconds since the first of the failed connections that no connection has followed."""
-        since = self._unreachable_since
-        return 0.0 if since is None else self._clock() - since
+    def on_send(self) -> None:
+        """Hold further requests back behind a probe, until it may be taken for accepted."""
+        now = self._clock()
+        if self.failures and now >= self._open_until:
+            if self._probed:
+                self.failures = 0
+            self._probed = not self._probed
+            self._open_until = now + _PROBE
 
-    def on_failure(self, *, unreachable: bool = False) -> None:
-        """Open the circuit after a failed request, longer with each consecutive failure."""
-        if not unreachable:
-            self._unreachable_since = None
-        elif self._unreachable_since is None:
-            self._unreachable_since = self._clock()
+    def on_failure(self) -> bool:
+        """Open the circuit after a failed request, longer with each consecutive failure.
+
+        Returns:
+            Whether it was closed before.
+        """
+        # Concurrent requests that fail together count once.
+        if self.failing and not self._probed:
+            return False
+        self._probed = False
         self.failures += 1
-        self._open_until = self._clock() + self._cooldown.after(self.failures)
+        pause = min(self._cooldown.longest_failing, self._cooldown.after(self.failures))
+        self._open_until = self._clock() + pause
+        return self.failures == 1
 
     def on_rejection(self, retry_after: float | None = None) -> None:
         """Pause a healthy but busy server for its Retry-After, else with exponential backoff."""
-        self._unreachable_since = None
+        self.failures = 0
+        self.refuses = (retry_after or 0.0) > self._cooldown.longest_retry_after
         # Concurrent requests that are rejected together count once.
-        if not self.busy_for:
+        if self._clock() >= self._busy_until:
             self._rejections += 1
-        if retry_after is None:
-            pause = self._cooldown.after(self._rejections)
+        if retry_after is None or retry_after == math.inf:
+            pause = min(self._cooldown.longest, self._cooldown.after(self._rejections))
         else:
-            pause = self._cooldown.bounded(retry_after)
+            least, most = self._cooldown.shortest_retry_after, self._cooldown.longest_retry_after
+            pause = min(most, max(least, retry_after))
         self._busy_until = max(self._busy_until, self._clock() + pause)
 
     def on_success(self) -> None:
         """Close the circuit."""
-        self._unreachable_since = None
-        self.failures = 0
-        self._rejections = 0
+        self.failures = self._rejections = 0
+        self.refuses = self._probed = False
 
 
 class Endpoints:
     """Load balancer: fewest requests in flight first, round-robin among equals.
 
-    An unavailable server gets a request only if there is no other.
+    An unavailable server gets a request only if there is no other. While all are unavailable,
+    :meth:`closed_for` holds the requests back.
     """
 
     def __init__(
@@ -144,20 +159,24 @@ class Endpoints:
     def all_failing(self) -> bool:
         return all(endpoint.failing for endpoint in self._endpoints)
 
-    def unreachable_for(self) -> float:
-        """Seconds for which no server could be connected to."""
-        return min(endpoint.unreachable_for for endpoint in self._endpoints)
+    @property
+    def all_refuse(self) -> bool:
+        return all(endpoint.refuses for endpoint in self._endpoints)
 
-    def busy_for(self) -> float:
-        """Seconds until a server accepts a request; failing servers count only if all fail."""
-        healthy = [endpoint for endpoint in self._endpoints if not endpoint.failing]
-        return min(endpoint.busy_for for endpoint in healthy or self._endpoints)
+    def probing(self) -> bool:
+        """Whether the next request is a probe, because all servers have failed."""
+        return all(endpoint.failures > 0 for endpoint in self._endpoints)
+
+    def closed_for(self) -> float:
+        """Seconds until a server may get a request."""
+        return min(endpoint.closed_for for endpoint in self._endpoints)
 
     @contextmanager
     def acquire(self) -> Iterator[Endpoint]:
         """Choose the server for a request, and count the request on it."""
         endpoint = min(self._endpoints, key=_load)
         endpoint.last_used = next(self._turn)
+        endpoint.on_send()
         endpoint.in_flight += 1
         try:
             yield endpoint

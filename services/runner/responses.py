@@ -1,16 +1,25 @@
 """Responses of OpenAI-compatible servers: completions, error classification, models, ``/info``."""
 
 import json
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 
 from shared.errors import ServiceError, UnavailableError
 from shared.foreign_json import decode_json
@@ -21,14 +30,14 @@ from shared.service.answers import Answers, AnswerTooLargeError
 from shared.statuses import TokenSource
 from shared.text import shorten_end
 
-# OpenAI's API has no error code for a prompt that is too long, so error messages are matched.
+# Few servers have OpenAI's error code for a prompt that is too long, so messages are matched too.
 # vLLM: "maximum context length is 8 tokens. However, you requested", "longer than the maximum model
 # length of 8"; SGLang: "longer than the model's context length (8 tokens)", "exceeds the model's
 # maximum context length of 8 tokens", "exceeds the maximum allowed length (8 tokens)"; the rest is
 # from other servers. vLLM's "max_tokens=9 cannot be greater than max_model_len" must not match: it
 # is a config error that affects every sample.
 _TOO_LONG = re.compile(
-    r"context[ _](length|window)|max(imum)? (model |input |prompt |context |allowed )*len(gth)?\b"
+    r"context[ _]?(length|window)|max(imum)? (model |input |prompt |context |allowed )*len(gth)?\b"
     r"|(exceed|longer than)\w*\b.*\bmax_model_len|(prompt|input|messages?)\b.* too long",
     re.IGNORECASE,
 )
@@ -50,21 +59,21 @@ _SMALL = Answers(max_answer=2**20, max_held=2**26)
 
 
 class RetryableError(Exception):
-    """A failure that is worth a retry."""
+    """A failure that is worth a retry; the request may be its cause."""
 
 
-class NoResponseError(RetryableError):
-    """The server was not reachable, or did not answer in time."""
+class OutageError(RetryableError):
+    """The server, or what is behind it, is at fault, unless other requests succeed meanwhile."""
 
 
-class UnreachableError(NoResponseError):
+class UnreachableError(OutageError):
     """The server could not be connected to, so it has seen nothing of the request."""
 
 
-class ServerBusyError(Exception):
+class ServerBusyError(OutageError):
     """The server is healthy and rejects the request for now (backpressure).
 
-    ``retry_after`` is its Retry-After in seconds, if it sent one.
+    ``retry_after`` is its Retry-After in seconds, if it sent one; infinite for a used-up quota.
     """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -78,85 +87,238 @@ class RejectedError(Exception):
 
 # Chat completions
 
+# Finish reasons of an answer, in OpenAI's words, with the words of other servers. Any other one
+# is a failed generation.
+_FINISHED = {
+    "stop": "stop eos eos_token end_turn stop_sequence complete completed",
+    "length": "length max_tokens max_output_tokens max_length model_length",
+    "tool_calls": "tool_calls tool_use function_call",
+}
+_FINISH_REASONS = {word: reason for reason, words in _FINISHED.items() for word in words.split()}
+_FILTERED = re.compile(
+    r"content.?(filter|policy)|guardrail|safety|recitation|blocklist|prohibited|sensitive|spii"
+    r"|refus|data_inspection",
+    re.IGNORECASE,
+)
+_QUOTA = re.compile(
+    r"insufficient[ _](\w+[ _])?(quota|balance|credit|fund)|exceeded_current_quota|arrearage"
+    r"|billing_(hard_limit|not_active)|budget[ _]?(has been )?exceeded|credit balance is too low",
+    re.IGNORECASE,
+)
+_LOADING = re.compile(r"\bmodel\b|loading|warming|starting|not (yet )?ready", re.IGNORECASE)
+# Besides 429 and 5xx: a conflict or a request that came too early, as some gateways answer.
+_PASSING = (
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.FAILED_DEPENDENCY,
+    HTTPStatus.TOO_EARLY,
+)
+_THOUGHTS = ("thinking", "reasoning")
+
+T = TypeVar("T")
+
+
+def _or_none(value: object, validate: Callable[[object], T]) -> T | None:
+    """Take a value of the wrong type for an absent one."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+_Lenient = WrapValidator(_or_none)
+_Count = Annotated[int | None, Field(ge=0), _Lenient]
+
+
+def _joined(value: object) -> object:
+    """Join the text parts of a message; other parts, such as thoughts or images, are left out."""
+    if isinstance(value, Mapping):
+        return "" if value.get("type") in _THOUGHTS else _joined(value.get("text"))
+    if isinstance(value, list):
+        return "".join(part for part in map(_joined, value) if isinstance(part, str))
+    return "" if value is None else value
+
+
+_Text = Annotated[str, BeforeValidator(_joined)]
+
 
 class _Message(BaseModel):
-    content: str | None = None
+    """The answer; ``reasoning_content`` and ``reasoning`` are servers' names for the thoughts."""
+
+    content: _Text = ""
+    reasoning_content: Annotated[_Text | None, _Lenient] = None
+    reasoning: Annotated[_Text | None, _Lenient] = None
+    refusal: Annotated[str | None, _Lenient] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _thoughts_among_parts(cls, fields: object) -> object:
+        parts = fields.get("content") if isinstance(fields, dict) else None
+        if not isinstance(fields, dict) or not isinstance(parts, list):
+            return fields
+        kinds = [(part, part.get("type")) for part in parts if isinstance(part, dict)]
+        thoughts = [part.get(kind, part.get("text")) for part, kind in kinds if kind in _THOUGHTS]
+        return {"reasoning": thoughts, **fields}
 
 
 class _Choice(BaseModel):
-    message: _Message
+    """A choice; ``text`` is that of servers that answer as to a completion request."""
+
+    index: Annotated[int | None, _Lenient] = None
+    message: _Message | None = None
+    text: str | None = None
     finish_reason: str | None = None
-
-
-def _known_source(value: object) -> TokenSource | None:
-    return next((one for one in TokenSource if one == value), None)
+    error: object = None
 
 
 class _Usage(BaseModel):
     """OpenAI's object; ``completion_tokens_from`` is the replay backend's."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    completion_tokens_from: Annotated[TokenSource | None, BeforeValidator(_known_source)] = None
+    prompt_tokens: _Count = None
+    completion_tokens: _Count = None
+    completion_tokens_from: Annotated[TokenSource | None, _Lenient] = None
 
 
 class _Body(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
-    usage: _Usage | None = None
+    usage: Annotated[_Usage | None, _Lenient] = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRules:
+    """What counts as an answer.
+
+    Attributes:
+        finish_reasons: Finish reasons of answers besides the usual ones.
+        judge_reasoning: Whether thoughts are the answer where the server sent nothing else.
+    """
+
+    finish_reasons: Sequence[str] = ()
+    judge_reasoning: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The first choice of a chat completion."""
+    """The first choice of a chat completion.
+
+    ``finish_reason`` is OpenAI's word for it. ``reasoning`` are the thoughts that the server sent
+    apart from the text; ``from_reasoning`` says that they are the text.
+    """
 
     text: str
     finish_reason: str | None
     prompt_tokens: int | None
     output_tokens: int | None
     output_tokens_from: TokenSource | None = None
+    reasoning: str | None = None
+    from_reasoning: bool = False
 
 
-def read_completion(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
+_USUAL = AnswerRules()
+
+
+def read_completion(
+    status: int, headers: Mapping[str, str], body: bytes, rules: AnswerRules = _USUAL
+) -> Completion:
     """Parse the response to a chat completion request.
 
     Raises:
-        ServerBusyError: 429, or 503 with a Retry-After.
-        RetryableError: 408, other 5xx, an aborted completion, or an unusable body.
-        RejectedError: Any other status than 200.
+        ServerBusyError: 429, 503 with a Retry-After, or a used-up quota.
+        OutageError: 5xx, and statuses that pass, such as 404 while a model loads.
+        RetryableError: An unfinished completion, or an unusable body.
+        RejectedError: Any other status, or an answer that a filter withholds.
     """
-    if status != HTTPStatus.OK:
-        raise _error(status, headers, error_message(body))
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        raise _error(status, headers, body)
     try:
-        answer = _Body.model_validate(load_json(body))
+        document = load_json(body)
+        if isinstance(document, dict) and document.get("error") and not document.get("choices"):
+            raise _error(_code_in(document["error"]), headers, body)
+        answer = _Body.model_validate(document)
     except ValidationError as error:
         raise RetryableError(f"bad_answer: {describe(error)}; {error_message(body)}") from None
     except ValueError:
         raise RetryableError(f"bad_answer: not JSON: {error_message(body)}") from None
-    choice = answer.choices[0]
-    if choice.finish_reason == "abort":
-        raise RetryableError("abort: the server aborted the request")
-    usage = answer.usage or _Usage()
+    choice = next((one for one in answer.choices if one.index == 0), answer.choices[0])
+    finish_reason = _finish_reason(choice, rules)
+    if choice.message is None and choice.text is None:
+        raise RetryableError("bad_answer: the choice has no message")
+    message, usage = choice.message or _Message(), answer.usage or _Usage()
+    text = message.content or choice.text or ""
+    reasoning = message.reasoning_content or message.reasoning or None
+    if message.refusal and not text.strip():
+        raise RejectedError(f"refusal: {_shown(message.refusal)}")
+    if finish_reason is None and not (text or reasoning):
+        raise RetryableError("unfinished: neither text nor finish_reason")
+    alone = not text.strip() and finish_reason in ("stop", None)
+    from_reasoning = reasoning is not None and alone and rules.judge_reasoning
     return Completion(
-        choice.message.content or "",
-        choice.finish_reason,
+        reasoning if reasoning is not None and from_reasoning else text,
+        finish_reason,
         usage.prompt_tokens,
         usage.completion_tokens,
         usage.completion_tokens_from,
+        None if from_reasoning else reasoning,
+        from_reasoning,
     )
 
 
-def _error(status: int, headers: Mapping[str, str], message: str) -> Exception:
+def _finish_reason(choice: _Choice, rules: AnswerRules) -> str | None:
+    """The finish reason of an answer, in OpenAI's words.
+
+    Raises:
+        RetryableError: The choice is no answer.
+        RejectedError: A filter withholds it.
+    """
+    given = choice.finish_reason
+    known = _FINISH_REASONS.get((given or "").lower())
+    said = f" ({_shown(choice.error)})" if choice.error else ""
+    if given and not known and _FILTERED.search(given):
+        raise RejectedError(f"content_filter: finish_reason {given!r}{said}")
+    if choice.error or not (given is None or known or given in rules.finish_reasons):
+        raise RetryableError(f"unfinished: finish_reason {shorten_end(repr(given), 80)}{said}")
+    return known or given
+
+
+def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
+    message, code = error_message(body), _error_code(body)
     reason = f"http_{status}: {message}"
     retry_after = _seconds(headers.get("Retry-After"))
+    if status == HTTPStatus.PAYMENT_REQUIRED or _QUOTA.search(f"{code} {message}"):
+        return ServerBusyError(reason, math.inf)
     if status == HTTPStatus.TOO_MANY_REQUESTS or (
         status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None
     ):
         return ServerBusyError(reason, retry_after)
-    if status == HTTPStatus.REQUEST_TIMEOUT or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RetryableError(reason)
-    if status in _TOO_LONG_STATUSES and _TOO_LONG.search(message):
+    if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return OutageError(reason)
+    if status == HTTPStatus.NOT_FOUND and _LOADING.search(message):
+        return OutageError(reason)
+    if status in _TOO_LONG_STATUSES and _TOO_LONG.search(f"{code} {message}"):
         return RejectedError(f"prompt_too_long: {message}")
-    return RejectedError(reason)
+    if _FILTERED.search(code):
+        return RejectedError(f"content_filter: {message}")
+    if status == HTTPStatus.OK:
+        return RetryableError(f"bad_answer: {message}")
+    moved = headers.get("Location") if status < HTTPStatus.BAD_REQUEST else None
+    return RejectedError(f"{reason}; it names {redact(moved)}" if moved else reason)
+
+
+def _code_in(error: object) -> int:
+    """The HTTP status that an error in a body with the status 200 names; 200 if it names none."""
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return int(code) if re.fullmatch("[45][0-9][0-9]", code) else HTTPStatus.OK
+
+
+def _error_code(body: bytes) -> str:
+    """Code and type of an error body."""
+    try:
+        document = load_json(body)
+    except ValueError:
+        return ""
+    error = document.get("error", document) if isinstance(document, dict) else None
+    error = error if isinstance(error, dict) else {}
+    return " ".join(str(error.get(key) or "")[:100] for key in ("code", "type"))
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -191,10 +353,14 @@ def error_message(body: bytes) -> str:
         document = load_json(body)
     except ValueError:
         document = body.decode("utf-8", "replace")
+    return _shown(document)
+
+
+def _shown(error: object) -> str:
     for key in ("error", "message", "detail"):
-        if isinstance(document, dict) and document.get(key):
-            document = document[key]
-    text = document if isinstance(document, str) else json.dumps(document)
+        if isinstance(error, dict) and error.get(key):
+            error = error[key]
+    text = error if isinstance(error, str) else json.dumps(error)
     # A server may answer with the headers that it got. Redacted first, because half of a secret is
     # not recognized.
     text = redact(" ".join(text[:_READ_OF_MESSAGE].split())) or "no message"

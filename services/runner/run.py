@@ -126,6 +126,16 @@ class Run:
         self._generating = False
         self._active = False
 
+    @property
+    def ungenerated(self) -> int:
+        """Samples without a completion."""
+        return max(0, len(self._unjudged) - self._in_flight) if self._generating else 0
+
+    @property
+    def unjudged(self) -> int:
+        """Completions without a verdict."""
+        return min(self._in_flight, len(self._unjudged))
+
     async def complete(self) -> None:
         """Run until every sample has a verdict and the artifacts are published.
 

@@ -1,7 +1,8 @@
 """Sampling parameters of a request, with a seed per sample."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from shared.config import Config
 from shared.schemas import SampleId
@@ -12,7 +13,11 @@ _STRIDE = 0x9E3779B1
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Sampling parameters of a request. A ``top_k`` below 1 means no limit and is not sent."""
+    """Sampling parameters of a request. A ``top_k`` below 1 means no limit and is not sent.
+
+    ``extra_body`` are further fields of the body, or other values of those here; None leaves a
+    field out.
+    """
 
     temperature: float
     top_p: float
@@ -20,6 +25,8 @@ class SamplingParams:
     seed: int | None = None
     top_k: int = -1
     stop: tuple[str, ...] = ()
+    max_completion_tokens: bool = False
+    extra_body: Mapping[str, object] = field(default_factory=dict)
 
 
 def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
@@ -29,6 +36,9 @@ def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
     if rollout.temperature > 0:
         base = config.run.seed if generation.seed is None else generation.seed
         seed = sample_seed(base, sample)
+    extra: dict[str, object] = {}
+    if template := config.data.apply_chat_template_kwargs:
+        extra["chat_template_kwargs"] = template
     return SamplingParams(
         temperature=rollout.temperature,
         top_p=rollout.top_p,
@@ -36,6 +46,8 @@ def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
         seed=seed,
         top_k=rollout.top_k,
         stop=tuple(generation.stop),
+        max_completion_tokens=generation.max_completion_tokens,
+        extra_body=extra | generation.extra_body,
     )
 
 

@@ -146,10 +146,13 @@ def _chat_template(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
         text = "both replace the tokenizer's chat template; compare the two texts"
         subject = f"{_MODEL}.custom_chat_template"
         yield Finding(Kind.EXPECTED, subject, ours, theirs, text)
-    for path in ("data.apply_chat_template_kwargs", "data.tokenizer"):
-        if given := trainer.get(path):
-            text = "changes the prompts' tokens; the run had nothing of the kind"
-            yield Finding(Kind.DIFFERENCE, path, given, None, text)
+    path, kwargs = "data.apply_chat_template_kwargs", run.config.data.apply_chat_template_kwargs
+    if (given := trainer.get(path) or {}) != kwargs:
+        text = "the chat template gets other arguments"
+        yield Finding(Kind.DIFFERENCE, path, given or None, kwargs or None, text)
+    if tokenizer := trainer.get("data.tokenizer"):
+        text = "changes the prompts' tokens; the run had nothing of the kind"
+        yield Finding(Kind.DIFFERENCE, "data.tokenizer", tokenizer, None, text)
 
 
 def _seeds(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:

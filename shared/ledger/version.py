@@ -26,6 +26,8 @@ FIELD = "version"
 """Field of meta data with the version, as JSON."""
 PUT_BACK = "plumbline_put_back"
 """Field of a worker's hash: the latest reason why it returned a job to the queue, as JSON."""
+TROUBLE = "plumbline_trouble"
+"""Field of a worker's hash: what its sandboxes do, while none of them answers."""
 
 _MAX_REASON = 1000
 _ADVICE = "finish it with that release, or start over beside it (docs/operations.md, Upgrades)"
@@ -99,22 +101,39 @@ def put_back_note(run: str, reason: str) -> str:
     return json.dumps({"run": run, "reason": reason[:_MAX_REASON], "at": time.time()})
 
 
-def put_back_reasons(redis: Redis, run: str | None = None, *, within: float = 30.0) -> list[str]:
-    """Why judges returned jobs of a run, or of any, to the queue in the last ``within`` seconds."""
-    try:
-        workers = cast(set[bytes], redis.smembers(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE))
-    except NoPermissionError:  # users of Redis of an earlier release: judges log it too
-        return []
+def troubles_of_judges(redis: Redis) -> list[str | None]:
+    """What each judge that is there says of its sandboxes, if none of them answers.
+
+    Raises:
+        RedisError: Redis is unavailable.
+    """
+    found = [fields for fields in _of_workers(redis, "last_heartbeat", TROUBLE) if fields[0]]
+    return [trouble.decode(errors="replace") if trouble else None for _, trouble in found]
+
+
+def _of_workers(redis: Redis, *fields: str) -> list[list[bytes | None]]:
+    """Fields of the workers of the judging queue."""
+    workers = cast(set[bytes], redis.smembers(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE))
     pipe = redis.pipeline(transaction=False)
     for key in sorted(workers):
         if key.startswith(BaseWorker.redis_worker_namespace_prefix.encode()):
-            pipe.hget(key, PUT_BACK)
+            pipe.hmget(key, *fields)
+    # An error of Redis is about a key of another type.
+    return [found for found in pipe.execute(raise_on_error=False) if isinstance(found, list)]
+
+
+def put_back_reasons(redis: Redis, run: str | None = None, *, within: float = 30.0) -> list[str]:
+    """Why judges returned jobs of a run, or of any, to the queue in the last ``within`` seconds."""
+    try:
+        notes = _of_workers(redis, PUT_BACK)
+    except NoPermissionError:  # users of Redis of an earlier release: judges log it too
+        return []
     reasons = set()
-    for stored in pipe.execute(raise_on_error=False):
+    for (stored,) in notes:
         try:
             note = json.loads(stored or "{}")
             if run in (None, note.get("run")) and time.time() - note["at"] <= within:
                 reasons.add(str(note["reason"]))
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            continue  # an error of Redis, or something else than a worker wrote it
+            continue  # something else than a worker wrote it
     return sorted(reasons)

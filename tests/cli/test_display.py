@@ -63,6 +63,19 @@ def test_progress_names_the_live_page_as_long_as_it_is_there(tmp_path: Path) -> 
     assert "live page" not in last
 
 
+def test_no_time_is_left_while_the_run_waits_for_a_service() -> None:
+    out = io.StringIO()
+    plan = make_plan([problem("p1"), problem("p2")], lambda _problem: range(1))
+    with ProgressDisplay(Console(file=out, width=200)) as progress:
+        progress.planned(plan)
+        progress.waits(True)
+        progress.judged(plan.samples()[0], FinalStatus.SUCCESS)
+        progress.waits(False)
+        progress.judged(plan.samples()[1], FinalStatus.SUCCESS)
+    waiting, after = out.getvalue().splitlines()
+    assert waiting.endswith("waiting)") and after.endswith("left)")
+
+
 def test_a_sample_is_counted_once_with_its_latest_verdict() -> None:
     """Also where a problem's samples are not numbered without gaps."""
     out = io.StringIO()

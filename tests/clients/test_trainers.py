@@ -1,6 +1,9 @@
 """Reward functions as each trainer calls them."""
 
 import asyncio
+import inspect
+import pickle
+import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -253,3 +256,43 @@ def test_areal_and_verifiers_find_the_reference_in_the_row() -> None:
     assert asyncio.run(verifiers_reward(chat, info={"ground_truth": REFERENCE})) == 0.25
     with pytest.raises(RefusedError, match="the row has none of"):
         areal_reward("p", "pass 0.5", [1], [2])
+
+
+# Processes of their own
+
+
+def test_what_is_exported_can_be_pickled() -> None:
+    """Ray and `datasets` send reward functions, errors and verdicts to other processes."""
+    made = (
+        plumbline_reward.make_reward_func(name="code", score="accepted"),
+        plumbline_reward.make_async_reward_func(name="code", column="ground_truth"),
+    )
+    verdict = plumbline_reward.score([{"ground_truth": REFERENCE, "completion": "pass 1"}])[0]
+    sent = pickle.loads(pickle.dumps([*made, verdict, plumbline_reward.Client()]))
+    assert [function.__name__ for function in sent[:2]] == ["code", "code"]
+    assert inspect.iscoroutinefunction(sent[1]) and not inspect.iscoroutinefunction(sent[0])
+    completions = ["pass 1", "pass 0"]
+    columns = {"ground_truth": [REFERENCE] * 2}
+    assert sent[0](["p"] * 2, completions, **columns) == [1.0, 0.0]
+    assert asyncio.run(sent[1](["p"] * 2, completions, **columns)) == [1.0, 0.0]
+    assert sent[2] == verdict
+    for name in plumbline_reward.__all__:
+        exported = getattr(plumbline_reward, name)
+        assert pickle.loads(pickle.dumps(exported)) is exported, name
+    for error in (RefusedError("no", 404), NotJudgedError("late")):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_client_without_a_service_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    client = plumbline_reward.Client(url, timeout=0.8)
+    item = {"ground_truth": REFERENCE, "completion": "pass 1"}
+    for call in (lambda: client.score([item]), lambda: client.run("pass"), client.info):
+        with pytest.raises(NotJudgedError):
+            call()
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert url in said and "trying for 0.8 s" in said
+    assert "plumb reward --embedded" in said

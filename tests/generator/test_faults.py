@@ -1,11 +1,13 @@
 """Fault injection of the replay server, from a client's view."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import aiohttp
 import pytest
 
-from services.generator.backends.replay.faults import Fault, FaultPlan, parse_faults
+from services.generator.backends.replay.faults import Fault, parse_faults
 from shared.errors import ConfigError
 from tests.generator.conftest import Replay, chat
 
@@ -72,32 +74,25 @@ async def test_too_long_and_ok(replay: Replay) -> None:
     assert "maximum context length" in (await refused.json())["error"]["message"]
 
 
-def test_error_rate_is_a_share_that_the_seed_repeats() -> None:
-    def failing(seed: int) -> list[str]:
-        plan = FaultPlan([], error_rate=0.2, seed=seed)
-        names = [f"run/d/{number}/0" for number in range(2000)]
-        return [name for name in names if plan.next(name).status == 500]
-
-    assert 300 < len(failing(1)) < 500
-    assert failing(1) == failing(1) != failing(2)
-
-
-@pytest.mark.parametrize(("rate", "failures"), [(0.0, 0), (1.0, 50)])
-def test_error_rate_of_none_and_all(rate: float, failures: int) -> None:
-    plan = FaultPlan([], error_rate=rate, seed=0)
-    assert sum(plan.next("same").status == 500 for _ in range(50)) == failures
-
-
-def test_a_repeated_request_has_a_new_chance() -> None:
-    plan = FaultPlan([], error_rate=0.5, seed=0)
-    assert len({plan.next("same") for _ in range(50)}) == 2
+async def test_a_response_of_a_file_for_all_further_requests(
+    replay: Replay, tmp_path: Path
+) -> None:
+    described = {"status": 418, "headers": {"Retry-After": "3"}, "body": {"error": "a teapot"}}
+    (tmp_path / "teapot.json").write_text(json.dumps(described))
+    client = await replay(replay_failures=f"ok,@{tmp_path / 'teapot.json'}*")
+    assert (await chat(client)).status == 200
+    for _ in range(3):
+        response = await chat(client)
+        assert (response.status, response.headers["Retry-After"]) == (418, "3")
+        assert await response.json() == {"error": "a teapot"}
 
 
 def test_parsing() -> None:
-    assert parse_faults(["500", "429:0.5", "reset"]) == [
+    assert parse_faults(["500", "429:0.5", "reset", "503*"]) == [
         Fault("500", 500),
         Fault("429", 429, 0.5),
         Fault("reset"),
+        Fault("503", 503, lasting=True),
     ]
 
 

@@ -1,5 +1,6 @@
 """Servers for the client: the replay server, and stand-ins for other behaviour."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable
@@ -79,13 +80,32 @@ class Servers:
             "api_key": None,
             "concurrency": 8,
             "request_timeout": 10.0,
-            "deadline": 30.0,
             "max_attempts": 3,
-            "retry_budget": 0.0,
+            "retry_budget": 60.0,
             "backoff": 0.001,
         }
         client = GeneratorClient(urls, **{**defaults, **arguments})
         return await self._stack.enter_async_context(client)
+
+
+class Notes:
+    """Keeps what a run reports while it waits."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.waiting = False
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+    def waits(self, waits: bool) -> None:
+        self.waiting = waits
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not reached():
+            await asyncio.sleep(0.001)
 
 
 def refused_url() -> str:

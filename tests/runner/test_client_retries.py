@@ -1,39 +1,26 @@
-"""Retries, backpressure, deadlines and load balancing of the client."""
+"""Retries, backpressure, outages and load balancing of the client."""
 
 import asyncio
-import time
-from collections.abc import Callable
 from email.utils import formatdate
 
 from aiohttp import web
 
 from services.generator.router.app import build_app
 from services.generator.settings import GeneratorSettings
-from shared.schemas import sha256
 from tests.generator.router.engines import FakeEngine, FakeFactory, Received
 from tests.generator.router.engines import answer as give
-from tests.runner.generators import PARAMS, SAMPLE, Handler, Servers, answer, ask, refused_url
+from tests.runner.generators import (
+    PARAMS,
+    SAMPLE,
+    Handler,
+    Servers,
+    answer,
+    ask,
+    refused_url,
+    until,
+)
 
 # Retries and backpressure
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not reached():
-            await asyncio.sleep(0.001)
-
-
-async def test_a_transient_failure_is_retried(servers: Servers) -> None:
-    kinds = ("500", "502", "503", "408", "429:0.01")
-    kinds += ("reset", "abort", "empty", "garbage", "truncated")
-
-    async def retried(failure: str) -> tuple[str, str | None, int]:
-        client = await servers.client(await servers.replay(failure, failure))
-        found = await ask(client)
-        return found.completion, found.error, found.requests
-
-    found = dict(zip(kinds, await asyncio.gather(*map(retried, kinds)), strict=True))
-    assert found == dict.fromkeys(kinds, ("print(1 + 1)", None, 3))
 
 
 async def test_a_hanging_request_is_retried(servers: Servers) -> None:
@@ -44,38 +31,9 @@ async def test_a_hanging_request_is_retried(servers: Servers) -> None:
     assert generation.gen_time is not None and generation.gen_time < 0.8
 
 
-async def test_a_lasting_failure_is_an_error_of_the_sample(servers: Servers) -> None:
-    reasons = {
-        "500": "http_500: injected",
-        "503": "http_503: injected",
-        "reset": "connection: ",
-        "truncated": "connection: ",
-        "hang": "timeout: ",
-        "abort": "abort: ",
-        "empty": "bad_answer: ",
-        "garbage": "bad_answer: not JSON: <html>",
-    }
-    failures = []
-    for failure, reason in reasons.items():
-        url = await servers.replay(failure, failure)
-        timeout = 0.3 if failure == "hang" else 10.0
-        found = await ask(await servers.client(url, max_attempts=2, request_timeout=timeout))
-        named = found.error is not None and found.error.startswith(reason)
-        empty = (found.completion, found.completion_sha256) == ("", sha256(""))
-        if not named or not empty or (found.requests, found.output_tokens) != (2, None):
-            failures.append((failure, found))
-    assert failures == []
-
-
-async def test_server_that_is_down_is_an_error_of_the_sample(servers: Servers) -> None:
-    generation = await ask(await servers.client(refused_url(), max_attempts=2))
-    assert generation.error is not None and generation.error.startswith("connection: ")
-    assert generation.requests == 2
-
-
 async def test_a_server_that_is_started_again_costs_no_attempts(servers: Servers) -> None:
     url = refused_url()
-    client = await servers.client(url, max_attempts=1, retry_budget=60.0, backoff=0.02)
+    client = await servers.client(url, max_attempts=1, backoff=0.02)
     asked = asyncio.create_task(ask(client))
     await asyncio.sleep(0.2)
     assert not asked.done()
@@ -88,34 +46,7 @@ async def test_a_server_that_is_started_again_costs_no_attempts(servers: Servers
     await servers.serve(app, port=int(url.rpartition(":")[2]))
     generation = await asked
     assert (generation.error, generation.completion) == (None, "here again")
-    assert generation.requests > 2
-
-
-async def test_a_server_that_stays_away_uses_up_the_budget_then_the_attempts(
-    servers: Servers,
-) -> None:
-    client = await servers.client(refused_url(), max_attempts=2, retry_budget=0.3, backoff=0.02)
-    began = time.monotonic()
-    generation = await ask(client)
-    assert generation.error is not None and generation.error.startswith("connection: ")
-    assert time.monotonic() - began >= 0.3
-    assert (await ask(client)).requests <= 3  # the budget is that of the outage
-
-
-async def test_a_rejection_is_not_retried(servers: Servers) -> None:
-    found = {}
-    for status in ("400", "401", "403", "404", "422"):
-        generation = await ask(await servers.client(await servers.replay(status)))
-        error = (generation.error or "").partition(":")[0]
-        found[status] = error, generation.completion, generation.requests
-    assert found == {status: (f"http_{status}", "", 1) for status in found}
-
-
-async def test_prompt_that_is_too_long(servers: Servers) -> None:
-    generation = await ask(await servers.client(await servers.replay("too_long")))
-    assert generation.error is not None
-    assert generation.error.startswith("prompt_too_long: This model's maximum context length")
-    assert generation.requests == 1
+    assert generation.requests >= 2
 
 
 VLLM = [
@@ -230,19 +161,6 @@ async def test_backpressure_is_not_a_failure(servers: Servers) -> None:
     assert dict(zip(failures, found, strict=True)) == dict.fromkeys(failures, (None, 7))
 
 
-async def test_a_429_without_retry_after_is_waited_for(servers: Servers) -> None:
-    busy = iter([True])
-
-    async def chat(_request: web.Request) -> web.Response:
-        return web.Response(status=429) if next(busy, False) else answer()
-
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    client = await servers.client(await servers.stand_in(chat), max_attempts=1)
-    assert (await ask(client)).requests == 2
-    assert loop.time() - started >= 1.0
-
-
 async def test_no_requests_while_the_only_server_is_busy(servers: Servers) -> None:
     times: list[float] = []
     busy = iter([True])
@@ -345,43 +263,6 @@ async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> Non
     assert (await first).requests == 2
 
 
-# The deadline of a sample
-
-
-async def test_a_sample_that_is_rejected_for_too_long_is_an_error(servers: Servers) -> None:
-    async def chat(_request: web.Request) -> web.Response:
-        return web.json_response(
-            {"error": {"message": "queue full"}}, status=429, headers={"Retry-After": "0.1"}
-        )
-
-    client = await servers.client(await servers.stand_in(chat), deadline=0.5)
-    generation = await ask(client)
-    assert generation.error is not None
-    assert generation.error.startswith("timeout: no completion in 0.5 s, requests: ")
-    assert generation.error.endswith("; last error: http_429: queue full")
-    assert generation.requests > 1
-
-
-async def test_the_deadline_ends_a_request_in_flight(servers: Servers) -> None:
-    client = await servers.client(await servers.replay("hang"), deadline=0.3)
-    async with asyncio.timeout(5):
-        generation = await ask(client)
-    assert generation.error == "timeout: no completion in 0.3 s, requests: 1"
-    assert (generation.completion, generation.requests) == ("", 1)
-
-
-async def test_the_deadline_begins_with_the_first_admission(servers: Servers) -> None:
-    """Time spent waiting for admission does not count."""
-
-    async def chat(_request: web.Request) -> web.Response:
-        await asyncio.sleep(0.15)
-        return answer()
-
-    client = await servers.client(await servers.stand_in(chat), deadline=0.5, concurrency=1)
-    generations = await asyncio.gather(*(ask(client) for _ in range(6)))
-    assert [generation.error for generation in generations] == [None] * 6
-
-
 async def test_retry_after_may_be_a_date(servers: Servers) -> None:
     busy = iter([True])
 
@@ -430,7 +311,7 @@ async def test_retry_goes_to_another_url(servers: Servers) -> None:
 
 
 async def test_a_dead_url_next_to_a_live_one(servers: Servers) -> None:
-    client = await servers.client(refused_url(), await servers.replay(), concurrency=2)
+    client = await servers.client(refused_url(), await servers.replay(), concurrency=2, backoff=0.1)
     generations = await asyncio.gather(*(ask(client) for _ in range(50)))
     assert all(generation.error is None for generation in generations)
     assert sum(generation.requests for generation in generations) < 55

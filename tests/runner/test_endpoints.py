@@ -57,14 +57,19 @@ def test_the_cooldown_grows_with_failures_up_to_a_limit() -> None:
         while not endpoint.available:
             clock.now += 1.0
         pauses.append(clock.now - start)
-    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert pauses == [1, 2, 4, 8, 10, 10, 10, 10]
 
 
 def test_with_all_circuits_open_the_least_failing_is_taken() -> None:
-    endpoints = Endpoints(["http://dead", "http://shaky"], Clock())
+    clock = Clock()
+    endpoints = Endpoints(["http://dead", "http://shaky"], clock)
     dead, shaky = endpoints
     for _ in range(3):
-        dead.on_failure()
+        assert dead.on_failure() is (dead.failures == 1)
+        assert dead.on_failure() is False  # of another request that was on its way
+        clock.now += 5.0
+    assert dead.failures == 3
+    dead.on_failure()
     shaky.on_failure()
     assert endpoints.all_failing
     assert [picked(endpoints).name for _ in range(2)] == ["shaky", "shaky"]
@@ -85,12 +90,12 @@ def test_retry_after_of_a_busy_server_is_respected() -> None:
     endpoints = Endpoints(["http://a", "http://b"], clock)
     busy, other = endpoints
     busy.on_rejection(10.0)
-    assert endpoints.busy_for() == 0
+    assert endpoints.closed_for() == 0
     assert [picked(endpoints).name for _ in range(2)] == ["b", "b"]
     other.on_rejection(4.0)
-    assert endpoints.busy_for() == 4.0
+    assert endpoints.closed_for() == 4.0
     clock.now = 4.0
-    assert endpoints.busy_for() == 0
+    assert endpoints.closed_for() == 0
     assert picked(endpoints) is other
 
 
@@ -101,53 +106,35 @@ def test_without_retry_after_the_pause_grows() -> None:
     for _ in range(7):
         endpoint.on_rejection()
         endpoint.on_rejection()  # of another request that was on its way
-        pauses.append(endpoints.busy_for())
+        pauses.append(endpoints.closed_for())
         clock.now += pauses[-1]
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
     endpoint.on_success()
     endpoint.on_rejection()
-    assert endpoints.busy_for() == 1
-
-
-def test_an_outage_lasts_from_the_first_failed_connection_to_the_next_one_that_works() -> None:
-    clock = Clock()
-    endpoint = Endpoint("http://a", clock)
-    for again in (endpoint.on_success, endpoint.on_failure, endpoint.on_rejection):
-        endpoint.on_failure(unreachable=True)
-        clock.now += 5.0
-        endpoint.on_failure(unreachable=True)
-        clock.now += 2.0
-        assert endpoint.unreachable_for == 7.0
-        again()
-        assert endpoint.unreachable_for == 0.0
+    assert endpoints.closed_for() == 1
 
 
 @pytest.mark.parametrize(("retry_after", "pause"), [(0.0, 0.05), (3.0, 3.0), (1e9, 600.0)])
 def test_a_retry_after_is_bounded(retry_after: float, pause: float) -> None:
     (endpoint,) = endpoints = Endpoints(["http://a"], Clock())
     endpoint.on_rejection(retry_after)
-    assert endpoints.busy_for() == pause
+    assert endpoints.closed_for() == pause
+    assert endpoints.all_refuse is (retry_after == 1e9)
 
 
-def test_a_failing_server_does_not_shorten_the_wait_for_a_busy_one() -> None:
+def test_requests_are_held_back_until_the_first_server_may_be_probed() -> None:
     clock = Clock()
     dead, busy = endpoints = Endpoints(["http://dead", "http://busy"], clock)
     dead.on_failure()
     busy.on_rejection(20.0)
-    assert endpoints.busy_for() == 20.0
-    clock.now = 1.0  # the dead one may be probed again
-    assert endpoints.busy_for() == 0
+    assert endpoints.closed_for() == 1.0
+    clock.now = 1.0
+    assert endpoints.closed_for() == 0
     with endpoints.acquire() as tried:
         assert tried is dead
-        assert endpoints.busy_for() == 19.0
-
-
-def test_with_all_servers_failing_requests_are_not_held_back() -> None:
-    """Their requests have a backoff of their own, and count as failures."""
-    endpoints = Endpoints(["http://a", "http://b"], Clock())
-    for endpoint in endpoints:
-        endpoint.on_failure()
-    assert endpoints.busy_for() == 0
+        assert endpoints.closed_for() > 0  # one probe at a time
+        dead.on_success()
+        assert endpoints.closed_for() == 0
 
 
 # Connections

@@ -110,10 +110,10 @@ def test_an_unknown_key_that_is_near_to_none() -> None:
         ("data.eval_files=one.parquet", "data.eval_files"),
         ("data.limit=0", "data.limit"),
         ("judge.method=guess", "judge.method"),
-        ("generation.replay.error_rate=2", "generation.replay.error_rate"),
         ("generation.concurrency=0", "generation.concurrency"),
-        ("generation.deadline=0", "generation.deadline"),
-        ("generation.deadline=inf", "generation.deadline"),
+        ("generation.retry_budget=-1", "generation.retry_budget"),
+        ("generation.retry_budget=inf", "generation.retry_budget"),
+        ("generation.extra_body={n: 2}", "n cannot be set here"),
         ("generation.stop=END", "generation.stop"),
         ("generation.stop=['']", "generation.stop.0"),
         ("data.prompt_key=''", "data.prompt_key"),
@@ -302,11 +302,9 @@ def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], 
         "generation.base_urls=[http://a/v1]",
         "generation.concurrency=3",
         "generation.request_timeout=3",
-        "generation.deadline=3",
         "generation.max_attempts=1",
         "generation.api_key_env=KEY",
         "generation.replay.latency=1",
-        "generation.replay.error_rate=0.5",
         "generation.replay.failures=[http_500]",
         "generation.replay.completions=moved.jsonl",
         "generation.deterministic=true",
@@ -378,8 +376,7 @@ def test_a_stop_string_may_hold_line_ends(written: Any) -> None:
 def test_who_waits_for_an_answer_waits_longer_than_the_generators_router() -> None:
     """Else the runner gives requests up that the router still works on, and asks them again."""
     generation, router = Config().generation, GeneratorSettings().router_deadline
-    assert router < generation.request_timeout < generation.deadline
-    assert generation.deadline >= 3 * router
+    assert router < generation.request_timeout
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,6 @@ def test_the_record_of_a_run_is_read_as_it_is(tmp_path: Path) -> None:
         ("model.external_lib=mine", "install it as a plugin"),
         ("custom_reward_function.path=mine.py", "judge.method"),
         ("data.response_key=answers", "rename the column"),
-        ("data.apply_chat_template_kwargs={enable_thinking: false}", "it changes the prompts"),
     ],
 )
 def test_what_would_measure_something_else_is_refused(override: str, said: str) -> None:

@@ -272,7 +272,7 @@ def test_a_configuration_of_main_generation_server(desk: Desk) -> None:
     desk.set("reward.custom_reward_function.path", None)
     desk.set("data.train_files", desk.trainer["data"]["val_files"])
     assert desk.weighty() == {}
-    desk.set("data.apply_chat_template_kwargs", {"enable_thinking": False})  # refused by plumb run
+    desk.set("data.apply_chat_template_kwargs", {"enable_thinking": False})
     assert desk.weighty() == {"data.apply_chat_template_kwargs": "difference"}
 
 

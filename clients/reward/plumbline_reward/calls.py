@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import failure, parse_object
-from plumbline_reward.retries import RetryableError, delay
+from plumbline_reward.retries import NoServiceError, RetryableError, delay, warn_of_no_service
 from plumbline_reward.transport import Connections, Exchange
 from plumbline_reward.workers import Workers
 
@@ -85,6 +85,8 @@ class _Call(Generic[Answer]):
             except RetryableError as error:
                 attempts += 1
                 trouble = str(error)
+                if isinstance(error, NoServiceError):
+                    warn_of_no_service(self._connections.url, self._timeout)
                 wait = delay(attempts, error.retry_after)
                 if time.monotonic() + wait >= self._expires:
                     break

@@ -17,7 +17,7 @@ from functools import partial
 from plumbline_reward.batches import Batch, Item, Terms, settle
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import Refusal, Unjudged, Verdict
-from plumbline_reward.retries import RetryableError, delay
+from plumbline_reward.retries import NoServiceError, RetryableError, delay, warn_of_no_service
 from plumbline_reward.transport import Connections
 from plumbline_reward.workers import Workers
 
@@ -228,7 +228,9 @@ class Delivery:
             # Beyond its limit it is left to the limit.
             if now + wait < item.expires:
                 heapq.heappush(self._delayed, (now + wait, next(self._order), item))
-        if items and now - self._warned >= 60:
+        if items and isinstance(cut, NoServiceError):
+            warn_of_no_service(self._connections.url, items[0].timeout)
+        elif items and now - self._warned >= 60:
             self._warned = now
             first = items[0]
             _log.warning(

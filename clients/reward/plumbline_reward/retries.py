@@ -1,12 +1,16 @@
 """Retry with exponential backoff and jitter, and how long a service asks to wait."""
 
 import email.utils
+import logging
 import random
 import time
+from functools import lru_cache
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 10.0
 LONGEST_RETRY_AFTER = 60.0
+
+_log = logging.getLogger("plumbline_reward")
 
 
 class RetryableError(Exception):
@@ -18,6 +22,21 @@ class RetryableError(Exception):
     def __init__(self, text: str, retry_after: float | None = None) -> None:
         super().__init__(text)
         self.retry_after = retry_after
+
+
+class NoServiceError(RetryableError):
+    """Nothing listens at the service's address."""
+
+
+@lru_cache(maxsize=64)
+def warn_of_no_service(url: str, timeout: float) -> None:
+    """Log, once for each service, that nothing listens there, the time limit and the remedy."""
+    _log.warning(
+        "%s: no service answers there; trying for %g s. To start one: plumb reward --embedded "
+        "--config FILE",
+        url,
+        timeout,
+    )
 
 
 def delay(attempts: int, retry_after: float | None) -> float:

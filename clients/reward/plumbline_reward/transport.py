@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from plumbline_reward.retries import RetryableError
+from plumbline_reward.retries import NoServiceError, RetryableError
 from plumbline_reward.version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -164,10 +164,12 @@ class Exchange:
                     raise self._failure(error) from None
         try:
             connection = self._connections.open(min(self._left(), CONNECT_SECONDS))
+        except _FAILURES as error:
+            raise NoServiceError(str(self._failure(error))) from None
+        try:
             self._send(connection, body)
         except _FAILURES as error:
-            if connection is not None:
-                self._drop(connection)
+            self._drop(connection)
             raise self._failure(error) from None
 
     def chunks(self) -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """TRL: a reward function ``f(prompts, completions, **columns)`` for ``GRPOTrainer`` and others."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import RefusedError
@@ -32,15 +33,7 @@ def make_reward_func(
         TypeError: There is no such setting.
     """
     Client(**options)
-
-    def reward(
-        prompts: Sequence[object], completions: Sequence[Completion], **columns: Any
-    ) -> list[float | None]:
-        items = _items(completions, columns, column)
-        return _scores(Client(**options).score(items), columns)
-
-    reward.__name__ = reward.__qualname__ = name
-    return reward
+    return _named(name, partial(_reward, options, column))
 
 
 def make_async_reward_func(
@@ -51,15 +44,7 @@ def make_async_reward_func(
     TRL awaits the coroutines of all reward functions at the same time.
     """
     Client(**options)
-
-    async def reward(
-        prompts: Sequence[object], completions: Sequence[Completion], **columns: Any
-    ) -> list[float | None]:
-        items = _items(completions, columns, column)
-        return _scores(await Client(**options).score_async(items), columns)
-
-    reward.__name__ = reward.__qualname__ = name
-    return reward
+    return _named(name, partial(_reward_async, options, column))
 
 
 def reward_func(
@@ -73,6 +58,37 @@ def reward_func(
             is not ``none``.
     """
     return _scores(Client().score(_items(completions, columns, None)), columns)
+
+
+Named = TypeVar("Named", bound=Callable[..., Any])
+
+
+def _named(name: str, function: Named) -> Named:
+    # TRL reads the name of a reward function. A partial, unlike a closure, can be pickled.
+    vars(function).update(__name__=name, __qualname__=name)
+    return function
+
+
+def _reward(
+    options: Mapping[str, Any],
+    column: str | None,
+    prompts: Sequence[object],
+    completions: Sequence[Completion],
+    **columns: Any,
+) -> list[float | None]:
+    return _scores(Client(**options).score(_items(completions, columns, column)), columns)
+
+
+async def _reward_async(
+    options: Mapping[str, Any],
+    column: str | None,
+    prompts: Sequence[object],
+    completions: Sequence[Completion],
+    **columns: Any,
+) -> list[float | None]:
+    return _scores(
+        await Client(**options).score_async(_items(completions, columns, column)), columns
+    )
 
 
 def completion_text(completion: Completion) -> str:

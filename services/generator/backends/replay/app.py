@@ -1,7 +1,6 @@
 """OpenAI-compatible server that replays recorded completions instead of running a model."""
 
 import asyncio
-import hashlib
 import json
 import time
 import uuid
@@ -50,11 +49,7 @@ def build_app(settings: GeneratorSettings) -> web.Application:
     """
     if not settings.replay_completions:
         raise ConfigError(f"{PREFIX}REPLAY_COMPLETIONS must name the JSONL of recorded completions")
-    plan = FaultPlan(
-        parse_faults(settings.replay_failures),
-        error_rate=settings.replay_error_rate,
-        seed=settings.replay_seed,
-    )
+    plan = FaultPlan(parse_faults(settings.replay_failures))
     problems = _problems(settings)
     recordings = Recordings(read_completions(settings.replay_completions), problems)
     log.info("replaying", completions=len(recordings), problems=len(problems))
@@ -175,10 +170,12 @@ class ReplayServer:
         self, request: web.Request, kind: type[CompletionRequest], body: bytes
     ) -> tuple[str, web.StreamResponse]:
         request_id = request.headers.get("X-Request-Id", "")
-        fault = self._plan.next(request_id or hashlib.sha256(body).hexdigest())
+        fault = self._plan.next()
         if fault.status is not None:
             message = f"injected failure: HTTP {fault.status}"
             raise RequestError(fault.status, message, retry_after=fault.retry_after)
+        if fault.name.startswith("@"):
+            return "described", await asyncio.to_thread(faults.described, fault.name[1:])
         if respond := faults.RESPONSES.get(fault.name):
             return fault.name, await respond(request, self._stopping)
         if not self._access.admits(request):

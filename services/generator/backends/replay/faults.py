@@ -1,12 +1,13 @@
 """Fault injection: HTTP errors, connection resets, hangs and damaged answers."""
 
 import asyncio
-import hashlib
+import json
 import socket
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from aiohttp import web
 
@@ -23,33 +24,40 @@ FAULTS = {
     "truncated": "a body that ends in the middle",
     "too_long": "HTTP 400 as vLLM answers a prompt that is too long",
 }
-"""Faults by name. Any HTTP status from 400 to 599 is a fault as well."""
+"""Faults by name. Any HTTP status from 400 to 599 is a fault as well, and ``@<file>`` the response
+that a JSON file describes: ``status``, ``headers``, and ``body`` (JSON, or a text)."""
 
 _DEFAULT_RETRY_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``name`` is a key of ``FAULTS`` or an HTTP status; ``retry_after`` is seconds."""
+    """``name`` is a key of ``FAULTS``, an HTTP status or a file; ``retry_after`` is seconds.
+
+    ``lasting``: all further requests get it.
+    """
 
     name: str
     status: int | None = None
     retry_after: float | None = None
+    lasting: bool = False
 
 
 OK = Fault("ok")
 
 
 def parse_faults(names: Sequence[str]) -> list[Fault]:
-    """Parse a list such as ``500``, ``429:0.1`` (with Retry-After), ``reset``.
+    """Parse a list such as ``500``, ``429:0.1`` (with Retry-After), ``reset*`` (lasting).
 
     Raises:
         ConfigError: An unknown name.
     """
-    return [_parse(name) for name in names]
+    return [replace(_parse(name.removesuffix("*")), lasting=name.endswith("*")) for name in names]
 
 
 def _parse(text: str) -> Fault:
+    if text.startswith("@"):
+        return Fault(text)
     name, _, argument = text.partition(":")
     try:
         if name in FAULTS and not argument:
@@ -63,7 +71,8 @@ def _parse(text: str) -> Fault:
         known = ", ".join(FAULTS)
         raise ConfigError(
             f"PLUMBLINE_GENERATOR_REPLAY_FAILURES: unknown failure {text!r} (known: {known}, or an "
-            "HTTP status from 400 to 599, with :<seconds> for Retry-After)"
+            "HTTP status from 400 to 599, with :<seconds> for Retry-After; @<file>; * for all "
+            "further requests)"
         ) from None
     if name == "429" and retry_after is None:
         retry_after = _DEFAULT_RETRY_AFTER
@@ -71,32 +80,15 @@ def _parse(text: str) -> Fault:
 
 
 class FaultPlan:
-    """Configured faults, one per request, followed by random errors.
+    """Faults for the next requests, one each; the last of them for all further ones if it lasts."""
 
-    The random number is a hash of the seed, the request's identity and its number of repetitions.
-    So runs with the same seed get the same errors, regardless of the order of their requests.
-    """
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = deque(faults)
 
-    def __init__(self, faults: Sequence[Fault], *, error_rate: float, seed: int) -> None:
-        self._configured = deque(faults)
-        self._error_rate = error_rate
-        self._seed = seed
-        self._seen: Counter[str] = Counter()
-
-    def next(self, identity: str) -> Fault:
-        self._seen[identity] += 1
-        if self._configured:
-            return self._configured.popleft()
-        if _random(f"{self._seed}|{identity}|{self._seen[identity]}") < self._error_rate:
-            return Fault("500", 500)
-        return OK
-
-
-def _random(text: str) -> float:
-    """Derive a number from 0 (inclusive) to 1 (exclusive) from a text, deterministically."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-    # A float holds 53 bits exactly, without rounding up to 1.
-    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+    def next(self) -> Fault:
+        if not self._faults:
+            return OK
+        return self._faults[0] if self._faults[0].lasting else self._faults.popleft()
 
 
 # Faults on the wire
@@ -149,6 +141,14 @@ async def _too_long(_request: web.Request, _stopping: asyncio.Event) -> web.Stre
         "tokens. Please reduce the length of the input messages."
     )
     return RequestError(400, message, code="context_length_exceeded").response()
+
+
+def described(path: str) -> web.Response:
+    """The response that a JSON file describes."""
+    found = json.loads(Path(path).read_text(encoding="utf-8"))
+    body = found.get("body", "")
+    text = body if isinstance(body, str) else json.dumps(body)
+    return web.Response(status=found.get("status", 200), headers=found.get("headers"), text=text)
 
 
 RESPONSES: Mapping[str, Callable[[web.Request, asyncio.Event], Awaitable[web.StreamResponse]]] = {

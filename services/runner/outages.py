@@ -1,0 +1,156 @@
+"""Outages of a run's services: reports while the run waits, and the end of one in vain."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from shared.errors import ServiceError
+from shared.ledger.connection import fail_fast
+from shared.ledger.version import troubles_of_judges
+from shared.text import shorten_end
+
+# Seconds until an outage is reported for the first time, and between two reports of it.
+_FIRST_REPORT, _REPORTS = 10.0, 30.0
+# Seconds for which a run waits for judges and sandboxes.
+_PATIENCE = 600.0
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An outage of one service; times are of the monotonic clock, in seconds.
+
+    Attributes:
+        what: The service and what it does, such as ``the generator at HOST refuses connections``.
+        waiting: Samples that wait for it.
+        since: Its beginning.
+        until: When the run ends; None if it waits for as long as others decide.
+        reason: The last error.
+        next_try: Seconds until the next request, if known.
+        advice: What to do before the command is repeated.
+    """
+
+    what: str
+    waiting: int
+    since: float
+    until: float | None = None
+    reason: str = ""
+    next_try: float = 0.0
+    advice: str = "start it"
+
+    def __str__(self) -> str:
+        text = f"{self.what} since {_clock(self.since)}, {self.waiting} samples wait"
+        text += f", next try in {self.next_try:.0f} s" if self.next_try >= 1 else ""
+        text += f", trying until {_clock(self.until)}" if self.until is not None else ""
+        return f"{text} ({shorten_end(self.reason, _LONGEST_REASON)})" if self.reason else text
+
+    def error(self) -> ServiceError:
+        """The error that ends the run."""
+        said = f" ({self.reason})" if self.reason else ""
+        return ServiceError(
+            f"{self.what} since {_clock(self.since)}{said}; {self.waiting} samples wait; "
+            f"{self.advice}, and repeat the command to resume"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    at: float
+    trouble: Trouble
+
+
+Check = Callable[[], Awaitable[Trouble | None]]
+
+
+class Listener(Protocol):
+    """Shows the reports."""
+
+    def note(self, text: str) -> None: ...
+
+    def waits(self, waits: bool) -> None: ...
+
+
+class OutageWatch:
+    """Reports the troubles that the checks find, every 30 seconds, and their end."""
+
+    def __init__(self, listener: Listener, checks: Sequence[Check], *, tick: float = 1.0) -> None:
+        self._listener = listener
+        self._checks = checks
+        self._tick = tick
+        self._reports: dict[Check, _Report] = {}
+
+    async def watch(self) -> None:
+        """Check until cancelled.
+
+        Raises:
+            ServiceError: A service has been away for too long; the run can be resumed.
+        """
+        while True:
+            await asyncio.sleep(self._tick)
+            troubles = [await check() for check in self._checks]
+            self._listener.waits(any(trouble is not None for trouble in troubles))
+            for check, trouble in zip(self._checks, troubles, strict=True):
+                self._report(check, trouble, time.monotonic())
+
+    def _report(self, check: Check, trouble: Trouble | None, now: float) -> None:
+        report = self._reports.get(check)
+        if trouble is None:
+            if report is not None:
+                seconds = now - report.trouble.since
+                self._listener.note(f"over after {seconds:.0f} s: {report.trouble.what}")
+                del self._reports[check]
+        elif trouble.until is not None and now >= trouble.until:
+            raise trouble.error()
+        elif now >= (trouble.since + _FIRST_REPORT if report is None else report.at + _REPORTS):
+            self._listener.note(str(trouble))
+            self._reports[check] = _Report(now, trouble)
+
+
+class JudgesCheck:
+    """Checks Redis, the judges, and by what these report the sandboxes.
+
+    Args:
+        redis: The ledger's Redis.
+        waiting: Returns the number of completions without a verdict.
+    """
+
+    def __init__(self, redis: Redis, waiting: Callable[[], int]) -> None:
+        self._redis = fail_fast(redis)
+        self._waiting = waiting
+        self._found: Trouble | None = None
+
+    def close(self) -> None:
+        self._redis.close()
+
+    async def __call__(self) -> Trouble | None:
+        found = await asyncio.to_thread(self._look)
+        before = self._found
+        if found and before and found.what == before.what:
+            found = replace(found, since=before.since, until=before.until)
+        self._found = found
+        return found
+
+    def _look(self) -> Trouble | None:
+        waiting, now = self._waiting(), time.monotonic()
+        try:
+            troubles = troubles_of_judges(self._redis)
+        except RedisError as error:
+            return Trouble("Redis does not answer", waiting, now, reason=str(error))
+        if not waiting or any(trouble is None for trouble in troubles):
+            return None
+        if not troubles:
+            advice = "start one (python -m services.judge)"
+            return Trouble("no judge is there", waiting, now, now + _PATIENCE, advice=advice)
+        reason = " and ".join(sorted(set(filter(None, troubles))))
+        return Trouble("no sandbox answers", waiting, now, now + _PATIENCE, reason)
+
+
+def _clock(moment: float) -> str:
+    """The time of day of a moment of the monotonic clock."""
+    return datetime.fromtimestamp(time.time() - time.monotonic() + moment).strftime("%H:%M:%S")

@@ -1,0 +1,120 @@
+"""Outages: the time in which no request to a service succeeds."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# Seconds for which a service that will refuse all requests is still waited for: answers to earlier
+# requests may arrive.
+_FINAL = 30.0
+# Seconds without a success that make it an outage, rather than some failures between successes.
+_SHORTEST = 10.0
+
+
+class Outage:
+    """The time since the first failed request that no success has followed.
+
+    Args:
+        budget: Seconds after which an outage has lasted too long.
+        clock: A monotonic clock in seconds.
+
+    Attributes:
+        answered: Successful requests so far.
+        reason: The last failure.
+    """
+
+    def __init__(self, budget: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.answered = 0
+        self.reason = ""
+        self._budget = budget
+        self._clock = clock
+        self._since: float | None = None
+        self._silent = False
+        self._final: float | None = None
+        self._succeeded = clock()
+        self._answered_at_end = 0
+        self._sent: list[float] = []
+
+    @contextmanager
+    def request(self) -> Iterator[float]:
+        """Count a request as in flight; yields the time at which it is sent."""
+        sent = self._clock()
+        self._sent.append(sent)
+        try:
+            yield sent
+        finally:
+            self._sent.remove(sent)
+
+    def failed(self, reason: str, *, silent: bool = False, final: bool = False) -> None:
+        """Record a failure.
+
+        Args:
+            reason: What the service answers.
+            silent: Whether it answers nothing, so that no request in flight is being worked on.
+            final: Whether it will refuse all further requests, for example for a used-up quota.
+        """
+        now = self._clock()
+        self.reason, self._silent = reason, silent
+        self._since = now if self._since is None else self._since
+        if final and self._final is None:
+            self._final = now
+
+    def succeeded(self, sent: float) -> None:
+        """Record that a request succeeded which was sent at ``sent``."""
+        now = self._clock()
+        self.answered += 1
+        if self._since is not None and now - max(self._since, self._succeeded) >= _SHORTEST:
+            self._answered_at_end = self.answered
+        self._succeeded, self._since, self._silent = now, None, False
+        if self._final is not None and sent > self._final:
+            self._final = None
+
+    def spoke(self) -> None:
+        """Record that a service which was silent answers again, if not yet to a request."""
+        if self._silent:
+            self._since, self._silent = None, False
+
+    def is_own(self, first: int | None) -> tuple[bool, int]:
+        """Whether a failure is the request's own, because others have succeeded meanwhile.
+
+        Args:
+            first: :attr:`answered` at the request's first failure, as returned before.
+
+        Returns:
+            The decision, and ``first`` for the next failure. It starts again after an outage.
+        """
+        if first is None or first < self._answered_at_end:
+            return False, self.answered
+        return self.answered > first, first
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds without an answer to a request in flight; 0 if none is in flight."""
+        if not self._sent:
+            return 0.0
+        return self._clock() - max(self._sent[0], self._succeeded)
+
+    @property
+    def since(self) -> float | None:
+        """When the outage began; None if there is none.
+
+        A request that has been in flight for most of the time is being worked on: the service is
+        busy, not away.
+        """
+        if self._since is None or self._final is not None:
+            return self._final
+        now = self._clock()
+        working = self._sent and now - self._sent[0] > (now - self._since) / 2
+        return None if working and not self._silent else self._since
+
+    @property
+    def ends_at(self) -> float:
+        """When an outage has lasted too long."""
+        if self._final is not None:
+            return max(self._final, self._succeeded) + min(_FINAL, self._budget)
+        return self._budget + (self._clock() if self._since is None else self._since)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the service will refuse all further requests."""
+        return self._final is not None

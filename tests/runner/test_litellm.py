@@ -1,0 +1,165 @@
+"""LiteLLM's real proxy as the generator: its answers, errors, and a backend that is away.
+
+The proxy and its hundred packages are installed from PyPI into a folder of the test's own, unless
+``PLUMBLINE_LITELLM`` names the program.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from services.runner.outages import OutageWatch
+from services.runner.run import with_watch
+from shared.errors import ServiceError
+from shared.schemas import Generation, SampleId
+from tests.runner.generators import MESSAGES, PARAMS, SAMPLE, Notes, Servers, answer
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+VERSION = "litellm[proxy]==1.108.7"
+MOCKED = {
+    "good": "print(1 + 1)",
+    "busy": "litellm.RateLimitError",
+    "long": "litellm.ContextWindowExceededError",
+    "broken": "litellm.InternalServerError",
+}
+
+
+def _installed(folder: Path) -> str:
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", VERSION]
+    subprocess.run(pip, check=True)
+    return str(folder / "bin" / "litellm")
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def backend_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory, backend_port: int) -> Iterator[str]:
+    """The address of a proxy with mocked models, and one with a real backend, ``away``."""
+    folder = tmp_path_factory.mktemp("litellm")
+    program = os.environ.get("PLUMBLINE_LITELLM") or _installed(folder / "venv")
+    models = [
+        {"model_name": name, "litellm_params": {"model": "openai/x", "api_key": "k",
+                                                "mock_response": mock}}
+        for name, mock in MOCKED.items()
+    ]  # fmt: skip
+    backend = {"model": "openai/x", "api_key": "k"}
+    backend["api_base"] = f"http://127.0.0.1:{backend_port}/v1"
+    document = {
+        "model_list": [*models, {"model_name": "away", "litellm_params": backend}],
+        "router_settings": {"num_retries": 0, "disable_cooldowns": True},
+    }
+    config = folder / "config.yaml"
+    config.write_text(yaml.safe_dump(document))
+    port = free_port()
+    command = [program, "--config", str(config), "--port", str(port)]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--host", "127.0.0.1"], stdout=log, stderr=log)
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@pytest.fixture
+async def ready(proxy: str) -> str:
+    async with aiohttp.ClientSession() as session, asyncio.timeout(120):
+        while True:
+            try:
+                async with session.get(f"{proxy}/health/liveliness") as response:
+                    if response.status == 200:
+                        return proxy
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.5)
+
+
+async def test_mocked_answers(servers: Servers, ready: str) -> None:
+    async def asked(model: str) -> Generation:
+        client = await servers.client(ready, model=model)
+        assert await client.check() == model
+        return await client.generate(SAMPLE, "run", MESSAGES, PARAMS)
+
+    good, long = await asked("good"), await asked("long")
+    assert (good.completion, good.finish_reason, good.error) == (MOCKED["good"], "stop", None)
+    assert good.output_tokens is not None
+    assert long.error is not None and long.error.startswith("prompt_too_long: ")
+
+
+@pytest.mark.parametrize(("model", "status"), [("busy", 429), ("broken", 500)])
+async def test_errors_of_all_requests_end_the_run(
+    servers: Servers, ready: str, model: str, status: int
+) -> None:
+    client = await servers.client(ready, model=model, retry_budget=2.0)
+
+    async def work() -> None:
+        await client.generate(SAMPLE, "run", MESSAGES, PARAMS)
+
+    with pytest.raises(ServiceError, match=f"answers HTTP {status} since"):
+        await with_watch(work, OutageWatch(Notes(), [lambda: client.trouble(1)], tick=0.1).watch)
+
+
+async def test_its_backend_away_and_back(servers: Servers, ready: str, backend_port: int) -> None:
+    """A dozen samples, of which the first few are answered before the backend goes."""
+    answered, gone = 0, asyncio.Event()
+
+    async def chat(_request: web.Request) -> web.Response:
+        nonlocal answered
+        answered += 1
+        if answered == 4:
+            gone.set()
+        return answer(id="x", object="chat.completion", created=1, model="x")
+
+    def backend() -> TestServer:
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", chat)
+        return TestServer(app, port=backend_port)
+
+    first, second = backend(), backend()
+    await first.start_server()
+    client = await servers.client(ready, model="away", max_attempts=1, concurrency=2, backoff=0.2)
+    done: list[Generation] = []
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            for index in range(12):
+                sample = replace(SAMPLE, sample_index=index)
+                group.create_task(generate(sample))
+
+    async def generate(sample: SampleId) -> None:
+        done.append(await client.generate(sample, "run", MESSAGES, PARAMS))
+
+    notes = Notes()
+    running = asyncio.create_task(
+        with_watch(work, OutageWatch(notes, [lambda: client.trouble(12 - len(done))]).watch)
+    )
+    await gone.wait()
+    await first.close()
+    async with asyncio.timeout(60):
+        while not notes.texts:
+            await asyncio.sleep(0.1)
+    assert "answers HTTP 500 since " in notes.texts[0]
+    await second.start_server()
+    await running
+    await second.close()
+    assert [one.error for one in done] == [None] * 12
