@@ -29,13 +29,16 @@ _ENGINE_VARIABLES = (
     "no_proxy",
 )  # fmt: skip
 _GENERATOR_PREFIX = "PLUMBLINE_GENERATOR_"
-# Variables with secrets that each service gets, by the beginnings of their names.
+# Credentials and addresses of object stores, as the filesystems of fsspec read them.
+_STORAGE = ("AWS_", "FSSPEC_", "GOOGLE_", "GCSFS_", "STORAGE_EMULATOR_", "AZURE_", "OCI", "HF_")
+# Variables with secrets that each service gets, by the beginnings of their names. Sandbox and
+# judges open no files of a run, and the programs under test must not find credentials.
 OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
     "sandbox": ("PLUMBLINE_SANDBOX_",),
     "judge": ("PLUMBLINE_SANDBOX_",),
-    "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_"),
-    "generator": (_GENERATOR_PREFIX,),
-    "reward": ("PLUMBLINE_REWARD_",),
+    "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_", *_STORAGE),
+    "generator": (_GENERATOR_PREFIX, *_STORAGE),
+    "reward": ("PLUMBLINE_REWARD_", *_STORAGE),
 }
 # The tokens in this process's environment belong to services elsewhere. Those of the stack listen
 # on the loopback address, and their clients send none.
