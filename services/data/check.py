@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from services.data.config import ChecksConfig
@@ -30,8 +30,8 @@ class CheckResult:
 
 
 def check(
-    files: Sequence[Path],
-    manifests: Path | None,
+    files: Sequence[str],
+    manifests: str | None,
     checks: ChecksConfig,
     roles: Mapping[str, str],
     families: Mapping[str, str] = MappingProxyType({}),
@@ -52,7 +52,7 @@ def check(
     texts: list[ProblemText] = []
     for file in files:
         hashes: dict[str, str] = {}
-        for record in read_records(str(file)):
+        for record in read_records(file):
             problem = record.problem
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
@@ -60,28 +60,28 @@ def check(
             hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record, roles.get(problem.dataset, "eval")))
         if not hashes:
-            raise data_error(str(file), NO_PROBLEM)
+            raise data_error(file, NO_PROBLEM)
         found += _manifest_differences(file, hashes, manifests) if manifests else ()
     overlaps = [one for one in find_overlaps(texts, checks) if one.leaks(families)]
     allowed = load_allowlist(checks.allow) if checks.allow else Allowlist()
     return CheckResult(len(texts), tuple(found), allowed.split(overlaps))
 
 
-def _lock_differences(files: Sequence[Path], manifests: Path) -> Iterator[str]:
-    path = manifests / LOCK_NAME
-    lock = load_lock(str(path))
+def _lock_differences(files: Sequence[str], manifests: str) -> Iterator[str]:
+    path = f"{manifests}/{LOCK_NAME}"
+    lock = load_lock(path)
     if lock.canonical_version != CANONICAL_VERSION:
         yield (
             f"{path}: written with version {lock.canonical_version} of the canonical form, "
             f"but this is version {CANONICAL_VERSION}"
         )
-    lists = [manifests / name for name in lock.files if not name.endswith(".parquet")]
-    yield from differences(lock, [str(file) for file in (*files, *lists)])
+    lists = [f"{manifests}/{name}" for name in lock.files if not name.endswith(".parquet")]
+    yield from differences(lock, [*files, *lists])
 
 
-def _manifest_differences(file: Path, hashes: Mapping[str, str], manifests: Path) -> Iterator[str]:
+def _manifest_differences(file: str, hashes: Mapping[str, str], manifests: str) -> Iterator[str]:
     """Compare a file's problems, prompt hashes by id, with its manifest."""
-    path = manifests / f"{file.stem}.jsonl"
+    path = f"{manifests}/{PurePosixPath(file).stem}.jsonl"
     listed = {line.problem_id: line.prompt_sha256 for line in read_manifest(path)}
     for problem_id in sorted(hashes.keys() | listed.keys()):
         if problem_id not in listed:
