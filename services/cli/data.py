@@ -47,6 +47,8 @@ def import_(
     ] = DataRole.EVAL,
 ) -> None:
     """Read a public file into DATASET.parquet."""
+    from services.cli.display import printable
+
     result = import_dataset(
         kind,
         source,
@@ -61,6 +63,8 @@ def import_(
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
     if result.dropped:
         print(f"{len(result.dropped)} rows dropped, listed in {result.dropped_path}")
+    for line in result.findings.lines():
+        print(printable(line))
 
 
 @app.command()

@@ -97,8 +97,8 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         roles = {name: dataset.role for name, dataset in settings.datasets.items()}
         families = families_of(settings.datasets)
     checked = check(paths, manifests, checks, roles, families)
-    for difference in checked.differences:
-        print(difference)
+    for line in (*checked.differences, *checked.findings.lines()):
+        print(printable(line))
     print_overlaps(stdout_console(), checked.reviewed.open)
     for stale in checked.reviewed.stale:
         print(f"reviewed, but no longer found: {stale.a} and {stale.b}")

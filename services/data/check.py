@@ -9,6 +9,7 @@ from services.data.config import ChecksConfig
 from services.data.manifests import read_manifest
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Allowlist, ProblemText, Reviewed, load_allowlist
+from services.data.quality import AuditSummary
 from services.data.records import NO_PROBLEM, read_records, text_of
 from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.datasets import CANONICAL_VERSION, canonicalize
@@ -18,9 +19,13 @@ from shared.schemas import sha256
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check: number of problems compared, and one line per difference."""
+    """Result of a check: number of problems compared, and one line per difference.
+
+    ``findings`` are those of the audit, which may be meant and are no differences.
+    """
 
     problems: int
+    findings: AuditSummary
     differences: tuple[str, ...]
     reviewed: Reviewed
 
@@ -50,6 +55,7 @@ def check(
     """
     found = list(_lock_differences(files, manifests)) if manifests else []
     texts: list[ProblemText] = []
+    findings = AuditSummary()
     for file in files:
         hashes: dict[str, str] = {}
         for record in read_records(file):
@@ -57,6 +63,7 @@ def check(
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
                 found.append(f"{file}: {cause}")
+            findings.add(problem)
             hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record, roles.get(problem.dataset, "eval")))
         if not hashes:
@@ -64,7 +71,7 @@ def check(
         found += _manifest_differences(file, hashes, manifests) if manifests else ()
     overlaps = [one for one in find_overlaps(texts, checks) if one.leaks(families)]
     allowed = load_allowlist(checks.allow) if checks.allow else Allowlist()
-    return CheckResult(len(texts), tuple(found), allowed.split(overlaps))
+    return CheckResult(len(texts), findings, tuple(found), allowed.split(overlaps))
 
 
 def _lock_differences(files: Sequence[str], manifests: str) -> Iterator[str]:

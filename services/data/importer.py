@@ -14,6 +14,7 @@ from services.data.config import DateRange, check_name, parse_ids
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
 from services.data.manifests import manifest_line, write_list, write_manifest
+from services.data.quality import AuditSummary
 from services.data.records import writing_dataset
 from services.data.rows import local
 from shared.data_roles import IMPORTED, DataRole
@@ -25,13 +26,17 @@ from shared.schemas import Problem
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """Files written by an import. ``dropped_path`` is None if no row was dropped."""
+    """Files written by an import, and what the audit finds in it.
+
+    ``dropped_path`` is None if no row was dropped.
+    """
 
     path: str
     dataset: str
     problems: int
     dropped: tuple[Dropped, ...]
     dropped_path: str | None
+    findings: AuditSummary
 
 
 def import_dataset(
@@ -95,7 +100,10 @@ def import_dataset(
     if role is DataRole.TRAIN:
         _write_manifest(manifest, source, problems)
     dropped_path = _write_dropped(f"{stem}.dropped.jsonl", dropped)
-    return ImportResult(path, dataset, len(problems), dropped, dropped_path)
+    findings = AuditSummary()
+    for problem in problems:
+        findings.add(problem)
+    return ImportResult(path, dataset, len(problems), dropped, dropped_path, findings)
 
 
 def collect(

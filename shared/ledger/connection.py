@@ -134,9 +134,9 @@ def check_server(redis: Redis) -> None:
         return
     if info.get("role") == "slave":
         raise UnavailableError(
-            f"Redis is a replica, which takes no writes; name its master "
-            f"({info.get('master_host')}:{info.get('master_port')}) in REDIS_URL, or sentinels that "
-            f"find it ({URL_FORM})"
+            "Redis is a replica, which takes no writes; name its master "
+            f"({info.get('master_host')}:{info.get('master_port')}) in REDIS_URL, or sentinels "
+            f"({URL_FORM})"
         )
     if info.get("cluster_enabled"):
         raise ServiceError(

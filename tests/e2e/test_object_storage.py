@@ -147,7 +147,7 @@ def authenticated(server: str, required: bool) -> None:
 def test_a_killed_judge_is_resumed_and_judged_again(
     storage: s3fs.S3FileSystem, server: str, command: Command, tmp_path: Path
 ) -> None:
-    """On object storage Redis' data are in the user's state folder, which the second start finds."""
+    """Redis' data are in the user's state folder then, where the second start finds them."""
     arguments = [
         *("judge", "--embedded", "--data", f"{DATA}/data", "--output", f"{RUNS}/killed"),
         *("--completions", f"{DATA}/completions.jsonl"),

@@ -48,6 +48,30 @@ def test_accepts_response_and_task_id_and_fills_in_the_rest(tmp_path):
     assert one.output_tokens is one.prompt_tokens is one.gen_time is one.finish_reason is None
 
 
+def test_reads_files_as_people_have_them(tmp_path):
+    """Each line alone, and what is read: problem, data set and samples' numbers."""
+    plain = {"problem_id": "a", "completion": "x"}
+    for name, lines, read in [
+        ("a byte order mark", b"\xef\xbb\xbf" + GOOD, [("a", None, 0)]),
+        ("a long integer that nobody reads", [{**plain, "seed": 10**4299}], [("a", None, 0)]),
+        ("a longer one", GOOD[:-2] + b', "seed": ' + b"7" * 5000 + b"}\n", [("a", None, 0)]),
+        (
+            "None for absent keys",
+            [{**plain, "problem_id": None, "task_id": "b", "sample_index": None, "dataset": None}],
+            [("b", None, 0)],
+        ),
+        (
+            "samples that are not numbered",
+            [plain, {**plain, "dataset": "d"}, plain, {**plain, "dataset": "d"}],
+            [("a", None, 0), ("a", "d", 0), ("a", None, 1), ("a", "d", 1)],
+        ),
+    ]:
+        if isinstance(lines, list):
+            lines = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        found = list(read_completions(write(tmp_path / "c.jsonl", lines)))
+        assert [(one.problem_id, one.dataset, one.sample_index) for one in found] == read, name
+
+
 def test_skips_blank_lines_but_counts_them(tmp_path):
     path = write(tmp_path / "c.jsonl", GOOD + b"\n  \n" + GOOD + b"nonsense\n")
     assert f"{path}:5: not JSON" in failure(path)

@@ -24,7 +24,7 @@ from shared.redaction import redact_values
 from shared.schemas import quality_text, sha256
 
 # Increment when the same rows produce another stage.
-_STAGE_VERSION = 3
+_STAGE_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
