@@ -53,6 +53,8 @@ def command(server: str, tmp_path: Path) -> Command:
             "AWS_ENDPOINT_URL": server,
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_MAX_ATTEMPTS": "1",
+            # Nothing listens there: what is on loopback is reached without a proxy.
+            "http_proxy": "http://127.0.0.1:9",
         }
         done = subprocess.run(
             plumb.command(*arguments), cwd=plumb.REPOSITORY, env=given | changed,
@@ -171,3 +173,8 @@ def test_a_killed_judge_is_resumed_and_judged_again(
     done = command("rejudge", f"{RUNS}/killed", "sandbox.timeout=3", "--output", f"{RUNS}/again")
     assert done.code == 0, done.stderr
     assert json.loads(storage.cat("bucket/runs/again/run.json"))["samples_judged"] == 58
+    other = tmp_path / "other.jsonl"
+    lines = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
+    other.write_text("".join(json.dumps(one | {"completion": "pass"}) + "\n" for one in lines))
+    done = command(*arguments[:-1], str(other))
+    assert (done.code, "58 of 58 completions differ" in done.line) == (2, True), done.stderr

@@ -100,10 +100,10 @@ def test_is_lazy(tmp_path):
         (b'{"problem_id": "b"}\n', "completion: Field required"),
         (b'{"problem_id": 3, "completion": "x"}\n', "problem_id: Input should be a valid string"),
         (b'{"problem_id": "", "completion": "x"}\n', "problem_id: String should have at least 1"),
-        (b'{"problem_id": "b", "completion": null}\n', "completion: Input should be a valid"),
+        (b'{"problem_id": "b", "completion": null}\n', "completion: Field required"),
         (b'{"problem_id": "b", "completion": "\xff"}\n', "not UTF-8 (byte 36 of the line)"),
         (b"[" * 100_000 + b"\n", "JSON that cannot be used"),
-        (b"1" * 10_000 + b"\n", "JSON that cannot be used"),
+        (b"1" * 10_000 + b"\n", "instead of an object"),
         (
             b'{"problem_id": "b", "completion": "", "gen_time": NaN}\n',
             "gen_time: Input should be a finite number",
