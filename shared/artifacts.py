@@ -13,7 +13,7 @@ import fsspec
 from pydantic import BaseModel
 
 from shared.errors import OutputError
-from shared.files import atomic_write, remove_abandoned
+from shared.files import atomic_write, remove_abandoned, storage_errors
 from shared.redaction import is_redacted, redact, redact_address, remember_address
 
 SUMMARY = "phase0_summary.json"
@@ -50,7 +50,8 @@ class OutputFolder:
         if is_redacted(url):
             raise OutputError(f"output {url!r} was stored without its secrets; give it again")
         try:
-            self._fs, self._root = fsspec.core.url_to_fs(url)
+            # Listings that other processes change must not be remembered.
+            self._fs, self._root = fsspec.core.url_to_fs(url, use_listings_cache=False)
         except (ValueError, ImportError) as error:
             raise OutputError(f"output {url!r}: {error}") from None
 
@@ -103,11 +104,12 @@ class OutputFolder:
                 TemporaryFile(dir=there).close()
             else:
                 probe = self._join(f".{uuid4().hex}.tmp")
-                self._fs.makedirs(self._root, exist_ok=True)
-                self._fs.pipe_file(probe, b"")
-                self._fs.rm_file(probe)
-        except Exception as error:  # noqa: BLE001 - filesystems' packages have errors of their own
-            cause = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                with storage_errors():
+                    self._fs.makedirs(self._root, exist_ok=True)
+                    self._fs.pipe_file(probe, b"")
+                    self._fs.rm_file(probe)
+        except OSError as error:
+            cause = error.strerror or str(error) or type(error).__name__
             raise OutputError(f"cannot write into {self.shown}: {redact(cause)}") from None
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
@@ -117,12 +119,13 @@ class OutputFolder:
             OutputError: The file cannot be read, or is not JSON.
         """
         try:
-            with self._fs.open(self._join(name), "r", encoding="utf-8") as file:
-                return json.load(file)
+            with storage_errors():
+                content = self._fs.cat_file(self._join(name))
+            return json.loads(content.decode("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
+            raise self._unreadable(name, error) from None
 
     def download(self, name: str, path: Path) -> None:
         """Copy a file to a local path; missing folders are created.
@@ -132,9 +135,10 @@ class OutputFolder:
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fs.get_file(self._join(name), str(path))
+            with storage_errors():
+                self._fs.get_file(self._join(name), str(path))
         except OSError as error:
-            raise OutputError(f"{self.url}/{name} cannot be read: {error}") from None
+            raise self._unreadable(name, error) from None
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file to read its bytes.
@@ -142,22 +146,48 @@ class OutputFolder:
         Raises:
             OSError: It does not exist, or cannot be read.
         """
-        return cast(IO[bytes], self._fs.open(self._join(name), "rb"))
+        with storage_errors():
+            return cast(IO[bytes], self._fs.open(self._join(name), "rb"))
 
     def exists(self, name: str) -> bool:
-        return bool(self._fs.exists(self._join(name)))
+        """Whether there is such a file.
+
+        Raises:
+            OutputError: The folder cannot be read.
+        """
+        try:
+            with storage_errors():
+                return bool(self._fs.exists(self._join(name)))
+        except OSError as error:
+            raise self._unreadable(name, error) from None
 
     def remove(self, names: Iterable[str]) -> None:
+        """Remove files and folders that exist.
+
+        Raises:
+            OutputError: One cannot be removed.
+        """
         for name in names:
             if self.exists(name):
-                self._fs.rm(self._join(name), recursive=True)
+                try:
+                    with storage_errors():
+                        self._fs.rm(self._join(name), recursive=True)
+                except OSError as error:
+                    raise OutputError(f"cannot remove {self.shown}/{name}: {error}") from None
 
     def names(self, folder: str) -> list[str]:
-        """List the file names in a subfolder, sorted; empty if the subfolder does not exist."""
+        """List the file names in a subfolder, sorted; empty if the subfolder does not exist.
+
+        Raises:
+            OutputError: It cannot be listed.
+        """
         try:
-            found = self._fs.ls(self._join(folder), detail=False)
+            with storage_errors():
+                found = self._fs.ls(self._join(folder), detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise OutputError(f"{self.shown}/{folder} cannot be listed: {error}") from None
         return sorted(str(path).rsplit("/", 1)[-1] for path in found)
 
     def find(self, name: str) -> list[str]:
@@ -167,7 +197,8 @@ class OutputFolder:
             OutputError: The folder cannot be listed.
         """
         try:
-            found = self._fs.glob(self._join(f"**/{name}"))
+            with storage_errors():
+                found = self._fs.glob(self._join(f"**/{name}"))
         except OSError as error:
             raise OutputError(f"{self.shown} cannot be listed: {error}") from None
         below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in found)
@@ -206,6 +237,10 @@ class OutputFolder:
             raise OutputError(
                 f"cannot write {self.url}/{name}: {error.strerror or error}"
             ) from None
+
+    def _unreadable(self, name: str, error: Exception) -> OutputError:
+        cause = str(error) or type(error).__name__
+        return OutputError(f"{self.shown}/{name} cannot be read: {cause}")
 
     def _join(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -1,8 +1,16 @@
 """Recorded completions of a model, read from JSONL files."""
 
+from collections import Counter
 from collections.abc import Iterator
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from shared.errors import data_error
 from shared.json_lines import parse_record, read_lines
@@ -11,7 +19,7 @@ from shared.statuses import TokenSource
 
 
 class RecordedCompletion(BaseModel):
-    """A recorded completion; unknown fields are ignored.
+    """A recorded completion; unknown fields are ignored, and None is an absent field.
 
     ``gen_time`` is in seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
     ``output_tokens_from`` is as in :class:`~shared.schemas.Generation`.
@@ -29,9 +37,19 @@ class RecordedCompletion(BaseModel):
     gen_time: float | None = Field(default=None, ge=0)
     finish_reason: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_none(cls, fields: object) -> object:
+        # Arrow completes the rows of different formats to the same fields.
+        if isinstance(fields, dict) and None in fields.values():
+            return {name: value for name, value in fields.items() if value is not None}
+        return fields
+
 
 def read_completions(path: str) -> Iterator[RecordedCompletion]:
     """Read a JSONL file of completions (gzip if the name ends in ``.gz``), line by line.
+
+    Completions of a problem that have no ``sample_index`` are numbered in their order.
 
     Args:
         path: A local path or any fsspec URL.
@@ -39,9 +57,16 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
     Raises:
         DataError: While iterating: the file or a line cannot be used; the message names both.
     """
+    samples = Counter[tuple[str | None, str]]()
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
-            yield parse_record(RecordedCompletion, place, line)
+            recorded = parse_record(RecordedCompletion, place, line)
         except ValidationError as error:
             raise data_error(place, f"not a completion: {describe(error)}") from None
+        if "sample_index" not in recorded.model_fields_set:
+            problem = recorded.dataset, recorded.problem_id
+            if index := samples[problem]:
+                recorded = recorded.model_copy(update={"sample_index": index})
+            samples[problem] += 1
+        yield recorded

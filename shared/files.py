@@ -23,12 +23,25 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
+def storage_errors() -> Iterator[None]:
+    """Convert the exceptions of a filesystem's package, such as botocore's, into OSError."""
+    try:
+        yield
+    except OSError:
+        raise
+    # They have no common base, and their packages may not be installed.
+    except Exception as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
 def atomic_write(
     fs: "AbstractFileSystem", path: str, mode: Literal["w", "wb"] = "w"
 ) -> Iterator[IO[Any]]:
     """Open a file of an fsspec filesystem that replaces ``path`` when the block ends.
 
-    If the block raises, the old file stays and the temporary one is removed.
+    If the block raises, the old file stays and the temporary one is removed. An object store has no
+    rename: the temporary object is copied and removed, and a copy also appears as a whole.
 
     Args:
         fs: The filesystem.
@@ -40,14 +53,19 @@ def atomic_write(
     """
     folder, _, name = path.rpartition("/")
     temporary = f"{folder}/{_temporary_name(name)}"
-    fs.makedirs(folder, exist_ok=True)
+    with storage_errors():
+        fs.makedirs(folder, exist_ok=True)
+        file = fs.open(temporary, mode, encoding="utf-8" if mode == "w" else None)
     try:
-        with fs.open(temporary, mode, encoding="utf-8" if mode == "w" else None) as file:
-            yield file
-        fs.mv(temporary, path)
-    finally:
-        if fs.exists(temporary):
-            fs.rm(temporary)
+        yield file
+        with storage_errors():
+            file.close()
+            fs.mv(temporary, path)
+    except BaseException:
+        for remove in (file.close, lambda: fs.rm(temporary)):
+            with suppress(Exception):
+                remove()
+        raise
 
 
 def remove_abandoned(folder: Path) -> None:

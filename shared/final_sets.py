@@ -1,22 +1,22 @@
 """Ledger of final sets: which models and protocols were measured on a set that is not tuned on.
 
-Beside the output folders, in ``final_sets/``, lies a file for each run and final set
-(``data.final_sets``). Its name is made of run, fingerprint, model and data. So writers need no
-lock, a run that is resumed or published again has one file, and ``--force`` removes none.
+In ``final_sets/`` of an output folder lies a file for each run and final set
+(``data.final_sets``); the ledger of a run consists of those in its folder and in the folders beside
+it. The name is made of run, fingerprint, model and data. So writers need no lock, a run that is
+resumed or published again has one file, and ``--force`` removes none.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from shared.artifacts import OutputFolder
 from shared.config_differences import protocol_on
-from shared.errors import DataError, OutputError, reading
+from shared.errors import OutputError
 from shared.finished_run import FinishedRun
 from shared.protocol import shown
 from shared.run_record import RunRecord
@@ -123,27 +123,12 @@ def _prompts(record: RunRecord, dataset: str) -> list[str] | None:
     return found or None
 
 
-def ledger_places(output: str) -> list[str]:
-    """The folders that may hold the ledger of an output folder, a local path or any fsspec URL.
-
-    The first is the folder that contains it; the second is itself, where that one cannot be
-    written.
-    """
-    folder = OutputFolder(output)
-    if folder.local:
-        return [str(Path(folder.path).parent), folder.path]
-    scheme, _, rest = output.rstrip("/").partition("://")
-    parent = rest.rpartition("/")[0]
-    return [f"{scheme}://{parent}", output] if parent else [output]
-
-
-def record_run(place: str, entries: Iterable[FinalSetRun]) -> None:
-    """Write the entries that the ledger in ``place`` does not have yet.
+def record_run(folder: OutputFolder, entries: Iterable[FinalSetRun]) -> None:
+    """Write the entries that an output folder does not have yet.
 
     Raises:
         OutputError: The folder cannot be written.
     """
-    folder = OutputFolder(place)
     for entry in entries:
         name = f"{FOLDER}/{entry.file}"
         if not folder.exists(name):
@@ -151,19 +136,22 @@ def record_run(place: str, entries: Iterable[FinalSetRun]) -> None:
 
 
 def read_ledger(output: str) -> tuple[list[FinalSetRun], list[str]]:
-    """Read the ledger of an output folder; returns its entries, and notes on unreadable files."""
+    """Read the ledger of a run's output folder, a local path or any fsspec URL.
+
+    Returns its entries, and notes on what cannot be read.
+    """
     entries: list[FinalSetRun] = []
     notes: list[str] = []
-    for place in ledger_places(output):
-        folder = OutputFolder(place)
+    own = OutputFolder(output)
+    place, _, name = (own.path if own.local else own.url.rstrip("/")).rpartition("/")
+    names = {name}
+    if not place.endswith("/"):  # nothing is beside a bucket
         try:
-            with reading(f"{folder.shown}/{FOLDER}"):
-                names = [name for name in folder.names(FOLDER) if name.endswith(".json")]
-        except DataError as error:
+            names |= set(OutputFolder(place or "/").names(""))
+        except OutputError as error:
             notes.append(str(error))
-            continue
-        for name in names:
-            _read(folder, name, entries, notes)
+    for name in sorted(names):
+        _read(OutputFolder(f"{place}/{name}"), entries, notes)
     return entries, notes
 
 
@@ -206,11 +194,18 @@ def advice(found: Iterable[FinalSetUse], others: Iterable[str]) -> list[str]:
     ]
 
 
-def _read(folder: OutputFolder, name: str, entries: list[FinalSetRun], notes: list[str]) -> None:
+def _read(folder: OutputFolder, entries: list[FinalSetRun], notes: list[str]) -> None:
     try:
-        entries.append(FinalSetRun.model_validate(folder.read_json(f"{FOLDER}/{name}")))
-    except (OutputError, ValidationError):
-        notes.append(f"{folder.shown}/{FOLDER}/{name} is not an entry of the ledger; left out")
+        names = folder.names(FOLDER)
+    except OutputError:
+        return  # a neighbour that is not for this user, such as of /tmp
+    for name in names:
+        if not name.endswith(".json"):
+            continue
+        try:
+            entries.append(FinalSetRun.model_validate(folder.read_json(f"{FOLDER}/{name}")))
+        except (OutputError, ValidationError):
+            notes.append(f"{folder.shown}/{FOLDER}/{name} is not an entry of the ledger; left out")
 
 
 def _use(runs: Sequence[FinalSetRun]) -> FinalSetUse:

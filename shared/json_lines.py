@@ -1,11 +1,12 @@
 """JSON Lines reader: one object per line, optionally gzip; errors name file and line."""
 
+import codecs
 import gzip
 import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import fsspec
 from pydantic import BaseModel, ValidationError
@@ -48,6 +49,8 @@ def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(path: str, file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of an open file, gzip or not, with their numbers from 1.
 
+    A byte order mark at the begin is left out.
+
     Raises:
         DataError: While iterating: compressed data is truncated or damaged.
     """
@@ -55,10 +58,27 @@ def numbered_lines(path: str, file: Iterable[bytes]) -> Iterator[tuple[int, byte
     try:
         for line in file:
             number += 1
-            yield number, line
+            yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         cause = f"the gzip data is truncated or damaged ({error}); fetch the file again"
         raise data_error(f"{path}:{number + 1}", cause) from None
+
+
+def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Parse a text with integers of any size; of more than 4300 digits they are strings.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deeply.
+    """
+    return json.loads(text, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:  # Python converts no more, and a field that nobody reads may have any value
+        return digits
 
 
 def parse_line(place: str, line: bytes) -> dict[str, object]:
@@ -69,7 +89,7 @@ def parse_line(place: str, line: bytes) -> dict[str, object]:
         DataError: The line is not a JSON object in UTF-8; the message begins with ``place``.
     """
     try:
-        value = json.loads(line.decode("utf-8"))
+        value = parse_json(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         cause = f"not UTF-8 (byte {error.start + 1} of the line); convert it, or name it .gz"
         raise data_error(place, f"{cause} if it is compressed") from None

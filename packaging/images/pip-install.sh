@@ -18,3 +18,6 @@ if [ -s "$made/sources.lock" ]; then
   into_venv --no-index "$@" "$made"/*.whl
 fi
 rm -rf "$made"
+# botocore describes all services of AWS; S3 and the ways to credentials are used, 6 of 31 MB.
+find "${VENV:-/opt/venv}"/lib/python*/site-packages/botocore/data -mindepth 1 -maxdepth 1 -type d \
+  ! -name s3 ! -name sts ! -name 'sso*' ! -name signin -exec rm -r {} + 2>/dev/null || true

@@ -19,7 +19,7 @@ from shared.artifacts import OutputFolder
 from shared.canaries.record import CanaryRecord
 from shared.case_records import SampleCases, readable_tests
 from shared.errors import OutputError
-from shared.final_sets import entries_of, ledger_places, record_run
+from shared.final_sets import entries_of, record_run
 from shared.finished_run import open_run
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
@@ -43,10 +43,8 @@ from shared.schemas import (
     Verdict,
     describe,
 )
-from shared.service.logs import get_logger
 from shared.statuses import FinalStatus, TokenSource, VerdictDetail
 
-log = get_logger(__name__)
 _LISTED = 100
 _AT_ONCE = 200
 
@@ -74,7 +72,7 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
     if roots is not None:
         roots.check(meta.output)
     try:
-        return _publish(ledger, meta, plan, roots or OutputRoots())
+        return _publish(ledger, meta, plan)
     except ValidationError as error:
         raise OutputError(
             f"a record of run {ledger.run} in Redis cannot be read ({describe(error)}); another "
@@ -82,7 +80,7 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
         ) from None
 
 
-def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan, roots: OutputRoots) -> RunState:
+def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     folder = OutputFolder(meta.output)
     folder.remove_abandoned()
     samples = _write_samples(folder, ledger, plan)
@@ -112,29 +110,13 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan, roots: OutputRoots) -
     logs = qa_logs.write(folder, record, chosen)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})
     _write_record(folder, record)
-    _count_final_sets(record, meta.output, roots)
+    record_run(folder, entries_of(record))
     write_report(open_run(folder.url), folder, artifacts.REPORT)
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record, metrics, meta.config.wandb)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
     ledger.publish(record.state, results, record.canaries)
     return record.state
-
-
-def _count_final_sets(record: RunRecord, output: str, roots: OutputRoots) -> None:
-    """Record the run in the ledger of final sets, in the first place that can be written."""
-    if not (entries := entries_of(record)):
-        return
-    reason = ""
-    for place in ledger_places(output):
-        try:
-            roots.check(place)
-            record_run(place, entries)
-        except OutputError as error:
-            reason = " ".join(str(error).split())
-        else:
-            return
-    log.warning("cannot count the run on final sets", run=record.run, reason=reason)
 
 
 def _write_record(folder: OutputFolder, record: RunRecord) -> None:

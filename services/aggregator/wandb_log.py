@@ -20,6 +20,7 @@ from shared import artifacts
 from shared.analysis.statistics import MetricValue, flat_metrics
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError, ServiceError
+from shared.process_environment import PROXY_VARIABLES
 from shared.redaction import redact, without_secrets
 from shared.result_config import WandbConfig
 from shared.run_record import JsonObject, RunRecord, WandbRecord
@@ -33,7 +34,7 @@ Summary = Mapping[str, Mapping[str, MetricValue]]
 log = get_logger(__name__)
 _KEY = "WANDB_API_KEY"
 # Variables that may have secrets, and that the library needs.
-_WANDB_NEEDS = ("WANDB_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+_WANDB_NEEDS = ("WANDB_", *PROXY_VARIABLES)
 _REMEDY = "; check WANDB_API_KEY, WANDB_BASE_URL and the network where the aggregator runs"
 _PROCESS = "services.aggregator.wandb_process"
 

@@ -12,10 +12,12 @@ with interruptible_imports():
     from services.cli.embedded import prefork
     from services.cli.interrupts import INTERRUPTED, error_line, sigterm_as_interrupt
     from shared.errors import InterruptedRunError, PlumblineError
+    from shared.process_environment import adapt_process
 
 
 def main() -> None:
     """Run a command; a PlumblineError becomes one line on stderr and an exit code."""
+    adapt_process()
     try:
         with sigterm_as_interrupt():
             _run()

@@ -1,6 +1,5 @@
 """`plumb data`: import, prepare, check and export data sets."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,7 +29,7 @@ def data() -> None:
 def import_(
     kind: Annotated[LayoutKind, typer.Argument(help="Layout of the source.")],
     source: Annotated[str, typer.Option("--source", help="Published file or folder.")],
-    output: Annotated[Path, typer.Option("--output", help="Folder, or a .parquet file.")],
+    output: Annotated[str, typer.Option("--output", help="Folder, or a .parquet file.")],
     name: Annotated[str | None, typer.Option("--name", help="Name of the data set.")] = None,
     split: Annotated[str | None, typer.Option("--split", help="train, valid or test.")] = None,
     ids: Annotated[str | None, typer.Option("--ids", help="MBPP: task ids, e.g. 11-210.")] = None,
@@ -48,6 +47,8 @@ def import_(
     ] = DataRole.EVAL,
 ) -> None:
     """Read a public file into DATASET.parquet."""
+    from services.cli.display import printable
+
     result = import_dataset(
         kind,
         source,
@@ -62,6 +63,8 @@ def import_(
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
     if result.dropped:
         print(f"{len(result.dropped)} rows dropped, listed in {result.dropped_path}")
+    for line in result.findings.lines():
+        print(printable(line))
 
 
 @app.command()
@@ -109,7 +112,7 @@ def contamination(
         int | None, typer.Option("--processes", help="Worker processes (default: one per core).")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="JSON file for the full report.")
+        str | None, typer.Option("--output", help="JSON file for the full report.")
     ] = None,
 ) -> None:
     """Find problems in a training corpus, which may be larger than memory."""

@@ -92,13 +92,13 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         paths, manifests = _files(files), None
     else:
         settings = _load(config, (), allow)
-        checks, manifests = settings.checks, Path(settings.manifests)
-        paths = [Path(settings.output) / f"{name}.parquet" for name in settings.datasets]
+        checks, manifests = settings.checks, settings.manifests
+        paths = [f"{settings.output}/{name}.parquet" for name in settings.datasets]
         roles = {name: dataset.role for name, dataset in settings.datasets.items()}
         families = families_of(settings.datasets)
     checked = check(paths, manifests, checks, roles, families)
-    for difference in checked.differences:
-        print(difference)
+    for line in (*checked.differences, *checked.findings.lines()):
+        print(printable(line))
     print_overlaps(stdout_console(), checked.reviewed.open)
     for stale in checked.reviewed.stale:
         print(f"reviewed, but no longer found: {stale.a} and {stale.b}")
@@ -124,7 +124,7 @@ def check_corpus(
     size: int,
     min_share: float,
     processes: int | None,
-    output: Path | None,
+    output: str | None,
 ) -> None:
     """Search a training corpus for the problems of prepared files.
 
@@ -155,10 +155,10 @@ def check_corpus(
         raise FindingsError(f"{found} of {len(problems)} problems are in the training corpus")
 
 
-def _eval_problems(file: Path) -> list[EvalProblem]:
-    problems = [eval_problem(record) for record in read_records(str(file))]
+def _eval_problems(file: str) -> list[EvalProblem]:
+    problems = [eval_problem(record) for record in read_records(file)]
     if not problems:
-        raise data_error(str(file), NO_PROBLEM)
+        raise data_error(file, NO_PROBLEM)
     return problems
 
 
@@ -172,8 +172,8 @@ def _load(config: str | None, overrides: Sequence[str], allow: str | None) -> Pr
     return settings.model_copy(update={"checks": checks})
 
 
-def _files(paths: Sequence[str]) -> list[Path]:
-    return [Path(file) for path in paths for file in parquet_files(path)]
+def _files(paths: Sequence[str]) -> list[str]:
+    return [file for path in paths for file in parquet_files(path)]
 
 
 def _commands(config: str | None, overrides: Sequence[str], *, verify_solutions: bool) -> list[str]:
@@ -272,7 +272,7 @@ def print_audit(console: Console, prepared: Prepared) -> None:
         table.add_row(one.name, *(f"{number:,}" for number in (*numbers, at_fault)))
     console.print(table)
     for path in (prepared.report, prepared.lock):
-        console.print(Text(str(path)), soft_wrap=True)
+        console.print(Text(path), soft_wrap=True)
 
 
 def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | None = None) -> None:

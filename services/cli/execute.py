@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,16 +28,17 @@ from shared.errors import (
     ConfigError,
     IncompleteRunError,
     InterruptedRunError,
+    OutputError,
     ServiceError,
     UnavailableError,
     UntrustedRunError,
 )
 from shared.finished_run import open_run
-from shared.ledger import connect, ping_error
+from shared.ledger import Ledger, connect, ping_error
 from shared.plan import RunPlan
 from shared.prompts import prompt_facts
 from shared.run_record import JsonObject, Provenance, RunRecord, SandboxFacts
-from shared.schemas import Problem
+from shared.schemas import Problem, SampleId
 from shared.service.tokens import token_from
 from shared.text import split_urls
 
@@ -326,6 +327,9 @@ async def _run_session(
         if counter is not None:
             source = counter.counting(source)
             provenance = provenance.model_copy(update={"tokenizer": counter.record})
+        hashes = None if request.completions is None else request.completions.hashes()
+        if hashes is not None and not request.force:
+            await asyncio.to_thread(check_completions, session.ledger, hashes, folder)
         await asyncio.to_thread(
             session.enter,
             # The judges of an embedded stack get their sandboxes from the environment.
@@ -335,14 +339,28 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        recorded = request.completions
-        hashes = None if recorded is None else recorded.hashes()
         run = Run(request.config, request.plan, session, source, progress, hashes)
         with closing(JudgesCheck(session.ledger.redis, lambda: run.unjudged)) as judges:
             checks: list[Check] = [judges]
             if client is not None:
                 checks.append(lambda: client.trouble(run.ungenerated))
             await with_watch(run.complete, OutageWatch(progress, checks).watch)
+
+
+def check_completions(ledger: Ledger, hashes: Mapping[SampleId, str], folder: OutputFolder) -> None:
+    """Refuse to replace verdicts on other completions than those with these SHA-256.
+
+    Raises:
+        OutputError: The ledger has some.
+    """
+    differing = sum(
+        sha256 != hashes[sample] for sample, sha256 in ledger.judged_completions(list(hashes))
+    )
+    if differing:
+        raise OutputError(
+            f"{folder.shown} holds verdicts of other completions: {differing} of {len(hashes)} "
+            "completions differ; another --output, or --force to replace them"
+        )
 
 
 @asynccontextmanager

@@ -14,7 +14,8 @@ from services.data.prepare.pipeline import prepare
 from shared.config_files import load_document, validate_document
 from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.data_roles import DataRole
-from shared.errors import ConfigError
+from shared.datasets import check_exists
+from shared.errors import ConfigError, DataError
 
 # In the working directory, as commands name them, or else in the checkout.
 _PLACES = (Path("configs"), Path(__file__).resolve().parents[2] / "configs")
@@ -25,15 +26,18 @@ _CONFIGS = ("data.yaml", "data_stricter.yaml")
 class KnownSet:
     """A prepared data set: its parquet file, and the lock that covers it."""
 
-    file: Path
-    lock: Path
+    file: str
+    lock: str
 
     @property
     def intact(self) -> bool:
         """Whether the file is there and is the one that was prepared."""
-        if not (self.file.is_file() and self.lock.is_file()):
+        try:
+            check_exists(self.file)
+            check_exists(self.lock)
+        except DataError:
             return False
-        return not differences(load_lock(str(self.lock)), [str(self.file)])
+        return not differences(load_lock(self.lock), [self.file])
 
 
 def known_sets(names: Sequence[str], config: str | None) -> list[KnownSet]:
@@ -79,14 +83,15 @@ def _settings(config: str | None) -> Iterator[PrepareConfig]:
 
 
 def _found_or_prepared(name: str, settings: PrepareConfig) -> KnownSet:
-    output, manifests = Path(settings.output), Path(settings.manifests)
-    beside = output.parent / "sets" / name
-    for folder, locks in ((output, manifests), (beside, beside / "manifests")):
-        there = KnownSet(folder / f"{name}.parquet", locks / LOCK_NAME)
+    parent = settings.output.rpartition("/")[0] or "."
+    beside = f"{parent}/sets/{name}"
+    manifests = f"{beside}/manifests"
+    for folder, locks in ((settings.output, settings.manifests), (beside, manifests)):
+        there = KnownSet(f"{folder}/{name}.parquet", f"{locks}/{LOCK_NAME}")
         if there.intact:
             return there
     only = {name: settings.datasets[name]}
-    moved = {"datasets": only, "output": str(beside), "manifests": str(there.lock.parent)}
+    moved = {"datasets": only, "output": beside, "manifests": manifests}
     console = stdout_console()
     with DataProgress(console) as progress:
         prepared = prepare(settings.model_copy(update=moved), progress)

@@ -1,9 +1,7 @@
 """`plumb run`: generate completions, judge them, write the artifacts."""
 
-import hashlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +37,7 @@ from services.runner.preflight import check_judging
 from services.runner.problems import load_problems
 from shared.config import Config, load_config
 from shared.config_files import overridden_keys
+from shared.data_lock import hash_file
 from shared.errors import ConfigError, DataError
 from shared.plan import make_plan
 from shared.prompts import check_templates
@@ -159,10 +158,10 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
     from services.cli.known_sets import known_sets
 
     found = known_sets(names, config)
-    locks = {str(one.lock) for one in found}
+    locks = {one.lock for one in found}
     # A run has one lock. Each file was just compared with its own.
     lock = yaml_string(locks.pop()) if len(locks) == 1 else "null"
-    return [str(one.file) for one in found], [f"data.lock={lock}"]
+    return [one.file for one in found], [f"data.lock={lock}"]
 
 
 def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
@@ -229,8 +228,6 @@ def _recordings_hash(config: Config) -> str:
             "generation.replay.completions"
         )
     try:
-        return hashlib.sha256(Path(os.fspath(path)).read_bytes()).hexdigest()
-    except OSError as error:
-        raise DataError(
-            f"generation.replay.completions: cannot read {path!r}: {error.strerror}"
-        ) from None
+        return hash_file(path).sha256
+    except DataError as error:
+        raise DataError(f"generation.replay.completions: {error}") from None

@@ -2,12 +2,12 @@
 
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import typer
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -31,6 +31,7 @@ from shared.datasets import read_datasets
 from shared.errors import FindingsError, OutputError, ServiceError
 from shared.files import write_text
 from shared.finished_run import open_run
+from shared.process_environment import open_directly
 from shared.protocol import shown
 from shared.redaction import redact_address
 from shared.run_record import RunRecord
@@ -128,17 +129,17 @@ def _info_of(address: str) -> _ServiceInfo:
     token = os.environ.get("PLUMBLINE_REWARD_TOKEN", "")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        request = urllib.request.Request(url, headers=headers)
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+        request = Request(url, headers=headers)
+        with open_directly(request, _TIMEOUT) as response:
             return _ServiceInfo.model_validate_json(response.read(_LARGEST_ANSWER))
     except ValidationError as error:
         raise ServiceError(f"{place} answered something else ({describe(error)})") from None
-    except urllib.error.HTTPError as error:
+    except HTTPError as error:
         raise ServiceError(
             f"{place} answers {error.code} {error.reason}; check the address, and its token in "
             "PLUMBLINE_REWARD_TOKEN"
         ) from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         cause = getattr(error, "reason", error)
         raise ServiceError(
             f"{place} does not answer ({cause}); start it, or leave it out"

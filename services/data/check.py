@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from services.data.config import ChecksConfig
 from services.data.manifests import read_manifest
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Allowlist, ProblemText, Reviewed, load_allowlist
+from services.data.quality import AuditSummary
 from services.data.records import NO_PROBLEM, read_records, text_of
 from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.datasets import CANONICAL_VERSION, canonicalize
@@ -18,9 +19,13 @@ from shared.schemas import sha256
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check: number of problems compared, and one line per difference."""
+    """Result of a check: number of problems compared, and one line per difference.
+
+    ``findings`` are those of the audit, which may be meant and are no differences.
+    """
 
     problems: int
+    findings: AuditSummary
     differences: tuple[str, ...]
     reviewed: Reviewed
 
@@ -30,8 +35,8 @@ class CheckResult:
 
 
 def check(
-    files: Sequence[Path],
-    manifests: Path | None,
+    files: Sequence[str],
+    manifests: str | None,
     checks: ChecksConfig,
     roles: Mapping[str, str],
     families: Mapping[str, str] = MappingProxyType({}),
@@ -50,38 +55,40 @@ def check(
     """
     found = list(_lock_differences(files, manifests)) if manifests else []
     texts: list[ProblemText] = []
+    findings = AuditSummary()
     for file in files:
         hashes: dict[str, str] = {}
-        for record in read_records(str(file)):
+        for record in read_records(file):
             problem = record.problem
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
                 found.append(f"{file}: {cause}")
+            findings.add(problem)
             hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record, roles.get(problem.dataset, "eval")))
         if not hashes:
-            raise data_error(str(file), NO_PROBLEM)
+            raise data_error(file, NO_PROBLEM)
         found += _manifest_differences(file, hashes, manifests) if manifests else ()
     overlaps = [one for one in find_overlaps(texts, checks) if one.leaks(families)]
     allowed = load_allowlist(checks.allow) if checks.allow else Allowlist()
-    return CheckResult(len(texts), tuple(found), allowed.split(overlaps))
+    return CheckResult(len(texts), findings, tuple(found), allowed.split(overlaps))
 
 
-def _lock_differences(files: Sequence[Path], manifests: Path) -> Iterator[str]:
-    path = manifests / LOCK_NAME
-    lock = load_lock(str(path))
+def _lock_differences(files: Sequence[str], manifests: str) -> Iterator[str]:
+    path = f"{manifests}/{LOCK_NAME}"
+    lock = load_lock(path)
     if lock.canonical_version != CANONICAL_VERSION:
         yield (
             f"{path}: written with version {lock.canonical_version} of the canonical form, "
             f"but this is version {CANONICAL_VERSION}"
         )
-    lists = [manifests / name for name in lock.files if not name.endswith(".parquet")]
-    yield from differences(lock, [str(file) for file in (*files, *lists)])
+    lists = [f"{manifests}/{name}" for name in lock.files if not name.endswith(".parquet")]
+    yield from differences(lock, [*files, *lists])
 
 
-def _manifest_differences(file: Path, hashes: Mapping[str, str], manifests: Path) -> Iterator[str]:
+def _manifest_differences(file: str, hashes: Mapping[str, str], manifests: str) -> Iterator[str]:
     """Compare a file's problems, prompt hashes by id, with its manifest."""
-    path = manifests / f"{file.stem}.jsonl"
+    path = f"{manifests}/{PurePosixPath(file).stem}.jsonl"
     listed = {line.problem_id: line.prompt_sha256 for line in read_manifest(path)}
     for problem_id in sorted(hashes.keys() | listed.keys()):
         if problem_id not in listed:

@@ -246,6 +246,8 @@ class ChecksConfig(_Section):
 class PrepareConfig(_Section):
     """Data sets, and folders for parquet (``output``), ``manifests`` and fetched rows (``raw``).
 
+    The first two may be any fsspec URL.
+
     ``verify`` has ``key=value`` overrides for the runs that judge reference solutions.
     """
 
@@ -255,6 +257,18 @@ class PrepareConfig(_Section):
     raw: str = "data/raw"
     verify: list[str] = Field(default_factory=list)
     checks: ChecksConfig = ChecksConfig()
+
+    @field_validator("output", "manifests")
+    @classmethod
+    def _folder(cls, value: str) -> str:
+        return value.rstrip("/") or "/"
+
+    @field_validator("raw")
+    @classmethod
+    def _local(cls, value: str) -> str:
+        if "://" in value:
+            raise ValueError("the folder of fetched rows is a cache; name a local one")
+        return value
 
     @model_validator(mode="after")
     def _names(self) -> Self:

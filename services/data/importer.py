@@ -8,27 +8,35 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import fsspec
+
 from services.data.config import DateRange, check_name, parse_ids
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
 from services.data.manifests import manifest_line, write_list, write_manifest
+from services.data.quality import AuditSummary
 from services.data.records import writing_dataset
 from services.data.rows import local
 from shared.data_roles import IMPORTED, DataRole
-from shared.errors import DataError, data_error
+from shared.errors import data_error
+from shared.files import storage_errors
 from shared.redaction import redact_address
 from shared.schemas import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """Files written by an import. ``dropped_path`` is None if no row was dropped."""
+    """Files written by an import, and what the audit finds in it.
 
-    path: Path
+    ``dropped_path`` is None if no row was dropped.
+    """
+
+    path: str
     dataset: str
     problems: int
     dropped: tuple[Dropped, ...]
-    dropped_path: Path | None
+    dropped_path: str | None
+    findings: AuditSummary
 
 
 def import_dataset(
@@ -82,16 +90,20 @@ def import_dataset(
         check_name(dataset)
     except ValueError as error:
         raise data_error(source, str(error)) from None
-    path = _output_file(output, dataset)
+    path = _output_file(str(output), dataset)
     # Between the two writes, the file is at worst an evaluation set.
-    _delete(manifest := path.with_suffix(IMPORTED))
-    with writing_dataset(str(path), solutions=True) as writer:
+    stem = path.removesuffix(".parquet")
+    _delete(manifest := f"{stem}{IMPORTED}")
+    with writing_dataset(path, solutions=True) as writer:
         for row in imported:
             writer.add(row.problem, row.solutions, row.statement)
     if role is DataRole.TRAIN:
         _write_manifest(manifest, source, problems)
-    dropped_path = _write_dropped(path.with_suffix(".dropped.jsonl"), dropped)
-    return ImportResult(path, dataset, len(problems), dropped, dropped_path)
+    dropped_path = _write_dropped(f"{stem}.dropped.jsonl", dropped)
+    findings = AuditSummary()
+    for problem in problems:
+        findings.add(problem)
+    return ImportResult(path, dataset, len(problems), dropped, dropped_path, findings)
 
 
 def collect(
@@ -125,15 +137,14 @@ def collect(
     return imported, tuple(dropped)
 
 
-def _output_file(output: str | Path, dataset: str) -> Path:
-    # Path would turn "s3://bucket" into the local path "s3:/bucket".
-    if "://" in str(output):
-        raise DataError(f"{output}: the output must be local; name a folder or a file")
-    path = Path(output).expanduser()
-    return path if path.suffix == ".parquet" else path / f"{dataset}.parquet"
+def _output_file(output: str, dataset: str) -> str:
+    if "://" not in output:
+        output = str(Path(output).expanduser())
+    folder = output.rstrip("/")
+    return output if output.endswith(".parquet") else f"{folder}/{dataset}.parquet"
 
 
-def _write_dropped(path: Path, dropped: tuple[Dropped, ...]) -> Path | None:
+def _write_dropped(path: str, dropped: tuple[Dropped, ...]) -> str | None:
     """Write the list of dropped rows; if there are none, delete the list of an earlier import."""
     if dropped:
         write_list(path, dropped)
@@ -142,7 +153,7 @@ def _write_dropped(path: Path, dropped: tuple[Dropped, ...]) -> Path | None:
     return None
 
 
-def _write_manifest(path: Path, source: str, problems: Iterable[Problem]) -> None:
+def _write_manifest(path: str, source: str, problems: Iterable[Problem]) -> None:
     revision, url = local.revision(source), redact_address(source)
     lines = (
         manifest_line(
@@ -158,9 +169,11 @@ def _write_manifest(path: Path, source: str, problems: Iterable[Problem]) -> Non
     write_manifest(path, lines)
 
 
-def _delete(path: Path) -> None:
+def _delete(path: str) -> None:
     try:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
-    except OSError as error:
-        raise data_error(str(path), f"cannot be deleted ({error}); check the folder") from None
+        fs, target = fsspec.core.url_to_fs(path)
+        with suppress(FileNotFoundError, NotADirectoryError), storage_errors():
+            if fs.exists(target):
+                fs.rm_file(target)
+    except (OSError, ValueError, ImportError) as error:
+        raise data_error(path, f"cannot be deleted ({error}); check the folder") from None

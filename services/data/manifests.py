@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TypeVar
 
+import fsspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from services.data.layouts.base import Dropped
@@ -13,7 +14,7 @@ from shared.data_lock import LOCK_NAME, DataLock, hash_file
 from shared.data_roles import DataRole
 from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
-from shared.files import write_text
+from shared.files import atomic_write
 from shared.json_lines import read_json_lines
 from shared.schemas import Problem, QualityFinding, describe
 
@@ -65,7 +66,7 @@ def manifest_line(
     )
 
 
-def write_manifest(path: Path, lines: Iterable[ManifestLine]) -> None:
+def write_manifest(path: str, lines: Iterable[ManifestLine]) -> None:
     """Write a manifest atomically.
 
     Raises:
@@ -76,13 +77,13 @@ def write_manifest(path: Path, lines: Iterable[ManifestLine]) -> None:
     )
 
 
-def read_manifest(path: Path) -> Iterator[ManifestLine]:
+def read_manifest(path: str) -> Iterator[ManifestLine]:
     """Read a manifest line by line.
 
     Raises:
         DataError: While iterating: the file or a line cannot be used; names file and line.
     """
-    for number, fields in read_json_lines(str(path)):
+    for number, fields in read_json_lines(path):
         try:
             yield ManifestLine.model_validate(fields)
         except ValidationError:
@@ -135,7 +136,7 @@ Entry = Dropped | Duplicate | QualityEntry | OverlapEntry
 EntryT = TypeVar("EntryT", Dropped, Duplicate, QualityEntry)
 
 
-def write_list(path: Path, entries: Iterable[Entry]) -> None:
+def write_list(path: str, entries: Iterable[Entry]) -> None:
     """Write a list atomically, one JSON object per entry; it may be empty.
 
     Raises:
@@ -145,7 +146,7 @@ def write_list(path: Path, entries: Iterable[Entry]) -> None:
     replace_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def read_list(path: Path, kind: type[EntryT]) -> tuple[EntryT, ...]:
+def read_list(path: str, kind: type[EntryT]) -> tuple[EntryT, ...]:
     """Read a list whose entries are of one dataclass.
 
     Raises:
@@ -153,7 +154,7 @@ def read_list(path: Path, kind: type[EntryT]) -> tuple[EntryT, ...]:
     """
     adapter = TypeAdapter(kind)
     entries = []
-    for number, fields in read_json_lines(str(path)):
+    for number, fields in read_json_lines(path):
         try:
             entries.append(adapter.validate_python(fields))
         except ValidationError as error:
@@ -161,23 +162,24 @@ def read_list(path: Path, kind: type[EntryT]) -> tuple[EntryT, ...]:
     return tuple(entries)
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a file atomically; missing folders are created.
+def replace_text(path: str, text: str) -> None:
+    """Write a file, a local path or any fsspec URL, atomically; missing folders are created.
 
     Raises:
         DataError: The file cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
-    except OSError as error:
-        raise data_error(str(path), f"cannot be written ({error}); check the folder") from None
+        fs, target = fsspec.core.url_to_fs(path)
+        with atomic_write(fs, target) as file:
+            file.write(text)
+    except (OSError, ValueError, ImportError) as error:
+        raise data_error(path, f"cannot be written ({error}); check the folder") from None
 
 
 # Lock
 
 
-def write_lock(folder: Path, files: Iterable[Path]) -> Path:
+def write_lock(folder: str, files: Iterable[str]) -> str:
     """Write the lock of data files and manifests; their file names must differ.
 
     Returns:
@@ -186,8 +188,9 @@ def write_lock(folder: Path, files: Iterable[Path]) -> Path:
     Raises:
         DataError: A file cannot be read, or the lock cannot be written.
     """
-    hashed = {path.name: hash_file(str(path)) for path in sorted(files, key=lambda path: path.name)}
+    names = {PurePosixPath(path).name: path for path in files}
+    hashed = {name: hash_file(names[name]) for name in sorted(names)}
     lock = DataLock(canonical_version=CANONICAL_VERSION, files=hashed)
-    path = folder / LOCK_NAME
+    path = f"{folder}/{LOCK_NAME}"
     replace_text(path, lock.model_dump_json(indent=2) + "\n")
     return path

@@ -1,6 +1,7 @@
-"""Audit of problems: duplicate and contradicting tests, very large outputs, many right answers."""
+"""Audit of problems: their statements, tests and checkers, without running anything."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class AuditFinding:
 def audit_problem(problem: Problem) -> list[AuditFinding]:
     """Audit the tests, the statement and the checker of one problem, without running anything."""
     found, tests = audit_tests(problem.tests), problem.tests
+    if not problem.prompt.strip():
+        found.append(AuditFinding(QualityFinding.EMPTY_STATEMENT, "the prompt has no text"))
     if (fault := fault_of(tests)) is not None:
         found.append(AuditFinding(QualityFinding.TEST_ERROR, fault))
     elif isinstance(tests, HumanEvalTests | MbppTests) and (shared := plan_of(tests).shared):
@@ -49,6 +52,27 @@ def audit_problem(problem: Problem) -> list[AuditFinding]:
     return found
 
 
+class AuditSummary:
+    """The findings of many problems, by kind."""
+
+    def __init__(self) -> None:
+        self._problems = Counter[QualityFinding]()
+        self._first: dict[QualityFinding, str] = {}
+
+    def add(self, problem: Problem) -> None:
+        """Audit a problem."""
+        for finding in audit_problem(problem):
+            self._problems[finding.kind] += 1
+            self._first.setdefault(finding.kind, f"{problem.problem_id}: {finding.reason}")
+
+    def lines(self) -> Iterator[str]:
+        """One line for each kind, with its first problem."""
+        for kind in QualityFinding:
+            if count := self._problems[kind]:
+                noun = "problem" if count == 1 else "problems"
+                yield f"{count} {noun} with {kind}, such as {self._first[kind]}"
+
+
 def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
     """Audit the tests of one problem; returns at most one finding of each kind.
 
@@ -63,6 +87,8 @@ def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
         ]
         own_checker = bool(tests.checker_source)
         found = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
+        if tests.fn_name is None and not own_checker:
+            found += _blank(tests.outputs)
     elif isinstance(tests, ProgramTests):
         found = []  # in another language, which is not parsed
     else:
@@ -87,6 +113,14 @@ def _compare(pairs: list[tuple[str, str]], *, one_output: bool) -> Iterator[Audi
             reason = f"tests {other} and {number} have the same input and different outputs"
             found.setdefault(QualityFinding.CONTRADICTING_TESTS, reason)
     return (AuditFinding(kind, reason) for kind, reason in found.items())
+
+
+def _blank(outputs: Iterable[str]) -> Iterator[AuditFinding]:
+    blank = [number for number, output in enumerate(outputs, start=1) if not output.strip()]
+    if blank:
+        reason = f"test {blank[0]} expects no output, so a program that does nothing passes it"
+        more = f"; {len(blank) - 1} more expect none" if len(blank) > 1 else ""
+        yield AuditFinding(QualityFinding.BLANK_OUTPUT, reason + more)
 
 
 def _large(outputs: Iterable[str]) -> Iterator[AuditFinding]:

@@ -3,14 +3,15 @@
 import http.client
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from urllib.request import Request
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from shared.address import Address
 from shared.ledger.calls import Flaw
+from shared.process_environment import open_directly
 from shared.programs import ProgramAnswer
 from shared.redaction import redact
 from shared.schemas import Verdict
@@ -48,8 +49,8 @@ class SandboxWatch:
         failure = ""
         for address in self._addresses:
             try:
-                ping = urllib.request.Request(f"{address.url}/v1/ping", headers=address.headers)
-                with urllib.request.urlopen(ping, timeout=self._timeout):
+                ping = Request(f"{address.url}/v1/ping", headers=address.headers)
+                with open_directly(ping, self._timeout):
                     return None
             except (OSError, http.client.HTTPException, ValueError) as error:
                 tried = ", ".join(map(str, self._addresses))

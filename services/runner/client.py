@@ -134,7 +134,8 @@ class GeneratorClient:
         self._opened_session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._opened_session = open_session(self._headers, self._request_timeout)
+        urls = [endpoint.url for endpoint in self._endpoints]
+        self._opened_session = open_session(urls, self._headers, self._request_timeout)
         return self
 
     async def __aexit__(self, *_exception: object) -> None:

@@ -5,13 +5,14 @@ import math
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import aiohttp
 
 from shared.address import Address
+from shared.process_environment import uses_proxies
 
 # Open files other than generator connections: Redis, data, logs, sandbox and aggregator clients.
 _OTHER_FILES = 256
@@ -210,14 +211,18 @@ def allow_connections(wanted: int) -> int:
 
 
 def open_session(
-    headers: dict[str, str], request_timeout: float, connect_timeout: float = 30.0
+    urls: Iterable[str],
+    headers: dict[str, str],
+    request_timeout: float,
+    connect_timeout: float = 30.0,
 ) -> aiohttp.ClientSession:
-    """Open an HTTP client without a limit on connections; timeouts are seconds."""
+    """Open an HTTP client of servers without a limit on connections; timeouts are seconds."""
     return aiohttp.ClientSession(
         # The admission gate limits requests; aiohttp's default would allow only 100 connections.
         connector=aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket),
         timeout=aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout),
         headers=headers,
+        trust_env=uses_proxies(urls),
     )
 
 

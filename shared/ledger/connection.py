@@ -4,13 +4,18 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from redis import ConnectionPool, Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
@@ -116,11 +121,49 @@ def wait_for_redis(
                 server.set_reason(str(error))
 
 
+def check_server(redis: Redis) -> None:
+    """Check that a server can hold a ledger.
+
+    Raises:
+        UnavailableError: It is a replica or its memory is full, which may pass.
+        ServiceError: It is part of a cluster, or may evict records.
+    """
+    try:
+        info = cast(dict[str, Any], redis.info())
+    except ResponseError:  # not for this user, or not for anybody
+        return
+    if info.get("role") == "slave":
+        raise UnavailableError(
+            "Redis is a replica, which takes no writes; name its master "
+            f"({info.get('master_host')}:{info.get('master_port')}) in REDIS_URL, or sentinels "
+            f"({URL_FORM})"
+        )
+    if info.get("cluster_enabled"):
+        raise ServiceError(
+            "Redis is in cluster mode, which spreads the keys of a run over servers; use one "
+            "server with cluster-enabled no"
+        )
+    policy, limit = info.get("maxmemory_policy", "noeviction"), info.get("maxmemory", 0)
+    if policy != "noeviction":
+        raise ServiceError(
+            f"Redis has the eviction policy {policy}, which deletes records of a run when its "
+            "memory is full; set maxmemory-policy noeviction"
+        )
+    if limit and info.get("used_memory", 0) >= limit:
+        raise UnavailableError(
+            f"Redis has used its memory ({info['used_memory'] >> 20} of {limit >> 20} MiB); raise "
+            "maxmemory, or remove runs that are finished (docs/operations.md)"
+        )
+
+
 def ping_error(redis: Redis) -> str | None:
-    """Ping the server without retries, as a health check; return the error, or None."""
+    """Check the server without retries, as a health check; return the error, or None."""
     client = fail_fast(redis)
     try:
         client.ping()
+        check_server(client)
+    except ServiceError as error:
+        return str(error)
     except RedisError as error:
         return redact(f"Redis: {error}")
     finally:
@@ -193,6 +236,7 @@ def _ping(url: str, wait: float = 0.0) -> None:
     while True:
         try:
             client.ping()
+            check_server(client)
             check_ledger(client)
             return
         except (RedisConnectionError, RedisTimeoutError) as error:

@@ -449,6 +449,14 @@ class Ledger:
                 elif document is not None:
                     yield sample, Verdict.model_validate_json(document)
 
+    def judged_completions(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, str]]:
+        """Yield those of ``samples`` that are judged, with the SHA-256 of what was judged."""
+        for sample, found in self.standing(samples):
+            if isinstance(found, Mark):
+                yield sample, found.sha256
+            elif found.judged:
+                yield sample, found.completion_sha256
+
     def cases(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
         """Yield samples whose cases were recorded, with what ``shared.case_records`` packed."""
         for chunk in _chunks(samples):

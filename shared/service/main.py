@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from shared.errors import PlumblineError, ServiceError
+from shared.process_environment import adapt_process
 from shared.service.health import refuse
 from shared.service.logs import configure_logging
 from shared.service.memory import return_large_blocks
@@ -24,6 +25,7 @@ def run_service(name: str, kind: type[Settings], serve: Callable[[Settings], obj
         serve: Serves until a signal; it may raise ``PlumblineError`` and ``OSError``.
     """
     return_large_blocks()
+    adapt_process()
     configure_logging(name)
     try:
         settings = load_settings(kind)

@@ -1,5 +1,4 @@
 import json
-import shutil
 import socket
 import subprocess
 from collections import Counter
@@ -12,7 +11,6 @@ from redis import Redis
 
 from services.aggregator.__main__ import publish_due
 from services.aggregator.ingest import Ingester
-from services.aggregator.output_roots import OutputRoots
 from services.aggregator.publish import publish
 from shared import artifacts
 from shared.artifacts import OutputFolder
@@ -365,35 +363,9 @@ def test_a_run_on_a_final_set_is_counted_once(redis: Redis, tmp_path: Path) -> N
     ledger = on_final_set(redis, tmp_path / "run")
     publish(ledger)
     publish(ledger)
-    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    assert len(list((tmp_path / "run" / FOLDER).iterdir())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing beside the user's folder
     assert counted(tmp_path / "run") == ["d2"]
-
-
-def test_a_final_set_is_counted_in_the_run_where_the_folder_above_is_closed(
-    redis: Redis, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    ledger = on_final_set(redis, run)
-    publish(ledger, OutputRoots([str(run)]))
-    assert not (tmp_path / FOLDER).exists()
-    assert counted(run) == ["d2"]
-    shutil.rmtree(run / FOLDER)
-    (tmp_path / FOLDER).write_text("a file in its place")
-    publish(ledger)
-    assert (run / FOLDER).is_dir()
-
-
-def test_a_run_is_published_where_final_sets_cannot_be_counted(
-    redis: Redis, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    for folder in (tmp_path, run):
-        (folder / FOLDER).write_text("a file in its place")
-    assert publish(on_final_set(redis, run)) is RunState.COMPLETE
-
-
-# Finished samples in segments
 
 
 def archived(ledger: Ledger, folder: Path, samples: Sequence[SampleId]) -> None:

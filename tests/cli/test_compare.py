@@ -2,7 +2,7 @@
 
 import json
 import re
-import shutil
+from pathlib import Path
 
 import pytest
 
@@ -255,8 +255,11 @@ def test_a_choice_on_a_final_set_is_said(tmp_path):
     assert "final" not in compare(tmp_path, "a", "b").stdout  # two models are one comparison
     # A run elsewhere on the same problems tried another protocol, and was counted.
     other = write_run(tmp_path / "c", answers, change={"config.sandbox.timeout": 3.0})
-    record_run(str(tmp_path), entries_of(open_run(other).record))
-    shutil.rmtree(other)
+    run = open_run(other)
+    record_run(run.folder, entries_of(run.record))
+    for path in Path(other).iterdir():
+        if path.is_file():
+            path.unlink()
     done = compare(tmp_path, "a", "b", "--json", "found.json")
     assert done.code == 0
     assert done.stdout.splitlines()[-1] == (
@@ -265,5 +268,5 @@ def test_a_choice_on_a_final_set_is_said(tmp_path):
     )
     document = json.loads((tmp_path / "found.json").read_text())
     assert document["final_sets"][0]["runs"] == 3
-    (tmp_path / FOLDER / "torn.json").write_text("{")
+    (Path(other) / FOLDER / "torn.json").write_text("{")
     assert "torn.json is not an entry of the ledger" in compare(tmp_path, "a", "b").stdout

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from services.data.quality import LARGE_OUTPUT_BYTES, audit_problem, audit_tests
+from services.data.quality import LARGE_OUTPUT_BYTES, AuditSummary, audit_problem, audit_tests
 from shared.schemas import (
     HumanEvalTests,
     MbppTests,
@@ -75,6 +75,32 @@ def test_assertions_within_check_count():
     body = "    assert f(1) == 2\n    for x in (1, 2):\n        assert f(1)==2\n"
     tests = HumanEvalTests(test=f"def check(f):\n{body}", entry_point="f", prompt="def f(x):\n")
     assert found(tests) == {"duplicate_tests": "tests 1 and 2 are the same"}
+
+
+def test_blank_outputs_and_an_empty_statement():
+    """By the problem's fields: the findings that the audit adds."""
+    blank = {"inputs": ["1", "2", "3"], "outputs": ["1", " \n", ""]}
+    for changed, added in [
+        ({"ground_truth": blank}, {"blank_output"}),
+        ({"ground_truth": blank | {"checker_source": "def check(*_): return True"}}, set()),
+        ({"ground_truth": blank | {"fn_name": "f"}}, set()),
+        ({"prompt": " \n"}, {"empty_statement"}),
+        ({}, set()),
+    ]:
+        tests = changed.pop("ground_truth", {"inputs": ["1"], "outputs": ["1"]})
+        audited = audit_problem(problem(ground_truth=json.dumps(tests), **changed))
+        kinds = {one.kind.value for one in audited}
+        assert kinds & {"blank_output", "empty_statement"} == added, (tests, changed)
+    (line,) = summary_of(problem(ground_truth=json.dumps(blank)))
+    assert line.startswith("1 problem with blank_output, such as ")
+    assert "test 2 expects no output" in line
+
+
+def summary_of(*problems):
+    summary = AuditSummary()
+    for one in problems:
+        summary.add(one)
+    return list(summary.lines())
 
 
 def test_the_column_says_what_was_found_and_can_be_read_back():

@@ -48,6 +48,30 @@ def test_accepts_response_and_task_id_and_fills_in_the_rest(tmp_path):
     assert one.output_tokens is one.prompt_tokens is one.gen_time is one.finish_reason is None
 
 
+def test_reads_files_as_people_have_them(tmp_path):
+    """Each line alone, and what is read: problem, data set and samples' numbers."""
+    plain = {"problem_id": "a", "completion": "x"}
+    for name, lines, read in [
+        ("a byte order mark", b"\xef\xbb\xbf" + GOOD, [("a", None, 0)]),
+        ("a long integer that nobody reads", [{**plain, "seed": 10**4299}], [("a", None, 0)]),
+        ("a longer one", GOOD[:-2] + b', "seed": ' + b"7" * 5000 + b"}\n", [("a", None, 0)]),
+        (
+            "None for absent keys",
+            [{**plain, "problem_id": None, "task_id": "b", "sample_index": None, "dataset": None}],
+            [("b", None, 0)],
+        ),
+        (
+            "samples that are not numbered",
+            [plain, {**plain, "dataset": "d"}, plain, {**plain, "dataset": "d"}],
+            [("a", None, 0), ("a", "d", 0), ("a", None, 1), ("a", "d", 1)],
+        ),
+    ]:
+        if isinstance(lines, list):
+            lines = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        found = list(read_completions(write(tmp_path / "c.jsonl", lines)))
+        assert [(one.problem_id, one.dataset, one.sample_index) for one in found] == read, name
+
+
 def test_skips_blank_lines_but_counts_them(tmp_path):
     path = write(tmp_path / "c.jsonl", GOOD + b"\n  \n" + GOOD + b"nonsense\n")
     assert f"{path}:5: not JSON" in failure(path)
@@ -76,10 +100,10 @@ def test_is_lazy(tmp_path):
         (b'{"problem_id": "b"}\n', "completion: Field required"),
         (b'{"problem_id": 3, "completion": "x"}\n', "problem_id: Input should be a valid string"),
         (b'{"problem_id": "", "completion": "x"}\n', "problem_id: String should have at least 1"),
-        (b'{"problem_id": "b", "completion": null}\n', "completion: Input should be a valid"),
+        (b'{"problem_id": "b", "completion": null}\n', "completion: Field required"),
         (b'{"problem_id": "b", "completion": "\xff"}\n', "not UTF-8 (byte 36 of the line)"),
         (b"[" * 100_000 + b"\n", "JSON that cannot be used"),
-        (b"1" * 10_000 + b"\n", "JSON that cannot be used"),
+        (b"1" * 10_000 + b"\n", "instead of an object"),
         (
             b'{"problem_id": "b", "completion": "", "gen_time": NaN}\n',
             "gen_time: Input should be a finite number",

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import fsspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.final_sets import (
     FOLDER,
@@ -17,7 +17,6 @@ from shared.final_sets import (
     FinalSetUse,
     advice,
     entries_of,
-    ledger_places,
     read_ledger,
     record_run,
     uses,
@@ -66,14 +65,14 @@ def test_what_the_page_on_data_says_of_them():
 def test_a_run_is_counted_once_however_often_it_is_published(tmp_path):
     output = str(tmp_path / "one")
     for finished_at in (1.0, 2.0):
-        record_run(str(tmp_path), entries_of(record(finished_at=finished_at)))
+        record_run(OutputFolder(str(tmp_path / "one")), entries_of(record(finished_at=finished_at)))
     entries, notes = read_ledger(output)
     assert ([one.finished_at for one in entries], notes) == ([1.0], [])
 
 
 def test_a_repeated_run_in_another_folder_and_another_protocol_count(tmp_path):
     for one in (record(), record(run="r-2"), record("sandbox.timeout=3")):
-        record_run(str(tmp_path), entries_of(one))
+        record_run(OutputFolder(str(tmp_path / "one")), entries_of(one))
     entries, _ = read_ledger(str(tmp_path / "any"))
     (use,) = uses(entries, entries_of(record()))
     assert (use.runs, use.protocols, use.models) == (3, 2, 1)
@@ -81,42 +80,30 @@ def test_a_repeated_run_in_another_folder_and_another_protocol_count(tmp_path):
 
 
 def test_writers_need_no_lock(tmp_path):
+    folder = OutputFolder(str(tmp_path / "one"))
     runs = [entries_of(record(run=f"r-{number}")) for number in range(20)]
     for _ in range(2):
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda entries: record_run(str(tmp_path), entries), runs))
+            list(pool.map(lambda entries: record_run(folder, entries), runs))
     entries, notes = read_ledger(str(tmp_path / "any"))
     assert (len(entries), notes) == (20, [])
-    assert [path for path in (tmp_path / FOLDER).iterdir() if path.suffix != ".json"] == []
+    assert [path for path in (tmp_path / "one" / FOLDER).iterdir() if path.suffix != ".json"] == []
 
 
 def test_the_ledger_of_a_url():
     try:
-        record_run("memory://bucket/outputs", entries_of(record()))
+        record_run(OutputFolder("memory://bucket/outputs/two"), entries_of(record()))
         entries, _ = read_ledger("memory://bucket/outputs/one")
         assert [one.run for one in entries] == ["r-1"]
     finally:
         fsspec.filesystem("memory").rm("/bucket", recursive=True)
 
 
-@pytest.mark.parametrize(
-    ("output", "places"),
-    [
-        ("/outputs/demo", ["/outputs", "/outputs/demo"]),
-        ("/outputs/demo/", ["/outputs", "/outputs/demo"]),
-        ("memory://bucket/a/b", ["memory://bucket/a", "memory://bucket/a/b"]),
-        ("memory://bucket", ["memory://bucket"]),
-    ],
-)
-def test_places(output, places):
-    assert ledger_places(output) == places
-
-
 def test_a_file_that_is_no_entry_is_left_out_and_said(tmp_path):
-    record_run(str(tmp_path), entries_of(record()))
-    (tmp_path / FOLDER / "torn.json").write_text('{"dataset"')
-    (tmp_path / FOLDER / "other.json").write_text("[1]")
-    (tmp_path / FOLDER / "README.txt").write_text("mine")
+    record_run(OutputFolder(str(tmp_path / "one")), entries_of(record()))
+    (tmp_path / "one" / FOLDER / "torn.json").write_text('{"dataset"')
+    (tmp_path / "one" / FOLDER / "other.json").write_text("[1]")
+    (tmp_path / "one" / FOLDER / "README.txt").write_text("mine")
     entries, notes = read_ledger(str(tmp_path / "any"))
     assert len(entries) == 1
     assert sorted(Path(note.split()[0]).name for note in notes) == ["other.json", "torn.json"]

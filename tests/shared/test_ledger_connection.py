@@ -1,17 +1,22 @@
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
+from redis.exceptions import RedisError
 
+from services.cli.embedded.services import redis_binary
 from shared.errors import ServiceError
-from shared.ledger import Ledger, connect
+from shared.ledger import Ledger, connect, ping_error
 from shared.schemas import SampleId
 from shared.service import processes
 from tests.conftest import RedisServer
 from tests.shared.ledgers import RUN, generation, verdict
+from tests.waiting import until
 
 SECRET = "s3kret-pa55word"
 
@@ -68,6 +73,28 @@ def test_a_wrong_password(redis_server: RedisServer) -> None:
     message = refusal(f"redis://:{SECRET}@127.0.0.1:{port}/0")
     assert "refuses the password" in message
     assert f"***@127.0.0.1:{port}" in message
+
+
+def test_a_server_that_cannot_hold_a_ledger_is_named_with_the_remedy(
+    free_port: int, tmp_path: Path
+) -> None:
+    url = f"redis://127.0.0.1:{free_port}/0"
+    own = [redis_binary(), "--port", str(free_port), "--dir", str(tmp_path), "--save", ""]
+    for options, named in [
+        ("--replicaof 127.0.0.1 1", ["replica", "master (127.0.0.1:1)", "REDIS_URL"]),
+        ("--maxmemory-policy allkeys-lru", ["eviction policy allkeys-lru", "noeviction"]),
+        ("--cluster-enabled yes", ["cluster mode", "cluster-enabled no"]),
+        ("--maxmemory 100kb", ["used its memory", "raise maxmemory"]),
+    ]:
+        with subprocess.Popen([*own, *options.split()], stdout=subprocess.DEVNULL) as server:
+            try:
+                client = Redis.from_url(url)
+                until(options, client.ping, not_yet=(RedisError,))
+                for message in (refusal(url), ping_error(client)):  # the latter is on /readyz
+                    for part in named:
+                        assert part in message, options
+            finally:
+                server.kill()
 
 
 def test_no_password_where_one_is_needed(redis_server: RedisServer) -> None:

@@ -4,9 +4,10 @@ Local files are sought in, remote ones are asked for ranges. A gzip file has no 
 from its begin.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 import fsspec
 
@@ -54,8 +55,8 @@ class RunFiles:
             DataError: While iterating: the file cannot be read.
         """
         path = self.path(name)
-        with reading(path), fsspec.open(path, "rb") as file:
-            yield from _lines(cast(BinaryIO, file))
+        with reading(path), fsspec.open(path, "rb") as raw, io.BufferedReader(raw) as file:
+            yield from _lines(file)
 
     def unpacked_lines(self, name: str) -> Iterator[bytes]:
         """Yield the lines of a gzip file; of one that is too long its parts.

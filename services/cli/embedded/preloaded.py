@@ -133,6 +133,9 @@ def _run(launch: _Launch) -> int:
     os.close(launch.output)
     os.environ.clear()
     os.environ.update(launch.request.environment, PLUMBLINE_PORT_FD=str(launch.port_fd))
+    if fsspec_config := sys.modules.get("fsspec.config"):
+        # fsspec has read its variables when it was imported, in another environment.
+        fsspec_config.set_conf_env(fsspec_config.conf)
     sys.argv[:] = [f"services.{service}"]
     _set_title([sys.executable, "-m", f"services.{service}"])
     return int(import_module(_main_module(service)).main())

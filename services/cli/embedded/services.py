@@ -19,24 +19,30 @@ from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, wait_u
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.files import write_text
+from shared.process_environment import PROXY_VARIABLES
 from shared.redaction import without_secrets
 from shared.service.processes import free_port
 
 # Variables that configure engines, Ray and the Hugging Face hub.
 _ENGINE_VARIABLES = (
     "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "VLLM_", "SGLANG_", "CUDA_", "NVIDIA_", "NCCL_",
-    "RAY_", "TORCH", "OMP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-    "no_proxy",
+    "RAY_", "TORCH", "OMP_",
 )  # fmt: skip
 _GENERATOR_PREFIX = "PLUMBLINE_GENERATOR_"
 _PROGRAMS_PYTHON = "PLUMBLINE_SANDBOX_PYTHON"
 # Variables with secrets that each service gets, by the beginnings of their names.
+# Credentials and addresses of object stores, as the filesystems of fsspec read them, and proxies,
+# whose addresses may have a password.
+_STORAGE = ("AWS_", "FSSPEC_", "GOOGLE_", "GCSFS_", "STORAGE_EMULATOR_", "AZURE_", "OCI", "HF_")
+_OUTSIDE = (*_STORAGE, *PROXY_VARIABLES)
+# Variables with secrets that each service gets, by the beginnings of their names. Sandbox and
+# judges open no files of a run, and the programs under test must not find credentials.
 OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
     "sandbox": ("PLUMBLINE_SANDBOX_",),
     "judge": ("PLUMBLINE_SANDBOX_",),
-    "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_"),
-    "generator": (_GENERATOR_PREFIX,),
-    "reward": ("PLUMBLINE_REWARD_",),
+    "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_", *_OUTSIDE),
+    "generator": (_GENERATOR_PREFIX, *_OUTSIDE),
+    "reward": ("PLUMBLINE_REWARD_", *_OUTSIDE),
 }
 # The tokens in this process's environment belong to services elsewhere. Those of the stack listen
 # on the loopback address, and their clients send none.

@@ -6,8 +6,6 @@ import math
 import os
 import shutil
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +32,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.files import remove_abandoned
+from shared.process_environment import open_directly
 from shared.run_record import SandboxFacts
 from shared.text import split_urls
 
@@ -242,9 +241,9 @@ def _ready(child: ChildProcess, url: str, timeout: float = 60.0) -> bytes:
 
     def ready() -> bool:
         try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=5) as response:
+            with open_directly(f"{url}/readyz", timeout=5) as response:
                 report[:] = response.read(2**20)
-        except (urllib.error.URLError, OSError, ValueError):
+        except (OSError, ValueError):
             return False
         return True
 

@@ -89,13 +89,13 @@ RowT = TypeVar("RowT", bound=LayoutRow)
 
 
 def parse_row(kind: type[RowT], place: str, fields: Fields) -> RowT:
-    """Validate one row of a source.
+    """Validate one row of a source, in which None is an absent field.
 
     Raises:
         DataError: A field is missing or has another type; names place and field.
     """
     try:
-        return kind.model_validate(fields)
+        return kind.model_validate({k: value for k, value in fields.items() if value is not None})
     except ValidationError as error:
         cause = f"{describe(error)}; check that the file has this layout"
         raise data_error(place, cause) from None

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
@@ -105,7 +104,7 @@ class Audit:
         return DatasetPair(first, second, kinds, len(found), len(allowed))
 
 
-def write_report(folder: Path, audit: Audit) -> Path:
+def write_report(folder: str, audit: Audit) -> str:
     """Write ``audit_report.md`` and ``audit_report.html``; the same audit gives the same bytes.
 
     Returns:
@@ -117,8 +116,8 @@ def write_report(folder: Path, audit: Audit) -> Path:
     environment = _environment()
     for ending in ("html", "md"):
         text = environment.get_template(f"{REPORT}.{ending}.j2").render(audit=audit, shown=SHOWN)
-        replace_text(folder / f"{REPORT}.{ending}", text)
-    return folder / f"{REPORT}.md"
+        replace_text(f"{folder}/{REPORT}.{ending}", text)
+    return f"{folder}/{REPORT}.md"
 
 
 def describe_overlap(overlap: Overlap) -> str:

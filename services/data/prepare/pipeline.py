@@ -47,8 +47,8 @@ class Prepared:
     """Result of a preparation; do not use the data while ``audit.overlaps`` has entries."""
 
     audit: Audit
-    lock: Path
-    report: Path
+    lock: str
+    report: str
 
 
 def prepare(
@@ -98,11 +98,10 @@ def prepare(
         versions=_versions(),
         commands=tuple(commands),
     )
-    manifests = Path(config.manifests)
-    write_list(manifests / OVERLAPS, _overlap_entries(reviewed))
-    report = write_report(manifests, audit)
+    write_list(listed := f"{config.manifests}/{OVERLAPS}", _overlap_entries(reviewed))
+    report = write_report(config.manifests, audit)
     files = [path for one in published for path in one.files]
-    lock = write_lock(manifests, [*files, manifests / OVERLAPS])
+    lock = write_lock(config.manifests, [*files, listed])
     return Prepared(audit, lock, report)
 
 

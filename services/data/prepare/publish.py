@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from services.data.config import HubSource, LocalSource, PrepareConfig
 from services.data.layouts.base import Dropped
@@ -45,7 +44,7 @@ class Published:
     """A published data set; the lock covers ``files``."""
 
     audit: DatasetAudit
-    files: tuple[Path, ...]
+    files: tuple[str, ...]
 
 
 def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
@@ -54,22 +53,22 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
     Raises:
         DataError: A file cannot be written.
     """
-    data = Path(config.output) / f"{stage.name}.parquet"
+    data = f"{config.output}/{stage.name}.parquet"
     lines = [_manifest_line(problem, stage) for problem in _write_data(data, stage, changes)]
-    manifests = Path(config.manifests)
-    manifest = manifests / f"{stage.name}.jsonl"
+    manifests = config.manifests
+    manifest = f"{manifests}/{stage.name}.jsonl"
     write_manifest(manifest, lines)
     kept = {line.problem_id for line in lines}
-    findings = (*read_list(stage.files.findings, QualityEntry), *(changes.verified or ()))
+    findings = (*read_list(str(stage.files.findings), QualityEntry), *(changes.verified or ()))
     findings = tuple(entry for entry in findings if entry.problem_id in kept)
-    duplicates = (*read_list(stage.files.duplicates, Duplicate), *changes.near)
-    dropped = read_list(stage.files.dropped, Dropped)
+    duplicates = (*read_list(str(stage.files.duplicates), Duplicate), *changes.near)
+    dropped = read_list(str(stage.files.dropped), Dropped)
     lists: dict[str, Sequence[Entry]] = {
         "duplicates": duplicates,
         "dropped": dropped,
         "quality": findings,
     }
-    paths = [manifests / f"{kind}_{stage.name}.jsonl" for kind in lists]
+    paths = [f"{manifests}/{kind}_{stage.name}.jsonl" for kind in lists]
     for path, entries in zip(paths, lists.values(), strict=True):
         write_list(path, entries)
     audit = DatasetAudit(
@@ -87,7 +86,7 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
         findings=findings,
         quality=_count_quality(lines),
         verified=changes.verified is not None,
-        file=data.name,
+        file=f"{stage.name}.parquet",
     )
     return Published(audit, (data, manifest, *paths))
 
@@ -120,13 +119,13 @@ def _source(stage: Stage) -> str:
     return f"{source.kind}: {name}" + (f", contests {dates}" if dates else "")
 
 
-def _write_data(path: Path, stage: Stage, changes: Changes) -> Iterator[Problem]:
+def _write_data(path: str, stage: Stage, changes: Changes) -> Iterator[Problem]:
     """Write the parquet file and yield its problems as written."""
     found: defaultdict[str, set[QualityFinding]] = defaultdict(set)
     for entry in changes.verified or ():
         found[entry.problem_id].add(entry.finding)
     removed = changes.removed
-    with writing_dataset(str(path), solutions=True) as writer:
+    with writing_dataset(path, solutions=True) as writer:
         for record in read_records(str(stage.files.data)):
             if record.problem.problem_id not in removed:
                 problem = _with_quality(record, found[record.problem.problem_id])

@@ -24,7 +24,7 @@ from shared.redaction import redact_values
 from shared.schemas import quality_text, sha256
 
 # Increment when the same rows produce another stage.
-_STAGE_VERSION = 3
+_STAGE_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def stage_dataset(
         return Stage(name, dataset, files, old, reused=True)
     rows = _standardize(_pinned(dataset, revision), files, advance, offline=offline)
     state = StageState(key=key, revision=revision, rows=rows, files=_hashes(files))
-    replace_text(files.state, state.model_dump_json(indent=2) + "\n")
+    replace_text(str(files.state), state.model_dump_json(indent=2) + "\n")
     return Stage(name, dataset, files, state, reused=False)
 
 
@@ -189,9 +189,9 @@ def _standardize(
                 lists.dropped.append(row)
             else:
                 _add(row, seen, lists, writer)
-    write_list(files.dropped, lists.dropped)
-    write_list(files.duplicates, lists.duplicates)
-    write_list(files.findings, lists.findings)
+    write_list(str(files.dropped), lists.dropped)
+    write_list(str(files.duplicates), lists.duplicates)
+    write_list(str(files.findings), lists.findings)
     return lists.rows
 
 

@@ -6,7 +6,6 @@ otherwise. Gzip is also recognized by its first bytes.
 
 import gzip
 import io
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +20,7 @@ from services.data.rows.arrow_files import arrow_rows, check_columns, saved_shar
 from shared.data_lock import hash_file
 from shared.datasets import parquet_rows
 from shared.errors import data_error, reading
-from shared.json_lines import numbered_lines, parse_line
+from shared.json_lines import numbered_lines, parse_json, parse_line
 
 # A folder is read through its files with the first of these endings that occurs.
 _ENDINGS = ((".parquet",), (".arrow",), (".jsonl", ".jsonl.gz"))
@@ -135,7 +134,7 @@ def _line_rows(path: str) -> Rows:
 
 def _array_rows(path: str) -> Rows:
     with reading(path), _opened(path) as file:
-        entries = json.load(file)
+        entries = parse_json(file.read())
     if not isinstance(entries, list):
         raise data_error(path, "not a JSON array; name it .jsonl if it has one problem per line")
     for number, fields in enumerate(entries, start=1):

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_what_is_written(desk):
         "quality": "ok",
     }
     assert first["revision"].startswith("sha256:")
-    lock = json.loads(prepared.lock.read_text())
+    lock = json.loads(Path(prepared.lock).read_text())
     lists = {
         f"{kind}_{name}.jsonl"
         for kind in ("duplicates", "dropped", "quality")
@@ -46,10 +47,10 @@ def test_what_is_written(desk):
         "two.jsonl",
         "overlaps.jsonl",
     }
-    report = prepared.report.read_text()
+    report = Path(prepared.report).read_text()
     assert "| one | test | eval | 2 | 0 | 0 | 2 |" in report
     assert "plumb data prepare --config c.yaml" in report
-    assert "No unreviewed overlap" in prepared.report.with_suffix(".html").read_text()
+    assert "No unreviewed overlap" in Path(prepared.report).with_suffix(".html").read_text()
 
 
 def test_duplicates_within_a_set_are_taken_out_and_listed(desk):
@@ -73,7 +74,8 @@ def test_near_duplicates_go_where_the_config_says_so(desk):
     assert near["kind"] != "exact"
     assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1"]
     assert (
-        f"- removed: ` p2 ` is similar to ` p1 ` ({near['kind']}, " in prepared.report.read_text()
+        f"- removed: ` p2 ` is similar to ` p1 ` ({near['kind']}, "
+        in Path(prepared.report).read_text()
     )
 
 
@@ -84,10 +86,10 @@ def test_an_overlap_of_two_sets_is_reported_and_everything_written(desk):
     (overlap,) = prepared.audit.overlaps
     assert {overlap.a.name, overlap.b.name} == {"train/p1", "test/p3"}
     assert desk.data("train").exists()
-    report = prepared.report.read_text()
+    report = Path(prepared.report).read_text()
     assert "**Unreviewed overlaps between sets: 1 (pairs of problems)." in report
     assert "| train | test | 1 | 0 |" in report
-    assert prepared.lock.exists()
+    assert Path(prepared.lock).exists()
 
 
 def test_a_reviewed_overlap_is_none(desk, tmp_path):
@@ -101,7 +103,7 @@ def test_a_reviewed_overlap_is_none(desk, tmp_path):
     desk.keys = {"checks": {"allow": str(allowed)}}
     prepared = desk.prepare()
     assert prepared.audit.overlaps == ()
-    report = prepared.report.read_text()
+    report = Path(prepared.report).read_text()
     assert "the same on purpose" in report
     assert "Reviews without a matching overlap" in report
 
@@ -114,7 +116,7 @@ def test_rows_without_tests_and_findings_on_tests_are_listed(desk):
     assert finding["problem_id"] == "p1"
     assert finding["finding"] == "contradicting_tests"
     assert [line["quality"] for line in desk.listed("one")] == ["ok", "contradicting_tests"]
-    assert "contradicting" in prepared.report.read_text()
+    assert "contradicting" in Path(prepared.report).read_text()
 
 
 def test_a_solution_that_the_judge_rejects(desk):
@@ -203,9 +205,11 @@ def test_the_text_of_data_is_no_markup_in_the_report(desk):
     same = {"inputs": ["1", "1"], "outputs": ["2", "2"]}
     desk.source("one", [row(0, problem_id=evil, ground_truth=same), row(1)])
     prepared = desk.prepare()
-    page = prepared.report.with_suffix(".html").read_text()
+    page = Path(prepared.report).with_suffix(".html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    rows = [line for line in prepared.report.read_text().splitlines() if line.startswith("| one ")]
+    rows = [
+        line for line in Path(prepared.report).read_text().splitlines() if line.startswith("| one ")
+    ]
     assert rows
-    assert "\\<script\\>" in prepared.report.read_text()
+    assert "\\<script\\>" in Path(prepared.report).read_text()

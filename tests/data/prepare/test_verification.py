@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_findings_are_published(desk):
         ("p1", "many_answers", 'solution 1 prints "4" where test 1 expects "3"'),
         ("p2", "broken_checker", "the problem's checker failed: crashes: exit code 9"),
     ]
-    report = prepared.report.read_text()
+    report = Path(prepared.report).read_text()
     assert "many answers" in report
     assert "broken checker" in report
 

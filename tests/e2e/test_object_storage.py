@@ -1,0 +1,180 @@
+"""Commands and services on object storage, against a real server of S3."""
+
+import json
+import os
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from tests.cli.commands import Outcome
+from tests.e2e import plumb
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+DATA, RUNS = "s3://bucket/demo", "s3://bucket/runs"
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def storage(server: str) -> s3fs.S3FileSystem:
+    """The server as a filesystem; its bucket has the demo's data."""
+    storage = s3fs.S3FileSystem(
+        key="test", secret="test", endpoint_url=server, use_listings_cache=False
+    )
+    storage.mkdir("bucket")
+    storage.put(f"{plumb.DEMO}/", "bucket/demo/", recursive=True)
+    return storage
+
+
+@pytest.fixture
+def command(server: str, tmp_path: Path) -> Command:
+    """Run ``plumb`` with credentials in its environment, which is the only place that has them."""
+
+    def run(*arguments: str, **changed: str) -> Outcome:
+        kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+        given = {
+            **kept,
+            "HOME": str(tmp_path),
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ENDPOINT_URL": server,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_MAX_ATTEMPTS": "1",
+            # Nothing listens there: what is on loopback is reached without a proxy.
+            "http_proxy": "http://127.0.0.1:9",
+        }
+        done = subprocess.run(
+            plumb.command(*arguments), cwd=plumb.REPOSITORY, env=given | changed,
+            capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def demo(output: str) -> list[str]:
+    """A run of four problems, all of whose files are in object storage."""
+    return [
+        *("run", "--config", "configs/demo.yaml", "--embedded", "--output", f"{RUNS}/{output}"),
+        *("--data", f"{DATA}/data", f"data.lock={DATA}/data_manifests/manifest.lock.json"),
+        *(f"generation.replay.completions={DATA}/completions.jsonl", "--limit", "1"),
+    ]
+
+
+def test_a_run_and_the_commands_on_it(storage: s3fs.S3FileSystem, command: Command) -> None:
+    done = command(*demo("one"))
+    assert done.code == 0, done.stderr
+    record = json.loads(storage.cat("bucket/runs/one/run.json"))
+    assert record["samples_judged"] == 4
+    names = {path.removeprefix("bucket/runs/one/") for path in storage.find("bucket/runs/one")}
+    assert {"report.html", "verdicts.jsonl", "qa_logs/humaneval_1.jsonl"} <= names
+    assert not [name for name in names if name.endswith(".tmp")]
+    # Nothing is beside the user's folder.
+    assert storage.ls("bucket/runs", detail=False) == ["bucket/runs/one"]
+
+    one = f"{RUNS}/one"
+    for arguments, said in [
+        (("show", one), "4 of 4 samples judged"),
+        (("runs", RUNS), "4/4"),
+        (("compare", one, one), "accepted@1"),
+        (("report", one, "--out", f"{RUNS}/page.html"), f"{RUNS}/page.html"),
+        (("export", one, "--format", "csv", "--output", f"{RUNS}/table"), f"{RUNS}/table/"),
+    ]:
+        done = command(*arguments)
+        assert done.code == 0, (arguments, done.stderr)
+        assert said in done.stdout, arguments
+
+
+def test_data_are_prepared_and_imported(
+    storage: s3fs.S3FileSystem, command: Command, tmp_path: Path
+) -> None:
+    source = f"{DATA}/problems/humaneval.jsonl"
+    config = tmp_path / "data.yaml"
+    sets = {"mine": {"source": {"kind": "local", "path": source}, "layout": "jsonl"}}
+    folders = {"output": "s3://bucket/data/", "manifests": "s3://bucket/manifests"}
+    config.write_text(json.dumps({"datasets": sets, "raw": str(tmp_path / "raw"), **folders}))
+    for arguments, said in [
+        (("data", "prepare", "--config", str(config)), "s3://bucket/manifests/manifest.lock.json"),
+        (("data", "check", "--config", str(config)), "15 problems of 1 sets: 0 differences"),
+        (
+            ("data", "import", "jsonl", "--source", source, "--output", "s3://bucket/in"),
+            "s3://bucket/in/humaneval.parquet: 15 problems",
+        ),
+    ]:
+        done = command(*arguments)
+        assert done.code == 0, (arguments, done.stderr)
+        assert said in done.stdout, arguments
+    assert storage.exists("bucket/data/mine.parquet")
+
+
+def test_wrong_credentials_are_one_line(
+    server: str, storage: s3fs.S3FileSystem, command: Command
+) -> None:
+    storage.touch("bucket/any/run.json")
+    authenticated(server, True)
+    try:
+        for changed, reason in [
+            ({}, "Access Key"),
+            ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "credentials"),
+            ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "127.0.0.1:9"),
+        ]:
+            for arguments in [demo("two"), ["show", f"{RUNS}/two"], ["runs", RUNS]]:
+                done = command(*arguments, **changed)
+                assert done.code == 2, (arguments, changed, done.stderr)
+                assert reason in done.line, (arguments, changed)
+                assert "s3://bucket/" in done.line, (arguments, changed)
+    finally:
+        authenticated(server, False)
+
+
+def authenticated(server: str, required: bool) -> None:
+    """Let the server check credentials, of which it knows none."""
+    urllib.request.urlopen(f"{server}/moto-api/reset-auth", b"0" if required else b"inf").close()
+
+
+@pytest.mark.nightly
+def test_a_killed_judge_is_resumed_and_judged_again(
+    storage: s3fs.S3FileSystem, server: str, command: Command, tmp_path: Path
+) -> None:
+    """Redis' data are in the user's state folder then, where the second start finds them."""
+    arguments = [
+        *("judge", "--embedded", "--data", f"{DATA}/data", "--output", f"{RUNS}/killed"),
+        *("--completions", f"{DATA}/completions.jsonl"),
+    ]
+    first = subprocess.Popen(
+        plumb.command(*arguments), cwd=plumb.REPOSITORY, stdout=subprocess.PIPE, text=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AWS_ACCESS_KEY_ID": "test",
+             "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": server},
+    )  # fmt: skip
+    assert first.stdout is not None
+    with first.stdout:
+        for line in first.stdout:
+            if "accepted" in line and "accepted 0; humaneval" not in line:
+                break
+    first.kill()
+    first.wait()
+    done = command(*arguments)
+    assert done.code == 0, done.stderr
+    record = json.loads(storage.cat("bucket/runs/killed/run.json"))
+    assert (record["samples_judged"], record["duplicate_verdicts"]) == (58, 0)
+    done = command("rejudge", f"{RUNS}/killed", "sandbox.timeout=3", "--output", f"{RUNS}/again")
+    assert done.code == 0, done.stderr
+    assert json.loads(storage.cat("bucket/runs/again/run.json"))["samples_judged"] == 58
+    other = tmp_path / "other.jsonl"
+    lines = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
+    other.write_text("".join(json.dumps(one | {"completion": "pass"}) + "\n" for one in lines))
+    done = command(*arguments[:-1], str(other))
+    assert (done.code, "58 of 58 completions differ" in done.line) == (2, True), done.stderr
