@@ -1,7 +1,7 @@
 """Command-line options shared by several commands."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
@@ -70,6 +70,9 @@ RunFolder = Annotated[
 RunFolders = Annotated[
     list[str],
     typer.Argument(help="Folders or names of two or more finished runs.", callback=_run_folders),
+]
+RunName = Annotated[
+    str | None, typer.Option("--name", help="Name of the run, and of its folder in outputs/.")
 ]
 Output = Annotated[str | None, typer.Option("--output", help="Folder of the run's artifacts.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]
@@ -158,6 +161,16 @@ AllowUnlocked = Annotated[
     bool,
     typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
 ]
+
+
+def with_name(config: Config, overridden: Collection[str]) -> Config:
+    """A name or folder of the command line replaces both of the file."""
+    run, output = config.run, config.output
+    if "output.dir" in overridden and "run.name" not in overridden:
+        run = run.model_copy(update={"name": ""})
+    if "run.name" in overridden and "output.dir" not in overridden:
+        output = output.model_copy(update={"dir": ""})
+    return config.model_copy(update={"run": run, "output": output})
 
 
 def with_method(

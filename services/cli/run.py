@@ -23,6 +23,7 @@ from services.cli.options import (
     Output,
     OutputDir,
     Overrides,
+    RunName,
     Samples,
     SandboxUrl,
     Temperature,
@@ -33,6 +34,7 @@ from services.cli.options import (
     flags_as_overrides,
     with_method,
     with_model,
+    with_name,
     yaml_string,
 )
 from services.runner.preflight import check_judging
@@ -73,6 +75,7 @@ def run(
         str | None,
         typer.Option("--data-config", help="Data sets of --dataset, as for plumb data prepare."),
     ] = None,
+    name: RunName = None,
     output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
@@ -105,6 +108,7 @@ def run(
             ),
             "--n-gpus": ("trainer.n_gpus_per_node", n_gpus),
             "--sandbox-url": ("sandbox.url", sandbox_url),
+            "--name": ("run.name", name),
             "--output": ("output.dir", output),
             "--output-dir": ("output.dir", output_dir),
             "--max-concurrent-requests": ("generation.concurrency", max_concurrent_requests),
@@ -119,7 +123,8 @@ def run(
     fetched, locks = _known(dataset or [], data_config)
     options = [*_as_overrides(base_url, [*(data or []), *fetched]), *locks]
     resolved = with_model(load_config(config, [*options, *flags, *given]), model, given)
-    resolved = _named_as_part(resolved, overridden_keys([*flags, *given]))
+    overridden = overridden_keys([*flags, *given])
+    resolved = _named_as_part(with_name(resolved, overridden), overridden)
     resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
     if resolved.data.completions:
         raise ConfigError(
@@ -166,12 +171,14 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
 
 
 def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
-    """Add ``data.limit`` to the run's name, unless the command line has another name."""
-    limit = config.data.limit
-    if limit is None or "data.limit" not in overridden or "run.name" in overridden:
+    """Add ``data.limit`` to the run's name and folder, unless the command line has another."""
+    named = {"run.name", "output.dir"} & {*overridden}
+    if config.data.limit is None or "data.limit" not in overridden or named:
         return config
-    named = config.run.model_copy(update={"name": f"{config.run.name}_first{limit}"})
-    return config.model_copy(update={"run": named})
+    part = f"_first{config.data.limit}"
+    run = config.run.model_copy(update={"name": config.name + part})
+    output = config.output.model_copy(update={"dir": config.output_dir.rstrip("/") + part})
+    return config.model_copy(update={"run": run, "output": output})
 
 
 def _check_generation(config: Config, *, embedded: bool) -> None:
