@@ -1,5 +1,6 @@
 """Terminal output of a run: live progress (plain lines without a terminal), summary table."""
 
+import os
 import sys
 import time
 from collections import Counter
@@ -28,6 +29,9 @@ from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
 _STATUSES = tuple(FinalStatus)
+# In a container: where the page is published, and the command that copies FOLDER to the host.
+PAGE_VARIABLE = "PLUMBLINE_PAGE"
+COPY_VARIABLE = "PLUMBLINE_COPY"
 _BARS = (12, 8, 4)  # widths of a progress bar, for wide and for narrow terminals
 _ROWS = (
     ("problems", "total_problems", "{:d}"),
@@ -199,11 +203,11 @@ class ProgressDisplay:
         return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"
 
     def _caption(self) -> str:
-        port = ""
+        page = os.environ.get(PAGE_VARIABLE)
         if self._port_file is not None:
             with suppress(OSError):
-                port = self._port_file.read_text().strip()
-        return f"{self._pace()}\nlive page: http://127.0.0.1:{port}/" if port else self._pace()
+                page = f"http://127.0.0.1:{self._port_file.read_text().strip()}/"
+        return f"{self._pace()}\nlive page: {page}" if page else self._pace()
 
     def _widest_table(self) -> Table:
         """The table with the longest bars that fit, so that no heading is cut."""
@@ -266,10 +270,15 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     _print_bars(console, run)
     record = run.record
     console.print()
-    where = f"artifacts in {printable(record.output)}"
+    copy = os.environ.get(COPY_VARIABLE)
+    where = "copy the artifacts by" if copy else f"artifacts in {printable(record.output)}"
     judged = f"{record.samples_judged} of {record.samples} samples judged"
     print_line(console, Text(f"{judged} in {record.active_seconds:.1f} s; {where}"))
-    if run.folder.exists(artifacts.REPORT):
+    if copy:
+        print_line(console, Text(f"  {copy.replace('FOLDER', printable(record.output))}"))
+    if page := os.environ.get(PAGE_VARIABLE):
+        print_line(console, Text(f"page of all runs: {page}"))
+    elif run.folder.exists(artifacts.REPORT):
         page = f"{run.folder.shown.rstrip('/')}/{artifacts.REPORT}"
         print_line(console, Text(f"its page: {printable(page)}; `plumb view` shows all runs"))
     if limit := record.config.data.limit:
