@@ -1,6 +1,7 @@
 """Terminal output of a run: live progress (plain lines without a terminal), summary table."""
 
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -310,11 +311,18 @@ def _summary_table(run: FinishedRun, names: Sequence[str], *, narrow: bool = Fal
     for name in names:
         heading = printable(name).replace("_", "_\n") if narrow else printable(name)
         table.add_column(Text(heading), justify="right", overflow="fold")
-    for label, metric, form in _ROWS:
+    for label, metric, form in [*_ROWS[:2], *_pass_at_k(run), *_ROWS[2:]]:
         count = _ONLY_IF.get(metric)
         if count is None or any(metrics.get(count) for metrics in run.summary.values()):
             table.add_row(label, *(_row_cell(run.summary[name], metric, form) for name in names))
     return table
+
+
+def _pass_at_k(run: FinishedRun) -> list[tuple[str, str, str]]:
+    """Rows of a run with several answers per problem."""
+    found = (re.fullmatch(r"pass_at_(\d+)", name) for one in run.summary.values() for name in one)
+    ks = {int(match[1]) for match in found if match}
+    return [(f"pass@{k}", f"pass_at_{k}", "{:.1%}") for k in sorted(ks)]
 
 
 def _print_bars(console: Console, run: FinishedRun) -> None:

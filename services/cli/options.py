@@ -71,6 +71,16 @@ RunFolders = Annotated[
     list[str],
     typer.Argument(help="Folders or names of two or more finished runs.", callback=_run_folders),
 ]
+BaseUrl = Annotated[
+    list[str] | None,
+    typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="Model to ask for, or for verl to load.")
+]
+DataPaths = Annotated[
+    list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
+]
 RunName = Annotated[
     str | None, typer.Option("--name", help="Name of the run, and of its folder in outputs/.")
 ]
@@ -161,6 +171,16 @@ AllowUnlocked = Annotated[
     bool,
     typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
 ]
+
+
+def server_and_data(base_url: list[str] | None, data: list[str] | None) -> list[str]:
+    """Convert ``--base-url`` and ``--data`` to ``key=value`` overrides."""
+    given = {
+        "generation.base_urls": base_url and _yaml_list(base_url),
+        "generation.backend": base_url and "openai",
+        "data.eval_files": data and _yaml_list(data),
+    }
+    return [f"{key}={value}" for key, value in given.items() if value]
 
 
 def with_name(config: Config, overridden: Collection[str]) -> Config:
@@ -275,3 +295,7 @@ def with_model(config: Config, name: str | None, overrides: Sequence[str]) -> Co
 def yaml_string(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _yaml_list(values: list[str]) -> str:
+    return f"[{','.join(yaml_string(value) for value in values)}]"

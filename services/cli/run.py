@@ -11,7 +11,9 @@ import typer
 from services.cli.execute import RunRequest, execute
 from services.cli.options import (
     AllowUnlocked,
+    BaseUrl,
     ConfigFile,
+    DataPaths,
     Embedded,
     Engine,
     Force,
@@ -20,6 +22,7 @@ from services.cli.options import (
     MaxConcurrentRequests,
     MaxTokens,
     MethodName,
+    Model,
     Output,
     OutputDir,
     Overrides,
@@ -32,6 +35,7 @@ from services.cli.options import (
     UseComputeScore,
     UseSubmit,
     flags_as_overrides,
+    server_and_data,
     with_method,
     with_model,
     with_name,
@@ -54,16 +58,9 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 def run(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    base_url: Annotated[
-        list[str] | None,
-        typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Model to ask for, or for verl to load.")
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
-    ] = None,
+    base_url: BaseUrl = None,
+    model: Model = None,
+    data: DataPaths = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,7 +118,7 @@ def run(
         given,
     )
     fetched, locks = _known(dataset or [], data_config)
-    options = [*_as_overrides(base_url, [*(data or []), *fetched]), *locks]
+    options = [*server_and_data(base_url, [*(data or []), *fetched]), *locks]
     resolved = with_model(load_config(config, [*options, *flags, *given]), model, given)
     overridden = overridden_keys([*flags, *given])
     resolved = _named_as_part(with_name(resolved, overridden), overridden)
@@ -196,20 +193,6 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
             f"no generator: give --base-url URL, or generation.base_urls in the config{start}"
         )
     config.actor_rollout_ref.rollout.check_sampling()
-
-
-def _as_overrides(base_url: list[str] | None, data: list[str] | None) -> list[str]:
-    """Convert command-line options to ``key=value`` overrides."""
-    given = {
-        "generation.base_urls": base_url and _yaml_list(base_url),
-        "generation.backend": base_url and "openai",
-        "data.eval_files": data and _yaml_list(data),
-    }
-    return [f"{key}={value}" for key, value in given.items() if value]
-
-
-def _yaml_list(values: list[str]) -> str:
-    return f"[{','.join(yaml_string(value) for value in values)}]"
 
 
 def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:

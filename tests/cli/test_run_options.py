@@ -103,6 +103,7 @@ def test_options_are_recorded_as_the_keys_that_they_stand_for(tmp_path):
     assert record["name"] == "out"
     part = "a part of the data: the first 2 problems of each set (data.limit)"
     assert part in done.stdout
+    assert "pass@2" in done.stdout
     listed = plumb("runs", ".", folder=tmp_path).stdout
     assert "4/4 first 2" in " ".join(listed.split())
 
