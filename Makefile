@@ -16,7 +16,7 @@ OSV_SCANNER := ghcr.io/google/osv-scanner:v2.5.1@sha256:8108ae94eadea5a02c9bec6e
 LOCKS := $(wildcard requirements*.lock packaging/images/*.lock services/sandbox/*.lock)
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 # These commands must know the profiles of all running services.
-COMPOSE_ALL = $(COMPOSE) --profile gpu --profile cpu --profile reward --profile runner --profile observability
+COMPOSE_ALL = $(COMPOSE) --profile reward --profile runner --profile observability
 PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -24,7 +24,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up up-cpu down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
+	up down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -128,14 +128,8 @@ pin-images: ## print what each image that we do not build has as its digest now 
 	@$(PYTHON) -m tools.pinned_images | while read -r image; do \
 		echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; done
 
-# Docker would create these folders as root.
-up: ## start the stack in containers, on this host's GPUs (needs Docker and .env; see README.md)
-	@mkdir -p data data_manifests
-	$(COMPOSE) --profile gpu up -d
-
-up-cpu: ## start the stack without GPUs: recorded answers for the demo
-	@mkdir -p data data_manifests
-	$(COMPOSE) --profile cpu up -d
+up: ## build and start the stack in containers (needs Docker)
+	@$(COMPOSE) up -d || { echo "docs/troubleshooting.md, Docker, has the remedy for each of these messages" >&2; exit 1; }
 
 down: ## stop the stack; its data stay
 	@$(COMPOSE_ALL) down
@@ -147,9 +141,10 @@ scale: ## set the number of judge workers (N=8)
 	@[ -n "$(N)" ] || { echo "make scale N=8: how many judges?" >&2; exit 2; }
 	@$(COMPOSE_ALL) up -d --no-recreate --no-deps --scale judge=$(N) judge
 
-images: ## build all images except the GPU generator's (docker compose --profile gpu build)
-	$(COMPOSE) --profile cpu --profile reward --profile runner build judge aggregator runner reward generator-cpu
-	docker build -t plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile .
+images: export PLUMBLINE_REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU generator's, too
+	$(COMPOSE_ALL) build
+	docker build -t localhost/plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile .
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 

@@ -20,7 +20,7 @@ from shared.protocol import (
     Subject,
     redacted_document,
 )
-from shared.redaction import is_secret_variable
+from shared.redaction import is_secret_variable, redact_address
 from shared.result_config import QaLogsConfig, WandbConfig
 from shared.schemas import QualityFinding, RecordedCases, sha256
 from shared.statuses import ExtractionPolicy
@@ -476,9 +476,15 @@ class JudgeConfig(Section):
         return self
 
 
+def _is_plain(name: str) -> bool:
+    """Whether a text is a plain file name."""
+    plain = name.isprintable() and "/" not in name and name == name.strip()
+    return plain and name not in ("", ".", "..")
+
+
 class RunConfig(Section):
-    name: Recorded[str] = "phase0"
-    """Name of the run, a plain file name."""
+    name: Recorded[str] = ""
+    """Name of the run, a plain file name; empty for the name of the output folder."""
     seed: Subject[int] = 0
     """Seed of the QA sample choice and, by default, of generation."""
     verl_keys: Recorded[dict[str, JsonValue]] = Field(default_factory=dict)
@@ -490,7 +496,8 @@ class OutputConfig(Section):
     """The output folder."""
 
     dir: Recorded[str] = ""
-    """Folder of the artifacts, any fsspec URL; empty for ``outputs/<run.name>``."""
+    """Folder of the artifacts, any fsspec URL; empty for ``outputs/<run.name>``, or
+    ``outputs/phase0``."""
     cases: Recorded[RecordedCases] = "none"
     """Cases in ``cases.jsonl.gz`` and on the page of a sample: ``all``, the ``failed`` ones, or the
     ``first`` one of each sample that failed."""
@@ -511,16 +518,20 @@ class Config(Section):
     @field_validator("run")
     @classmethod
     def _plain_file_name(cls, run: RunConfig) -> RunConfig:
-        name = run.name
-        plain = name.isprintable() and "/" not in name and name == name.strip()
-        if not plain or name in ("", ".", ".."):
+        if run.name and not _is_plain(run.name):
             raise ValueError("run.name must be a plain file name")
         return run
 
     @property
+    def name(self) -> str:
+        """Name of the run: ``run.name``, or the last part of the output folder."""
+        folder = redact_address(self.output.dir).rstrip("/").rpartition("/")[2]
+        return self.run.name or (folder if _is_plain(folder) else "phase0")
+
+    @property
     def output_dir(self) -> str:
         """Folder of the artifacts, a path or any fsspec URL."""
-        return self.output.dir or f"outputs/{self.run.name}"
+        return self.output.dir or f"outputs/{self.name}"
 
     @property
     def sandbox_urls(self) -> list[str]:

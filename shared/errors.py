@@ -60,6 +60,12 @@ class UntrustedRunError(PlumblineError):
     exit_code = 3
 
 
+class UndecidedError(PlumblineError):
+    """A check has no clear result: the gate is inconclusive, or a run is accepted with warnings."""
+
+    exit_code = 4
+
+
 class InterruptedRunError(PlumblineError):
     """The command was interrupted; repeating it resumes the run."""
 

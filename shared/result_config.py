@@ -74,7 +74,7 @@ class WandbConfig(Section):
     project: Recorded[str] = Field(default="rlvr_coding_model", min_length=1)
     """W&B project."""
     name: Recorded[str | None] = None
-    """Name of the W&B run; null for ``run.name``."""
+    """Name of the W&B run; null for the name of the run."""
     mode: Recorded[WandbMode] = "auto"
     """``auto`` is ``online`` where ``WANDB_API_KEY`` is set, else ``offline``."""
     entity: Recorded[str | None] = None

@@ -1,27 +1,19 @@
 #!/bin/sh
 # Starts Redis with the users of users.acl: start.sh REDIS-SERVER'S ARGUMENTS
 #
-# A user's password is the content of the file PASSWORDS/<user> (mounted secrets), or, where PASSWORDS is not set, the
-# variable REDIS_<USER>_PASSWORD; that of the user default is PASSWORDS/password or REDIS_PASSWORD. Only its hash is
-# written, so that no password is in a command line or file of Redis, and it may have any characters. A user that is
-# optional and has no password is off.
+# A user's password is the variable REDIS_<USER>_PASSWORD, or else the content of the file /run/secrets/redis/<user>; that
+# of the user default is REDIS_PASSWORD, or the file `password`. Only its hash is written, so that no password is in a
+# command line or file of Redis, and it may have any characters. A user that is optional and has no password is off.
 set -eu
+passwords=${PASSWORDS:-/run/secrets/redis}
 users=${REDIS_USERS:-/run/redis/users.acl}
 template=$(dirname "$0")/users.acl
 
-# Sets `key` and `variable`, where the password of a user is, and `password`.
-find_password() {
-  key=$1 variable=REDIS_$(printf %s "$1" | tr '[:lower:]' '[:upper:]')_PASSWORD password=
+credential() { # USER
+  key=$1 variable=REDIS_$(printf %s "$1" | tr '[:lower:]' '[:upper:]')_PASSWORD
   if [ "$1" = default ]; then key=password variable=REDIS_PASSWORD; fi
-  if [ -z "${PASSWORDS:-}" ]; then
-    password=$(printenv "$variable" || true)
-  elif [ -r "$PASSWORDS/$key" ]; then
-    password=$(cat "$PASSWORDS/$key")
-  fi
-}
-
-credential() {
-  find_password "$1"
+  password=$(printenv "$variable" || true)
+  if [ -z "$password" ] && [ -r "$passwords/$key" ]; then password=$(cat "$passwords/$key"); fi
   if [ -n "$password" ]; then
     printf '#%s' "$(printf %s "$password" | sha256sum | cut -d ' ' -f 1)"
   elif [ "$1" = keda ] || [ "$1" = reward ]; then

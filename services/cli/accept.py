@@ -27,7 +27,7 @@ from shared.analysis.silent_failures import SIGNS, silent_failures
 from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
 from shared.data_roles import DataRole, manifest_folder
 from shared.datasets import check_exists
-from shared.errors import DataError, FindingsError, OutputError, data_error, reading
+from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
 from shared.final_sets import final_set_uses
 from shared.finished_run import FinishedRun, open_run
 from shared.json_lines import read_json_lines
@@ -54,7 +54,7 @@ def accept(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Check a run as a baseline; exit code 0: accepted, 1: not accepted, 2: with warnings."""
+    """Check a run as a baseline; exit code 0: accepted, 1: not accepted, 4: with warnings."""
     opened = open_run(run, unpublished=True)
     for place in data or []:
         check_exists(place)
@@ -72,7 +72,7 @@ def accept(
     if found.outcome is Mark.FAILURE:
         raise FindingsError(f"not accepted: {named}")
     if found.outcome is Mark.WARNING:
-        raise DataError(f"accepted with warnings: {named}")
+        raise UndecidedError(f"accepted with warnings: {named}")
     print(f"accepted: all {checks} checks pass")
 
 

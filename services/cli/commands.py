@@ -37,11 +37,11 @@ COMMANDS = {
     ),
     "gate": LazyCommand(
         f"{_CLI}.gate:gate",
-        "Check a run against rules; exit code 0: go, 1: no-go, 2: inconclusive.",
+        "Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive.",
     ),
     "accept": LazyCommand(
         f"{_CLI}.accept:accept",
-        "Check a run as a baseline; exit code 0: accepted, 1: not accepted, 2: with warnings.",
+        "Check a run as a baseline; exit code 0: accepted, 1: not accepted, 4: with warnings.",
     ),
     "export": LazyCommand(
         f"{_CLI}.finished:export", "Write a run's results in another project's format."

@@ -1,5 +1,7 @@
 """Terminal output of a run: live progress (plain lines without a terminal), summary table."""
 
+import os
+import re
 import sys
 import time
 from collections import Counter
@@ -28,6 +30,9 @@ from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
 _STATUSES = tuple(FinalStatus)
+# In a container: where the page is published, and the command that copies FOLDER to the host.
+PAGE_VARIABLE = "PLUMBLINE_PAGE"
+COPY_VARIABLE = "PLUMBLINE_COPY"
 _BARS = (12, 8, 4)  # widths of a progress bar, for wide and for narrow terminals
 _ROWS = (
     ("problems", "total_problems", "{:d}"),
@@ -208,11 +213,11 @@ class ProgressDisplay:
         return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"
 
     def _caption(self) -> str:
-        port = ""
+        page = os.environ.get(PAGE_VARIABLE)
         if self._port_file is not None:
             with suppress(OSError):
-                port = self._port_file.read_text().strip()
-        return f"{self._pace()}\nlive page: http://127.0.0.1:{port}/" if port else self._pace()
+                page = f"http://127.0.0.1:{self._port_file.read_text().strip()}/"
+        return f"{self._pace()}\nlive page: {page}" if page else self._pace()
 
     def _widest_table(self) -> Table:
         """The table with the longest bars that fit, so that no heading is cut."""
@@ -275,10 +280,15 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     _print_bars(console, run)
     record = run.record
     console.print()
-    where = f"artifacts in {printable(record.output)}"
+    copy = os.environ.get(COPY_VARIABLE)
+    where = "copy the artifacts by" if copy else f"artifacts in {printable(record.output)}"
     judged = f"{record.samples_judged} of {record.samples} samples judged"
     print_line(console, Text(f"{judged} in {record.active_seconds:.1f} s; {where}"))
-    if run.folder.exists(artifacts.REPORT):
+    if copy:
+        print_line(console, Text(f"  {copy.replace('FOLDER', printable(record.output))}"))
+    if page := os.environ.get(PAGE_VARIABLE):
+        print_line(console, Text(f"page of all runs: {page}"))
+    elif run.folder.exists(artifacts.REPORT):
         page = f"{run.folder.shown.rstrip('/')}/{artifacts.REPORT}"
         print_line(console, Text(f"its page: {printable(page)}; `plumb view` shows all runs"))
     if limit := record.config.data.limit:
@@ -310,11 +320,18 @@ def _summary_table(run: FinishedRun, names: Sequence[str], *, narrow: bool = Fal
     for name in names:
         heading = printable(name).replace("_", "_\n") if narrow else printable(name)
         table.add_column(Text(heading), justify="right", overflow="fold")
-    for label, metric, form in _ROWS:
+    for label, metric, form in [*_ROWS[:2], *_pass_at_k(run), *_ROWS[2:]]:
         count = _ONLY_IF.get(metric)
         if count is None or any(metrics.get(count) for metrics in run.summary.values()):
             table.add_row(label, *(_row_cell(run.summary[name], metric, form) for name in names))
     return table
+
+
+def _pass_at_k(run: FinishedRun) -> list[tuple[str, str, str]]:
+    """Rows of a run with several answers per problem."""
+    found = (re.fullmatch(r"pass_at_(\d+)", name) for one in run.summary.values() for name in one)
+    ks = {int(match[1]) for match in found if match}
+    return [(f"pass@{k}", f"pass_at_{k}", "{:.1%}") for k in sorted(ks)]
 
 
 def _print_bars(console: Console, run: FinishedRun) -> None:

@@ -17,7 +17,16 @@ from rich.text import Text
 from services.cli.display import printable, stdout_console
 from services.cli.embedded.stack import open_stack
 from services.cli.machine import CheckLine, Mark, check_machine
-from services.cli.options import ConfigFile, Embedded, Overrides
+from services.cli.options import (
+    BaseUrl,
+    ConfigFile,
+    DataPaths,
+    Embedded,
+    Model,
+    Overrides,
+    server_and_data,
+    with_model,
+)
 from services.judge.canaries import CanaryRound, judge_round
 from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
@@ -43,16 +52,25 @@ _ATTEMPTS, _RETRY_BUDGET = 3, 10.0
 
 
 def doctor(
-    overrides: Overrides = None, config: ConfigFile = None, embedded: Embedded = False
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    base_url: BaseUrl = None,
+    model: Model = None,
+    data: DataPaths = None,
+    embedded: Embedded = False,
 ) -> None:
     """Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.
 
     Without a config, services that nobody named are noted and do not fail.
     """
     console = stdout_console()
-    resolved = load_config(config, overrides or [])
+    given = overrides or []
+    if base_url is None and not embedded:
+        base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
+    options = server_and_data(base_url, data)
+    resolved = with_model(load_config(config, [*options, *given]), model, given)
     failed = 0
-    named = config is not None or bool(overrides)
+    named = config is not None or bool(given)
     for line in _checks(resolved, embedded=embedded, named=named):
         _print(console, line)
         failed += line.mark is Mark.FAILED
@@ -169,7 +187,7 @@ def _data(config: Config) -> Iterator[CheckLine]:
 
 def _generator(config: Config) -> Iterator[CheckLine]:
     generation = config.generation
-    urls = split_urls(os.environ.get("GENERATOR_URLS", "")) or generation.base_urls
+    urls = generation.base_urls
     if not urls:
         text = "no servers configured (generation.base_urls)"
         if generation.backend != "openai":

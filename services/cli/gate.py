@@ -7,7 +7,7 @@ import typer
 
 from services.cli.compare import JsonFile, write_json
 from services.cli.options import run_folder
-from shared.errors import DataError, FindingsError
+from shared.errors import FindingsError, UndecidedError
 
 
 def gate(
@@ -20,7 +20,7 @@ def gate(
     policy_file: Annotated[Path, typer.Option("--policy", help="YAML, as configs/gate.yaml.")],
     json_file: JsonFile = None,
 ) -> None:
-    """Check a run against rules; exit code 0: go, 1: no-go, 2: inconclusive."""
+    """Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive."""
     # Imported here because the runner's image has no numpy; other commands do not need it.
     from services.cli.comparison_tables import (
         print_final_sets,
@@ -49,5 +49,5 @@ def gate(
     if report.outcome is Outcome.FAIL:
         raise FindingsError(f"no-go: {rules}")
     if report.outcome is Outcome.UNDECIDED:
-        raise DataError(f"inconclusive: {rules}")
+        raise UndecidedError(f"inconclusive: {rules}")
     print(f"go: all {len(report.findings)} rules hold")

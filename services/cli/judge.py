@@ -18,6 +18,7 @@ from services.cli.options import (
     Output,
     OutputDir,
     Overrides,
+    RunName,
     SandboxUrl,
     UseComputeScore,
     UseSubmit,
@@ -25,6 +26,7 @@ from services.cli.options import (
     judged_by,
     method_named,
     with_method,
+    with_name,
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
@@ -41,6 +43,7 @@ from shared.analysis.agreement import (
 )
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
+from shared.config_files import overridden_keys
 from shared.errors import ConfigError
 from shared.finished_run import open_run
 from shared.plan import make_plan
@@ -63,6 +66,7 @@ def judge(
         typer.Option("--completions", help="JSONL with problem_id, completion; or verl's parquet."),
     ] = "",
     config: ConfigFile = None,
+    name: RunName = None,
     output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
@@ -79,16 +83,18 @@ def judge(
 ) -> None:
     """Judge recorded completions; the artifacts are those of a run."""
     given = overrides or []
-    name = ["run.name=judge"] if config is None else []
+    folder = ["output.dir=outputs/judge"] if config is None else []
     flags = flags_as_overrides(
         {
             "--sandbox-url": ("sandbox.url", sandbox_url),
+            "--name": ("run.name", name),
             "--output": ("output.dir", output),
             "--output-dir": ("output.dir", output_dir),
         },
         given,
     )
-    resolved = load_config(config, [*name, *flags, *given])
+    resolved = load_config(config, [*folder, *flags, *given])
+    resolved = with_name(resolved, overridden_keys([*flags, *given]))
     resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
     completions = completions or resolved.data.completions
     other = _compared_config(resolved, compare_with) if compare_with else None

@@ -1,7 +1,7 @@
 """Command-line options shared by several commands."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
@@ -70,6 +70,19 @@ RunFolder = Annotated[
 RunFolders = Annotated[
     list[str],
     typer.Argument(help="Folders or names of two or more finished runs.", callback=_run_folders),
+]
+BaseUrl = Annotated[
+    list[str] | None,
+    typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="Model to ask for, or for verl to load.")
+]
+DataPaths = Annotated[
+    list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
+]
+RunName = Annotated[
+    str | None, typer.Option("--name", help="Name of the run, and of its folder in outputs/.")
 ]
 Output = Annotated[str | None, typer.Option("--output", help="Folder of the run's artifacts.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]
@@ -158,6 +171,26 @@ AllowUnlocked = Annotated[
     bool,
     typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
 ]
+
+
+def server_and_data(base_url: list[str] | None, data: list[str] | None) -> list[str]:
+    """Convert ``--base-url`` and ``--data`` to ``key=value`` overrides."""
+    given = {
+        "generation.base_urls": base_url and _yaml_list(base_url),
+        "generation.backend": base_url and "openai",
+        "data.eval_files": data and _yaml_list(data),
+    }
+    return [f"{key}={value}" for key, value in given.items() if value]
+
+
+def with_name(config: Config, overridden: Collection[str]) -> Config:
+    """A name or folder of the command line replaces both of the file."""
+    run, output = config.run, config.output
+    if "output.dir" in overridden and "run.name" not in overridden:
+        run = run.model_copy(update={"name": ""})
+    if "run.name" in overridden and "output.dir" not in overridden:
+        output = output.model_copy(update={"dir": ""})
+    return config.model_copy(update={"run": run, "output": output})
 
 
 def with_method(
@@ -262,3 +295,7 @@ def with_model(config: Config, name: str | None, overrides: Sequence[str]) -> Co
 def yaml_string(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _yaml_list(values: list[str]) -> str:
+    return f"[{','.join(yaml_string(value) for value in values)}]"

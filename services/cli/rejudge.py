@@ -61,12 +61,12 @@ def rejudge(
 
 def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
     """The parent's config with the overrides."""
-    name = f"run.name={parent.name}_rejudged"
     own = parent.record.config.model_dump(mode="json")
+    own["run"]["name"] = ""
     own["output"] |= {"dir": output}
     own["data"]["output_path"] = None  # the file there is the parent's
     own["judge"]["rules"] = RULES
-    return with_included(validate_config(override_document(own, [name, *overrides])))
+    return with_included(validate_config(override_document(own, overrides)))
 
 
 def _request(

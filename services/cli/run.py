@@ -9,7 +9,9 @@ import typer
 from services.cli.execute import RunRequest, execute
 from services.cli.options import (
     AllowUnlocked,
+    BaseUrl,
     ConfigFile,
+    DataPaths,
     Embedded,
     Engine,
     Force,
@@ -18,9 +20,11 @@ from services.cli.options import (
     MaxConcurrentRequests,
     MaxTokens,
     MethodName,
+    Model,
     Output,
     OutputDir,
     Overrides,
+    RunName,
     Samples,
     SandboxUrl,
     Temperature,
@@ -29,8 +33,10 @@ from services.cli.options import (
     UseComputeScore,
     UseSubmit,
     flags_as_overrides,
+    server_and_data,
     with_method,
     with_model,
+    with_name,
     yaml_string,
 )
 from services.runner.preflight import check_judging
@@ -51,16 +57,9 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 def run(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    base_url: Annotated[
-        list[str] | None,
-        typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Model to ask for, or for verl to load.")
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
-    ] = None,
+    base_url: BaseUrl = None,
+    model: Model = None,
+    data: DataPaths = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,6 +71,7 @@ def run(
         str | None,
         typer.Option("--data-config", help="Data sets of --dataset, as for plumb data prepare."),
     ] = None,
+    name: RunName = None,
     output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
@@ -104,6 +104,7 @@ def run(
             ),
             "--n-gpus": ("trainer.n_gpus_per_node", n_gpus),
             "--sandbox-url": ("sandbox.url", sandbox_url),
+            "--name": ("run.name", name),
             "--output": ("output.dir", output),
             "--output-dir": ("output.dir", output_dir),
             "--max-concurrent-requests": ("generation.concurrency", max_concurrent_requests),
@@ -116,9 +117,10 @@ def run(
         given,
     )
     fetched, locks = _known(dataset or [], data_config)
-    options = [*_as_overrides(base_url, [*(data or []), *fetched]), *locks]
+    options = [*server_and_data(base_url, [*(data or []), *fetched]), *locks]
     resolved = with_model(load_config(config, [*options, *flags, *given]), model, given)
-    resolved = _named_as_part(resolved, overridden_keys([*flags, *given]))
+    overridden = overridden_keys([*flags, *given])
+    resolved = _named_as_part(with_name(resolved, overridden), overridden)
     resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
     if resolved.data.completions:
         raise ConfigError(
@@ -165,12 +167,14 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
 
 
 def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
-    """Add ``data.limit`` to the run's name, unless the command line has another name."""
-    limit = config.data.limit
-    if limit is None or "data.limit" not in overridden or "run.name" in overridden:
+    """Add ``data.limit`` to the run's name and folder, unless the command line has another."""
+    named = {"run.name", "output.dir"} & {*overridden}
+    if config.data.limit is None or "data.limit" not in overridden or named:
         return config
-    named = config.run.model_copy(update={"name": f"{config.run.name}_first{limit}"})
-    return config.model_copy(update={"run": named})
+    part = f"_first{config.data.limit}"
+    run = config.run.model_copy(update={"name": config.name + part})
+    output = config.output.model_copy(update={"dir": config.output_dir.rstrip("/") + part})
+    return config.model_copy(update={"run": run, "output": output})
 
 
 def _check_generation(config: Config, *, embedded: bool) -> None:
@@ -188,20 +192,6 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
             f"no generator: give --base-url URL, or generation.base_urls in the config{start}"
         )
     config.actor_rollout_ref.rollout.check_sampling()
-
-
-def _as_overrides(base_url: list[str] | None, data: list[str] | None) -> list[str]:
-    """Convert command-line options to ``key=value`` overrides."""
-    given = {
-        "generation.base_urls": base_url and _yaml_list(base_url),
-        "generation.backend": base_url and "openai",
-        "data.eval_files": data and _yaml_list(data),
-    }
-    return [f"{key}={value}" for key, value in given.items() if value]
-
-
-def _yaml_list(values: list[str]) -> str:
-    return f"[{','.join(yaml_string(value) for value in values)}]"
 
 
 def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:

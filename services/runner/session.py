@@ -98,7 +98,7 @@ def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -
     """
     output = folder.path if folder.local else folder.url
     remember_address(output)
-    return RunIdentity(config.run.name, output, config.protocol(), plan, source)
+    return RunIdentity(config.name, output, config.protocol(), plan, source)
 
 
 def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) -> RunIdentity:

@@ -460,7 +460,7 @@ def test_an_upload_that_fails(
 def test_the_baseline_takes_part(no_key: None) -> None:
     config = load_config("configs/phase0_eval.yaml").wandb
     assert (config.enabled, config.mode) == (True, "auto")
-    assert (config.project, config.name) == ("rlvr_coding_model", "phase0_baseline")
+    assert (config.project, config.name) == ("rlvr_coding_model", None)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.chaos.schedule import QUIET, QUIET_SESSIONS, Session
 from tests.compose.stack import ROOT, SERVICES, Stack, docker, health, settings
 
 PROJECT = "plumblinechaos"
-IMAGES = ("judge", "aggregator", "runner", "generator-cpu")
+IMAGES = ("judge", "aggregator", "runner", "generator")
 # Seconds in which a session ends, all containers are healthy again, and nothing is held any more.
 _SESSION_SECONDS, _HEALTHY_SECONDS, _SETTLE_SECONDS = 300.0, 150.0, 90.0
 # Complete, incomplete, a service is not there, interrupted, and by SIGKILL or SIGTERM.

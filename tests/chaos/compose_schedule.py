@@ -40,7 +40,7 @@ SERVICES = {
     "judge": 6,
     "sandbox": 4,
     "aggregator": 3,
-    "generator-cpu": 2,
+    "generator": 2,
 }
 _WEIGHTS = {
     ContainerFault.KILL: 8,

@@ -13,7 +13,7 @@ from rich.console import Console
 from services.cli.accept import accept, print_warnings
 from shared.analysis.evidence import BASELINE_SETS
 from shared.data_lock import LOCK_NAME, hash_file
-from shared.errors import DataError, FindingsError, OutputError
+from shared.errors import DataError, FindingsError, OutputError, UndecidedError
 from shared.finished_run import open_run
 from shared.result_config import QUOTAS
 from tests.cli.commands import ROOT, plumb
@@ -123,7 +123,7 @@ def test_a_complete_baseline_is_accepted(baseline):
 def test_warnings_alone_are_exit_code_2(copied):
     change(copied, wandb={"mode": "offline", "sync": "wandb sync /x"})
     done = plumb("accept", "run", folder=copied)
-    assert (done.code, done.line) == (2, "plumb: accepted with warnings: wandb (of 21 checks)")
+    assert (done.code, done.line) == (4, "plumb: accepted with warnings: wandb (of 21 checks)")
     assert "→ wandb sync /x" in done.stdout
     assert plumb("accept", "run", "--without", "wandb", folder=copied).code == 0
 
@@ -182,7 +182,7 @@ def test_an_incomplete_run_with_a_torn_line(copied):
     done = plumb("accept", "run", folder=copied)
     assert "mbpp_reg: 199 of 200 judged (0.5% api_error)" in done.stdout
     assert "torn last line" in done.stdout
-    assert done.code == 2
+    assert done.code == 4
 
 
 def test_a_small_run_lacks_sets():
@@ -195,7 +195,7 @@ def test_a_small_run_lacks_sets():
 def test_data_elsewhere_are_named(copied):
     (copied / SETS).rename(copied / "elsewhere")
     done = plumb("accept", "run", folder=copied)
-    assert done.code == 2
+    assert done.code == 4
     assert rows(done.stdout)["manifests"] == rows(done.stdout)["audit"] == ["warning"]
     assert "→ name the data files with --data" in done.stdout
     assert plumb("accept", "run", "--data", "elsewhere", folder=copied).code == 0
@@ -204,11 +204,11 @@ def test_data_elsewhere_are_named(copied):
 def test_the_size_of_a_model_without_a_name(copied):
     change(copied, model="checkpoint")
     run, data = str(copied / "run"), [str(copied / SETS)]
-    with pytest.raises(DataError, match="accepted with warnings: model"):
+    with pytest.raises(UndecidedError, match="accepted with warnings: model"):
         accept(run, data)
     accept(run, data, size=7)
     # The figures of a small model are not typical of a large one.
-    with pytest.raises(DataError, match="accepted with warnings: typical-range"):
+    with pytest.raises(UndecidedError, match="accepted with warnings: typical-range"):
         accept(run, data, size=1.5)
 
 
@@ -237,7 +237,7 @@ def test_a_run_at_a_url(baseline, capsys):
         with pytest.raises(OutputError, match="no run in this folder"):
             accept("memory://bucket/none")
         fs.rm("/bucket/data_manifests/humaneval.jsonl")
-        with pytest.raises(DataError, match="accepted with warnings: manifests, audit"):
+        with pytest.raises(UndecidedError, match="accepted with warnings: manifests, audit"):
             accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
     finally:
         fs.rm("/bucket", recursive=True)

@@ -9,7 +9,7 @@ import yaml
 from tests.cli.commands import in_terminal, plumb
 from tests.shared.finished_runs import write_run
 
-GO, NO_GO, INCONCLUSIVE = 0, 1, 2
+GO, NO_GO, USAGE, INCONCLUSIVE = 0, 1, 2, 4
 HALF = "+-" * 100
 
 
@@ -120,7 +120,7 @@ def test_a_data_set_that_only_one_run_has(tmp_path):
 
 def test_rules_for_a_data_set_that_is_not_there(tmp_path):
     done = gate(runs(tmp_path, "+", "+"), "datasets: {three: {min_problems: 3}}")
-    assert done.code == INCONCLUSIVE
+    assert done.code == USAGE
     assert done.line == (
         "plumb: the policy has rules for 'three', which neither run has; the runs have one"
     )
@@ -129,7 +129,7 @@ def test_rules_for_a_data_set_that_is_not_there(tmp_path):
 def test_no_policy_file(tmp_path):
     runs(tmp_path, "+", "+")
     done = plumb("gate", "a", "b", "--policy", "none.yaml", folder=tmp_path)
-    assert done.code == INCONCLUSIVE
+    assert done.code == USAGE
     assert done.line == "plumb: cannot read the config none.yaml: No such file or directory"
 
 

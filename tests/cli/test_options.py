@@ -5,9 +5,10 @@ import pytest
 from rich.console import Console
 
 from services.cli.display import ProgressDisplay, print_summary
-from services.cli.options import flags_as_overrides, with_method, with_model
+from services.cli.options import flags_as_overrides, with_method, with_model, with_name
 from shared.artifacts import OutputFolder
 from shared.config import load_config
+from shared.config_files import overridden_keys
 from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
@@ -29,6 +30,30 @@ def test_a_method_that_does_not_go_with_the_rest_is_refused(overrides: list[str]
     with pytest.raises(ConfigError, match="method batch: judge") as caught:
         with_method(load_config(None, overrides), "batch", False, False)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides", "name", "folder"),
+    [
+        ("{}", [], "phase0", "outputs/phase0"),
+        ("{}", ["output.dir=runs/mine/"], "mine", "runs/mine/"),
+        ("{}", ["output.dir=s3://key:secret@bucket"], "***@bucket", "s3://key:secret@bucket"),
+        ("{}", ["output.dir=."], "phase0", "."),
+        ("output: {dir: out/base}", [], "base", "out/base"),
+        ("output: {dir: out/base}", ["output.dir=other"], "other", "other"),
+        ("output: {dir: out/base}", ["run.name=mine"], "mine", "outputs/mine"),
+        ("run: {name: base}", ["output.dir=other"], "other", "other"),
+        ("run: {name: base}", ["output.dir=other", "run.name=mine"], "mine", "other"),
+        ("{run: {name: base}, output: {dir: out}}", [], "base", "out"),
+    ],
+)
+def test_a_run_has_its_own_name_or_its_folders(
+    file: str, overrides: list[str], name: str, folder: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(file)
+    config = with_name(load_config(path, overrides), overridden_keys(overrides))
+    assert (config.name, config.output_dir) == (name, folder)
 
 
 @pytest.mark.parametrize("name", ["[bold]x", "[/x]", "\x1b[31mred"])

@@ -1,4 +1,4 @@
-"""A Docker engine, images of the real Dockerfiles, and the stack with its profile ``cpu``."""
+"""A Docker engine, images of the real Dockerfiles, and the stack."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from tests.compose.stack import ROOT, Stack, compose_command, until
 from tests.compose.stack import settings as test_settings
 
-IMAGES = ("judge", "aggregator", "runner", "reward", "generator-cpu")
+IMAGES = ("judge", "aggregator", "runner", "reward", "generator")
 VERL_IMAGE = "plumblinetest/generator-verl"
 
 
@@ -95,7 +95,7 @@ def verl_image(
     bases: None, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory, step: Step
 ) -> str:
     """The generator's image with verl, whose packages are mounted at /opt/packages."""
-    Stack(tmp_path_factory.mktemp("verl-image"), settings).do("build", "generator-cpu")
+    Stack(tmp_path_factory.mktemp("verl-image"), settings).do("build", "generator")
     _script("verl.sh", VERL_IMAGE)
     step.done("image generator with verl")
     return VERL_IMAGE

@@ -8,9 +8,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tests/compose/offline/bases.sh "$work"
 .venv/bin/python -m tests.compose.offline.stand_ins "$work/stand-ins.yml"
-export REDIS_PASSWORD=none REDIS_JUDGE_PASSWORD=none REDIS_RUNNER_PASSWORD=none REDIS_AGGREGATOR_PASSWORD=none
-[ $# -gt 0 ] || set -- judge aggregator runner reward generator-cpu verl
+[ $# -gt 0 ] || set -- judge aggregator runner reward generator verl
 for image in "$@"; do
   if [ "$image" = verl ]; then tests/compose/offline/verl.sh plumblinetest/generator-verl; continue; fi
-  compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile cpu --profile reward --profile runner build "$image"
+  compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile reward --profile runner build "$image"
 done

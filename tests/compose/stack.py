@@ -17,9 +17,8 @@ from tests.compose.offline import stand_ins
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "plumblinetest"
-# Those that are always there, with the profile "cpu".
-SERVICES = ("redis", "sandbox", "judge", "aggregator", "generator-cpu")
-_REDIS_USERS = ("JUDGE", "RUNNER", "AGGREGATOR", "REWARD")
+# Those that start without a profile and keep running.
+SERVICES = ("redis", "sandbox", "judge", "aggregator", "generator")
 _PASSWORD = 'a"b\\c%d@e:f/'  # nothing that a URL, a shell or a configuration file would leave alone
 
 # Each look may be a command of Docker.
@@ -67,11 +66,12 @@ def compose_command() -> list[str] | None:
 def settings(empty: Path) -> dict[str, str]:
     """The lines of a .env; ``empty`` is a folder without data.
 
-    The generator is slow enough for faults to come in mid-run.
+    The generator is slow enough for faults to come in mid-run. Only two passwords are set; the
+    others are generated.
     """
     return {
         "REDIS_PASSWORD": _PASSWORD,
-        **{f"REDIS_{user}_PASSWORD": f"{user}{_PASSWORD}" for user in _REDIS_USERS},
+        "REDIS_JUDGE_PASSWORD": f"judge{_PASSWORD}",
         "AGGREGATOR_TOKEN": "page/&?=#token",
         "REWARD_TOKEN": "reward/&?token",
         "SANDBOX_TOKEN": "sandbox'token\\",
@@ -117,10 +117,10 @@ class Stack:
         ]  # fmt: skip
 
     def start(
-        self, *arguments: str, profile: str = "cpu", output: int | IO[str] = subprocess.PIPE
+        self, *arguments: str, profile: str = "", output: int | IO[str] = subprocess.PIPE
     ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [*self._command, "--profile", profile, *arguments],
+            [*self._command, *(["--profile", profile] if profile else []), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -128,7 +128,7 @@ class Stack:
             env={"PATH": os.environ["PATH"], **_docker_variables(), **self.settings},
         )
 
-    def do(self, *arguments: str, profile: str = "cpu", expect: int | None = 0) -> str:
+    def do(self, *arguments: str, profile: str = "", expect: int | None = 0) -> str:
         """What a command printed, stderr included."""
         return self._ended(self.start(*arguments, profile=profile), arguments, expect)
 
@@ -140,7 +140,7 @@ class Stack:
         """
         process = self.start(*arguments)
         time.sleep(1)
-        (generator,) = self.containers("generator-cpu")
+        (generator,) = self.containers("generator")
         with paused(generator):
             self._ended(process, arguments, 0)
 
@@ -181,7 +181,7 @@ class Stack:
         return self.start("run", "--rm", "-T", "runner", *arguments)
 
     def redis(self, command: str) -> str:
-        line = f'export REDISCLI_AUTH="$REDIS_PASSWORD"; redis-cli {command}'
+        line = f'redis-cli() {{ sh /etc/plumbline/redis/cli.sh "$@"; }}; redis-cli {command}'
         return docker("exec", self.containers("redis")[0], "sh", "-c", line)
 
     def verdicts(self) -> int:

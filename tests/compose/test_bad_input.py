@@ -1,8 +1,6 @@
 """Bad input: one line in the log, and the same reason at /readyz."""
 
 import json
-import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compose.stack import ROOT, Stack, compose_command, docker, health, until
+from tests.compose.stack import Stack, docker, health, until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -44,19 +42,6 @@ def red(container: str, reason: str) -> None:
     assert json.loads(lines[0])["reason"] == answer["reason"]
 
 
-@pytest.mark.usefixtures("engine")
-def test_no_env_file(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "docker-compose.yml", tmp_path)
-    command = compose_command()
-    assert command is not None
-    done = subprocess.run(
-        [*command, "up"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    assert re.search(r"REDIS_(\w+_)?PASSWORD", done.stderr)
-    assert "copy .env.example to .env" in done.stderr
-
-
 def test_a_wrong_redis_password(stack: Stack) -> None:
     with (
         started(stack, "judge", REDIS_PASSWORD="wrong") as judge,
@@ -79,7 +64,7 @@ def test_a_sandbox_that_is_not_there(stack: Stack) -> None:
 
 def test_completions_that_are_not_there(stack: Stack) -> None:
     missing = {"PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": "demo/none.jsonl"}
-    with started(stack, "generator-cpu", **missing) as generator:
+    with started(stack, "generator", **missing) as generator:
         red(generator, "demo/none.jsonl")
 
 
@@ -130,11 +115,12 @@ def test_a_port_that_is_taken(stack: Stack, settings: dict[str, str], tmp_path: 
 def test_no_gpu(stack: Stack, settings: dict[str, str], tmp_path: Path) -> None:
     if "nvidia" in docker("info", "-f", "{{.Runtimes}}"):
         pytest.skip("this engine has NVIDIA's runtime")
-    if not docker("images", "-q", "plumbline/generator:0.1.0"):
-        docker("tag", "plumbline/generator-cpu:0.1.0", "plumbline/generator:0.1.0")
-    other = Stack(tmp_path, settings, "plumblinetestgpu")
+    image = "localhost/plumbline/generator"
+    if not docker("images", "-q", f"{image}:0.1.0"):
+        docker("tag", f"{image}-cpu:0.1.0", f"{image}:0.1.0")
+    other = Stack(tmp_path, settings, "plumblinetestgpu", ["docker-compose.gpu.yml"])
     try:
-        said = other.do("up", "-d", "--no-deps", "generator", profile="gpu", expect=None)
+        said = other.do("up", "-d", "--no-deps", "generator", expect=None)
     finally:
-        other.do("down", "--volumes", "--timeout", "1", profile="gpu")
+        other.do("down", "--volumes", "--timeout", "1")
     assert 'could not select device driver "nvidia"' in said

@@ -31,7 +31,7 @@ def test_the_demo_has_the_embedded_demos_verdicts(
     stack: Stack, expected: Path, tmp_path: Path, step: Step
 ) -> None:
     step.done("embedded demo, the rest of it")
-    demo = stack.plumb(*DEMO)
+    demo = stack.plumb()
     printed, _ = demo.communicate(timeout=300)
     assert demo.returncode == 0, printed
     step.done("demo")
@@ -111,7 +111,7 @@ def test_only_judges_reach_the_sandbox(stack: Stack) -> None:
         ("judge", "'http://sandbox:8080/metrics'"),
         ("aggregator", "'http://localhost:8081/api/runs'"),
         ("aggregator", "'http://localhost:8081/metrics'"),
-        ("generator-cpu", "'http://localhost:8000/v1/models'"),
+        ("generator", "'http://localhost:8000/v1/models'"),
     ],
 )
 def test_without_its_token_a_service_tells_nothing(stack: Stack, service: str, asked: str) -> None:
@@ -173,9 +173,18 @@ def test_no_password_is_in_redis_command_line_or_log(stack: Stack) -> None:
     arguments = docker("exec", container, "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '")
     log = docker("logs", container)
     written = docker("exec", container, "cat", "/run/redis/users.acl")
-    for name, password in stack.settings.items():
-        if name.startswith("REDIS_") and name.endswith("PASSWORD"):
-            assert password not in arguments + log + written
+    generated = docker("exec", container, "sh", "-c", "tail -n +1 /run/secrets/redis/*").split()
+    own = [stack.settings["REDIS_PASSWORD"], stack.settings["REDIS_JUDGE_PASSWORD"]]
+    passwords = [*own, *(word for word in generated if len(word) == 48)]
+    assert len(set(passwords)) == 7
+    assert [word for word in passwords if word in arguments + log + written] == []
+
+
+def test_a_service_reads_its_own_password_alone(stack: Stack) -> None:
+    command = "for file in /run/secrets/redis/*; do test -r $file && basename $file; done; true"
+    for service in ("judge", "aggregator"):
+        container, *_ = stack.containers(service)
+        assert docker("exec", container, "sh", "-c", command).split() == [service]
 
 
 def test_published_on_loopback_alone(stack: Stack) -> None:

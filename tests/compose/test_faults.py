@@ -41,8 +41,8 @@ def check_that_planted_violations_are_found(one: Round, stack: Stack) -> None:
     planted.touch()
     assert one.left_files() == [Violation(Invariant.TEMPORARY, "planted.tmp")]
     planted.unlink()
-    (generator,) = stack.containers("generator-cpu")
+    (generator,) = stack.containers("generator")
     docker("kill", generator)
-    assert [*one.recovered()] == [Violation(Invariant.CONTAINERS, "0 of generator-cpu")]
+    assert [*one.recovered()] == [Violation(Invariant.CONTAINERS, "0 of generator")]
     docker("start", generator)
     assert settled(one.recovered, 60.0) == []

@@ -14,7 +14,7 @@ MOST = {"judge": 250, "runner": 480, "aggregator": 350, "reward": 250}
 
 
 def inspect(image: str) -> dict[str, Any]:
-    return dict(json.loads(docker("image", "inspect", f"plumbline/{image}:0.1.0"))[0])
+    return dict(json.loads(docker("image", "inspect", f"localhost/plumbline/{image}:0.1.0"))[0])
 
 
 @pytest.mark.parametrize("image", MOST)
@@ -34,7 +34,7 @@ def test_unprivileged_labelled_and_compilers_only_where_answers_need_them(image:
     for name in ("title", "description", "version", "licenses"):
         assert config["Labels"][f"{label}.{name}"]
     tools = "for tool in gcc cc g++ make ld; do command -v $tool; done; id -u"
-    name = f"plumbline/{image}:0.1.0"
+    name = f"localhost/plumbline/{image}:0.1.0"
     *found, user = docker("run", "--rm", "--entrypoint", "sh", name, "-c", tools).split()
     assert user == "10001"
     # The sandbox's image has the compiler of answers in C++.
@@ -46,15 +46,15 @@ COMMANDS = ["compare", "doctor", "export", "gate", "report", "show", "train-chec
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_of_the_runner_have_their_libraries(command: str) -> None:
-    docker("run", "--rm", "plumbline/runner:0.1.0", *command.split(), "--help")
+    docker("run", "--rm", "localhost/plumbline/runner:0.1.0", *command.split(), "--help")
 
 
 def test_the_runner_checks_data() -> None:
-    told = docker("run", "--rm", "plumbline/runner:0.1.0", "data", "check", "demo/data")
+    told = docker("run", "--rm", "localhost/plumbline/runner:0.1.0", "data", "check", "demo/data")
     assert "0 differences" in told
 
 
 def test_the_aggregator_has_wandb() -> None:
     program = "import wandb; wandb.init(mode='offline', dir='/tmp').finish()"
     arguments = ("--read-only", "--tmpfs", "/tmp", "--network", "none", "--entrypoint", "python")
-    docker("run", "--rm", *arguments, "plumbline/aggregator:0.1.0", "-c", program)
+    docker("run", "--rm", *arguments, "localhost/plumbline/aggregator:0.1.0", "-c", program)

@@ -84,7 +84,7 @@ def test_no_judges_then_no_generator_then_a_broken_sandbox(
     stack: Stack, prometheus: Prometheus, step: Step
 ) -> None:
     before = stack.verdicts()
-    generator, *_ = stack.containers("generator-cpu")
+    generator, *_ = stack.containers("generator")
     waiting = ("PlumblineNoJudges", "PlumblineJudgeQueueAgeing")
     with ExitStack() as standstill:
         with prometheus.fires("PlumblineNoProgress", "PlumblineTargetDown", *waiting):
@@ -216,12 +216,12 @@ def failing_rewards(stack: Stack) -> Iterator[None]:
 @contextmanager
 def no_engines(stack: Stack) -> Iterator[None]:
     """In the generator's place, under its alias, our router before engines that do not come up."""
-    stack.do("stop", "generator-cpu")
+    stack.do("stop", "generator")
     try:
-        with stand_in(stack, "generator-cpu", "generator", network="monitoring"):
+        with stand_in(stack, "generator", "generator", network="monitoring"):
             yield
     finally:
-        stack.do("start", "generator-cpu")
+        stack.do("start", "generator")
 
 
 @contextmanager
@@ -229,7 +229,7 @@ def stand_in(stack: Stack, image_of: str, alias: str, *, network: str) -> Iterat
     """A container of a service's image that runs ``alerts_<alias>.py``."""
     name = f"{stack.project}-no-{alias}"
     program = Path(__file__).with_name(f"alerts_{alias}.py")
-    profile = "reward" if image_of == "reward" else "cpu"
+    profile = "reward" if image_of == "reward" else ""
     image = yaml.safe_load(stack.do("config", profile=profile))["services"][image_of]["image"]
     docker(
         "run", "-d", "--name", name, "-v", f"{program}:/{program.name}:ro",
@@ -251,7 +251,8 @@ def held_index(stack: Stack) -> Iterator[None]:
     aggregator, *_ = stack.containers("aggregator")
     user = ["-e", "REDIS_USERNAME=runner", "-e", "REDIS_PASSWORD"]
     command = ["docker", "exec", "-i", *user, aggregator, "python", "-c", program]
-    password = {"REDIS_PASSWORD": stack.settings["REDIS_RUNNER_PASSWORD"]}
+    redis, *_ = stack.containers("redis")
+    password = {"REDIS_PASSWORD": docker("exec", redis, "cat", "/run/secrets/redis/runner")}
     holder = subprocess.Popen(
         command,
         env=os.environ | password,

@@ -14,7 +14,7 @@ _REFERENCE = re.compile(
     re.MULTILINE,
 )
 _VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
-_OURS = re.compile(r"plumbline/[a-z-]+(:.*)?")
+_OURS = re.compile(r"(localhost/)?plumbline/[a-z-]+(:.*)?")
 # Stages of the same file, and the base image that an ARG above them names.
 _WITHIN = {"base", "${PYTHON_IMAGE}", "${VLLM_IMAGE}"}
 

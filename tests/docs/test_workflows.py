@@ -101,13 +101,13 @@ def test_ci_runs_the_script_of_contributors():
 
 
 def test_the_images_of_the_compose_file_and_the_sandbox():
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    wanted = {
-        name: (service["build"]["dockerfile"], service["build"].get("target"))
-        for name, service in services.items()
-        if "build" in service
-    }
-    wanted["sandbox"] = ("services/sandbox/Dockerfile", None)
+    wanted = {"sandbox": ("services/sandbox/Dockerfile", None)}
+    for name in ("docker-compose.yml", "docker-compose.gpu.yml"):
+        for service in yaml.safe_load((ROOT / name).read_text())["services"].values():
+            if "build" in service:
+                image = re.sub(r"\$\{.*?\}/|:.*", "", service["image"])
+                wanted[image] = (service["build"]["dockerfile"], service["build"].get("target"))
+    wanted["generator"] = (wanted["generator"][0], None)  # the last stage
     wanted["generator-cpu"] = (wanted["generator-cpu"][0], "replay")
     assert built("release.yml") == wanted
     del wanted["generator"]  # vLLM's image is most of a machine's disk

@@ -245,7 +245,7 @@ exec)
   [ "$1" = -T ] && shift
   name=$1; shift
   case "$name" in
-  redis) exec "$@" ;;
+  redis) [ "$1" = sh ] && shift 2 && exec {place}/redis-cli "$@"; exec "$@" ;; # sh …/cli.sh
   SERVICE) name=aggregator ;;
   esac
   case "$*" in

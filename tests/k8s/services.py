@@ -89,7 +89,6 @@ _LIBRARIES = {"HF_HOME", "HF_TOKEN_PATH", "HOME", "VLLM_CACHE_ROOT"}
 FOREIGN = {
     "plumbline/aggregator": {"WANDB_API_KEY_FILE", "WANDB_BASE_URL"},  # for Weights & Biases
     "plumbline/generator": {*_LIBRARIES, "PATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"},
-    "redis": {"PASSWORDS"},
     # The key's variable is the one that the config names in generation.api_key_env.
     "plumbline/runner": {"HF_HOME", "HF_TOKEN_PATH", "OPENAI_API_KEY_FILE"},
     # The component `tokens` is for our own server in its place.

@@ -20,10 +20,12 @@ def images(cluster: Cluster) -> set[str]:
 
 
 def composed() -> set[str]:
-    """The images of docker-compose.yml with the defaults of its variables."""
-    services = yaml.safe_load(COMPOSE.read_text())["services"].values()
-    texts = [service["image"] for service in services if "image" in service]
-    return {re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text) for text in texts}
+    """The images of the Compose files with the defaults of their variables."""
+    files = (COMPOSE, COMPOSE.with_name("docker-compose.gpu.yml"))
+    documents = [yaml.safe_load(file.read_text())["services"] for file in files]
+    texts = [one["image"] for services in documents for one in services.values()]
+    named = {re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text) for text in texts}
+    return {name.removeprefix("localhost/") for name in named}
 
 
 def unpinned(cluster: Cluster) -> Iterator[str]:

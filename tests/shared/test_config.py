@@ -119,7 +119,6 @@ def test_an_unknown_key_that_is_near_to_none() -> None:
         ("data.prompt_key=''", "data.prompt_key"),
         ("data=5", "data"),
         ("run.name=a/b", "run"),
-        ("run.name=''", "run"),
         ("run.name=..", "run"),
     ],
 )

@@ -1,0 +1,3 @@
+#!/bin/sh
+# redis-cli as the operator, in the container of Redis: cli.sh COMMAND [ARGUMENT]...
+REDISCLI_AUTH=${REDIS_PASSWORD:-$(cat /run/secrets/redis/password)} exec redis-cli "$@"
