@@ -15,8 +15,8 @@ _MAYBE_CODE = re.compile(r"\b(?:def|class|import|lambda|print)\b|=|\w\(")
 
 def bare_program(text: str) -> str | None:
     """The text without common indentation, if all of it is a program."""
-    source = Source(textwrap.dedent(text))
     indented = text[:1] in (" ", "\t")
+    source = Source(textwrap.dedent(text) if indented else text)
     return source.code if source.is_program and (source.has_substance or not indented) else None
 
 

@@ -208,8 +208,9 @@ class _PythonBlocks(_Blocks):
         if self._names:
             defining = [self._defines.search(code) is not None for code in self.codes]
             methods = [bool(self._names & source.definitions) for source in self._sources]
-            if methods.count(True) == 1:
-                return methods
+            either = [a or b for a, b in zip(defining, methods, strict=True)]
+            if either.count(True) == 1:
+                return either
             for fits in (defining, methods):
                 full = [
                     fit and s.is_full(self._names)
@@ -217,8 +218,8 @@ class _PythonBlocks(_Blocks):
                 ]
                 if any(full):
                     return full
-            if any(methods) or any(defining):
-                return [a or b for a, b in zip(defining, methods, strict=True)]
+            if any(either):
+                return either
         return self._usable()
 
     def _usable(self) -> list[bool]:

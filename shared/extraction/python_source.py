@@ -87,7 +87,7 @@ def readable(code: str) -> str:
         return code
     plain = visible(code)
     versions = (code, plain, html.unescape(plain))
-    programs = (Source(textwrap.dedent(version)) for version in versions)
+    programs = (Source(textwrap.dedent(v) if v[:1] in (" ", "\t") else v) for v in versions)
     return next((source.code for source in programs if source.is_program), code)
 
 

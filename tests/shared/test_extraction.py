@@ -223,6 +223,7 @@ REASONS = [
     ('```python\nx = """\n```\nSo it goes.\n```\n', 'x = """', Reason.FRAGMENT),
     (f"```python\n{SOLVE}  # ```\nx = (", f"{SOLVE}  # ```\nx = (", Reason.UNCLOSED_FENCE),
     (f"{SOLVE}\n", SOLVE, Reason.BARE_CODE),
+    (f"{HELPER}\n    \n{SOLVE}", f"{HELPER}\n    \n{SOLVE}", Reason.BARE_CODE),
     (f"{SOLVE}\n~~~\nThat is it.", SOLVE, Reason.BARE_CODE),
     ("    return n + 1\n\nprint(solve(1) or\n", "    return n + 1\n", Reason.BODY_ONLY),
     (f"So:\n\nimport a\n{SOLVE}\n\nO(1).", f"import a\n{SOLVE}", Reason.PROSE_HEURISTIC),
