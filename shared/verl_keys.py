@@ -83,7 +83,7 @@ SAME_NAMES = (
         "enable_chunked_prefill max_num_seqs max_num_batched_tokens max_model_len "
         "disable_log_stats seed engine_kwargs.vllm engine_kwargs.sglang",
     ),
-    *_below("data", "prompt_key output_path tokenizer"),
+    *_below("data", "prompt_key output_path tokenizer apply_chat_template_kwargs"),
 )
 RANDOM_WEIGHTS = (
     "random weights, whose results mean nothing (of all settings this one matters most); use auto"

@@ -84,7 +84,7 @@ async def test_a_response_of_a_file_for_all_further_requests(
     for _ in range(3):
         response = await chat(client)
         assert (response.status, response.headers["Retry-After"]) == (418, "3")
-        assert await response.json() == {"error": "a teapot"}
+        assert json.loads(await response.text()) == {"error": "a teapot"}
 
 
 def test_parsing() -> None:

@@ -113,7 +113,7 @@ def test_an_unknown_key_that_is_near_to_none() -> None:
         ("generation.concurrency=0", "generation.concurrency"),
         ("generation.retry_budget=-1", "generation.retry_budget"),
         ("generation.retry_budget=inf", "generation.retry_budget"),
-        ("generation.extra_body={n: 2}", "n cannot be set here"),
+        ("generation.extra_body={n: 2}", "generation.extra_body"),
         ("generation.stop=END", "generation.stop"),
         ("generation.stop=['']", "generation.stop.0"),
         ("data.prompt_key=''", "data.prompt_key"),

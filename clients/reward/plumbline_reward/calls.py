@@ -86,7 +86,7 @@ class _Call(Generic[Answer]):
                 attempts += 1
                 trouble = str(error)
                 if isinstance(error, NoServiceError):
-                    warn_of_no_service(self._connections.url, self._timeout)
+                    warn_of_no_service(self._connections.url, error, self._timeout)
                 wait = delay(attempts, error.retry_after)
                 if time.monotonic() + wait >= self._expires:
                     break

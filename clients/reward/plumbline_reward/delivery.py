@@ -229,7 +229,7 @@ class Delivery:
             if now + wait < item.expires:
                 heapq.heappush(self._delayed, (now + wait, next(self._order), item))
         if items and isinstance(cut, NoServiceError):
-            warn_of_no_service(self._connections.url, items[0].timeout)
+            warn_of_no_service(self._connections.url, cut, items[0].timeout)
         elif items and now - self._warned >= 60:
             self._warned = now
             first = items[0]

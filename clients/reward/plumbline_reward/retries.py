@@ -4,13 +4,13 @@ import email.utils
 import logging
 import random
 import time
-from functools import lru_cache
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 10.0
 LONGEST_RETRY_AFTER = 60.0
 
 _log = logging.getLogger("plumbline_reward")
+_warned: set[str] = set()
 
 
 class RetryableError(Exception):
@@ -28,15 +28,12 @@ class NoServiceError(RetryableError):
     """Nothing listens at the service's address."""
 
 
-@lru_cache(maxsize=64)
-def warn_of_no_service(url: str, timeout: float) -> None:
+def warn_of_no_service(url: str, trouble: NoServiceError, timeout: float) -> None:
     """Log, once for each service, that nothing listens there, the time limit and the remedy."""
-    _log.warning(
-        "%s: no service answers there; trying for %g s. To start one: plumb reward --embedded "
-        "--config FILE",
-        url,
-        timeout,
-    )
+    if url not in _warned:
+        _warned.add(url)
+        advice = "to start one: plumb reward --embedded --config FILE"
+        _log.warning("%s: %s; trying for %g s; %s", url, trouble, timeout, advice)
 
 
 def delay(attempts: int, retry_after: float | None) -> float:
