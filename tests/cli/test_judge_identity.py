@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shared.config import RULES
+from services.reward.session import RewardSession
+from shared.config import RULES, Config, JudgeConfig
 from shared.environment import REJUDGE
 from tests.cli.commands import Outcome, plumb
 from tests.shared.finished_runs import write_run
@@ -92,3 +93,11 @@ def test_the_number_cannot_be_set(tmp_path: Path) -> None:
     done = plumb("run", f"judge.rules={RULES + 1}", folder=tmp_path)
     assert done.code == 2
     assert f"judge.rules cannot be set: this Plumbline judges by rules {RULES}" in done.line
+
+
+def test_no_reward_is_remembered_under_another_judge() -> None:
+    present = Config()
+    other = Config(judge=JudgeConfig(rules=RULES + 1))
+    sessions = [RewardSession(present), RewardSession(other), RewardSession(present, "a")]
+    assert len({session.run for session in sessions}) == 3
+    assert RewardSession(Config(), "a").run == sessions[2].run

@@ -8,11 +8,12 @@ from redis import Redis
 from services.runner.session import ARTIFACTS, RunIdentity, Session, claim_output, identify
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.config import Config, load_config
+from shared.config import RULES, Config, JudgeConfig, load_config
+from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, list_runs
 from shared.plan import RunPlan, make_plan
-from shared.run_record import Provenance, RunMeta, RunRecord, RunState
+from shared.run_record import Provenance, RunMeta, RunRecord, RunState, SandboxFacts
 from shared.schemas import SampleId
 from tests.shared.ledgers import generation, problem, put_meta
 
@@ -142,6 +143,15 @@ def test_what_another_measurement_differs_in_is_named(
         claim_output(folder, other, force=False)
     assert "--force" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_other_rules_are_named_with_the_remedy(folder: OutputFolder) -> None:
+    before = Config(judge=JudgeConfig(rules=RULES + 1))
+    write_record(folder, identify(before, PLAN, folder, ""))
+    named = rf"judge\.rules \({RULES + 1} there, {RULES} here\)"
+    with pytest.raises(OutputError, match=named) as caught:
+        claim_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+    assert str(caught.value).count(REJUDGE) == 1
 
 
 @pytest.mark.parametrize(
@@ -322,6 +332,19 @@ def test_another_model_is_refused_in_the_same_run(redis: Redis, folder: OutputFo
     assert folder.path in str(caught.value)
     assert first.ledger.meta().model == "m"
     enter_with(redis, folder, force=True, model="other")
+
+
+def test_other_packages_are_refused_in_the_same_run(redis: Redis, folder: OutputFolder) -> None:
+    def sandbox(**packages: str) -> SandboxFacts:
+        programs = {"kind": "plumbline", "python": "3.11.7", "packages": packages}
+        return SandboxFacts.model_validate({"environment": programs})
+
+    enter_with(redis, folder, sandbox=sandbox(numpy="2.4.6"))
+    with pytest.raises(OutputError, match=r"no sympy there, sympy 1\.14 here.*--force") as caught:
+        enter_with(redis, folder, sandbox=sandbox(numpy="2.4.6", sympy="1.14"))
+    assert str(caught.value).count(REJUDGE) == 1
+    enter_with(redis, folder, sandbox=sandbox(numpy="2.4.6"))
+    enter_with(redis, folder, sandbox=SandboxFacts())  # a sandbox elsewhere, which tells nothing
 
 
 def test_another_chat_template_is_refused_in_the_same_run(

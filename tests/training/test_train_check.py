@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from services.cli.data import app as data_app
 from services.cli.train_check import train_check
 from services.training.comparison import compare_judges
-from shared.config import Config, load_config
+from shared.config import RULES, Config, load_config
 from shared.datasets import read_datasets
+from shared.environment import REJUDGE
 from shared.errors import ConfigError, FindingsError, PlumblineError, ServiceError
 from shared.finished_run import open_run
 from shared.plan import make_plan
@@ -400,6 +401,25 @@ def test_the_judge_of_a_reward_service(desk: Desk) -> None:
         desk.check(reward=url)
     with pytest.raises(ServiceError, match=r"does not answer \(.*Connection refused"):
         desk.check(reward=url)
+
+
+def test_a_run_that_was_judged_otherwise(desk: Desk) -> None:
+    path = desk.run / "run.json"
+    document = json.loads(path.read_text())
+    programs = {"kind": "plumbline", "python": "3.11.7", "packages": {}}
+    document["sandbox"] = {"environment": programs}
+    path.write_text(json.dumps(document))
+    info = {"protocol": config_leaves(load_config(CONFIG, BASELINE)), "environment": "0" * 64}
+    with answering({"/v1/info": (200, json.dumps(info))}) as url:
+        found = desk.check(reward=url)
+    assert found["the programs' Python and packages"]["text"] == REJUDGE
+    document["config"]["judge"]["rules"] = RULES + 1
+    path.write_text(json.dumps(document))
+    with answering({"/v1/info": (200, json.dumps({"protocol": info["protocol"]}))}) as url:
+        others = [desk.check(reward=url), desk.check()]
+    for found in others:
+        assert [one for one in found.values() if one["text"] == REJUDGE] == [found["judge.rules"]]
+        assert (found["judge.rules"]["trainer"], found["judge.rules"]["run"]) == (RULES, RULES + 1)
 
 
 def test_the_judge_of_a_data_set_with_a_dot_in_its_name(desk: Desk) -> None:
