@@ -52,6 +52,15 @@ def test_runs_are_listed_the_latest_first(tmp_path):
     assert "\x1b" not in done.stdout
 
 
+def test_a_terminal_without_utf_8_gets_replacements(tmp_path):
+    write_run(tmp_path / "runs" / "one", "Größe 日本 …")
+    done = plumb("runs", "runs", folder=tmp_path, PYTHONIOENCODING="latin-1")
+    assert (done.code, done.stderr) == (0, "")
+    assert "e ??" in done.stdout
+    done = plumb("show", "runs/日本", folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert (done.code, done.line[:16]) == (2, "plumb: runs/??: ")
+
+
 def test_runs_that_are_interrupted_or_incomplete_are_listed_as_what_they_are(tmp_path):
     outputs = tmp_path / "outputs"
     write_run(outputs / "cut", "cut", started_at=9, finished_at=None, state="running")
