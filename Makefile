@@ -150,7 +150,8 @@ scale: ## set the number of judge workers (N=8)
 images: export PLUMBLINE_REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU generator's, too
 	$(COMPOSE_ALL) build
-	docker build -t localhost/plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile .
+	docker build --build-arg REVISION=$$PLUMBLINE_REVISION -f services/sandbox/Dockerfile \
+		-t $${PLUMBLINE_REGISTRY:-localhost/plumbline}/sandbox:$${PLUMBLINE_VERSION:-0.1.0} .
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 
