@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 VERL_VENV := .venv-verl
 VERL_STAMP := $(VERL_VENV)/.installed
 K8S_VENV := .venv-k8s
@@ -23,7 +24,7 @@ PYTHON311 ?= $(shell for p in python3.11 $(PYTHON); do \
 PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
+.PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
 	up down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
 
 help: ## list the targets
@@ -36,6 +37,10 @@ $(STAMP): requirements.lock pyproject.toml services/sandbox/programs.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
 	$(BIN)/python -m services.sandbox.programs
+	@touch $@
+
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
 $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
@@ -51,7 +56,9 @@ $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
 
 install-verl: $(VERL_STAMP) ## install verl, vLLM and TRL for the CPU into .venv-verl (3 GB)
 
-install: $(STAMP) ## install Plumbline and its tools into .venv
+install: $(STAMP) ## install Plumbline into .venv
+
+install-dev: $(DEV_STAMP) ## and the tools of contributors
 
 demo: $(STAMP) ## a complete run on the demo data (no Docker, GPU or network)
 	$(BIN)/plumb run --config configs/demo.yaml --embedded
@@ -73,19 +80,19 @@ SHARED_OUT = -n $(or $(JOBS),3) --dist loadfile
 # this does not find.
 marked = $(shell grep -rlE 'mark\.($(1))\b' tests --include='test_*.py')
 
-test: $(STAMP) ## the tests that every change must pass (JOBS=N: so many processes)
+test: $(DEV_STAMP) ## the tests that every change must pass (JOBS=N: so many processes)
 	$(PYTEST) $(SHARED_OUT) -m "$(ORDINARY)"
 
-test-fast: $(STAMP) ## those of them that start no stack, no browser and no hostile program
+test-fast: $(DEV_STAMP) ## those of them that start no stack, no browser and no hostile program
 	$(PYTEST) $(SHARED_OUT) -m "$(ORDINARY) and not browser and not e2e and not fuzz and not hostile and not real_data"
 
-test-containers: $(STAMP) ## the stack in containers, with each service killed (as root on Debian it installs and starts Docker)
+test-containers: $(DEV_STAMP) ## the stack in containers, with each service killed (as root on Debian it installs and starts Docker)
 	tests/compose/engine.sh $(PYTEST) --capture=sys -m "compose and not verl and not nightly" $(call marked,compose)
 
-test-verl: $(STAMP) $(TINY) ## runs and training with real verl and vLLM on the CPU, with a replica killed
+test-verl: $(DEV_STAMP) $(TINY) ## runs and training with real verl and vLLM on the CPU, with a replica killed
 	$(PYTEST) -m "verl and not compose and not nightly" $(call marked,verl)
 
-test-all: $(STAMP) $(TINY) ## all tests, every rung of isolation, ten minutes each of chaos and endurance (hours)
+test-all: $(DEV_STAMP) $(TINY) ## all tests, every rung of isolation, ten minutes each of chaos and endurance (hours)
 	@status=0; export PLUMBLINE_TEST_ALL_RUNGS=1; \
 	$(PYTEST) $(SHARED_OUT) -m "not alone and not compose and not verl" || status=1; \
 	$(PYTEST) -m "alone and not compose and not verl" $(call marked,alone) || status=1; \
@@ -95,7 +102,7 @@ test-all: $(STAMP) $(TINY) ## all tests, every rung of isolation, ten minutes ea
 	$(BIN)/python -m tests.endurance --minutes 10 || status=1; \
 	exit $$status
 
-durations: $(STAMP) ## measure again how long the files of tests take, by which `make test` divides them
+durations: $(DEV_STAMP) ## measure again how long the files of tests take, by which `make test` divides them
 	$(PYTEST) $(SHARED_OUT) --record-durations -m "$(ORDINARY)"
 
 $(CLIENT_STAMP): requirements-client.lock
@@ -144,7 +151,8 @@ scale: ## set the number of judge workers (N=8)
 images: export PLUMBLINE_REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU generator's, too
 	$(COMPOSE_ALL) build
-	docker build -t localhost/plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile .
+	docker build --build-arg REVISION=$$PLUMBLINE_REVISION -f services/sandbox/Dockerfile \
+		-t $${PLUMBLINE_REGISTRY:-localhost/plumbline}/sandbox:$${PLUMBLINE_VERSION:-0.1.0} .
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 
@@ -154,41 +162,42 @@ k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-no
 k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
 
-chaos: $(STAMP) ## disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
+chaos: $(DEV_STAMP) ## disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-endurance: $(STAMP) ## two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)
+endurance: $(DEV_STAMP) ## two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)
 	$(BIN)/python -m tests.endurance $(ARGS)
 
 
-
-lint: $(STAMP) ## ruff: check rules and format
+lint: $(DEV_STAMP) ## ruff: check rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(STAMP) ## ruff: fix rules and format
+format: $(DEV_STAMP) ## ruff: fix rules and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ and clients/reward
+types: $(DEV_STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ and clients/reward
 	$(BIN)/mypy
 	cd clients/reward && ../../$(BIN)/mypy
 
-bench-generate: $(STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
+bench-generate: $(DEV_STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
 
-bench-router: $(STAMP) ## CPU time and latency that the router adds to a request, before a stand-in of an engine (no GPU)
+bench-router: $(DEV_STAMP) ## CPU time and latency that the router adds to a request, before a stand-in of an engine (no GPU)
 	$(BIN)/python -m tests.bench.router $(ARGS)
 
-bench-balance: $(STAMP) ## how long a burst takes with each way of choosing a replica (simulated replicas, the router's balancer)
+bench-balance: $(DEV_STAMP) ## how long a burst takes with each way of choosing a replica (simulated replicas, the router's balancer)
 	$(BIN)/python -m tests.bench.balance $(ARGS)
 
-reference: $(STAMP) ## regenerate the tables in docs/reference.md and the READMEs
+reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and the READMEs
 	$(BIN)/python -m tools.reference
 
 lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--extra cli --group dev pyproject.toml -o requirements.lock
+		--extra cli pyproject.toml -o requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--group dev --constraint requirements.lock -o requirements-dev.lock
 	uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-header --no-annotate --extra generator --override packaging/verl-cpu.overrides \
 		pyproject.toml packaging/verl-cpu.in -o requirements-verl-cpu.lock
@@ -203,46 +212,46 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 		--no-annotate packaging/programs.in -o services/sandbox/programs.lock
 	packaging/images/lock.sh
 
-bench-pipeline: $(STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
+bench-pipeline: $(DEV_STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
 	$(BIN)/python -m tests.bench.pipeline $(ARGS)
 
-bench-reward: $(STAMP) ## a training step's burst through the reward service, against verl's own route (ARGS: see docs/benchmarks.md)
+bench-reward: $(DEV_STAMP) ## a training step's burst through the reward service, against verl's own route (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.reward $(ARGS)
 
-bench-start: $(STAMP) ## seconds from the command to the first verdict, from the last one to the exit, and of the help
+bench-start: $(DEV_STAMP) ## seconds from the command to the first verdict, from the last one to the exit, and of the help
 	$(BIN)/python -m tests.bench.start $(ARGS)
 
-bench-judge: $(STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
+bench-judge: $(DEV_STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)
 
-bench-canaries: $(STAMP) ## false alarms in so many rounds of canaries on a healthy sandbox, and their cost (ARGS: 1000)
+bench-canaries: $(DEV_STAMP) ## false alarms in so many rounds of canaries on a healthy sandbox, and their cost (ARGS: 1000)
 	$(BIN)/python -m tests.bench.canaries $(ARGS)
 
-bench-budget: $(STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
+bench-budget: $(DEV_STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
 	$(BIN)/python -m tests.bench.budget $(ARGS)
 
-bench-borderline: $(STAMP) ## verdicts of answers near their time limit, on an idle and a busy machine (ARGS: --limit S)
+bench-borderline: $(DEV_STAMP) ## verdicts of answers near their time limit, on an idle and a busy machine (ARGS: --limit S)
 	$(BIN)/python -m tests.bench.borderline $(ARGS)
 
-bench-data: $(STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
+bench-data: $(DEV_STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)
 
 bench-reward-step: $(TINY) ## seconds that a reward adds to a step of GRPO, beside verl's own (one GPU; ARGS: --model DIR --out DIR)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.reward_step $(ARGS)
 
-bench-aggregator: $(STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
+bench-aggregator: $(DEV_STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
 	$(BIN)/python -m tests.bench.aggregator
 
-bench-archive: $(STAMP) ## Redis' bytes per finished sample, memory of runner and aggregator, and seconds to resume (ARGS: --samples N)
+bench-archive: $(DEV_STAMP) ## Redis' bytes per finished sample, memory of runner and aggregator, and seconds to resume (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.archive $(ARGS)
 
-bench-view: $(STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
+bench-view: $(DEV_STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)
 
-bench-million: $(STAMP) ## a million recorded completions through the whole stack: rate, CPU, memory over time (ARGS: --samples N --kill-at 0.5)
+bench-million: $(DEV_STAMP) ## a million recorded completions through the whole stack: rate, CPU, memory over time (ARGS: --samples N --kill-at 0.5)
 	$(BIN)/python -m tests.bench.million --out outputs/bench-million $(ARGS)
 
-bench-redis: $(STAMP) ## what one Redis carries: its CPU time for each step in the life of a completion (ARGS: --at-once 1 4 16)
+bench-redis: $(DEV_STAMP) ## what one Redis carries: its CPU time for each step in the life of a completion (ARGS: --at-once 1 4 16)
 	$(BIN)/python -m tests.bench.redis $(ARGS)
 
 clean: ## remove everything that the targets above created

@@ -239,8 +239,9 @@ def _split(value: object) -> object:
 
 def _password(value: SecretStr | None, file: Path | None, name: str) -> str:
     """The password that two settings give; the second one is the variable ``name``."""
-    if value is not None:
-        return value.get_secret_value()
+    # A compose file passes an unset variable as an empty one.
+    if value is not None and (password := value.get_secret_value()):
+        return password
     if file is None:
         return ""
     try:

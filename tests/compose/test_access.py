@@ -77,6 +77,18 @@ def test_tokens_of_the_env_file(
     assert f"#{variable}=" in (ROOT / ".env.example").read_text()
 
 
+@pytest.mark.parametrize("service", ["judge", "aggregator", "reward"])
+def test_a_generated_password_is_used_unless_there_is_an_own_one(
+    service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text("generated")
+    monkeypatch.setenv("REDIS_PASSWORD_FILE", str(tmp_path / "password"))
+    assert settings(service, monkeypatch).redis_url == f"redis://{service}:generated@redis:6379/0"
+    own = {f"REDIS_{service.upper()}_PASSWORD": "own"}
+    found = settings(service, monkeypatch, **own)
+    assert found.redis_url == f"redis://{service}:own@redis:6379/0"
+
+
 def test_judges_send_the_sandboxs_token(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = settings("judge", monkeypatch, SANDBOX_TOKEN="s3cret")
     assert isinstance(judge, JudgeSettings)
