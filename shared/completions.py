@@ -1,5 +1,7 @@
 """Recorded completions of a model, read from JSONL files."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -9,18 +11,24 @@ from shared.json_lines import parse_record, read_lines
 from shared.schemas import describe
 from shared.statuses import TokenSource
 
+_MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
+
 
 class RecordedCompletion(BaseModel):
     """A recorded completion; unknown fields are ignored.
 
-    ``gen_time`` is in seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
+    The lines of human-eval's ``samples.jsonl`` and of EvalPlus (``task_id`` with ``completion`` or
+    ``solution``) are completions, too.
+
+    Lines without ``sample_index`` are numbered in their order, by problem. ``gen_time`` is in
+    seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
     ``output_tokens_from`` is as in :class:`~shared.schemas.Generation`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     problem_id: str = Field(min_length=1, validation_alias=AliasChoices("problem_id", "task_id"))
-    completion: str = Field(validation_alias=AliasChoices("completion", "response"))
+    completion: str = Field(validation_alias=AliasChoices("completion", "response", "solution"))
     dataset: str | None = None
     sample_index: int = Field(default=0, ge=0)
     output_tokens: int | None = Field(default=None, ge=0)
@@ -39,9 +47,23 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
     Raises:
         DataError: While iterating: the file or a line cannot be used; the message names both.
     """
+    counts = Counter[tuple[str | None, str]]()
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
-            yield parse_record(RecordedCompletion, place, line)
+            recorded = parse_record(RecordedCompletion, place, line)
         except ValidationError as error:
             raise data_error(place, f"not a completion: {describe(error)}") from None
+        problem = recorded.dataset, recorded.problem_id
+        if "sample_index" not in recorded.model_fields_set:
+            recorded = recorded.model_copy(update={"sample_index": counts[problem]})
+        counts[problem] += 1
+        yield recorded
+
+
+def evalplus_id(problem_id: str) -> str | None:
+    """Return EvalPlus' id of a problem: ``Mbpp/3`` of ``mbpp_3``; None if EvalPlus has none."""
+    if problem_id.startswith("HumanEval/"):
+        return problem_id
+    match = _MBPP.fullmatch(problem_id)
+    return f"Mbpp/{int(match[1])}" if match else None

@@ -60,7 +60,10 @@ def judge(
     ] = None,
     completions: Annotated[
         str,
-        typer.Option("--completions", help="JSONL with problem_id, completion; or verl's parquet."),
+        typer.Option(
+            "--completions",
+            help="JSONL with problem_id, completion (or task_id, solution); or verl's parquet.",
+        ),
     ] = "",
     config: ConfigFile = None,
     output: Output = None,
