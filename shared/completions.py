@@ -57,7 +57,7 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
         problem = recorded.dataset, recorded.problem_id
         if "sample_index" not in recorded.model_fields_set:
             recorded = recorded.model_copy(update={"sample_index": counts[problem]})
-        counts[problem] += 1
+            counts[problem] += 1
         yield recorded
 
 
