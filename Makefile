@@ -10,6 +10,8 @@ VERL_VENV := .venv-verl
 VERL_STAMP := $(VERL_VENV)/.installed
 K8S_VENV := .venv-k8s
 K8S_STAMP := $(K8S_VENV)/.installed
+EXPORTS_VENV := .venv-exports
+EXPORTS_STAMP := $(EXPORTS_VENV)/.installed
 CLIENT_VENV := .venv-client
 CLIENT_STAMP := $(CLIENT_VENV)/.installed
 TINY := outputs/tiny-model
@@ -25,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -122,6 +124,11 @@ test-client: client-dist ## test the built distribution plumbline-reward on Pyth
 	$(CLIENT_VENV)/bin/python -m pytest -c clients/reward/pyproject.toml --rootdir . --confcutdir tests/clients \
 		--timeout 120 -m 'not nightly' --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
 
+$(EXPORTS_STAMP): requirements-exports.lock
+	$(PYTHON) -m venv --clear $(EXPORTS_VENV)
+	$(EXPORTS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-exports.lock
+	@touch $@
+
 $(K8S_STAMP): requirements-k8s.lock
 	$(PYTHON) -m venv --clear $(K8S_VENV)
 	$(K8S_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-k8s.lock
@@ -153,6 +160,8 @@ images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU
 	$(COMPOSE_ALL) build
 	docker build --build-arg REVISION=$$PLUMBLINE_REVISION -f services/sandbox/Dockerfile \
 		-t $${PLUMBLINE_REGISTRY:-localhost/plumbline}/sandbox:$${PLUMBLINE_VERSION:-0.1.0} .
+
+install-exports: $(EXPORTS_STAMP) ## install EvalPlus, Inspect and lm-eval, which the tests of exports run, into .venv-exports (650 MB)
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 
@@ -206,6 +215,8 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 		pyproject.toml packaging/sglang.in -o requirements-sglang.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 		packaging/k8s.in -o requirements-k8s.lock
+	uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--no-header --no-annotate --override packaging/exports.overrides packaging/exports.in -o requirements-exports.lock
 	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 		packaging/client.in -o requirements-client.lock
 	uv pip compile --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
@@ -255,4 +266,4 @@ bench-redis: $(DEV_STAMP) ## what one Redis carries: its CPU time for each step 
 	$(BIN)/python -m tests.bench.redis $(ARGS)
 
 clean: ## remove everything that the targets above created
-	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl outputs/bench-million .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo
+	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(EXPORTS_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl outputs/bench-million .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

@@ -1,5 +1,6 @@
 """Recorded completions of a model, read from JSONL files."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -17,18 +18,24 @@ from shared.json_lines import parse_record, read_lines
 from shared.schemas import describe
 from shared.statuses import TokenSource
 
+_MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
+
 
 class RecordedCompletion(BaseModel):
     """A recorded completion; unknown fields are ignored, and None is an absent field.
 
-    ``gen_time`` is in seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
+    The lines of human-eval's ``samples.jsonl`` and of EvalPlus (``task_id`` with ``completion`` or
+    ``solution``) are completions, too.
+
+    Lines without ``sample_index`` are numbered in their order, by problem. ``gen_time`` is in
+    seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
     ``output_tokens_from`` is as in :class:`~shared.schemas.Generation`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     problem_id: str = Field(min_length=1, validation_alias=AliasChoices("problem_id", "task_id"))
-    completion: str = Field(validation_alias=AliasChoices("completion", "response"))
+    completion: str = Field(validation_alias=AliasChoices("completion", "response", "solution"))
     dataset: str | None = None
     sample_index: int = Field(default=0, ge=0)
     output_tokens: int | None = Field(default=None, ge=0)
@@ -70,3 +77,11 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
                 recorded = recorded.model_copy(update={"sample_index": index})
             samples[problem] += 1
         yield recorded
+
+
+def evalplus_id(problem_id: str) -> str | None:
+    """Return EvalPlus' id of a problem: ``Mbpp/3`` of ``mbpp_3``; None if EvalPlus has none."""
+    if problem_id.startswith("HumanEval/"):
+        return problem_id
+    match = _MBPP.fullmatch(problem_id)
+    return f"Mbpp/{int(match[1])}" if match else None

@@ -105,6 +105,13 @@ def before_function(prompt: str, name: str) -> str:
     return prompt[: heads[-1].start()] if heads else ""
 
 
+def prelude_of(tests: GroundTruth) -> str:
+    """Return the source text that runs before a whole answer: imports and helpers."""
+    if isinstance(tests, HumanEvalTests):
+        return before_function(tests.prompt, tests.entry_point)
+    return tests.test_setup_code if isinstance(tests, MbppTests) else ""
+
+
 @lru_cache(maxsize=2048)
 def _humaneval_plan(prompt: str, entry_point: str, test: str) -> FunctionPlan:
     prelude = before_function(prompt, entry_point)

@@ -9,6 +9,7 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError
 from shared.extraction import called_functions
+from shared.function_plan import prelude_of
 from shared.json_lines import parse_record, read_lines
 from shared.prompts import recorded_messages
 from shared.reference import problem_digest
@@ -31,7 +32,8 @@ class ProblemOutline(BaseModel):
 
     ``messages`` are what the model was sent; None where the run did not record it (recorded
     completions, earlier versions). ``num_tests`` is None if the tests are invalid, ``entry_point``
-    if they name no function; ``quality`` has the audit's findings; ``digest`` is
+    if they name no function; ``prelude`` is the source text that runs before an answer, such as the
+    prompt's imports; ``quality`` has the audit's findings; ``digest`` is
     :func:`problem_digest`, empty in runs of earlier versions.
     """
 
@@ -45,6 +47,7 @@ class ProblemOutline(BaseModel):
     tags: tuple[str, ...] = ()
     num_tests: int | None = None
     entry_point: str | None = None
+    prelude: str = ""
     quality: str = ""
     digest: str = ""
 
@@ -61,6 +64,7 @@ class ProblemOutline(BaseModel):
             tags=facts.tags,
             num_tests=facts.num_tests,
             entry_point=entry_point(problem),
+            prelude=without_surrogates(prelude(problem)),
             quality=problem.quality,
             digest=problem_digest(problem),
         )
@@ -90,6 +94,14 @@ def entry_point(problem: Problem) -> str | None:
         called = called_functions(tests.test_list, tests.test_setup_code)
         return min(called) if len(called) == 1 else None
     return tests.entry_point if isinstance(tests, HumanEvalTests) else None
+
+
+def prelude(problem: Problem) -> str:
+    """The source text that runs before a whole answer; empty if there is none."""
+    try:
+        return prelude_of(problem.tests)
+    except ValueError:
+        return ""
 
 
 def read_outlines(folder: OutputFolder) -> Iterator[ProblemOutline]:

@@ -149,11 +149,15 @@ class StdioTests(_Record):
 
 
 class HumanEvalTests(_Record):
-    """A ``check(candidate)`` function in ``test``, called with the function ``entry_point``."""
+    """A ``check(candidate)`` function in ``test``, called with the function ``entry_point``.
+
+    With ``limit_per_call`` the time limit is that of each call of the answer, not of all together.
+    """
 
     test: str = Field(min_length=1)
     entry_point: str = Field(min_length=1)
     prompt: str
+    limit_per_call: bool = False
 
     @property
     def cases(self) -> int:
@@ -161,10 +165,14 @@ class HumanEvalTests(_Record):
 
 
 class MbppTests(_Record):
-    """Assert statements, run after ``test_setup_code`` and the answer."""
+    """Assert statements, run after ``test_setup_code`` and the answer.
+
+    ``limit_per_call`` is as in :class:`HumanEvalTests`.
+    """
 
     test_list: list[str] = Field(min_length=1)
     test_setup_code: str = ""
+    limit_per_call: bool = False
 
     @property
     def cases(self) -> int:

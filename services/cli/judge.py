@@ -63,7 +63,10 @@ def judge(
     ] = None,
     completions: Annotated[
         str,
-        typer.Option("--completions", help="JSONL with problem_id, completion; or verl's parquet."),
+        typer.Option(
+            "--completions",
+            help="JSONL with problem_id, completion (or task_id, solution); or verl's parquet.",
+        ),
     ] = "",
     config: ConfigFile = None,
     name: RunName = None,

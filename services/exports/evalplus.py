@@ -1,23 +1,22 @@
 """EvalPlus export: ``task_id`` and ``solution`` of each sample as a JSON line.
 
-EvalPlus supports only HumanEval and MBPP, with its own ids: ``HumanEval/0`` and ``Mbpp/11``. The
-code is extracted by Plumbline; a bare function body becomes a ``completion``, which EvalPlus
+EvalPlus supports only HumanEval and MBPP, with its own ids: ``HumanEval/0`` and ``Mbpp/11``. A
+``solution`` is the program as it was judged: the code that Plumbline extracts, after the imports
+and helpers of its prompt or setup. A bare function body becomes a ``completion``, which EvalPlus
 appends to its prompt.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from services.exports.samples import RunSamples, Sample
 from shared.artifacts import OutputFolder
+from shared.completions import evalplus_id
 from shared.config import JudgeConfig
 from shared.errors import DataError
-from shared.extraction import extract
+from shared.extraction import extract, future_imports
 from shared.statuses import ExtractionReason
-
-_MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
 
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
@@ -42,24 +41,35 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
         yield name
 
 
-def task_id(problem_id: str) -> str | None:
-    """Return EvalPlus's id of a problem; None if EvalPlus does not have it."""
-    if problem_id.startswith("HumanEval/"):
-        return problem_id
-    match = _MBPP.fullmatch(problem_id)
-    return f"Mbpp/{int(match[1])}" if match else None
-
-
 def _known(members: Sequence[Sample]) -> bool:
-    return all(task_id(member.generation.problem_id) for member in members)
+    return all(evalplus_id(member.generation.problem_id) for member in members)
 
 
 def _line(sample: Sample, judge: JudgeConfig) -> dict[str, str | None]:
+    name = evalplus_id(sample.generation.problem_id)
+    reason, code = _judged(sample, judge)
+    if reason is ExtractionReason.BODY_ONLY:
+        return {"task_id": name, "completion": code}
+    prelude = sample.question.prelude if sample.question and code else ""
+    return {"task_id": name, "solution": _standalone(prelude, code)}
+
+
+def _judged(sample: Sample, judge: JudgeConfig) -> tuple[ExtractionReason, str]:
+    """Return the code that was judged; of an answer without any, what would be judged."""
+    if recorded := sample.verdict.code:
+        return recorded.reason, recorded.read(sample.generation.completion)
     found = extract(
         sample.generation.completion,
         language=judge.language,
         entry_point=sample.question.entry_point if sample.question else None,
         policy=judge.extraction,
     )
-    kind = "completion" if found.reason is ExtractionReason.BODY_ONLY else "solution"
-    return {"task_id": task_id(sample.generation.problem_id), kind: found.code}
+    return found.reason, found.code
+
+
+def _standalone(prelude: str, code: str) -> str:
+    """Join them, with ``__future__`` imports first, where Python wants them."""
+    if not prelude.strip():
+        return code
+    futures, rest = future_imports(f"{prelude.rstrip()}\n\n\n{code}")
+    return "\n".join([*futures, rest])

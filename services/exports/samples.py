@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from shared.datasets import read_datasets
 from shared.errors import DataError
 from shared.finished_run import FinishedRun
-from shared.outlines import ProblemOutline, entry_point, read_outlines
+from shared.outlines import ProblemOutline, entry_point, prelude, read_outlines
 from shared.plan import make_plan
 from shared.run_record import RunRecord
 from shared.schemas import Generation, SampleId, Verdict, sha256
@@ -18,10 +18,14 @@ _SLOT = "{prompt}"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The prompt of a problem, without its tests, which may be large."""
+    """The prompt of a problem, without its tests, which may be large.
+
+    ``prelude`` is the source text that ran before the answer.
+    """
 
     prompt: str
     entry_point: str | None = None
+    prelude: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ def load_samples(run: FinishedRun, data: Sequence[str] = ()) -> RunSamples:
 def recorded_questions(outlines: Iterable[ProblemOutline]) -> dict[tuple[str, str], Question]:
     """The questions that a run recorded, by data set and problem."""
     return {
-        (one.dataset, one.problem_id): Question(one.prompt, one.entry_point) for one in outlines
+        (one.dataset, one.problem_id): Question(one.prompt, one.entry_point, one.prelude)
+        for one in outlines
     }
 
 
@@ -143,7 +148,9 @@ def _questions(
             cause = f"{dataset.dataset} is not the data set that the run was made with"
             raise DataError(f"{', '.join(paths)}: {cause}; name that one")
     return {
-        (problem.dataset, problem.problem_id): Question(problem.prompt, entry_point(problem))
+        (problem.dataset, problem.problem_id): Question(
+            problem.prompt, entry_point(problem), prelude(problem)
+        )
         for problem in known
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from services.runner.sampling import sampling_params
 from services.runner.verl_responses import read_responses
-from shared.completions import RecordedCompletion, read_completions
+from shared.completions import RecordedCompletion, evalplus_id, read_completions
 from shared.config import Config
 from shared.errors import DataError, OutputError
 from shared.prompts import chat_messages
@@ -210,9 +210,12 @@ def match_completions(
     datasets: dict[str, list[str]] = {}
     for problem in problems:
         datasets.setdefault(problem.problem_id, []).append(problem.dataset)
+    ids = {evalplus_id(problem_id): problem_id for problem_id in datasets}
     by_sample = RecordedSource()
     unknown: list[str] = []
     for recorded in _recorded(path, problems, config):
+        if recorded.problem_id not in datasets and recorded.problem_id in ids:
+            recorded = recorded.model_copy(update={"problem_id": ids[recorded.problem_id]})
         dataset = _dataset_of(recorded, datasets.get(recorded.problem_id, []), path)
         if dataset is None:
             unknown.append(recorded.problem_id)

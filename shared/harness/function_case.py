@@ -136,7 +136,7 @@ class FunctionCase:
             for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
                 limit(kind, spec.memory)
         renew()
-        function_tester.run(*channel, report, self.payload)
+        function_tester.run(*channel, report, self.payload, supervisor.forked_pid)
         os._exit(0)
 
     def read(self) -> None:

@@ -16,11 +16,14 @@ then the traceback of the first failure, or the result of a call if it is wrong.
 from __future__ import annotations
 
 import os
+import select
 import sys
+import time
 import types
 
 from shared.harness import function_calls
 from shared.harness import function_values as values
+from shared.harness.cases.processes import clock_of, run_delay_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PASSED, WRONG_ANSWER, RUNTIME_ERROR = 1, 0, -2
-# Ends of a report: all tests ran; the answer's process was gone; it has no function of that name; a
-# test cannot be run whatever the answer is.
-DONE, LOST, MISSING, UNUSABLE = "done", "lost", "missing", "unusable"
+# Ends of a report: all tests ran; the answer's process was gone; a call exceeded its limits; the
+# answer has no function of that name; a test cannot be run whatever the answer is.
+DONE, LOST, LATE, MISSING, UNUSABLE = "done", "lost", "late", "missing", "unusable"
 MAX_FAILURE = 4000
 MAX_MESSAGE = 1 << 28
 CHUNK = 1 << 20
@@ -44,6 +47,31 @@ SETUP, TEST = "<setup>", "<test>"
 
 class AnswerLostError(BaseException):
     """The answer's process is gone, or sent what is no reply."""
+
+
+class CallLimits:
+    """Limits of each call, in seconds: of CPU time in the answer's process, of wall-clock time.
+
+    Time for which it waited for a processor does not count. Time in processes that it starts counts
+    only to the limits of the whole case.
+    """
+
+    def __init__(self, cpu: float, wall: float, pid: int) -> None:
+        self.cpu = cpu
+        self.wall = wall
+        self.pid = pid
+
+    def await_reply(self, replies: int) -> bool:
+        """Wait until a reply begins; returns whether it does so in time."""
+        began, before, pause = time.monotonic(), clock_of(self.pid), self.cpu
+        while not select.select([replies], [], [], pause)[0]:
+            used = (clock_of(self.pid) or 0.0) - (before or 0.0)
+            waited = time.monotonic() - began - run_delay_of(self.pid)
+            left = min(self.cpu - used, self.wall - waited)
+            if left <= 0:
+                return False
+            pause = max(left, 0.01)
+        return True
 
 
 class MissingFunctionError(NameError):
@@ -160,14 +188,16 @@ class Answer:
     Attributes:
         lost: Whether it is of no use any more; what tests catch and do then does not matter.
         ended: Whether that is because its process has ended.
+        late: Whether it is because a call exceeded its limits.
         refused: Whether an argument could not be sent in this test.
         may_stop: Whether the tests expect that a call raises StopIteration.
     """
 
-    def __init__(self, calls: int, replies: int) -> None:
+    def __init__(self, calls: int, replies: int, limits: CallLimits | None = None) -> None:
         self.calls = calls
         self.replies = replies
-        self.lost = self.ended = self.refused = self.may_stop = False
+        self.limits = limits
+        self.lost = self.ended = self.late = self.refused = self.may_stop = False
         self.proxies: dict[int, Any] = {}
         self.targets: dict[int, int | str] = {}
         self.raised: BaseException | None = None
@@ -266,6 +296,9 @@ class Answer:
             self.lose()
 
     def receive(self) -> bytes:
+        if self.limits is not None and not self.limits.await_reply(self.replies):
+            self.lost = self.late = True
+            raise AnswerLostError
         (size,) = values.SIZE.unpack(self.take(values.SIZE.size))
         if size > MAX_MESSAGE:
             raise values.CodecError("a message of %d bytes" % size)
@@ -376,7 +409,11 @@ class Tester:
     def run(self, report: Callable[[bytes], None]) -> None:
         code = self.load()
         for test in self.tests:
-            report(b"%d\n" % (self.run_test(test) if code == PASSED else code))
+            result = self.run_test(test) if code == PASSED else code
+            if self.answer.late:
+                self.end = LATE
+                break
+            report(b"%d\n" % result)
         if self.end in (DONE, MISSING) and self.answer.ended:
             self.end = LOST
         text = self.failure.encode("utf-8", "backslashreplace")
@@ -467,17 +504,20 @@ class Tester:
             return type(error).__name__ + "\n"
 
 
-def run(calls: int, replies: int, report: int, payload: bytes) -> None:
+def run(
+    calls: int, replies: int, report: int, payload: bytes, answers_pid: Callable[[], int]
+) -> None:
     """Run the tests in ``payload``, a Python literal (see ``wire.FunctionTests``)."""
     sys.setrecursionlimit(RECURSION_LIMIT)
     # Modules in the answer's folder, or in the harness's, are not the tests'.
     here = os.getcwd()
     reachable = ("", here, os.path.dirname(here))
     sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) not in reachable]
-    _, *parts = eval(payload.decode("ascii"), {"__builtins__": {}})
+    _, *parts, limits = eval(payload.decode("ascii"), {"__builtins__": {}})
 
     def write(data: bytes) -> None:
         while data:
             data = data[os.write(report, data) :]
 
-    Tester(Answer(calls, replies), *parts).run(write)
+    call_limits = CallLimits(*limits, answers_pid()) if limits else None
+    Tester(Answer(calls, replies, call_limits), *parts).run(write)

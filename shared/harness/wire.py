@@ -164,6 +164,8 @@ class FunctionTests:
             A method of ``Solution``, or else a function, has a dot before its name.
         modules: Modules that the tests use without an import.
         classes: Classes of ``setup`` and ``prelude``, whose instances cross as their fields.
+        call_limits: CPU and wall-clock seconds of each call; empty if they have no limits of their
+            own.
     """
 
     prelude: str
@@ -172,11 +174,13 @@ class FunctionTests:
     names: Sequence[str]
     modules: Sequence[str] = ()
     classes: Sequence[str] = ()
+    call_limits: Sequence[float] = ()
 
     @property
     def payload(self) -> str:
         """Python literal in ASCII: the tests may contain lone surrogates."""
-        lists = [list(part) for part in (self.tests, self.names, self.modules, self.classes)]
+        parts = (self.tests, self.names, self.modules, self.classes, self.call_limits)
+        lists = [list(part) for part in parts]
         return ascii((self.prelude, self.setup, *lists))
 
 
@@ -185,6 +189,7 @@ class FunctionEnd(StrEnum):
 
     DONE = "done"
     LOST = "lost"
+    LATE = "late"
     MISSING = "missing"
     UNUSABLE = "unusable"
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from redis import ConnectionPool, Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -129,7 +129,7 @@ def check_server(redis: Redis) -> None:
         ServiceError: It is part of a cluster, or may evict records.
     """
     try:
-        info = cast(dict[str, Any], redis.info())
+        info = redis.info()
     except ResponseError:  # not for this user, or not for anybody
         return
     if info.get("role") == "slave":

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,28 @@ MBPP = {"test_list": ["assert g() == 1"], "test_setup_code": ""}
 FENCED = "Here:\n```python\ndef f():\n    return 1\n```\n"
 BODY = "    return 1\n"
 ODD = 'a "quoted", text\r\nwith ünïcödé, = and \u2028'
+
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / ".venv-exports" / "bin" / "python"
+
+
+def run_tool(program: str, *arguments: str, **variables: str) -> str:
+    """Run a program with the tools that read exports; returns what it prints.
+
+    Skips the test where they are not installed.
+    """
+    if not TOOLS.exists():
+        pytest.skip("`make install-exports` was not run here")
+    done = subprocess.run(
+        [TOOLS, "-c", program, *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from services.exports import ExportFormat
-from tests.exports.conftest import FENCED, Exported
+from tests.exports.conftest import FENCED, Exported, run_tool
 
 
 def logs(folder: Path) -> dict[str, dict[str, Any]]:
@@ -65,18 +63,23 @@ def test_what_nobody_could_judge_has_an_error_and_no_score(finished: Exported) -
     assert (score["scored_samples"], score["unscored_samples"]) == (1, 1)
 
 
+PROGRAM = f"""
+import sys
+from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries
+found = list_eval_logs(sys.argv[1])
+assert {{info.task for info in found}} == {{"humaneval", "mbpp-reg", "code-contests-test"}}
+headers = [read_eval_log(info, header_only=True) for info in found]
+assert sorted(header.status for header in headers) == ["error", "success", "success"]
+read = {{log.eval.task: log for log in map(read_eval_log, found)}}
+log = read["humaneval"]
+assert log.results.scores[0].metrics["accepted_at_1"].value == 0.5
+assert log.samples[0].output.completion == {FENCED!r}
+assert log.samples[0].input[-1].text == "Complete:\\nSolve HumanEval/0."
+assert log.samples[0].scores["plumbline"].value == "C"
+assert read["code_contests_test"].samples[1].error.message == "sandbox: http_503"
+assert len(read_eval_log_sample_summaries(found[0])) == 2
+"""
+
+
 def test_the_library_reads_it(finished: Exported) -> None:
-    log_module = pytest.importorskip("inspect_ai.log")
-    folder = finished.export(ExportFormat.INSPECT)
-    found = log_module.list_eval_logs(str(folder))
-    assert {info.task for info in found} == {"humaneval", "mbpp-reg", "code-contests-test"}
-    headers = [log_module.read_eval_log(info, header_only=True) for info in found]
-    assert sorted(header.status for header in headers) == ["error", "success", "success"]
-    read = {log.eval.task: log for log in map(log_module.read_eval_log, found)}
-    log = read["humaneval"]
-    assert log.results.scores[0].metrics["accepted_at_1"].value == 0.5
-    assert log.samples[0].output.completion == FENCED
-    assert log.samples[0].input[-1].text == "Complete:\nSolve HumanEval/0."
-    assert log.samples[0].scores["plumbline"].value == "C"
-    assert read["code_contests_test"].samples[1].error.message == "sandbox: http_503"
-    assert len(log_module.read_eval_log_sample_summaries(found[0])) == 2
+    run_tool(PROGRAM, str(finished.export(ExportFormat.INSPECT)))

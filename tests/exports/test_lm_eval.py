@@ -2,11 +2,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from services.exports import ExportFormat
 from services.exports.samples import task_names
-from tests.exports.conftest import FENCED, Exported
+from tests.exports.conftest import FENCED, Exported, run_tool
 
 TIME = "2025-06-15T15-06-40"
 TASKS = ["humaneval", "mbpp_reg", "code_contests_test"]
@@ -69,13 +67,19 @@ def test_data_sets_with_the_same_task_name_stay_apart() -> None:
     assert len(set(names.values())) == 3
 
 
+PROGRAM = f"""
+import json, sys
+from pathlib import Path
+from lm_eval import utils
+folder = Path(sys.argv[1])
+files = [str(path) for path in folder.iterdir()]
+(path,) = utils.get_results_filenames(files)
+assert "accepted_at_1_ci95_low" in utils.make_table(json.loads(Path(path).read_text()))
+names = [Path(name).name for name in utils.get_sample_results_filenames(files)]
+assert {{utils.get_file_task_name(name) for name in names}} == set({TASKS})
+assert utils.sanitize_model_name("org/model-7B") == folder.name
+"""
+
+
 def test_the_library_reads_it(finished: Exported) -> None:
-    utils = pytest.importorskip("lm_eval.utils")
-    folder = finished.export(ExportFormat.LM_EVAL) / "org__model-7B"
-    files = [str(path) for path in folder.iterdir()]
-    (path,) = utils.get_results_filenames(files)
-    table = utils.make_table(json.loads(Path(path).read_text()))
-    assert "accepted_at_1_ci95_low" in table
-    names = [Path(name).name for name in utils.get_sample_results_filenames(files)]
-    assert {utils.get_file_task_name(name) for name in names} == set(TASKS)
-    assert utils.sanitize_model_name("org/model-7B") == folder.name
+    run_tool(PROGRAM, str(finished.export(ExportFormat.LM_EVAL) / "org__model-7B"))

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from services.judge.methods import function_tests
 from services.judge.sandbox import SandboxClient
 from shared.schemas import Verdict
 from shared.statuses import CaseCode, FinalStatus, VerdictDetail
@@ -27,9 +28,15 @@ async def client(request: pytest.FixtureRequest, sandbox_url: str) -> AsyncItera
 
 
 async def judged(
-    client: SandboxClient, code: str, *tests: str, setup: str = "", limits: tuple[str, ...] = ()
+    client: SandboxClient,
+    code: str,
+    *tests: str,
+    setup: str = "",
+    limits: tuple[str, ...] = (),
+    per_call: bool = False,
 ) -> Verdict:
-    truth = json.dumps({"test_list": tests, "test_setup_code": setup})
+    parts = {"test_list": tests, "test_setup_code": setup, "limit_per_call": per_call}
+    truth = json.dumps(parts)
     return await verdict_of(make_task(client, problem(ground_truth=truth), fenced(code), *limits))
 
 
@@ -178,6 +185,26 @@ async def test_what_does_not_end(sandbox: SandboxClient) -> None:
     verdicts = await together(answers, lambda code: judged(sandbox, code, *tests, limits=limits))
     found = {code: verdict.final_status for code, verdict in verdicts.items()}
     assert found == dict.fromkeys(answers, FinalStatus.TIMEOUT)
+
+
+async def test_a_limit_of_each_call_and_of_all(
+    sandbox: SandboxClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spin = "import time\ndef f(x):\n    end = time.process_time() + x\n"
+    spin += "    while time.process_time() < end: pass\n"
+    tests = ("for _ in range(4): f(0.2)", "assert True")
+    limits = ("sandbox.timeout=0.5", "judge.wall_factor=2")
+
+    async def statuses(code: str, *tests: str, per_call: bool = True) -> list[int]:
+        return (await judged(sandbox, code, *tests, limits=limits, per_call=per_call)).case_codes
+
+    assert await statuses(spin, *tests, per_call=False) == [TIMEOUT, TIMEOUT]
+    assert await statuses(spin, *tests) == [PASSED, PASSED]
+    assert await statuses(spin, "assert True", "f(2)", "assert True") == [PASSED, TIMEOUT, TIMEOUT]
+    assert await statuses("import time\ndef f(x): time.sleep(x)", "f(9)") == [TIMEOUT]
+    assert await statuses("while True: pass", "f(1)") == [TIMEOUT]
+    monkeypatch.setattr(function_tests, "ALL_CALLS", 0.5)
+    assert await statuses(spin, *tests) == [TIMEOUT, TIMEOUT]
 
 
 async def test_an_answer_that_is_killed_has_not_failed_its_test(sandbox: SandboxClient) -> None:

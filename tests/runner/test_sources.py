@@ -177,6 +177,17 @@ def test_completions_find_their_problems(file: Any) -> None:
     assert indices == {("d1", "p1"): [0], ("d1", "p2"): [0], ("d2", "p1"): [0, 1]}
 
 
+def test_samples_with_the_ids_of_evalplus(file: Any) -> None:
+    problems = [problem("mbpp_3", "m"), problem("HumanEval/3", "h"), problem("Mbpp/4", "m")]
+    path = file(line("Mbpp/3", "a"), line("HumanEval/3"), line("Mbpp/4"), line("Mbpp/3", "b"))
+    assert set(match_completions(path, problems).by_sample) == {
+        SampleId("m", "mbpp_3", 0),
+        SampleId("m", "mbpp_3", 1),
+        SampleId("h", "HumanEval/3"),
+        SampleId("m", "Mbpp/4"),
+    }
+
+
 def test_what_belongs_to_no_problem_is_counted(file: Any) -> None:
     path = file(line("q"), line("other"), line("p2", dataset="d2"), line("q", dataset="d9"))
     matched = match_completions(path, PROBLEMS)
@@ -192,7 +203,7 @@ def test_an_id_that_two_data_sets_have_needs_a_data_set(file: Any) -> None:
 
 
 def test_a_sample_that_is_there_twice(file: Any) -> None:
-    assert "d2/q/0" in refusal(file(line("q", "a"), line("q", "b")))
+    assert "d2/q/1" in refusal(file(line("q"), line("q"), line("q", sample_index=1)))
     assert "d2/q/3" in refusal(file(line("q", sample_index=3), line("q", sample_index=3)))
 
 

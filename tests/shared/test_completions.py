@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.completions import read_completions
+from shared.completions import evalplus_id, read_completions
 from shared.errors import DataError
 
 GOOD = b'{"problem_id": "a", "completion": "x"}\n'
@@ -70,6 +70,35 @@ def test_reads_files_as_people_have_them(tmp_path):
             lines = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         found = list(read_completions(write(tmp_path / "c.jsonl", lines)))
         assert [(one.problem_id, one.dataset, one.sample_index) for one in found] == read, name
+
+
+def test_samples_of_human_eval_and_of_evalplus(tmp_path):
+    """Lines without an index are numbered by problem."""
+    lines = [
+        {"task_id": "HumanEval/3", "completion": "    return 1\n"},
+        {"task_id": "Mbpp/3", "solution": "def f(): pass", "_identifier": "Mbpp/3 (line 1)"},
+        {"task_id": "HumanEval/3", "completion": "    return 2\n", "passed": False},
+        {"task_id": "HumanEval/3", "completion": "x", "sample_index": 7},
+    ]
+    path = write(tmp_path / "c.jsonl", "".join(f"{json.dumps(x)}\n" for x in lines).encode())
+    read = [(one.problem_id, one.sample_index) for one in read_completions(path)]
+    assert read == [("HumanEval/3", 0), ("Mbpp/3", 0), ("HumanEval/3", 1), ("HumanEval/3", 7)]
+
+
+@pytest.mark.parametrize(
+    ("problem_id", "expected"),
+    [
+        ("HumanEval/163", "HumanEval/163"),
+        ("mbpp_11", "Mbpp/11"),
+        ("mbpp_011", "Mbpp/11"),
+        ("Mbpp/602", "Mbpp/602"),
+        ("mbpp_", None),
+        ("mbpp_1x", None),
+        ("cc_valid_001", None),
+    ],
+)
+def test_ids_of_evalplus(problem_id, expected):
+    assert evalplus_id(problem_id) == expected
 
 
 def test_skips_blank_lines_but_counts_them(tmp_path):

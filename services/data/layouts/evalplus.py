@@ -1,11 +1,13 @@
 """Layouts of EvalPlus: HumanEval+ and MBPP+, as published and as on the hub.
 
 The published files (``HumanEvalPlus.jsonl``, ``MbppPlus.jsonl``) have inputs and a reference, whose
-results are the expected ones: the test of a problem contains both. On the hub
-(evalplus/humanevalplus, evalplus/mbppplus) a column ``test`` has a complete test. Source of the
-formats: EvalPlus 0.3.1, ``evalplus/data`` and ``tools/*/to_original_fmt.py``.
+results are the expected ones: the test of a problem contains both. Their column ``test`` has
+HumanEval's own tests. On the hub (evalplus/humanevalplus, evalplus/mbppplus) it has a complete test
+instead, with inputs and results. The time limit of both is one per call. Source of the formats:
+EvalPlus 0.3.1, ``evalplus/data`` and ``tools/*/to_original_fmt.py``.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any
@@ -48,14 +50,37 @@ def check(candidate):
 """
 
 
+# EvalPlus' tests on the hub assign their inputs; HumanEval's own are single assertions.
+_HUB_INPUTS = re.compile(r"^ *inputs = \[", re.MULTILINE)
+# The test of HumanEval/32 on the hub (v0.1.10) mixes up the arguments: no answer passes it.
+_SWAPPED = "_poly(*candidate(*inp), inp)"
+_UNSWAPPED = "abs(_poly(*inp, candidate(*inp)))"
+
+
 class _PlusRow(LayoutRow):
-    """Fields that both sets have in the published files; on the hub ``test`` is set instead."""
+    """Fields that both sets have in the published files, and ``test``, which the hub has instead.
+
+    ``plus_input`` is ``{}`` where there are no further inputs.
+    """
 
     prompt: str
     base_input: list[list[Any]] | None = None
     plus_input: list[list[Any]] | dict[str, Any] | None = None
     atol: float | int = 0
     test: str | None = None
+
+    @property
+    def hub_test(self) -> str | None:
+        """The complete test of a row of the hub."""
+        if self.plus_input is not None or not self.test or not _HUB_INPUTS.search(self.test):
+            return None
+        return self.test.replace(_SWAPPED, _UNSWAPPED)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether its tests are more than those of the base set."""
+        base = self.base_input or []
+        return self.hub_test is not None or any(one not in base for one in self.plus_input or ())
 
 
 class _HumanEvalRow(_PlusRow):
@@ -84,10 +109,12 @@ def _columns(_options: Options) -> tuple[str, ...]:
 def _read_humaneval(rows: Rows, options: Options) -> Iterator[Imported]:
     """Read HumanEval+; accepts ``name``, ``split`` and ``solutions``."""
     _refuse_others("HumanEval+", options)
+    more = False
     for place, fields in rows:
         row = parse_row(_HumanEvalRow, place, fields)
+        more = more or row.has_more
         solution = row.prompt + row.canonical_solution
-        test = row.test or _test(place, row, row.entry_point, solution, _inputs(place, row))
+        test = row.hub_test or _test(place, row, row.entry_point, solution, _inputs(place, row))
         truth = {"test": test, "entry_point": row.entry_point, "prompt": row.prompt}
         problem = make_problem(
             place,
@@ -96,18 +123,21 @@ def _read_humaneval(rows: Rows, options: Options) -> Iterator[Imported]:
             problem_id=row.task_id,
             prompt=row.prompt,
             data_source="humaneval",
-            ground_truth=truth,
+            ground_truth={**truth, "limit_per_call": True},
             sandbox_dataset="humaneval_python",
             sandbox_id=row.task_id,
         )
         yield Imported(place, problem, make_solutions([("python", solution)], options.solutions))
+    _require_more(more, "humaneval", options)
 
 
 def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
     """Read MBPP+; accepts ``name``, ``split`` and ``solutions``."""
     _refuse_others("MBPP+", options)
+    more = False
     for place, fields in rows:
         row = parse_row(_MbppRow, place, fields)
+        more = more or row.has_more
         number = _number(place, row.task_id)
         solution = row.code or row.canonical_solution
         problem = make_problem(
@@ -123,6 +153,13 @@ def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
         )
         solutions = make_solutions([("python", solution)], options.solutions)
         yield Imported(place, problem, solutions, row.prompt.strip().strip('"').strip())
+    _require_more(more, "mbpp", options)
+
+
+def _require_more(more: bool, base: str, options: Options) -> None:
+    if not more:
+        cause = f"its tests are no more than those of {base}: no row has further inputs"
+        raise data_error(options.source or base, f"{cause}; import it with the layout {base}")
 
 
 def _refuse_others(kind: str, options: Options) -> None:
@@ -146,10 +183,10 @@ def _test(place: str, row: _PlusRow, name: str, reference: str, inputs: list[Any
 
 def _inputs(place: str, row: _PlusRow) -> list[Any]:
     """Return the arguments of all calls; EvalPlus writes ``{}`` for no further inputs."""
-    if row.base_input is None:
-        cause = "neither base_input nor test"
-        raise data_error(place, f"{cause}; check that the file has this layout")
-    return [*row.base_input, *(row.plus_input or ())]
+    if row.base_input is None or row.plus_input is None:
+        cause = "neither base_input and plus_input nor a test with EvalPlus' inputs"
+        raise data_error(place, f"{cause}; if it is of the base set, import it with that layout")
+    return [*row.base_input, *row.plus_input]
 
 
 def _number(place: str, task_id: int | str) -> int:
@@ -161,15 +198,16 @@ def _number(place: str, task_id: int | str) -> int:
 
 def _mbpp_prompt(row: _MbppRow) -> str:
     """Build the prompt with the tests that MBPP shows, since only they name the function."""
-    if row.test is None:
+    if row.hub_test is None:
         return row.prompt.strip().strip('"').strip()
     tests = "\n".join(row.test_list)
     return f"{row.prompt}\n\nThe code has to pass these assertions:\n{tests}"
 
 
 def _mbpp_truth(place: str, row: _MbppRow, number: int, solution: str | None) -> dict[str, Any]:
-    if row.test is not None:
-        return {"test_list": [row.test], "test_setup_code": "\n".join(row.test_imports)}
+    if row.hub_test is not None:
+        setup = "\n".join(row.test_imports)
+        return {"test_list": [row.hub_test], "test_setup_code": setup, "limit_per_call": True}
     if row.entry_point is None or solution is None:
         cause = "no entry_point or canonical_solution"
         raise data_error(place, f"{cause}; check that the file has this layout")
@@ -178,7 +216,8 @@ def _mbpp_truth(place: str, row: _MbppRow, number: int, solution: str | None) ->
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         raise data_error(place, f"an input of Mbpp/{number} has another form: {error}") from None
     test = _test(place, row, row.entry_point, solution, inputs)
-    return {"test_list": [f"{test}\ncheck({row.entry_point})"], "test_setup_code": ""}
+    tests = [f"{test}\ncheck({row.entry_point})"]
+    return {"test_list": tests, "test_setup_code": "", "limit_per_call": True}
 
 
 # JSON has no tuples, sets and complex numbers, which the arguments of these tasks contain: the

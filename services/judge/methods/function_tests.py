@@ -32,12 +32,17 @@ from services.judge.verdict import (
 )
 from shared.extraction import called_functions, extract
 from shared.function_plan import plan_of
-from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport
+from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport, FunctionTests
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 
 if TYPE_CHECKING:
     from sandbox_fusion.models import CommandRunResult
+
+
+# CPU seconds of all calls together where each call has the limit, with the reference's own: twice
+# the 60 seconds that EvalPlus allows for the base inputs, and for the plus inputs.
+ALL_CALLS = 120.0
 
 
 class FunctionMethod(Method):
@@ -74,7 +79,14 @@ class FunctionMethod(Method):
         task = task.in_python()
         if fault := await self._fault(task):
             return self._broken(fault)
-        return await (self._run_together if self.shared_process else self._run_apart)(task)
+        tests = self._plan.tests
+        if self._tests.limit_per_call:
+            limits = calls.case_limits(task)
+            tests = replace(tests, call_limits=[limits.cpu, limits.wall])
+            task = _for_all_calls(task)
+        if self.shared_process:
+            return await self._run_together(task)
+        return await self._run_apart(task, tests)
 
     async def _fault(self, task: Task) -> str | None:
         """Return why the tests cannot run, which no answer can bring about."""
@@ -95,9 +107,9 @@ class FunctionMethod(Method):
 
     # In two processes
 
-    async def _run_apart(self, task: Task) -> Outcomes:
+    async def _run_apart(self, task: Task, tests: FunctionTests) -> Outcomes:
         """Run the tests in a process of their own."""
-        answer, tests = self._answer.code, self._plan.tests
+        answer = self._answer.code
         if isinstance(self._tests, HumanEvalTests):
             answer, prelude = with_prompt(self._answer, self._tests)
             tests = replace(tests, prelude=prelude)
@@ -109,6 +121,9 @@ class FunctionMethod(Method):
         case = run.cases[0]
         report = FunctionReport.decode(case.stdout)
         ended = _ProgramEnd.of_harness(case, task)
+        if report.end is FunctionEnd.LATE:
+            late = lateness(replace(case, limit="cpu"), case.cpu, case.cpu, alone=task.alone)
+            ended = replace(ended, lateness=late)
         return self._outcomes_apart(replace(ended, compiling=run.compiling.get(0)), report)
 
     def _outcomes_apart(self, ended: "_ProgramEnd", report: FunctionReport) -> Outcomes:
@@ -191,6 +206,16 @@ class FunctionMethod(Method):
             )
             for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
         }
+
+
+def _for_all_calls(task: Task) -> Task:
+    """Return the task with limits of all calls together; only CPU time counts there."""
+    limits = {"timeout": max(task.limits.timeout, ALL_CALLS)}
+    return replace(
+        task,
+        limits=task.limits.model_copy(update=limits),
+        settings=task.settings.model_copy(update={"wall_factor": 1.0}),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,12 +83,33 @@ def test_humaneval_plus(tmp_path, body, right):
     assert passes(problem, f"def halve(numbers):\n    {body}") is right
 
 
-def test_the_test_of_the_hub_is_taken_as_it_is(tmp_path):
-    test = "def check(candidate):\n    assert candidate([4]) == [2]\n"
+HUB_TEST = "def check(candidate):\n    inputs = [[[4]]]\n    assert candidate(*inputs[0]) == [2]\n"
+
+
+def hub_row(test):
     row = humaneval_row(test=test)
     for name in ("base_input", "plus_input", "atol", "contract"):
         del row[name]
-    assert imported("humaneval_plus", tmp_path, row).tests.test == test
+    return row
+
+
+def test_the_test_of_the_hub_is_taken_as_it_is(tmp_path):
+    tests = imported("humaneval_plus", tmp_path, hub_row(HUB_TEST)).tests
+    assert (tests.test, tests.limit_per_call) == (HUB_TEST, True)
+
+
+def test_a_test_of_the_hub_with_its_arguments_mixed_up(tmp_path):
+    test = "inputs = [[[1, 2]]]\nassert _poly(*candidate(*inp), inp) <= 0.0001"
+    tests = imported("humaneval_plus", tmp_path, hub_row(test)).tests
+    assert tests.test.endswith("assert abs(_poly(*inp, candidate(*inp))) <= 0.0001")
+
+
+@pytest.mark.parametrize("test", ["def check(candidate):\n    assert True\n", HUB_TEST])
+def test_plus_inputs_count_whatever_the_column_test_has(tmp_path, test):
+    problem = imported("humaneval_plus", tmp_path, humaneval_row(test=test))
+    assert problem.tests.limit_per_call
+    assert passes(problem, "def halve(numbers): return [x / 2 for x in numbers]")
+    assert not passes(problem, "def halve(numbers): return [0.5, 1.0] if numbers else []")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +141,7 @@ def test_mbpp_plus_of_the_hub(tmp_path):
     problem = imported("mbpp_plus", tmp_path, row)
     assert problem.tests.test_list == [row["test"]]
     assert problem.tests.test_setup_code == "import math"
+    assert problem.tests.limit_per_call
     assert problem.prompt.endswith(row["test_list"][0])
 
 
@@ -180,7 +202,12 @@ def test_rules_of_evalplus(name, given, actual, expected, tolerance, right):
 @pytest.mark.parametrize(
     ("kind", "row", "words"),
     [
-        ("humaneval_plus", humaneval_row(base_input=None), "neither base_input nor test"),
+        ("humaneval_plus", humaneval_row(base_input=None), "neither base_input and plus_input"),
+        ("humaneval_plus", humaneval_row(plus_input=None), "neither base_input and plus_input"),
+        ("humaneval_plus", hub_row("def check(f): assert f([4]) == [2]"), "import it with that"),
+        ("humaneval_plus", humaneval_row(plus_input={}), "no more than those of humaneval"),
+        ("humaneval_plus", humaneval_row(plus_input=[[[1, 2]]]), "no more than those of humaneval"),
+        ("mbpp_plus", mbpp_row(plus_input=[]), "no more than those of mbpp"),
         ("humaneval_plus", humaneval_row(canonical_solution=None), "canonical_solution"),
         ("mbpp_plus", mbpp_row(task_id="HumanEval/1"), "has no number"),
         ("mbpp_plus", mbpp_row(entry_point=None), "no entry_point"),
@@ -192,6 +219,6 @@ def test_rows_that_cannot_be_used(tmp_path, kind, row, words):
 
 
 def test_infinite_inputs_can_be_written(tmp_path):
-    row = humaneval_row(base_input=[[[float("inf")]], [[float("-inf")]]], plus_input={})
+    row = humaneval_row(base_input=[[[float("inf")]]], plus_input=[[[float("-inf")]]])
     problem = imported("humaneval_plus", tmp_path, json.loads(json.dumps(row)))
     assert passes(problem, "def halve(numbers):\n    return numbers")
