@@ -25,6 +25,8 @@ LOCK = Path(__file__).with_name("programs.lock")
 # Programs of a server that is root run as users who cannot enter root's home.
 _OF_MACHINE = Path("/var/cache/plumbline")
 _FLAGS = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:")
+# Packages on PYTHONPATH would count as installed.
+_ALL = "--ignore-installed"
 
 
 def packages() -> list[str]:
@@ -84,7 +86,7 @@ def _make(folder: Path) -> None:
     python = str(folder / "bin" / "python3")
     if importlib.util.find_spec("pip") is not None:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-        _run([*pip, "install", *_FLAGS, "-r", str(LOCK)])
+        _run([*pip, "install", _ALL, *_FLAGS, "-r", str(LOCK)])
     elif uv := shutil.which("uv"):
         _run([uv, "pip", "install", "--python", python, *_FLAGS, "-r", str(LOCK)])
     else:
