@@ -56,11 +56,6 @@ class FunctionPlan:
     fault: str | None = None
     imports: tuple[str, ...] = ()
 
-    @property
-    def unusual_imports(self) -> list[str]:
-        """Statements whose modules are not the standard library's."""
-        return [text for text in self.imports if text.split()[1].split(".")[0] not in _MODULES]
-
 
 def plan_of(tests: HumanEvalTests | MbppTests) -> FunctionPlan:
     """Return the plan of a problem's tests."""

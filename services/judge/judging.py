@@ -31,8 +31,8 @@ from shared.statuses import FailureKind, FinalStatus, JudgeMethod, VerdictDetail
 CONFIRMATIONS = 3
 # Calls alone for one answer, whatever happens, and the cases of one of them.
 MOST_CALLS, CASES_ALONE = 20, 8
-# Cases that are certainly late alone, after which what was measured of the others counts. An answer
-# that is in time never gets there, however busy the machine is.
+# Cases that are certainly late or killed alone, after which what was measured of the others
+# counts. An answer that is in time never gets there, however busy the machine is.
 MOST_LATE = 8
 # Failures of the sandbox that an answer may cause.
 _BY_AN_ANSWER = (
@@ -170,7 +170,7 @@ async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcome
             break
         again = await method.run_cases(task.confirming(left), todo[:CASES_ALONE])
         times.update(again.keys() & set(todo))
-        late += sum(case.lateness is Lateness.LATE for case in again.values())
+        late += sum(case.killed or case.lateness is Lateness.LATE for case in again.values())
         outcomes = verdict.settle(outcomes, again)
         settled = {place for place, count in times.items() if count >= CONFIRMATIONS}
         todo = verdict.cases_left(outcomes, settled, allowed, timeouts=timeouts)

@@ -30,9 +30,11 @@ from shared.config import read_header
 from shared.errors import ConfigError
 from shared.harness.wire import CaseRun
 from shared.schemas import InfraFailure, StdioTests, sha256
-from shared.statuses import CaseCode, FailureKind
+from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
 _SECONDS = 2.0
+# Bytes of an output as it is sent; a request may have about twice as many, and inputs besides.
+_MOST_OUTPUT = 24 * 2**20
 _MEMORY_MB = 1024
 # Outputs of an answer on which a checker may exceed its time, before it is asked no further.
 _MOST_STALLS = 2
@@ -157,6 +159,11 @@ class SpecialJudge:
             SandboxUnavailableError: The sandbox gave no usable response.
         """
         places = sorted(p for p, case in outcomes.items() if case.code is CaseCode.PASSED)
+        if long := [p for p in places if _length(outcomes[p].actual) > _MOST_OUTPUT]:
+            code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
+            cut = {place: replace(outcomes[place], code=code, detail=detail) for place in long}
+            outcomes = {**outcomes, **cut}
+            places = [p for p in places if p not in long]
         if not places:
             return outcomes
         runner = _alone(task) if task.alone else _limited(task)
@@ -216,6 +223,11 @@ class SpecialJudge:
         here = f'#line 1 "testlib.h"\n{header}\n#line 2 "checker.cpp"'
         text = _TESTLIB.sub(lambda _: here, self.source, count=1)
         return f"{text}\n{_start()}"
+
+
+def _length(output: str | None) -> int:
+    """Bytes of an output in a request, which escapes control characters and quotes."""
+    return len(json.dumps(output)) if output else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ def _missing_imports(code: str, prompt: str) -> str:
 # C++
 
 _CPP_SPLICE = re.compile(r"\\[ \t\f\v\r]*\n")
-_CPP_MACRO = re.compile(r"define(?:\s|/\*.*?\*/)+(\w+)", re.DOTALL)
+# A lookahead, because what follows a word in a comment or string may contain a directive.
+_CPP_MACRO = re.compile(r"define(?=(?:\s|/\*.*?\*/)+(\w+))", re.DOTALL)
 # They cannot be macros.
 _CPP_RESERVED = {"defined", "__VA_ARGS__", "__VA_OPT__"}
 _CPP_TOKEN = """\

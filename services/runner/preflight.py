@@ -130,7 +130,7 @@ def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:
     imports: dict[str, str] = {}
     for problem in problems:
         if isinstance(problem.tests, HumanEvalTests | MbppTests):
-            for statement in plan_of(problem.tests).unusual_imports:
+            for statement in plan_of(problem.tests).imports:
                 imports.setdefault(statement, f"{problem.dataset}: problem {problem.problem_id!r}")
     if config.judge.allow_test_errors:
         imports = {}

@@ -178,6 +178,9 @@ class ResultDecoder(values.Decoder):
         self.classes = answer.classes
         self.objects = objects
 
+    def made(self, array: Any) -> Any:
+        return array if array.size else without_broadcast(array)
+
     def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
         return self.answer.proxy(kind, number, truth, name)
 
@@ -254,11 +257,13 @@ class Answer:
             self.refused = True
             raise
         self.send(bytes(encoder.data))
-        return self.result(encoder.objects)
+        return self.result(verb, encoder.objects)
 
-    def result(self, objects: list[Any]) -> Any:
+    def result(self, verb: str, objects: list[Any]) -> Any:
         try:
             kind, value = self.decode(self.receive(), objects)
+            if kind == b"S" and verb != "next":
+                raise values.CodecError("no iterator ended")
         except (values.CodecError, MemoryError):
             self.lost = True
             raise
@@ -269,10 +274,19 @@ class Answer:
         if kind == b"M":
             raise MissingFunctionError("name %r is not defined" % (value,))
         self.raised = exception_of(value, self.classes)
-        if isinstance(self.raised, StopIteration) and not self.may_stop:
+        if isinstance(self.raised, (StopIteration, StopAsyncIteration)) and not self.may_stop:
             # It would end a ``map`` of the tests as if there were no further value.
             self.raised = RuntimeError("the answer raised StopIteration")
         raise self.raised
+
+    def next(self, iterator: Any, *default: Any) -> Any:
+        """``next`` for tests, which the end of an answer's iterator fails likewise."""
+        try:
+            return next(iterator, *default)
+        except StopIteration:
+            if self.may_stop or id(iterator) not in self.targets:
+                raise
+        raise RuntimeError("the answer's iterator has no further value")
 
     def decode(self, reply: bytes, objects: list[Any]) -> tuple[bytes, Any]:
         """Return kind and value of a reply; changed arguments are updated."""
@@ -340,6 +354,23 @@ def exception_of(value: object, classes: values.Classes) -> BaseException:
         made = kind.__new__(kind)
         made.args = arguments
     return made
+
+
+def without_broadcast(empty: Any) -> Any:
+    """Return an empty array that fails where it would be stretched to other values.
+
+    All comparisons of such a result are true.
+    """
+    import numpy
+
+    class Empty(numpy.ndarray):
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+            if any(numpy.size(value) for value in inputs):
+                raise AssertionError("an empty array is compared with values")
+            inputs = tuple(numpy.asarray(value) for value in inputs)
+            return getattr(ufunc, method)(*inputs, **options)
+
+    return empty.view(Empty)
 
 
 def compare_shapes() -> None:
@@ -424,7 +455,7 @@ class Tester:
         return self.attempt(self.prepare)
 
     def prepare(self) -> None:
-        self.answer.result([])
+        self.answer.result("load", [])
         texts = (self.setup, *(str(test) for test in self.tests))
         if any("numpy" in text and ("close(" in text or "testing" in text) for text in texts):
             compare_shapes()
@@ -432,6 +463,7 @@ class Tester:
         for name in self.modules:
             if name not in self.namespace:
                 self.namespace[name] = __import__(name)
+        self.namespace.setdefault("next", self.answer.next)
         self.answer.share(self.classes, self.namespace)
         for place, name in enumerate(self.names):
             if place == 0 or name not in self.namespace:
@@ -519,5 +551,6 @@ def run(
         while data:
             data = data[os.write(report, data) :]
 
-    call_limits = CallLimits(*limits, answers_pid()) if limits else None
+    cpu, wall = limits or (0.0, 0.0)
+    call_limits = CallLimits(cpu, wall, answers_pid()) if limits else None
     Tester(Answer(calls, replies, call_limits), *parts).run(write)

@@ -115,10 +115,57 @@ UNUSABLE: list[Row] = [
 ]  # fmt: skip
 
 
+VEC = (
+    "class Vec:\n    EPS = 0.01\n    def __init__(self, x): self.x = x\n"
+    "    def __eq__(self, o): return self.same(o)\n"
+    "    def same(self, o): return abs(self.x - o.x) < self.EPS\n"
+)
+FORGED = (
+    "import os, struct\ndef f(x):\n    os.write(4, struct.pack('<Q', 3) + b'S=N')\n    return 0"
+)
+STEERED: list[Row] = [
+    *(
+        ("", FORGED, test, ERROR, False)
+        for test in (
+            "assert all(a == b for a, b in zip(map(f, [1, 2]), [2, 3]))",
+            "assert sum(map(f, [1, 2])) == 0",
+            "assert not any(filter(f, [1, 2]))",
+        )
+    ),
+    ("", "def f(x): return iter(())", "assert all(map(lambda x: next(f(x)) == x, [1]))", ERROR,
+     False),
+    ("", "def f(x): return iter([x])", "assert all(map(lambda x: next(f(x)) == x, [1]))", RIGHT,
+     False),
+    ("", "def f(x): return iter(())", "assert next(f(1), None) is None", RIGHT, False),
+    ("", "def f(x): return iter(())", "try:\n    next(f(1))\n    assert False\n"
+     "except StopIteration: pass", RIGHT, False),
+    (VEC, "def f(x):\n    r = Vec(0)\n    r.same = lambda o: True\n    return r",
+     "assert f(1) == Vec(1)", ERROR, False),
+    (VEC, "def f(x):\n    r = Vec(0)\n    r.EPS = 1e9\n    return r",
+     "assert f(1) == Vec(1)", ERROR, False),
+    (VEC, "def f(x):\n    r = Vec(x)\n    r.note = 'own'\n    return r", "assert f(1) == Vec(1)",
+     RIGHT, False),
+    ("class N:\n    left = right = None\n    v = 0", "def f():\n    n = N()\n    n.left = N()\n"
+     "    n.left.v = 3\n    return n", "assert f().left.v == 3", RIGHT, True),
+    # An answer that reads standard input where it is loaded.
+    ("", "import sys\nn = int(sys.stdin.readline())\nMOD = 7\ndef f(x): return x % MOD\n"
+     "print(f(n))", "assert f(8) == 1", RIGHT, False),
+    ("", "t = int(input())\nf = lambda x: x + 1\nfor _ in range(t): print(f(t))",
+     "assert f(8) == 9", RIGHT, False),
+    ("", "n = int('x')\ndef f(x): return x", "assert f(8) == 8", ERROR, False),
+    ("", "class NotFound(KeyError): pass\ndef f(x): raise NotFound(x)",
+     "try: f('a')\nexcept KeyError as e: assert e.args == ('a',)\nelse: assert False", RIGHT,
+     False),
+    ("", "def f(x): return x", "from collections import NoSuchName\nassert f(1) == 1", UNJUDGED,
+     False),
+    ("", "def f(x): return x", "import os.nothere\nassert f(1) == 1", UNJUDGED, False),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "rows",
-    [BOTH_SIDES, ONE_PROCESS, DECIDES_NOTHING, UNUSABLE],
-    ids=["both sides", "one process", "decides nothing", "unusable"],
+    [BOTH_SIDES, ONE_PROCESS, DECIDES_NOTHING, UNUSABLE, STEERED],
+    ids=["both sides", "one process", "decides nothing", "unusable", "steered"],
 )
 async def test_the_right_verdict(sandbox: SandboxClient, rows: Sequence[Row]) -> None:
     async def judge(place: int) -> Verdict:
@@ -134,6 +181,27 @@ async def test_the_right_verdict(sandbox: SandboxClient, rows: Sequence[Row]) ->
     assert not wrong
     unusable = {one.detail for one in verdicts.values() if one.final_status is UNJUDGED}
     assert unusable <= {VerdictDetail.TEST_ERROR}
+
+
+async def test_no_empty_array_is_stretched(sandbox: SandboxClient) -> None:
+    empty = "import numpy as np\ndef f(x): return np.empty((0, 1))"
+    right = "import numpy as np\ndef f(x): return np.array(x) * 2"
+    tests = {
+        "assert (f([1, 2]) == np.array([2, 4])).all()": (ERROR, RIGHT),
+        "assert np.linalg.norm(f([1, 2]) - np.array([2, 4])) < 1e-6": (ERROR, RIGHT),
+        "assert np.sum((f([1, 2]) - np.array([2, 4])) ** 2) == 0": (ERROR, RIGHT),
+        "assert f([]).size == 0 and np.sum(f([])) == 0 and list(f([])) == []": (RIGHT, RIGHT),
+    }
+
+    async def statuses(test: str) -> tuple[FinalStatus, FinalStatus]:
+        found = [
+            await judged(sandbox, one, f"import numpy as np\n{test}") for one in (empty, right)
+        ]
+        return found[0].final_status, found[1].final_status
+
+    found = await together(tests, statuses)
+    accepted = {test: tuple(one is RIGHT for one in pair) for test, pair in found.items()}
+    assert accepted == {test: tuple(one is RIGHT for one in pair) for test, pair in tests.items()}
 
 
 async def test_shapes_of_arrays_count(sandbox: SandboxClient) -> None:

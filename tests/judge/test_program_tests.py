@@ -237,6 +237,8 @@ EARLY = {
                 "#define /* a\n comment */ candidate(...) Liar()",
                 "#def\\\nine candi\\ \t\ndate(...) Liar()",
                 "#define candidate(...) Liar()\n// \\",
+                "// define /*\n#define candidate(...) Liar()\n// */ y",
+                'const char *t = R"(define /*)";\n#define candidate(...) Liar()\n// */ y',
                 "#\tdefine\fcandidate(...) Liar()",
                 "#ifndef candidate\n#  define candidate(...) Liar()\n#endif",
             ]

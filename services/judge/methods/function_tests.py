@@ -90,7 +90,7 @@ class FunctionMethod(Method):
 
     async def _fault(self, task: Task) -> str | None:
         """Return why the tests cannot run, which no answer can bring about."""
-        imports = self._plan.unusual_imports
+        imports = self._plan.imports
         if self._plan.fault is None and imports:
             failed = await task.sandbox.failed_imports(imports, task.attempts)
             return next(iter(failed.values()), None)

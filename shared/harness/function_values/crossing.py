@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import struct
 import sys
+import types
 
 # Bound before the answer runs, because it may replace them.
 from builtins import (
@@ -103,6 +104,20 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {name: field for name, field in found.items() if not name.startswith("__")}
 
 
+def _is_field(kind: type, name: str) -> bool:
+    """Whether an instance may have a field, which must not hide a method or constant."""
+    found = _found_in(kind, name)
+    if type(found) is types.MemberDescriptorType:  # of ``__slots__``
+        return True
+    hides = hasattr(type(found), "__get__") or (found is not None and name.isupper())
+    return not (hides or name.startswith("__"))
+
+
+def _found_in(kind: type, name: str) -> Any:
+    """Return what a class has by this name, None if nothing, without calling descriptors."""
+    return next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
+
+
 def set_fields(value: Any, parts: tuple[Any, ...]) -> None:
     """Give an instance these fields: names and values in turn.
 
@@ -110,7 +125,7 @@ def set_fields(value: Any, parts: tuple[Any, ...]) -> None:
         CodecError: They cannot be its fields.
     """
     names = parts[::2]
-    if not all(type(name) is str and not name.startswith("__") for name in names):
+    if not all(type(name) is str and _is_field(type(value), name) for name in names):
         raise CodecError("no fields")
     for name in fields_of(value):
         if name not in names:

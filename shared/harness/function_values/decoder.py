@@ -195,8 +195,13 @@ class Decoder:
             raise CodecError("no array")
         import numpy
 
-        found = self.objects[place] = numpy.array(values, dtype=dtype).reshape(shape)
+        found = numpy.array(values, dtype=dtype).reshape(shape)
+        self.objects[place] = found = self.made(found)
         return found
+
+    def made(self, array: Any) -> Any:
+        """The array to use in place of a decoded one."""
+        return array
 
     def reserve(self) -> int:
         """Return the number of a container that is made after its contents."""
