@@ -43,7 +43,10 @@ def stdio(*pairs, **more):
             stdio(*((str(n), "x" * (LARGE_OUTPUT_BYTES + 1)) for n in range(3))),
             {"large_output": "and 2 more expect above 128 KiB"},
         ),
-        (stdio(("", ""), (" \n", "")), {"duplicate_tests": "tests 1 and 2"}),
+        (
+            stdio(("", ""), (" \n", "")),
+            {"duplicate_tests": "tests 1 and 2", "blank_output": "test 1 expects no output"},
+        ),
     ],
 )
 def test_standard_input_and_output(tests, expected):

@@ -37,7 +37,7 @@ def test_sets_of_one_family_may_overlap(tmp_path, first, second, overlaps):
         },
     )
     assert len(audit.overlaps) == overlaps
-    files = [tmp_path / "output" / f"{name}.parquet" for name in config.datasets]
+    files = [str(tmp_path / "output" / f"{name}.parquet") for name in config.datasets]
     found = check(files, None, ChecksConfig(), {}, families_of(config.datasets))
     assert len(found.reviewed.open) == overlaps
     assert len(check(files, None, ChecksConfig(), {}).reviewed.open) == 1
