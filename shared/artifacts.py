@@ -240,7 +240,9 @@ class OutputFolder:
 
     def _unreadable(self, name: str, error: Exception) -> OutputError:
         cause = str(error) or type(error).__name__
-        return OutputError(f"{self.shown}/{name} cannot be read: {cause}")
+        refused = isinstance(error, PermissionError) and not self.local
+        advice = "; check the credentials and what they may do" if refused else ""
+        return OutputError(f"{self.shown}/{name} cannot be read: {cause}{advice}")
 
     def _join(self, name: str) -> str:
         return f"{self._root}/{name}"
