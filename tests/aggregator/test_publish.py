@@ -368,6 +368,9 @@ def test_a_run_on_a_final_set_is_counted_once(redis: Redis, tmp_path: Path) -> N
     assert counted(tmp_path / "run") == ["d2"]
 
 
+# Finished samples in segments
+
+
 def archived(ledger: Ledger, folder: Path, samples: Sequence[SampleId]) -> None:
     ledger.lock("runner", 60)
     archive = Archive(ledger.redis, ledger.run, OutputFolder(str(folder)), "runner")
