@@ -34,7 +34,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestServer]:
 
 
 async def model_at(url: str) -> str:
-    limits = {"concurrency": 1, "request_timeout": 20, "deadline": None}
+    limits = {"concurrency": 1, "request_timeout": 20}
     retries = {"max_attempts": 1, "retry_budget": 1}
     async with GeneratorClient([url], None, api_key=None, **limits, **retries) as client:
         return await client.check()
