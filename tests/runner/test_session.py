@@ -44,7 +44,7 @@ def test_the_same_command_is_the_same_run(
     run = run_id(folder)
     assert run.startswith("phase0-")
     assert run == run_id(folder)
-    assert run == run_id(folder, "judge.workers=7", "sandbox.url=http://x", "output.dir=y")
+    assert run == run_id(folder, "judge.workers=7", "sandbox.url=http://x")
     assert run == run_id(folder, "actor_rollout_ref.rollout.gpu_memory_utilization=0.5")
     monkeypatch.chdir(tmp_path)
     assert run == run_id(OutputFolder("out"))
