@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = "plumblinetest"
 # Those that start without a profile and keep running.
 SERVICES = ("redis", "sandbox", "judge", "aggregator", "generator")
+_REDIS_CLI = "/etc/plumbline/redis/cli.sh"  # redis-cli as the operator
 _PASSWORD = 'a"b\\c%d@e:f/'  # nothing that a URL, a shell or a configuration file would leave alone
 
 # Each look may be a command of Docker.
@@ -181,13 +182,13 @@ class Stack:
         return self.start("run", "--rm", "-T", "runner", *arguments)
 
     def redis(self, command: str) -> str:
-        line = f'redis-cli() {{ sh /etc/plumbline/redis/cli.sh "$@"; }}; redis-cli {command}'
+        line = f"sh {_REDIS_CLI} {command}"
         return docker("exec", self.containers("redis")[0], "sh", "-c", line)
 
     def verdicts(self) -> int:
         """How many verdicts the ledger has, of all runs."""
-        lengths = "--scan --pattern 'plumbline:run:*:verdicts' | sed 's/^/hlen /' | redis-cli"
-        return sum(map(int, self.redis(lengths).split()))
+        lengths = "--scan --pattern 'plumbline:run:*:verdicts' | sed 's/^/hlen /'"
+        return sum(map(int, self.redis(f"{lengths} | sh {_REDIS_CLI}").split()))
 
     def artifacts(self, output: str, into: Path) -> Path:
         """A copy of a run's folder."""
