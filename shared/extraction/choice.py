@@ -31,6 +31,7 @@ from shared.extraction.languages import Language, defines_function
 from shared.extraction.python_source import Source, readable
 from shared.statuses import ExtractionPolicy, ExtractionReason
 
+_NOTHING = (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.EMPTY, ExtractionReason.PROSE_ONLY)
 _PROMPT = re.compile(
     r"\binput[ \t]*\([ \t]*f?[\"'][^\"'\n]|(?:cout|printf)[^;\n]*\"(?:Enter|Please)"
 )
@@ -60,7 +61,7 @@ class Extraction:
 
     @property
     def found(self) -> bool:
-        return bool(self.code.strip())
+        return self.reason not in _NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def extract(
             best = _shifted(found, offset)
         if found and found.sure:
             break
-    if best is None or not best.extraction.found:
+    if best is None or not best.extraction.code.strip():
         prose = bool(parts) and not any("```" in part or "~~~" in part for _, part in parts)
         reason = ExtractionReason.PROSE_ONLY if prose else ExtractionReason.NO_CODE_BLOCK
         return Extraction("", reason)

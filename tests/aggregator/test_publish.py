@@ -339,7 +339,7 @@ def test_records_of_another_version_fail_their_run_alone(
     ingester.catch_up()
     assert publish_due(ingester)
     assert ledger.state() is RunState.FAILED
-    assert "another version of Plumbline wrote it" in ledger.meta().publish_error
+    assert "another Plumbline than this one" in ledger.meta().publish_error
     assert other.state() is RunState.COMPLETE
 
 

@@ -197,7 +197,7 @@ def test_completions_that_cannot_be_used(desk: Desk) -> None:
         ('{"problem_id": "p1"}\n', ":1: "),
         ('{"problem_id": "p1", "completion": "x"}\n{"problem', ":2: torn"),
         ("[]\n", ":1: "),
-        ('{"problem_id": "p1", "completion": "x"}\n' * 2, "two completions"),
+        ('{"problem_id": "p1", "completion": "x", "sample_index": 0}\n' * 2, "two completions"),
     ]
     for text, named in cases:
         desk.completions.write_text(text)

@@ -112,7 +112,7 @@ def test_an_untrusted_run_is_not_gated(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("default: {max_new_failures: 3}\n")
     done = plumb("gate", good, bad, "--policy", str(policy), folder=tmp_path)
-    assert done.code == 2
+    assert done.code == 4
     assert "inconclusive: trusted" in done.line
     assert plumb("gate", good, good, "--policy", str(policy), folder=tmp_path).code == 0
     compared = plumb("compare", good, bad, folder=tmp_path)

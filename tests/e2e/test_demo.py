@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("demo") / "out"
+    output = tmp_path_factory.mktemp("made") / "demo"
     done = plumb.plumb(plumb.demo_run(output))
     assert done.returncode == 0, done.stderr
     assert "accepted@1" in done.stdout
@@ -67,7 +67,7 @@ def test_the_artifacts_are_whole_and_agree(demo: Path) -> None:
 def test_acceptance_says_what_the_demo_lacks(demo: Path) -> None:
     done = plumb.plumb(plumb.command("accept", str(demo)))
     assert done.returncode == 1
-    assert done.stderr == "plumb: not accepted: sets, qa-logs, wandb (of 18 checks)\n"
+    assert done.stderr == "plumb: not accepted: sets, qa-logs, wandb (of 20 checks)\n"
     assert "codecontests_valid: 14 of 117 problems" in done.stdout
     assert sorted(path.suffix for path in (demo / "final_sets").iterdir()) == [".json"] * 2
 

@@ -224,12 +224,13 @@ def test_a_service_has_only_its_own_secrets(monkeypatch: pytest.MonkeyPatch) -> 
         service: {name for name in base_environment(*own) if name in KEYS or "REWARD" in name}
         for service, own in OWN_SECRETS.items()
     }
+    storage = {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN"}
     assert found == {
         "sandbox": {"PLUMBLINE_SANDBOX_TOKEN"},
         "judge": {"PLUMBLINE_SANDBOX_TOKEN"},
-        "aggregator": {"PLUMBLINE_AGGREGATOR_TOKEN", "WANDB_API_KEY"},
-        "generator": {"PLUMBLINE_GENERATOR_API_KEY"},
-        "reward": {"PLUMBLINE_REWARD_TOKEN_FILE"},
+        "aggregator": {"PLUMBLINE_AGGREGATOR_TOKEN", "WANDB_API_KEY", *storage},
+        "generator": {"PLUMBLINE_GENERATOR_API_KEY", *storage},
+        "reward": {"PLUMBLINE_REWARD_TOKEN_FILE", *storage},
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from services.judge import calls, fusion
-from services.judge.judging import judge_answer
+from services.judge.judging import MOST_LATE, judge_answer
 from services.judge.requests import Attempts, SandboxUsage
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
@@ -594,8 +594,9 @@ async def test_an_answer_that_always_kills_its_harness_has_an_error(
     damaged = Damaged(sandbox, lambda results: cut(results, 1))
     judgement, attempts = await judged(damaged, ECHO, *[(str(n), str(n)) for n in range(9)])
     assert codes(judgement) == [-2] * 9
-    assert {case.detail for case in judgement.cases} == {VerdictDetail.KILLED_TWICE}
-    assert attempts.requests == 1 + 9
+    details = {case.detail for case in judgement.cases}
+    assert details == {VerdictDetail.KILLED_TWICE, VerdictDetail.HARNESS_KILLED}
+    assert attempts.requests == 1 + MOST_LATE  # it does not keep the sandbox any longer
 
 
 async def test_where_no_harness_runs_the_answer_is_not_at_fault(sandbox: SandboxClient) -> None:

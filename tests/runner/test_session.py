@@ -1,5 +1,4 @@
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from shared.ledger import Ledger, list_runs
 from shared.plan import RunPlan, make_plan
 from shared.run_record import Provenance, RunMeta, RunRecord, RunState, SandboxFacts
 from shared.schemas import SampleId
-from tests.shared.ledgers import generation, problem, put_meta
+from tests.shared.ledgers import generation, problem
 
 PROBLEMS = [problem("p1"), problem("p2")]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
@@ -171,56 +170,6 @@ def test_operation_may_change_between_sessions(folder: OutputFolder, override: s
     assert claim_output(folder, resumed, force=False).run == identity.run
 
 
-def test_a_record_of_the_version_before_is_resumed_if_it_is_the_same(folder: OutputFolder) -> None:
-    """It has a fingerprint that was computed otherwise, and no protocol."""
-    old = {"run": "old-1", "fingerprint": "old", "state": "running", "complete": False}
-    folder.write_json(artifacts.RUN, {**old, "config": Config().model_dump(mode="json")})
-    identity = identify(Config(), PLAN, folder, "")
-    assert claim_output(folder, identity, force=False).run == "old-1"
-    with pytest.raises(OutputError, match=r"sandbox\.timeout"):
-        claim_output(
-            folder,
-            identify(load_config(None, ["sandbox.timeout=3"]), PLAN, folder, ""),
-            force=False,
-        )
-
-
-@pytest.mark.parametrize(
-    ("facts", "source", "resumed"),
-    [
-        ({"model": "m"}, "", True),
-        ({"model": "m"}, "recorded", False),
-        ({"completions": "a.jsonl"}, "recorded", True),
-        ({"completions": "a.jsonl"}, "", False),
-        ({"model": "m", "parent": {"run": "r", "output": "o"}}, "", False),
-        ({}, "", True),
-    ],
-)
-def test_the_source_of_answers_is_known_from_the_version_before(
-    redis: Redis, folder: OutputFolder, facts: dict[str, object], source: str, resumed: bool
-) -> None:
-    """Else the answers that somebody recorded would be published as a model's."""
-    config = Config().model_dump(mode="json")
-    old = {"run": "old-1", "fingerprint": "old", "state": "running", "config": config, **facts}
-    folder.write_json(artifacts.RUN, old)
-    identity = identify(Config(), PLAN, folder, source)
-    if resumed:
-        claim_output(folder, identity, force=False)
-    else:
-        with pytest.raises(OutputError, match="source of the completions"):
-            claim_output(folder, identity, force=False)
-    # The run.json of a run that was interrupted has no such facts, but the ledger has them.
-    session = Session(redis, replace(identity, resumed="old-1"))
-    put_meta(session.ledger, incarnation="x", config=config, state="running", **facts)
-    provenance = Provenance()
-    if resumed:
-        session.enter(Config(), PROBLEMS, folder, force=False, provenance=provenance)
-    else:
-        with pytest.raises(OutputError, match="answers from another source"):
-            session.enter(Config(), PROBLEMS, folder, force=False, provenance=provenance)
-    session.leave()
-
-
 @pytest.mark.parametrize(
     "content", [{"fingerprint": "other"}, {"version": 3}, {}, [], "text", 0, {"state": "paused"}]
 )
@@ -289,7 +238,7 @@ def test_a_run_is_entered(redis: Redis, folder: OutputFolder) -> None:
     run = folder.read_json(artifacts.RUN)
     assert run is not None
     assert (run["complete"], run["fingerprint"]) == (False, identity.fingerprint)
-    assert (run["version"], run["state"], run["samples"]) == (2, "running", 2)
+    assert (run["version"], run["state"], run["samples"]) == (3, "running", 2)
     claim_output(folder, identity, force=False)
 
 

@@ -20,6 +20,7 @@ async def test_environment_is_clean(start_sandbox: StartSandbox, monkeypatch: py
     names = set(eval(answer["run_result"]["stdout"]))
     expected = {
         "HOME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "USER",
+        "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
     }  # fmt: skip
     if (await sandbox.ready())["isolation"] == "landlock":
         expected |= {"TMPDIR", "PYTHONPATH"}

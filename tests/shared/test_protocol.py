@@ -42,7 +42,7 @@ def value_of(leaf: Leaf) -> st.SearchStrategy[Any]:
     if leaf.path == "qa_logs.quotas":
         return st.just({})
     option = st.none() | st.booleans() | st.integers() | st.text()
-    if leaf.path == "run.verl_keys":
+    if leaf.path.endswith(("verl_keys", "extra_body", "apply_chat_template_kwargs")):
         return st.dictionaries(st.text(), option)
     if leaf.path.endswith("engine_kwargs"):
         return st.dictionaries(st.text(), st.dictionaries(st.text(), option))
