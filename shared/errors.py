@@ -75,7 +75,7 @@ class InterruptedRunError(PlumblineError):
 @contextmanager
 def reading(path: str) -> Iterator[None]:
     """Convert any error of a file system or file format into a DataError that names ``path``."""
-    if is_redacted(path):
+    if is_redacted(str(path)):
         raise data_error(path, "stored without its password or tokens; give the whole address")
     try:
         yield

@@ -38,7 +38,7 @@ def test_serves_and_stops_cleanly(recorded: Path) -> None:
 def test_a_bad_setting_is_one_line_and_exit_code_2(recorded: Path, tmp_path: Path) -> None:
     """And so are completions that cannot be used. The line names what is wrong."""
     unusable, twice = tmp_path / "bad.jsonl", tmp_path / "twice.jsonl"
-    answer = '{"problem_id": "p", "completion": "a"}\n'
+    answer = '{"problem_id": "p", "completion": "a", "sample_index": 0}\n'
     unusable.write_text(answer + '{"problem_id": "p"}\n')
     twice.write_text(answer + answer.replace('"a"', '"b"'))
     completions = PREFIX + "REPLAY_COMPLETIONS"

@@ -106,7 +106,7 @@ async def test_runtime_errors(judge: JudgeAnswer) -> None:
         ("x = bytearray(10**10)", "memory_limit", "MemoryError"),
         ("raise MemoryError", "memory_limit", "MemoryError"),
         ("def f(n):\n    return f(n + 1)\nf(0)", None, "RecursionError"),
-        ("import no_such_module", None, "ModuleNotFoundError"),
+        ("import no_such_module", "missing_module", "ModuleNotFoundError"),
     ]
     verdicts = await together(rows, lambda row: judge(row[0]))
     found = {

@@ -109,10 +109,10 @@ def _columns(_options: Options) -> tuple[str, ...]:
 def _read_humaneval(rows: Rows, options: Options) -> Iterator[Imported]:
     """Read HumanEval+; accepts ``name``, ``split`` and ``solutions``."""
     _refuse_others("HumanEval+", options)
-    more = False
+    more: bool | None = None
     for place, fields in rows:
         row = parse_row(_HumanEvalRow, place, fields)
-        more = more or row.has_more
+        more = bool(more) or row.has_more
         solution = row.prompt + row.canonical_solution
         test = row.hub_test or _test(place, row, row.entry_point, solution, _inputs(place, row))
         truth = {"test": test, "entry_point": row.entry_point, "prompt": row.prompt}
@@ -134,10 +134,10 @@ def _read_humaneval(rows: Rows, options: Options) -> Iterator[Imported]:
 def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
     """Read MBPP+; accepts ``name``, ``split`` and ``solutions``."""
     _refuse_others("MBPP+", options)
-    more = False
+    more: bool | None = None
     for place, fields in rows:
         row = parse_row(_MbppRow, place, fields)
-        more = more or row.has_more
+        more = bool(more) or row.has_more
         number = _number(place, row.task_id)
         solution = row.code or row.canonical_solution
         problem = make_problem(
@@ -156,8 +156,8 @@ def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
     _require_more(more, "mbpp", options)
 
 
-def _require_more(more: bool, base: str, options: Options) -> None:
-    if not more:
+def _require_more(more: bool | None, base: str, options: Options) -> None:
+    if more is False:
         cause = f"its tests are no more than those of {base}: no row has further inputs"
         raise data_error(options.source or base, f"{cause}; import it with the layout {base}")
 

@@ -1,6 +1,7 @@
 """CodeContests layout: tests, splits, names, and facts in ``extra_info``."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -114,8 +115,8 @@ def test_rows_without_tests_are_dropped_and_listed(tmp_path):
     source = write_lines(tmp_path / "cc.jsonl", [row(), bare])
     result = import_dataset("code_contests", source, tmp_path / "out")
     assert result.problems == 1
-    assert result.dropped_path == tmp_path / "out" / "codecontests_test.dropped.jsonl"
-    (line,) = result.dropped_path.read_text().splitlines()
+    assert result.dropped_path == str(tmp_path / "out" / "codecontests_test.dropped.jsonl")
+    (line,) = Path(result.dropped_path).read_text().splitlines()
     reason = "no public or private test; --include-generated adds the generated ones"
     assert json.loads(line) == {"place": f"{source}:2", "problem_id": "bare", "reason": reason}
     assert [one.reason for one in result.dropped] == [reason]
@@ -141,7 +142,7 @@ def test_nothing_but_dropped_rows_is_an_error(tmp_path):
             "problem '2': private_tests has 2 inputs but 1 outputs",
         ),
         ({"public_tests": {"input": [1], "output": ["1"]}}, "public_tests.input.0: Input should"),
-        ({"public_tests": None}, "public_tests: Input should be"),
+        ({"public_tests": None}, "public_tests: Field required"),
         ({"description": 3}, "description: Input should be a valid string"),
         ({"name": " "}, "name is empty"),
         ({"public_tests": {"input": ["\ud800"], "output": ["1"]}}, "problem '2' cannot be used"),

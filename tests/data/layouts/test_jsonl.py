@@ -29,7 +29,7 @@ def row(problem_id="demo_1", **changes):
 def test_fields(tmp_path):
     rows = [row(), row("demo_2", ground_truth=json.dumps(TRUTH), prompt_sha256="stale")]
     result = import_dataset("jsonl", write_lines(tmp_path / "p.jsonl", rows), tmp_path)
-    assert result.path == tmp_path / "demo.parquet"
+    assert result.path == str(tmp_path / "demo.parquet")
     first, second = read_dataset(str(result.path))
     for field in set(row()) - {"reference_solution", "ground_truth"}:
         assert getattr(first, field) == row()[field]
