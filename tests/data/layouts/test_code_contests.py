@@ -123,7 +123,7 @@ def test_rows_without_tests_are_dropped_and_listed(tmp_path):
 
     again = import_dataset("code_contests", source, tmp_path / "out", include_generated=True)
     assert (again.problems, again.dropped, again.dropped_path) == (2, (), None)
-    assert not result.dropped_path.exists()
+    assert not Path(result.dropped_path).exists()
 
 
 def test_nothing_but_dropped_rows_is_an_error(tmp_path):
