@@ -143,7 +143,7 @@ pin-images: ## print what each image that we do not build has as its digest now 
 		echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; done
 
 up: ## build and start the stack in containers (needs Docker)
-	@$(COMPOSE) up -d || { echo "docs/troubleshooting.md, Docker, has the remedy for each of these messages" >&2; exit 1; }
+	@$(COMPOSE) up -d || { echo "docs/troubleshooting.md has the remedies" >&2; exit 1; }
 
 down: ## stop the stack; its data stay
 	@$(COMPOSE_ALL) down
