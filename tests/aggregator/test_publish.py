@@ -339,7 +339,7 @@ def test_records_of_another_version_fail_their_run_alone(
     ingester.catch_up()
     assert publish_due(ingester)
     assert ledger.state() is RunState.FAILED
-    assert "another Plumbline than this one" in ledger.meta().publish_error
+    assert "of run run-1 in Redis cannot be read" in ledger.meta().publish_error
     assert other.state() is RunState.COMPLETE
 
 
