@@ -80,7 +80,7 @@ def read_completions(path: str) -> Iterator[RecordedCompletion]:
 
 
 def evalplus_id(problem_id: str) -> str | None:
-    """Return EvalPlus' id of a problem: ``Mbpp/3`` of ``mbpp_3``; None if EvalPlus has none."""
+    """Return the id of a problem in EvalPlus (``Mbpp/3`` for ``mbpp_3``), or None."""
     if problem_id.startswith("HumanEval/"):
         return problem_id
     match = _MBPP.fullmatch(problem_id)

@@ -357,18 +357,24 @@ def exception_of(value: object, classes: values.Classes) -> BaseException:
 
 
 def without_broadcast(empty: Any) -> Any:
-    """Return an empty array that fails where it would be stretched to other values.
+    """Return an empty array that fails where it would be stretched to the values of another.
 
-    All comparisons of such a result are true.
+    All comparisons of such a result are true. It may be calculated with, but not compared with, a
+    single number.
     """
     import numpy
 
+    comparisons = (numpy.equal, numpy.not_equal, numpy.less, numpy.less_equal, numpy.greater,
+                   numpy.greater_equal)  # fmt: skip
+
     class Empty(numpy.ndarray):
         def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-            if any(numpy.size(value) for value in inputs):
+            others = [value for value in inputs if numpy.size(value)]
+            if any(numpy.ndim(value) or ufunc in comparisons for value in others):
                 raise AssertionError("an empty array is compared with values")
             inputs = tuple(numpy.asarray(value) for value in inputs)
-            return getattr(ufunc, method)(*inputs, **options)
+            result = getattr(ufunc, method)(*inputs, **options)
+            return result.view(Empty) if isinstance(result, numpy.ndarray) else result
 
     return empty.view(Empty)
 

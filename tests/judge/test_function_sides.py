@@ -153,6 +153,7 @@ STEERED: list[Row] = [
     ("", "t = int(input())\nf = lambda x: x + 1\nfor _ in range(t): print(f(t))",
      "assert f(8) == 9", RIGHT, False),
     ("", "n = int('x')\ndef f(x): return x", "assert f(8) == 8", ERROR, False),
+    ("", "def f(input_list): return input_list\nf.x", "assert f(8) == 8", ERROR, False),
     ("", "class NotFound(KeyError): pass\ndef f(x): raise NotFound(x)",
      "try: f('a')\nexcept KeyError as e: assert e.args == ('a',)\nelse: assert False", RIGHT,
      False),
@@ -190,6 +191,8 @@ async def test_no_empty_array_is_stretched(sandbox: SandboxClient) -> None:
         "assert (f([1, 2]) == np.array([2, 4])).all()": (ERROR, RIGHT),
         "assert np.linalg.norm(f([1, 2]) - np.array([2, 4])) < 1e-6": (ERROR, RIGHT),
         "assert np.sum((f([1, 2]) - np.array([2, 4])) ** 2) == 0": (ERROR, RIGHT),
+        "assert np.all(np.abs(f(2) * 1 - 4) < 1e-6)": (ERROR, RIGHT),
+        "assert (f([]) * 2 + 1).size == 0": (RIGHT, RIGHT),
         "assert f([]).size == 0 and np.sum(f([])) == 0 and list(f([])) == []": (RIGHT, RIGHT),
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.judge import special_judge
 from services.judge.harness.call import run_with_harness
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
@@ -207,6 +208,16 @@ async def test_an_output_that_breaks_the_checker_is_wrong(sandbox: SandboxClient
     for output in "1234":
         verdict = await judged(sandbox, output, "sandbox.timeout=0.5", **fields)
         assert verdict.case_codes == [0], output
+
+
+async def test_an_output_that_no_request_can_carry_is_beyond_the_limit(
+    sandbox: SandboxClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(special_judge, "_MOST_OUTPUT", 100)
+    source = {"checker_source": "def check(input, output, expected): return True"}
+    assert (await judged(sandbox, "x" * 90, **source)).accepted
+    verdict = await judged(sandbox, "\x01" * 90, **source)
+    assert (verdict.final_status, verdict.detail) == ("runtime_error", "output_limit")
 
 
 class StandIn(Scripted):
