@@ -52,6 +52,9 @@ class CommandRunner:
         Raises:
             SlotLostError: The slot ended; what the command left must not be used.
         """
+        if spec.seconds <= 0:  # started, it might write something before it is killed
+            late = CommandStatus.TIME_LIMIT_EXCEEDED
+            return CommandResult(status=late, execution_time=0.0, stdout="", stderr="")
         try:
             ended = await process.run(self._command(spec), slot)
         except (OSError, ValueError) as error:
