@@ -95,7 +95,7 @@ test-verl: $(DEV_STAMP) $(TINY) ## runs and training with real verl and vLLM on 
 	$(PYTEST) -m "verl and not compose and not nightly" $(call marked,verl)
 
 test-all: $(DEV_STAMP) $(TINY) ## all tests, every rung of isolation, ten minutes each of chaos and endurance (hours)
-	@status=0; export PLUMBLINE_TEST_ALL_RUNGS=1; \
+	@status=0; export PLUMBLINE_TEST_ALL_RUNGS=1 PLUMBLINE_TEST_EXPLORE=1; \
 	$(PYTEST) $(SHARED_OUT) -m "not alone and not compose and not verl" || status=1; \
 	$(PYTEST) -m "alone and not compose and not verl" $(call marked,alone) || status=1; \
 	tests/compose/engine.sh $(PYTEST) --capture=sys -m compose $(call marked,compose) || status=1; \

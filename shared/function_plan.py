@@ -11,21 +11,21 @@ import json
 import re
 import symtable
 import sys
-from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
 
+from shared.function_needs import callee, classes_of, needs_of
 from shared.harness.function_calls import UnusableTestError, arguments_of, is_expected
 from shared.harness.wire import FunctionTests
 from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, StdioTests
 
-_BUILTINS = frozenset(dir(builtins))
+# What makes an argument, or converts a result, more often than it is a tested function.
+_CONSTRUCTORS = ("list", "tuple", "set", "dict", "frozenset", "range", "str", "int", "float")
+_BUILTINS = frozenset(dir(builtins)) | {"__builtins__", "__file__"}
 _MODULES = sys.stdlib_module_names
 _KNOWN_MODULES = _MODULES | {"numpy"}
+_IMPORTERS = ("import_module", "__import__")
 _IMPORT_PROGRAM = """\
 import json
 found = {{}}
@@ -38,7 +38,6 @@ print("\\n" + json.dumps(found))
 """
 # Seconds that imports may take.
 IMPORT_SECONDS = 60.0
-_CLASS_NAME = re.compile(r"_*[A-Z]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +109,23 @@ def prelude_of(tests: GroundTruth) -> str:
 @lru_cache(maxsize=2048)
 def _humaneval_plan(prompt: str, entry_point: str, test: str) -> FunctionPlan:
     prelude = before_function(prompt, entry_point)
-    # Some tests draw random inputs; a fixed seed makes the verdict deterministic.
-    seed = "import random; random.seed(0)\n" if "random" in test else ""
-    texts = [f"{seed}{test}\ncheck({entry_point})\n"]
+    texts = [f"{test}\ncheck({entry_point})\n"]
+    entry_point = entry_point.partition("(")[0]  # of ``Solution().name``
     known = _names(prelude).bound
     shared = None
     if re.search(rf"^class {re.escape(entry_point)}\b", prompt, re.MULTILINE):
         shared = f"the tests use a class of the answer: {entry_point}"
     plan = _plan(prelude, prelude, texts, [entry_point], known - {entry_point}, shared)
     others = ", ".join(name for name in plan.tests.names if name != entry_point)
-    fault = plan.fault or (f"undefined names: {others}" if others else None)
+    fault = plan.fault
+    if others and not fault and not _may_define([ast.parse(texts[0])], plan.imports):
+        fault = f"undefined names: {others}"
     if "check" not in _names(test).bound:
         fault = "the test defines no function check"
-    return replace(plan, fault=fault)
+    tests = plan.tests
+    if "random" in test:  # inputs may be; a fixed seed makes the verdict deterministic
+        tests = replace(tests, tests=[f"import random; random.seed(0)\n{texts[0]}"])
+    return replace(plan, tests=tests, fault=fault)
 
 
 @lru_cache(maxsize=2048)
@@ -144,21 +147,22 @@ def _plan(
     found = [_names(text) for text in texts]
     known = known.union(*(names.bound for names in found)) - set(names)
     free = sorted(frozenset[str]().union(*(names.free for names in found)) - known)
-    modules = [name for name in free if name in _KNOWN_MODULES and name not in names]
-    names += [name for name in free if name not in (*names, *_BUILTINS, *modules)]
     try:
         trees = [ast.parse(text) for text in (setup, *texts)]
     except (SyntaxError, ValueError) as error:
         told = f"line {getattr(error, 'lineno', '?')}: {getattr(error, 'msg', error)}"
-        tests = FunctionTests(prelude, setup, list(texts), names, modules)
-        return FunctionPlan(tests, shared, told)
+        return FunctionPlan(FunctionTests(prelude, setup, list(texts), names, []), shared, told)
+    called = {callee(node) for tree in trees[1:] for node in ast.walk(tree)}
+    modules = [name for name in free if name in _KNOWN_MODULES - called and name not in names]
+    names += [name for name in free if name not in (*names, *_BUILTINS, *modules)]
     names = names or _named_as_builtins(trees)
-    shared = shared or next(_reasons(trees[0], trees[1:], frozenset(names)), None)
-    undefined = _undefined(trees[1:], frozenset(names))
-    fault = f"undefined names: {', '.join(undefined)}" if undefined else None
     imports = tuple(dict.fromkeys(text for tree in trees for text in _imports(tree)))
+    undefined = [] if _may_define(trees, imports) else _undefined(trees[1:], frozenset(names))
+    fault = f"undefined names: {', '.join(undefined)}" if undefined else None
+    if not fault and not shared:
+        shared = needs_of(trees[0], trees[1:], frozenset(names))
     imports += tuple(f"import {module}" for module in modules)
-    tests = FunctionTests(prelude, setup, list(texts), names, modules, _classes(trees[0]))
+    tests = FunctionTests(prelude, setup, list(texts), names, modules, classes_of(trees[0]))
     return FunctionPlan(tests, shared, fault, imports)
 
 
@@ -179,6 +183,7 @@ def _names(text: str) -> _Names:
     except (SyntaxError, ValueError):
         return _Names()
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    bound |= _assigned_globals(top)
     return _Names(frozenset(bound), frozenset(_globals(top) - bound))
 
 
@@ -190,21 +195,24 @@ def _globals(table: symtable.SymbolTable) -> set[str]:
     return found.union(*(_globals(inner) for inner in table.get_children()))
 
 
+def _assigned_globals(table: symtable.SymbolTable) -> set[str]:
+    """Return the names that functions declare global and assign."""
+    names = {
+        s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()
+    }
+    return names.union(*(_assigned_globals(inner) for inner in table.get_children()))
+
+
 def _named_as_builtins(trees: Sequence[ast.Module]) -> list[str]:
     """Return the tested function if it has the name of a built-in one: the innermost call's."""
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Assert):
                 left = node.test.left if isinstance(node.test, ast.Compare) else node.test
-                called = [name for call in ast.walk(left) if (name := _callee(call)) is not None]
+                called = [n for call in ast.walk(left) if (n := callee(call)) in _BUILTINS and n]
                 if called:
-                    return called[-1:]
+                    return ([name for name in called if name not in _CONSTRUCTORS] or called)[-1:]
     return []
-
-
-def _callee(node: ast.AST) -> str | None:
-    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    return node.func.id if called else None  # type: ignore[attr-defined]
 
 
 def _imports(node: ast.AST) -> Iterator[str]:
@@ -213,164 +221,41 @@ def _imports(node: ast.AST) -> Iterator[str]:
         yield from (f"import {alias.name}" for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield ast.unparse(node)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_IMPORTERS):
+        name = node.args[0] if len(node.args) == 1 else None
+        text = name.value if isinstance(name, ast.Constant) else None
+        if isinstance(text, str) and text.replace(".", "").isidentifier():
+            yield f"import {text}"
     elif not (isinstance(node, ast.Try) and node.handlers):
         for inner in ast.iter_child_nodes(node):
             yield from _imports(inner)
 
 
+def _may_define(trees: Iterable[ast.Module], imports: Iterable[str]) -> bool:
+    """Whether tests may define names that nobody sees."""
+    found = {callee(node) for tree in trees for node in ast.walk(tree)}
+    stars = any(text.endswith(" *") for text in imports)
+    return stars or not found.isdisjoint(("exec", "globals", "vars", "setattr"))
+
+
 def _undefined(trees: Sequence[ast.Module], names: frozenset[str]) -> list[str]:
-    """Return those of the answer's names that the tests only compare or calculate with.
+    """Return those of the answer's names that the tests use as data alone, or write as constants.
 
     An answer is asked for functions and classes.
     """
-    found, operands = Counter[str](), Counter[str]()
+    functions, called, lists = set[str](), set[str](), set[ast.expr]()
     for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Name):
-            found[node.id] += 1
-        elif isinstance(node, ast.Compare | ast.BinOp | ast.UnaryOp):
+        called.add(callee(node) or "")
+        if isinstance(node, ast.Call) and callee(node) in names:
+            lists |= {one for one in node.args if isinstance(one, ast.List | ast.Tuple | ast.Dict)}
+        if not isinstance(node, _DATA_USES) and node not in lists:
             parts = ast.iter_child_nodes(node)
-            operands.update(part.id for part in parts if isinstance(part, ast.Name))
-    return sorted(name for name in names if found[name] and found[name] == operands[name])
+            functions |= {part.id for part in parts if isinstance(part, ast.Name)}
+    constants = {name for name in names if name.isupper()}
+    return sorted(names - called - (functions - constants))
 
 
-# What cannot cross
-
-
-def _functions(trees: Iterable[ast.Module]) -> frozenset[str]:
-    """Return the functions and classes that the tests define."""
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    nodes = (node for tree in trees for node in ast.walk(tree))
-    return frozenset(node.name for node in nodes if isinstance(node, kinds))
-
-
-def _classes(setup: ast.Module) -> list[str]:
-    """Return the classes that a setup defines, by a statement or by a call such as namedtuple."""
-    found = [node.name for node in setup.body if isinstance(node, ast.ClassDef)]
-    for node in setup.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            names = [one.id for one in node.targets if isinstance(one, ast.Name)]
-            found += [name for name in names if _CLASS_NAME.fullmatch(name)]
-    return found
-
-
-def _reasons(
-    setup: ast.Module, trees: Sequence[ast.Module], names: frozenset[str]
-) -> Iterator[str]:
-    """Yield why tests need the answer's process."""
-    classes = frozenset(name for name in names if _CLASS_NAME.fullmatch(name))
-    functions = _functions([setup, *trees])
-    names |= {"candidate"}
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Assign) and _is_function(node.value, functions):
-            functions |= {one.id for one in node.targets if isinstance(one, ast.Name)}
-    own = functions - frozenset(_classes(setup))
-    own = frozenset(name for name in own if _CLASS_NAME.fullmatch(name))
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        yield from _passed(node, names, functions, classes, own)
-        yield from _looked_at(node, names)
-        if (name := _base(node)) in classes:
-            yield f"the tests use a class of the answer: {name}"
-
-
-def _is_function(node: ast.AST, functions: frozenset[str]) -> bool:
-    """Whether a value is a function, or an iterator without an end."""
-    if isinstance(node, ast.Lambda):
-        return True
-    if isinstance(node, ast.Name):
-        return node.id in functions
-    if not isinstance(node, ast.Call):
-        return False
-    called = node.func
-    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-        return f"{called.value.id}.{called.attr}" in _UNCROSSABLE
-    return isinstance(called, ast.Name) and called.id in ("partial", "cycle", "repeat")
-
-
-_UNCROSSABLE = {
-    *("functools.partial", "itertools.count", "itertools.cycle", "itertools.repeat"),
-    *("threading.Lock", "io.StringIO", "io.BytesIO", "re.compile", "random.Random"),
-}
-# Attributes of values that cross.
-_ATTRIBUTES = frozenset(
-    name
-    for kind in (str, bytes, int, float, complex, list, tuple, dict, set, range, slice, Counter)
-    for name in (*dir(kind), *dir(deque), *dir(Fraction), *dir(Decimal), *dir(datetime))
-    if not name.startswith("__")
-) | {"shape", "dtype", "tolist", "all", "any", "sum", "size", "ndim", "T", "args", "with_traceback"}
-_STREAMS = ("redirect_stdout", "redirect_stderr", "capsys", "StringIO")
-
-
-def _looked_at(node: ast.AST, names: frozenset[str]) -> Iterator[str]:
-    """Yield what tests look at besides values."""
-    if isinstance(node, ast.Attribute):
-        if isinstance(node.value, ast.Name) and node.value.id in names:
-            yield f"the tests use an attribute of a function: {node.value.id}.{node.attr}"
-        elif _callee(node.value) in names and node.attr not in _ATTRIBUTES:
-            yield f"the tests use an attribute of a result: {node.attr}"
-        elif node.attr in ("send", "throw"):
-            yield f"the tests use the method {node.attr} of a generator"
-        elif node.attr in (*_STREAMS, "stdout", "stderr"):
-            yield "the tests look at what is printed"
-    elif isinstance(node, ast.Name) and node.id in _STREAMS:
-        yield "the tests look at what is printed"
-    elif isinstance(node, ast.withitem) and _callee(node.context_expr) in names:
-        yield "the tests use a result as a context manager"
-    elif isinstance(node, ast.Call) and _looks(node.func):
-        first = node.args[0] if node.args else None
-        if isinstance(first, ast.Name) and first.id in names:
-            yield f"the tests look at a function by {ast.unparse(node.func)}"
-
-
-def _looks(called: ast.expr) -> bool:
-    if isinstance(called, ast.Attribute):
-        return isinstance(called.value, ast.Name) and called.value.id == "inspect"
-    return isinstance(called, ast.Name) and called.id in _LOOKS
-
-
-_LOOKS = ("getattr", "hasattr", "setattr", "vars", "dir", "help", "type", "id")
-
-
-def _passed(
-    node: ast.AST,
-    names: frozenset[str],
-    functions: frozenset[str],
-    classes: frozenset[str],
-    own: frozenset[str],
-) -> Iterator[str]:
-    """Yield what a call of the answer's functions cannot be given."""
-    if not isinstance(node, ast.Call) or _callee(node) not in names:
-        return
-    for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-        called = {
-            id(call.func if isinstance(call, ast.Call) else call.value)
-            for call in ast.walk(argument)
-            if isinstance(call, ast.Call | ast.Attribute)
-        }
-        for part in ast.walk(argument):
-            name = part.id if isinstance(part, ast.Name) else None
-            if _is_function(part, frozenset()) and not _is_key(argument, part):
-                yield "the tests pass a function, or an iterator without an end"
-            elif name in functions and id(part) not in called and not _is_key(argument, part):
-                yield f"the tests pass a function or class: {name}"
-            elif name in classes:
-                yield f"the tests pass an instance of a class of the answer: {name}"
-            elif name in own:
-                yield f"the tests pass an instance of a class of theirs: {name}"
-
-
-def _is_key(argument: ast.AST, function: ast.AST) -> bool:
-    """Whether a function is an argument of another call, like the key of ``sorted``."""
-    calls = (node for node in ast.walk(argument) if isinstance(node, ast.Call))
-    return any(
-        function in (*call.args, *(keyword.value for keyword in call.keywords)) for call in calls
-    )
-
-
-def _base(node: ast.AST) -> str | None:
-    """Return the name whose call's result has an attribute used, or is kept in a variable."""
-    if isinstance(node, ast.Attribute | ast.Assign):
-        inner = node.value
-        if isinstance(inner, ast.Name) and isinstance(node, ast.Attribute):
-            return inner.id
-        return _callee(inner)
-    return None
+_DATA_USES = (
+    *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.For, ast.comprehension),
+    *(ast.Starred, ast.FormattedValue, ast.withitem),
+)

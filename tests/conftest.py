@@ -17,8 +17,12 @@ from services.cli.embedded.services import start_redis
 from tests import scheduling, verl_environment
 from tests.chaos.clock import Clocks
 
-# No test depends on how fast the machine is.
-hypothesis.settings.register_profile("plumbline", deadline=None)
+# No test depends on how fast the machine is. The same examples each time; `make test-all` looks for
+# others.
+EXPLORE = "PLUMBLINE_TEST_EXPLORE"
+hypothesis.settings.register_profile(
+    "plumbline", deadline=None, derandomize=EXPLORE not in os.environ
+)
 hypothesis.settings.load_profile("plumbline")
 
 

@@ -170,7 +170,8 @@ async def _confirm(task: Task, method: Method, first: Outcomes) -> tuple[Outcome
             break
         again = await method.run_cases(task.confirming(left), todo[:CASES_ALONE])
         times.update(again.keys() & set(todo))
-        late += sum(case.killed or case.lateness is Lateness.LATE for case in again.values())
+        late += sum(case.lateness is Lateness.LATE for case in again.values())
+        late += sum(case.killed and times[place] == 1 for place, case in again.items())
         outcomes = verdict.settle(outcomes, again)
         settled = {place for place, count in times.items() if count >= CONFIRMATIONS}
         todo = verdict.cases_left(outcomes, settled, allowed, timeouts=timeouts)

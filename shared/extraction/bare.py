@@ -22,8 +22,6 @@ def bare_program(text: str) -> str | None:
 
 def function_body(text: str) -> str | None:
     """The text as the body of a function whose head is in the prompt, truncated at its end."""
-    if "return" not in text and "yield" not in text:
-        return None
     return next((c.rstrip() + "\n" for c in _possible_bodies(text) if _is_body(c)), None)
 
 
@@ -51,6 +49,8 @@ def _leading_statements(lines: Sequence[str]) -> str:
 
 
 def _is_body(text: str) -> bool:
+    if "return" not in text and "yield" not in text:
+        return False
     return compiles("def _():\n" + text) and not compiles(textwrap.dedent(text))
 
 

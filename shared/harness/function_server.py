@@ -100,6 +100,7 @@ class Server:
         self.sources = {PRELUDE: prelude, ANSWER: source}
         self.code = code
         self.module = types.ModuleType("answer")
+        self.module.__file__ = os.path.join(os.getcwd(), "answer.py")
         self.handles = Handles()
         self.classes = Classes()
         self.failure: BaseException | None = None
@@ -214,8 +215,12 @@ class Server:
         namespace = self.module.__dict__
         name = target[1:] if target[:1] == "." else target
         solution = namespace.get("Solution")
-        if name is not target and isinstance(solution, type) and hasattr(solution, name):
-            return getattr(solution(), name)
+        if not isinstance(solution, type) or name is target:
+            solution = None
+        if solution and (hasattr(solution, name) or name not in namespace):
+            made = solution()  # which may have the method by its ``__init__`` alone
+            if hasattr(made, name):
+                return getattr(made, name)
         if name not in namespace:
             raise MissingFunctionError
         return namespace[name]
@@ -256,21 +261,32 @@ class Server:
             encoder.add(self.parts(error))
         except BaseException as second:  # its arguments, for example, are nested too deeply
             encoder = ObjectEncoder(self.handles, self.classes)
-            encoder.add((type(second).__name__, ()))
+            encoder.add(((type(second).__name__,), (), (), ()))
         return bytes(b"E=" + encoder.data)
 
-    def parts(self, error: BaseException) -> tuple[str, tuple[Any, ...]]:
-        """Return an exception's type, or its nearest shared base, by name, and its arguments."""
+    def parts(self, error: BaseException) -> tuple[Any, ...]:
+        """Return the names of an exception's bases, its arguments, its text, its fields.
+
+        The names end with the nearest base that both sides have; the text is instead of the
+        arguments where that one would not show them as the exception does.
+        """
         self.failure = error
         kind = type(error)
-        name = self.classes.name_of(kind) or "Exception"
-        base = self.classes.find(name)
-        if base is kind or kind.__str__ is getattr(base, "__str__", None):
-            return name, tuple(error.args)
-        try:
-            return name, (str(error),)
-        except BaseException:
-            return name, ()
+        base = self.classes.find(self.classes.name_of(kind) or "Exception")
+        names = []
+        for one in kind.__mro__:
+            names.append(one.__name__ if one is base else "%s:%s" % (one.__module__, one.__name__))
+            if one is base:
+                break
+        text: tuple[Any, ...] = tuple(error.args)
+        if kind.__str__ is not getattr(base, "__str__", None):
+            try:
+                text = (str(error),)
+            except BaseException:
+                text = ()
+        fields = getattr(error, "__dict__", {})
+        named = [part for name in fields if type(name) is str for part in (name, fields[name])]
+        return tuple(names), tuple(error.args), text, tuple(named)
 
     def describe(self) -> str:
         """Return the traceback of the last exception, for the verdict."""

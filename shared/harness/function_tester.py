@@ -15,7 +15,9 @@ then the traceback of the first failure, or the result of a call if it is wrong.
 
 from __future__ import annotations
 
+import _thread
 import os
+import re
 import select
 import sys
 import time
@@ -43,6 +45,21 @@ MAX_ITEMS = 100_000  # of an iterator that is an argument
 ENDLESS = ("count", "cycle", "repeat")
 HEADER = "Traceback (most recent call last):\n"
 SETUP, TEST = "<setup>", "<test>"
+# Comparisons of numpy and its module testing, and how their first arguments are named.
+COMPARISONS = ("allclose", "isclose", "array_equiv", "assert_allclose", "assert_array_equal",
+               "assert_array_almost_equal", "assert_almost_equal")  # fmt: skip
+COMPARED_NUMBER = re.compile(r"(?:%s)\(.*[(,]\s*-?[\d.]" % "|".join(COMPARISONS))
+OPERANDS = ("a", "b", "actual", "x", "desired", "y")
+# Exceptions that mean something to code of the tests which does not name them, if it has one of
+# these words: that a ``map`` has no further value, for example.
+STEERING: dict[str, tuple[str, ...]] = {
+    "StopIteration": (), "StopAsyncIteration": (), "IndexError": ("__getitem__",),
+    "AttributeError": ("hasattr", "getattr", "__getattr__"),
+}  # fmt: skip
+EMPTY: list[Any] = []  # the class of empty arrays, once there is one
+NUMBER = "__plumbline_number__"
+STAR = re.compile(r"\bimport\s*\*")
+LIBRARIES: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
 
 
 class AnswerLostError(BaseException):
@@ -193,18 +210,20 @@ class Answer:
         ended: Whether that is because its process has ended.
         late: Whether it is because a call exceeded its limits.
         refused: Whether an argument could not be sent in this test.
-        may_stop: Whether the tests expect that a call raises StopIteration.
+        named: The words of the tests, but for exceptions that they raise.
     """
 
     def __init__(self, calls: int, replies: int, limits: CallLimits | None = None) -> None:
         self.calls = calls
         self.replies = replies
         self.limits = limits
-        self.lost = self.ended = self.late = self.refused = self.may_stop = False
+        self.lost = self.ended = self.late = self.refused = False
         self.proxies: dict[int, Any] = {}
         self.targets: dict[int, int | str] = {}
         self.raised: BaseException | None = None
         self.classes = values.Classes()
+        self.named = frozenset[str]()
+        self.lock = _thread.RLock()
 
     def share(self, names: list[str], namespace: dict[str, Any]) -> None:
         """Let instances of these classes cross as their fields."""
@@ -245,6 +264,16 @@ class Answer:
         keywords: dict[str, Any] | None = None,
     ) -> Any:
         """Ask the answer for something; returns its result, or raises its exception."""
+        with self.lock:  # tests may have threads
+            return self.reply_to(verb, target, arguments, keywords)
+
+    def reply_to(
+        self,
+        verb: str,
+        target: int | str,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any] | None,
+    ) -> Any:
         if self.lost:
             raise AnswerLostError
         encoder = ArgumentEncoder(self)
@@ -273,18 +302,21 @@ class Answer:
             raise StopIteration(value)
         if kind == b"M":
             raise MissingFunctionError("name %r is not defined" % (value,))
-        self.raised = exception_of(value, self.classes)
-        if isinstance(self.raised, (StopIteration, StopAsyncIteration)) and not self.may_stop:
-            # It would end a ``map`` of the tests as if there were no further value.
-            self.raised = RuntimeError("the answer raised StopIteration")
+        self.raised = exception_of(value, self.classes, self.named)
+        raised = type(self.raised).__name__
+        if raised in STEERING and raised not in self.named and self.steers(raised):
+            self.raised = RuntimeError("the answer raised %s" % raised)
         raise self.raised
+
+    def steers(self, kind: str) -> bool:
+        return not STEERING[kind] or not self.named.isdisjoint(STEERING[kind])
 
     def next(self, iterator: Any, *default: Any) -> Any:
         """``next`` for tests, which the end of an answer's iterator fails likewise."""
         try:
             return next(iterator, *default)
         except StopIteration:
-            if self.may_stop or id(iterator) not in self.targets:
+            if "StopIteration" in self.named or id(iterator) not in self.targets:
                 raise
         raise RuntimeError("the answer's iterator has no further value")
 
@@ -340,60 +372,142 @@ class Answer:
         return text if type(text) is str else ""
 
 
-def exception_of(value: object, classes: values.Classes) -> BaseException:
-    """Build an exception from the name of its type and arguments."""
-    if type(value) is not tuple or len(value) != 2 or type(value[1]) is not tuple:
-        raise values.CodecError("no exception")
-    name, arguments = value
-    kind = classes.find(name) if type(name) is str else None
-    if kind is None or not issubclass(kind, BaseException):
-        kind = Exception
+def exception_of(value: Any, classes: values.Classes, named: frozenset[str]) -> BaseException:
+    """Build an exception from the names of its type's bases, its arguments and fields.
+
+    Args:
+        value: What the answer sent.
+        classes: Classes that both sides have.
+        named: What the tests name: an answer raises no other exception of a library, since one may
+            mean something to a library that the tests use.
+    """
     try:
-        made: BaseException = kind(*arguments)
-    except Exception:
-        made = kind.__new__(kind)
+        names, arguments, text, fields = value
+        kinds = [classes.find(name) or library_exception(name, named) for name in names]
+        exact = bool(kinds) and kinds[0] is not None
+        arguments = tuple(arguments if exact else text)
+        kind = next((one for one in kinds if one and issubclass(one, BaseException)), Exception)
+        if "__init__" not in kind.__dict__ or kind.__module__ == "builtins":
+            try:
+                return kind(*arguments)
+            except TypeError:  # of UnicodeDecodeError, for example
+                pass
+        made: BaseException = kind.__new__(kind)
         made.args = arguments
-    return made
+        if exact:
+            values.set_fields(made, tuple(fields))
+        return made
+    except (TypeError, ValueError, AttributeError):
+        raise values.CodecError("no exception") from None
+
+
+def library_exception(name: str, named: frozenset[str]) -> Any:
+    """Return an exception of a loaded library, ``module:name``, that the tests name."""
+    module, _, attribute = name.partition(":")
+    library = module.partition(".")[0]
+    if attribute not in named or library not in (*LIBRARIES, "numpy"):
+        return None
+    found = getattr(sys.modules.get(module), attribute, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
 def without_broadcast(empty: Any) -> Any:
     """Return an empty array that fails where it would be stretched to the values of another.
 
-    All comparisons of such a result are true. It may be calculated with, but not compared with, a
-    single number.
+    All comparisons of such a result are true, and so is that of its difference from a number. It
+    may be calculated with otherwise.
     """
     import numpy
 
-    comparisons = (numpy.equal, numpy.not_equal, numpy.less, numpy.less_equal, numpy.greater,
-                   numpy.greater_equal)  # fmt: skip
+    if not EMPTY:
+        comparisons = (numpy.equal, numpy.not_equal, numpy.less, numpy.less_equal, numpy.greater,
+                       numpy.greater_equal)  # fmt: skip
 
-    class Empty(numpy.ndarray):
-        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-            others = [value for value in inputs if numpy.size(value)]
-            if any(numpy.ndim(value) or ufunc in comparisons for value in others):
-                raise AssertionError("an empty array is compared with values")
-            inputs = tuple(numpy.asarray(value) for value in inputs)
-            result = getattr(ufunc, method)(*inputs, **options)
-            return result.view(Empty) if isinstance(result, numpy.ndarray) else result
+        class Empty(numpy.ndarray):
+            differs = False
 
-    return empty.view(Empty)
+            def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+                others = [value for value in inputs if numpy.size(value)]
+                differs = any(getattr(value, "differs", False) for value in inputs)
+                stretched = any(numpy.ndim(value) or ufunc in comparisons for value in others)
+                if stretched or (differs and method == "reduce"):
+                    raise AssertionError("an empty array is compared with values")
+                inputs = tuple(numpy.asarray(value).view(numpy.ndarray) for value in inputs)
+                result = getattr(ufunc, method)(*inputs, **options)
+                if not isinstance(result, numpy.ndarray):
+                    return result
+                found: Any = result.view(Empty)
+                found.differs = differs or (bool(others) and ufunc is numpy.subtract)
+                return found
+
+        EMPTY.append(Empty)
+    return empty.view(EMPTY[0])
 
 
-def compare_shapes() -> None:
+def keep_empty() -> None:
+    """Let numpy's constructors make such arrays too."""
+    import numpy
+
+    def kept(make: Callable[..., Any]) -> Callable[..., Any]:
+        def array(*arguments: Any, **keywords: Any) -> Any:
+            made = make(*arguments, **keywords)
+            return made if made.size else without_broadcast(made)
+
+        return array
+
+    numpy.array, numpy.asarray = kept(numpy.array), kept(numpy.asarray)
+
+
+class Number(float):
+    """A number that a test writes as an argument of a comparison, which may be stretched."""
+
+
+def mark_numbers(source: str, filename: str) -> Any:
+    """Return a test's syntax tree, in which numbers that are compared are marked."""
+    import ast
+
+    def marked(node: ast.expr) -> ast.expr:
+        number = node.operand if isinstance(node, ast.UnaryOp) else node
+        if isinstance(number, ast.Constant) and type(number.value) in (int, float):
+            return ast.Call(ast.Name(NUMBER, ast.Load()), [node], [])
+        return node
+
+    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(COMPARISONS):
+            node.args[:2] = [marked(one) for one in node.args[:2]]
+    return ast.fix_missing_locations(tree)
+
+
+def compare_shapes() -> bool:
     """Let numpy's comparisons find values of different shapes different.
 
-    Otherwise an empty list would be close to everything, and a number to an array of it.
+    Otherwise an empty list would be close to everything, and a number to an array of it. Returns
+    whether there is numpy.
     """
     try:
         import numpy
         import numpy.testing
     except ImportError:
-        return
+        return False
+    keep_empty()
+
+    def lengths(value: Any) -> list[int]:  # without those that stretch nothing
+        return [length for length in numpy.shape(value) if length != 1]
 
     def strict(compare: Callable[..., Any], failed: Callable[[], Any]) -> Callable[..., Any]:
-        def comparison(a: Any, b: Any, *arguments: Any, **keywords: Any) -> Any:
-            same = numpy.shape(a) == numpy.shape(b)
-            return compare(a, b, *arguments, **keywords) if same else failed()
+        def comparison(*arguments: Any, **keywords: Any) -> Any:
+            given = [*arguments, *(keywords[name] for name in OPERANDS if name in keywords)]
+            a, b = given[:2]
+            stretched = isinstance(a, Number) or isinstance(b, Number)
+            same = lengths(a) == lengths(b) and numpy.ndim(a) and numpy.ndim(b)
+            if (
+                same
+                or numpy.shape(a) == numpy.shape(b)
+                or (stretched and numpy.size(a) and numpy.size(b))
+            ):
+                return compare(*arguments, **keywords)
+            return failed()
 
         return comparison
 
@@ -402,9 +516,10 @@ def compare_shapes() -> None:
 
     numpy.allclose = strict(numpy.allclose, lambda: False)
     numpy.isclose = strict(numpy.isclose, lambda: numpy.False_)
-    for name in ("allclose", "array_equal", "array_almost_equal", "almost_equal"):
-        name = "assert_" + name
+    numpy.array_equiv = strict(numpy.array_equiv, lambda: False)
+    for name in COMPARISONS[3:]:
         setattr(numpy.testing, name, strict(getattr(numpy.testing, name), fail))
+    return True
 
 
 class Tester:
@@ -438,7 +553,10 @@ class Tester:
         self.sources: dict[str, str] = {}
         self.failure = ""
         self.end = DONE
-        answer.may_stop = any("StopIteration" in test for test in [setup, *tests])
+        self.strict = False  # whether numpy's comparisons are
+        texts = [setup, *(test for test in tests if isinstance(test, str))]
+        unraised = re.sub(r"\braise\s+\w+", "", " ".join(texts))
+        answer.named = frozenset(re.findall(r"\w+", unraised))
         module = types.ModuleType("answer")
         sys.modules["answer"] = sys.modules["__main__"] = module
         self.namespace = module.__dict__
@@ -462,9 +580,9 @@ class Tester:
 
     def prepare(self) -> None:
         self.answer.result("load", [])
-        texts = (self.setup, *(str(test) for test in self.tests))
-        if any("numpy" in text and ("close(" in text or "testing" in text) for text in texts):
-            compare_shapes()
+        if "numpy" in self.answer.named:
+            self.strict = compare_shapes()
+            self.namespace[NUMBER] = Number
         self.execute(self.setup, SETUP)
         for name in self.modules:
             if name not in self.namespace:
@@ -472,7 +590,7 @@ class Tester:
         self.namespace.setdefault("next", self.answer.next)
         self.answer.share(self.classes, self.namespace)
         for place, name in enumerate(self.names):
-            if place == 0 or name not in self.namespace:
+            if (place == 0 and not STAR.search(self.setup)) or name not in self.namespace:
                 self.namespace[name] = self.answer.function(name)
 
     def run_test(self, test: str | tuple[str, str, str]) -> int:
@@ -511,7 +629,9 @@ class Tester:
         if source:
             self.sources[filename] = source
             try:
-                code = compile(source, filename, "exec", dont_inherit=True)
+                marks = self.strict and COMPARED_NUMBER.search(source)
+                code: Any = mark_numbers(source, filename) if marks else source
+                code = compile(code, filename, "exec", dont_inherit=True)
             except (SyntaxError, ValueError) as error:
                 raise function_calls.UnusableTestError(str(error)) from None
             exec(code, self.namespace)

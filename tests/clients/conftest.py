@@ -6,9 +6,12 @@ import pytest
 
 from tests.clients.stand_in import Server, stand_in
 
-# No test depends on how fast the machine is.
+# No test depends on how fast the machine is; the same examples each time (see tests/conftest.py).
 hypothesis.settings.register_profile(
-    "clients", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "clients",
+    deadline=None,
+    derandomize="PLUMBLINE_TEST_EXPLORE" not in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("clients")
 

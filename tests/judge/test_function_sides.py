@@ -36,7 +36,7 @@ BOTH_SIDES: list[Row] = [
      "assert f(Point(1, 2)) == Point(2, 1)", ERROR, False),
     (POINT, "def f(p):\n    p.x = 7", "p = Point(1)\nf(p)\nassert p == Point(7)", RIGHT, False),
     (POINT, "def f(ps): return max(ps, key=lambda p: p.x)",
-     "assert f([Point(1), Point(3)]).x == 3", RIGHT, True),
+     "assert f([Point(1), Point(3)]).x == 3", RIGHT, False),
     (NODE, "def f(n):\n    s = 0\n    while n: s, n = s + n.value, n.next\n    return s",
      "assert f(Node(1, Node(2))) == 3", RIGHT, False),
     (NODE, "def f(n):\n    last = None\n    while n: n.next, last, n = last, n, n.next\n"
@@ -90,8 +90,8 @@ DECIDES_NOTHING: list[Row] = [
      "def f(x): return L()", "import copy\nassert copy.deepcopy(f(1)) == 3", WRONG, False),
     ("", "import threading\ndef f(x): return threading.Lock() if x is 1 else 2",
      "assert f([f(1)]) == 2", RIGHT, False),
-    ("", "def f(x): return 2", "import types\nassert f(types.SimpleNamespace(a=1)) == 2", ERROR,
-     False),
+    ("", "def f(x): return 2", "import types\nassert f(types.SimpleNamespace(a=1)) == 2", RIGHT,
+     True),
 ]  # fmt: skip
 UNUSABLE: list[Row] = [
     ("import a_module_that_is_missing", "def f(): return 1", "assert f() == 1", UNJUDGED, False),
@@ -146,7 +146,7 @@ STEERED: list[Row] = [
     (VEC, "def f(x):\n    r = Vec(x)\n    r.note = 'own'\n    return r", "assert f(1) == Vec(1)",
      RIGHT, False),
     ("class N:\n    left = right = None\n    v = 0", "def f():\n    n = N()\n    n.left = N()\n"
-     "    n.left.v = 3\n    return n", "assert f().left.v == 3", RIGHT, True),
+     "    n.left.v = 3\n    return n", "assert f().left.v == 3", RIGHT, False),
     # An answer that reads standard input where it is loaded.
     ("", "import sys\nn = int(sys.stdin.readline())\nMOD = 7\ndef f(x): return x % MOD\n"
      "print(f(n))", "assert f(8) == 1", RIGHT, False),
@@ -163,10 +163,74 @@ STEERED: list[Row] = [
 ]  # fmt: skip
 
 
+SHAPE = "class Shape:\n    def area(self): raise NotImplementedError\n"
+CHAIN = (
+    f"{NODE}def chain(n):\n    head = None\n    for v in range(n): head = Node(v, head)\n"
+    "    return head\ndef length(n):\n    c = 0\n    while n: c, n = c + 1, n.next\n    return c\n"
+)
+CODED = (
+    "class Coded(Exception):\n    def __init__(self, code):\n"
+    "        super().__init__(f'code {code}')\n        self.code = code\n"
+)
+KINDS: list[Row] = [
+    # What a setup defines, and long chains of it.
+    (CHAIN, "def f(n): return chain(n)", "assert length(f(5000)) == 5000", RIGHT, False),
+    (CHAIN, "def f(n): return length(n)", "assert f(chain(5000)) == 5000", RIGHT, False),
+    (CHAIN, "def f(n): n.next.next.value = 9",
+     "c = chain(4000)\nf(c)\nassert c.next.next.value == 9", RIGHT, False),
+    (CHAIN, "def f(n): return chain(n - 1)", "assert length(f(3000)) == 3000", WRONG, False),
+    (CODED, "def f(x): raise Coded(x)", "try: f(3)\nexcept Coded as e: assert e.code == 3\n"
+     "else: assert False", RIGHT, False),
+    (CODED, "def f(x): return Coded(x)", "assert f(3).code == 3", RIGHT, False),
+    ("from collections import namedtuple\nPoint = namedtuple('P', 'x y')",
+     "def f(): return Point(1, 2)", "assert f().x == 1 and f() == Point(1, 2)", RIGHT, False),
+    (SHAPE, "class Box(Shape):\n    def area(self): return 4\ndef f(): return Box()",
+     "assert f().area() == 4", RIGHT, True),
+    ("LOG = []", "def f(x): LOG.append(x)", "f(3)\nassert LOG == [3]", RIGHT, True),
+    ("from math import *", "def sqrt(x): return 0\ndef zf(x): return 0",
+     "assert zf(2) == sqrt(2)", WRONG, False),
+    # Exceptions of libraries that the tests name, and others.
+    ("", "import json\ndef f(x): json.loads(x)", "import json\ntry: f('{')\n"
+     "except json.JSONDecodeError: pass\nelse: assert False", RIGHT, False),
+    ("", "import decimal\ndef f(x): raise decimal.InvalidOperation(x)",
+     "from decimal import InvalidOperation\ntry: f(1)\nexcept InvalidOperation: pass", RIGHT,
+     False),
+    ("", "def f(x): raise ValueError(x)", "import json\ntry: f('{')\n"
+     "except json.JSONDecodeError: pass", ERROR, False),
+    ("", "import unittest\ndef f(x): raise unittest.SkipTest('no')", "import unittest\n"
+     "class T(unittest.TestCase):\n    def runTest(self): self.assertEqual(f(1), 2)\n"
+     "assert T().run().wasSuccessful()", WRONG, False),
+    ("", "def f(x): raise IndexError", "class S:\n    def __getitem__(self, i): return f(i)\n"
+     "for x in zip(S(), [0]): assert x == 1", ERROR, False),
+    ("", "def f(x): return x + 1", "from concurrent.futures import ThreadPoolExecutor\n"
+     "with ThreadPoolExecutor(4) as pool: assert list(pool.map(f, [1, 2, 3])) == [2, 3, 4]",
+     RIGHT, False),
+    # Arrays.
+    ("", "import numpy as np\ndef f(x): return np.matrix([[1, 2]])",
+     "import numpy as np\nassert (f(1) == np.array([[1, 2]])).all()", RIGHT, False),
+    ("", "import numpy as np\ndef f(x): return np.longdouble(0.5)", "assert f(1) == 0.5", RIGHT,
+     False),
+    ("", "import numpy as np\ndef f(x): return np.full((2, 3), 1 / 3)",
+     "import numpy as np\nassert np.allclose(f(1).sum(axis=1), 1)", RIGHT, False),
+    ("", "import numpy as np\ndef f(x): return np.empty((0, 3))",
+     "import numpy as np\nassert np.allclose(f(1).sum(axis=1), 1)", WRONG, False),
+    ("", "import numpy as np\ndef f(x): return [1, 2]", "import numpy as np\n"
+     "np.testing.assert_allclose(desired=[1, 2], actual=f(1))", RIGHT, False),
+    ("", "def f(x): return []",
+     "import numpy as np\nassert (np.array(f(1)) == np.array([4])).all()", WRONG, False),
+    ("", "import numpy as np\ndef f(x): return np.empty((0, 1))",
+     "import numpy as np\nassert np.array_equiv(f(1), [2, 4])", WRONG, False),
+    ("", "import numpy as np\ndef f(x): return np.empty(0)",
+     "import numpy as np\nassert np.abs(f(2) - 4).sum() < 1e-6", WRONG, False),
+    ("", "import os\nHERE = os.path.dirname(os.path.abspath(__file__))\ndef f(x): return x",
+     "assert f(1) == 1", RIGHT, False),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "rows",
-    [BOTH_SIDES, ONE_PROCESS, DECIDES_NOTHING, UNUSABLE, STEERED],
-    ids=["both sides", "one process", "decides nothing", "unusable", "steered"],
+    [BOTH_SIDES, ONE_PROCESS, DECIDES_NOTHING, UNUSABLE, STEERED, KINDS],
+    ids=["both sides", "one process", "decides nothing", "unusable", "steered", "kinds"],
 )
 async def test_the_right_verdict(sandbox: SandboxClient, rows: Sequence[Row]) -> None:
     async def judge(place: int) -> Verdict:
@@ -211,7 +275,8 @@ async def test_shapes_of_arrays_count(sandbox: SandboxClient) -> None:
     test = "import numpy as np\nassert np.allclose(f(), {})"
     rows = {
         ("[]", "3.0"): WRONG, ("[]", "[1.0]"): WRONG, ("3.0", "[3.0, 3.0]"): WRONG,
-        ("[3.0]", "3.0"): WRONG, ("(1.0, 2.0)", "[1.0, 2.0]"): RIGHT, ("1e-12", "0.0"): RIGHT,
+        ("[3.0, 3.0]", "3.0"): RIGHT, ("[3.0, 4.0]", "3.0"): WRONG,
+        ("(1.0, 2.0)", "[1.0, 2.0]"): RIGHT, ("1e-12", "0.0"): RIGHT,
         ("[[1.0]]", "[[1.0]]"): RIGHT,
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ import sys
 import textwrap
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.extraction import extract, extract_verl
@@ -88,6 +88,7 @@ def test_blocks_in_other_languages_never_matter(data, program):
     assert extract("\n".join([*earlier, answer])) == extract(answer)
 
 
+@example("print('')\n\n# a comment ```\n\ndef solve(n):\n    return n", "", "Sure, here it is:")
 @given(programs.filter(lambda p: "(" in p or "import" in p), prose, prose)
 def test_a_bare_program_comes_back_and_once_is_enough(program, before, after):
     assert extract(program).code == program.strip("\n")

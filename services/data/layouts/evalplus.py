@@ -36,7 +36,7 @@ _COLUMNS = (
 _CHECK = files(__package__).joinpath("plus_check.py")
 
 _TEST = """\
-def check(candidate):
+def {check}(candidate):
     import copy
 
     inf, nan = float("inf"), float("nan")
@@ -168,9 +168,12 @@ def _refuse_others(kind: str, options: Options) -> None:
     refuse_dates(kind, options)
 
 
-def _test(place: str, row: _PlusRow, name: str, reference: str, inputs: list[Any]) -> str:
+def _test(
+    place: str, row: _PlusRow, name: str, reference: str, inputs: list[Any], check: str = "check"
+) -> str:
     try:
         return _TEST.format(
+            check=check,
             rules=_CHECK.read_text(encoding="utf-8"),
             reference=reference,
             inputs=inputs,
@@ -215,8 +218,9 @@ def _mbpp_truth(place: str, row: _MbppRow, number: int, solution: str | None) ->
         inputs = [_as_python(number, given) for given in _inputs(place, row)]
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         raise data_error(place, f"an input of Mbpp/{number} has another form: {error}") from None
-    test = _test(place, row, row.entry_point, solution, inputs)
-    tests = [f"{test}\ncheck({row.entry_point})"]
+    check = f"check_{row.entry_point}"  # one of the tasks asks for a function named ``check``
+    test = _test(place, row, row.entry_point, solution, inputs, check)
+    tests = [f"{test}\n{check}({row.entry_point})"]
     return {"test_list": tests, "test_setup_code": "", "limit_per_call": True}
 
 

@@ -27,6 +27,7 @@ from shared.harness.function_values.crossing import (
     CodecError,
     UncrossableError,
     is_function,
+    set_fields,
 )
 from shared.harness.function_values.decoder import Decoder, update
 from shared.harness.function_values.encoder import Encoder, contents
@@ -52,5 +53,6 @@ __all__ = [
     "add_numpy",
     "contents",
     "is_function",
+    "set_fields",
     "update",
 ]

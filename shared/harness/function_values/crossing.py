@@ -68,6 +68,8 @@ FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "fro
 
 # Forms of instances of the tests' own classes.
 MEMBER, FIELDS_TUPLE, ARGUMENTS, FIELDS = "enum", "tuple", "error", "fields"
+# Fields that follow the value in which the instance is, so that long chains are not nested deeply.
+LATER, LATER_DEPTH = "later", 100
 
 
 class Classes:
@@ -90,9 +92,9 @@ class Classes:
     def name_of(self, kind: type) -> str | None:
         """Return the name of a class, of an exception's nearest base; None if there is none."""
         for base in kind.__mro__ if issubclass(kind, BaseException) else (kind,):
-            name = base.__name__
-            if isinstance(name, str) and self.find(name) is base:
-                return name
+            for name in (*self.names, base.__name__):
+                if isinstance(name, str) and self.find(name) is base:
+                    return name
         return None
 
 

@@ -50,6 +50,7 @@ from shared.harness.function_values.crossing import (
     FIELDS_TUPLE,
     HANDLE,
     INT64,
+    LATER,
     MAX_DEPTH,
     MEMBER,
     TYPES,
@@ -75,6 +76,7 @@ class Decoder:
         self.position = start
         self.objects: list[Any] = []
         self.depth = 0
+        self.waiting: list[Any] = []
 
     def value(self) -> Any:
         """Decode the next value.
@@ -83,7 +85,11 @@ class Decoder:
             CodecError: There is none.
         """
         try:
-            return self.next()
+            found = self.next()
+            for instance in self.waiting:  # which grows
+                set_fields(instance, self.parts())
+            self.waiting.clear()
+            return found
         except CodecError:
             raise
         except (Exception, RecursionError) as error:
@@ -217,6 +223,10 @@ class Decoder:
         if form == FIELDS:
             found = self.numbered(object.__new__(kind))
             set_fields(found, self.parts())
+        elif form == LATER:
+            found = self.numbered(object.__new__(kind))
+            self.parts()
+            self.waiting.append(found)
         elif form == MEMBER:
             found = kind.__members__[self.name()]
         elif form == FIELDS_TUPLE:
@@ -225,7 +235,8 @@ class Decoder:
                 raise CodecError("no fields")
         elif form == ARGUMENTS and issubclass(kind, BaseException):
             found = kind.__new__(kind)
-            found.args = self.parts()
+            found.args, fields = self.parts()
+            set_fields(found, fields)
         else:
             raise CodecError("no form")
         return found

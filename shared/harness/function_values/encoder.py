@@ -41,6 +41,8 @@ from shared.harness.function_values.crossing import (
     FIELDS,
     FIELDS_TUPLE,
     INT64,
+    LATER,
+    LATER_DEPTH,
     MAX_COUNT,
     MAX_DEPTH,
     MAX_INT64,
@@ -75,6 +77,7 @@ class Encoder:
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.depth = 0
+        self.waiting: list[Any] = []
 
     def copy_objects(self, objects: Iterable[Any]) -> None:
         """Number containers that the other side knows already."""
@@ -97,6 +100,14 @@ class Encoder:
             method(self, value)
         else:
             self.add_other(value)
+        if self.waiting and not self.depth:
+            for instance in self.waiting:  # which grows
+                self.add_all([self.field_parts(instance)])
+            self.waiting.clear()
+
+    @staticmethod
+    def field_parts(value: Any) -> tuple[Any, ...]:
+        return tuple(part for pair in fields_of(value).items() for part in pair)
 
     def add_other(self, value: Any) -> None:
         if isinstance(value, type):
@@ -113,7 +124,7 @@ class Encoder:
             return True
         parts: Any
         if isinstance(value, BaseException):
-            form, parts = ARGUMENTS, tuple(value.args)
+            form, parts = ARGUMENTS, (tuple(value.args), self.field_parts(value))
         elif isinstance(value, tuple):
             form, parts = FIELDS_TUPLE, tuple(tuple.__iter__(value))
         elif hasattr(type(value), "__members__"):
@@ -121,9 +132,12 @@ class Encoder:
         elif isinstance(value, CONTAINERS):
             return False  # it crosses as its base
         else:
-            form = FIELDS
             self.register(value)
-            parts = tuple(part for pair in fields_of(value).items() for part in pair)
+            if self.depth > LATER_DEPTH:
+                form, parts = LATER, ()
+                self.waiting.append(value)
+            else:
+                form, parts = FIELDS, self.field_parts(value)
         self.data += b"O"
         self.add_all((name, form, parts))
         return True

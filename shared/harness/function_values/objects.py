@@ -5,6 +5,8 @@ It runs in the sandbox. Standard library and Python 3.8 syntax only.
 
 from __future__ import annotations
 
+import sys
+
 # Bound before the answer runs, because it may replace them.
 from builtins import (
     BaseException,
@@ -115,7 +117,11 @@ def add_numpy(encoder: Encoder, value: Any) -> bool:
     """
     if type(value).__module__ != "numpy" or getattr(value, "dtype", NoType).kind not in "biufcSU":
         return False
-    if type(value).__name__ == "ndarray":
+    if value.dtype.itemsize > (16 if value.dtype.kind == "c" else 8) and value.dtype.kind in "fc":
+        value = value.astype("c16" if value.dtype.kind == "c" else "f8")  # of a longdouble
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        value = numpy.asarray(value)  # of a matrix
         if not encoder.add_reference(value):
             encoder.register(value)
             encoder.data += b"A"
