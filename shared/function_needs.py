@@ -48,6 +48,7 @@ _CONSTANTS = _words(
 # Calls that keep a function which they are given in what they return, but are no function.
 _HOLDERS = _words("dict defaultdict deque OrderedDict SimpleNamespace setattr")
 _FACTORIES = _words("namedtuple NamedTuple Enum IntEnum StrEnum make_dataclass type")
+_NO_VALUES |= _FACTORIES
 # Built-in functions that call what they are given.
 _CALLERS = _words("map filter sorted min max callable iter")
 # Methods that only call what they are given, or take a type.
@@ -86,6 +87,7 @@ _DATA = _words(
     "seconds microsecond microseconds tzinfo maxlen args dtype shape size ndim T flat itemsize "
     "nbytes default_factory"
 )
+_METHODS |= _DATA
 _BASES = _words("object Enum IntEnum NamedTuple Generic Exception")
 _DECORATORS = _words("property setter staticmethod classmethod")
 
@@ -144,6 +146,7 @@ class _Check:
 
     def _imported(self) -> Iterator[tuple[str, str]]:
         bound = {node.id for node in self.nodes if isinstance(node, ast.Name) and _stores(node)}
+        bound |= {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         yield from ((name, name) for name in _MODULES - bound - set(self.own))
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -307,7 +310,7 @@ class _Check:
             return True
         if self._is_imported(root) and self._module(node) not in _VALUE_MODULES:
             return True
-        return node.attr in (*_METHODS, *_DATA, *self.fields, *self.methods)
+        return node.attr in _METHODS or node.attr in self.fields or node.attr in self.methods
 
     def _of_class(self, node: ast.ClassDef) -> Iterator[str]:
         bases = [ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases]
@@ -366,13 +369,13 @@ class _Check:
             if self._is_imported(root) and _is_path(node):
                 submodule = isinstance(self.parents.get(node), ast.Attribute)
                 return node.attr not in _CONSTANTS and not submodule
-            return node.attr not in (*_DATA, *self.fields) and root not in ("self", "cls")
+            data = node.attr in _DATA or node.attr in self.fields
+            return not data and root not in ("self", "cls")
         if isinstance(node, ast.Call):
             name = _last(node.func)
             root = _root(node.func)
             if self._is_imported(root) and _is_path(node.func):
-                kinds = _NO_VALUES | _FACTORIES
-                return name in kinds or self._module(node.func) not in _VALUE_MODULES
+                return name in _NO_VALUES or self._module(node.func) not in _VALUE_MODULES
             return self._makes_no_value(callee(node) or "", node)
         return False
 

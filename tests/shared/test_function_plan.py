@@ -158,6 +158,7 @@ import sys; assert f(sys.maxsize) == 1
 import os.path; assert f(os.path.join('a', 'b')) == 1
 import functools; assert functools.reduce(lambda a, b: a + b, f([1])) == 1
 compare = lambda a, b: a == b; assert compare(f(1), 2)
+up = lambda string: string.upper(); assert up(f('a')) == 'A'
 assert sum(range(4)) == 6
 assert queue(stack(3)) == 3
 """.strip().split("\n")
