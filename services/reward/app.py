@@ -12,7 +12,7 @@ from redis import Redis
 
 from services.reward.aliases import ALIAS_PATHS, AliasRoutes
 from services.reward.description import add_description
-from services.reward.errors import RETRY_AFTER, RefusedError
+from services.reward.errors import RefusedError
 from services.reward.models import (
     BatchRequest,
     ScoreItem,
@@ -100,7 +100,7 @@ class _Routes:
         late = result.reason == DEADLINE_PASSED
         status = HTTPStatus.GATEWAY_TIMEOUT if late else HTTPStatus.SERVICE_UNAVAILABLE
         text = why_not_judged(result, self._service.scorer.deadline_of(options))
-        headers = retry_after(result.retry_after or RETRY_AFTER)
+        headers = retry_after(result.retry_after) if result.retry_after else {}
         return json_error(status, text, headers=headers)
 
     async def _batch(self, body: BatchRequest) -> web.Response:

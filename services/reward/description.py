@@ -24,7 +24,7 @@ REFUSALS = (
     (409, "The problem's content is not the one that was asked for."),
     (422, "The body has another shape, or its tests cannot be judged."),
     (429, "Too many completions are in flight; try again after Retry-After."),
-    (503, "The completion could not be judged; try again after Retry-After."),
+    (503, "The completion could not be judged; try again after Retry-After, if there is one."),
     (504, "The completion was not judged within the deadline."),
 )
 

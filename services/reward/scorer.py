@@ -16,7 +16,9 @@ from services.reward.problems import KnownProblem, ProblemStore
 from services.reward.sample_log import SampleLog
 from services.reward.settings import RewardSettings
 from shared.ledger.rewards import RewardAnswer, RewardSample
+from shared.statuses import VerdictDetail
 
+TEST_ERROR = VerdictDetail.TEST_ERROR.value
 DEADLINE_PASSED = "deadline_passed"
 """Reason of a result whose completion was not judged in time."""
 # Completions that are hashed before the event loop turns.
@@ -197,6 +199,8 @@ def why_not_judged(result: ScoreResult, deadline: float) -> str:
     """The reason of an unjudged result for its client, who waited up to ``deadline`` seconds."""
     if result.reason == DEADLINE_PASSED:
         return f"not judged within the deadline of {deadline:g} s"
+    if result.reason == TEST_ERROR:
+        return "not judged: test_error (its tests cannot run, whatever the completion is)"
     return f"not judged: {result.reason}"
 
 
@@ -210,7 +214,7 @@ def make_result(
             id=item.id,
             reference=problem.nameable,
             reason=(reason or "not judged") if answered else DEADLINE_PASSED,
-            retry_after=RETRY_AFTER,
+            retry_after=None if reason == TEST_ERROR else RETRY_AFTER,
         )
     answer: RewardAnswer = answered.answer
     waited = 0.0 if answered.cached else max(0.0, answered.waited - answer.judge_seconds)

@@ -350,6 +350,20 @@ def test_a_refusal_is_final_and_in_the_services_words(server: Server) -> None:
     assert len(server.requests) == 1
 
 
+def test_tests_that_cannot_run_are_refused_at_once(server: Server) -> None:
+    def unjudged(request: Request) -> bool:
+        request.begin()
+        for index in range(len(request.items)):
+            request.line({"index": index, **UNJUDGED, "judged": False, "reason": "test_error"})
+        request.end(judged=0)
+        return True
+
+    server.fault = unjudged
+    with pytest.raises(RefusedError, match="tests cannot run"):
+        Client(server.url).score(items(2))
+    assert len(server.requests) == 1
+
+
 def test_a_missing_token_refuses_everything_at_once(server: Server) -> None:
     server.fault = lambda request: request.json(401, {"error": "no token"}) is None
     with pytest.raises(RefusedError, match="no token"):

@@ -29,6 +29,8 @@ PROMPT = "<|im_start|>user\nSolve it.<|im_end|>\n<|im_start|>assistant\n"
 END = "<|im_end|>\n"
 TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}
 ECHO, HALF = "```python\nprint(input())\n```", "```python\ninput()\nprint(1)\n```"
+# What is missing is found by the judge alone.
+BROKEN = {"test_list": ["assert f() == 1"], "test_setup_code": "import a_module_that_is_missing"}
 REFERENCES = {
     (problem.dataset, problem.problem_id): reference_of(problem).text
     for problem in read_datasets([str(DEMO / "data")])
@@ -166,6 +168,7 @@ async def test_labels_that_cannot_be_used(service: Served) -> None:
         (None, 422),
         ("", 422),
         (7, 422),
+        (BROKEN, 422),
     ]
     failures = []
     for path, (ask, _) in READ.items():
@@ -174,6 +177,15 @@ async def test_labels_that_cannot_be_used(service: Served) -> None:
             if status != expected or len(body["error"]) <= 10:
                 failures.append((path, label, status, body))
     assert failures == []
+
+
+async def test_tests_that_cannot_run_are_not_worth_another_try(service: Served) -> None:
+    body = {"ground_truth": BROKEN, "completion": ECHO}
+    status, found = await post(service, "/v1/score", body)
+    assert status == 503 and found["error"].startswith("not judged: test_error")
+    _, found = await post(service, "/v1/score", {"items": [body]})
+    [result] = found["results"]
+    assert (result["reason"], result.get("retry_after")) == ("test_error", None)
 
 
 async def test_shapes_that_are_refused(service: Served) -> None:

@@ -169,7 +169,10 @@ class Delivery:
         unjudged: list[tuple[Item, Unjudged]] = []
 
         def answered(item: Item, answer: Verdict | Unjudged) -> None:
-            if isinstance(answer, Unjudged):
+            if isinstance(answer, Unjudged) and answer.reason == "test_error":
+                text = "its tests cannot run, whatever the completion is"
+                settle(item.future, RefusedError(f"{self._connections.url}: {text}", 422))
+            elif isinstance(answer, Unjudged):
                 unjudged.append((item, answer))
             else:
                 settle(item.future, answer)

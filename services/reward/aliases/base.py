@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from services.reward.errors import RETRY_AFTER, RefusedError
 from services.reward.models import DEADLINE, Purpose, ScoreItem, ScoreOptions, ScoreResult
-from services.reward.scorer import why_not_judged
+from services.reward.scorer import TEST_ERROR, why_not_judged
 from shared.reference import is_reference
 from shared.schemas import describe
 
@@ -116,6 +116,8 @@ def figures(result: ScoreResult) -> dict[str, JsonValue]:
 
 def _not_judged(result: ScoreResult, index: int | None, deadline: float) -> RefusedError:
     text = why_not_judged(result, deadline)
+    if result.reason == TEST_ERROR:
+        return _shape(text, index)
     seconds = result.retry_after or RETRY_AFTER
     status = HTTPStatus.SERVICE_UNAVAILABLE
     return RefusedError(status, text, index=index, retry_after=seconds)
