@@ -48,7 +48,10 @@ _PYTHON_LITERAL = re.compile(
     r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?" + _LINE_STRINGS + r"|#[^\n]*+",
     re.DOTALL,
 )
-_BRACES_LITERAL = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_STRINGS, re.DOTALL)
+_RAW_STRING = r"""|\bR"(?P<mark>\w{0,16})\((?:[^)]|\)(?!(?P=mark)"))*+(?:\)(?P=mark)")?"""
+_BRACES_LITERAL = re.compile(
+    r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _RAW_STRING + _LINE_STRINGS, re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,8 @@ def is_closed(literal: str) -> bool:
     """Whether a match of ``Language.literal`` is a comment or has its closing mark."""
     if literal.startswith("/*"):
         return literal.endswith("*/")
+    if literal.startswith('R"'):
+        return literal.endswith(f'){literal[2:].partition("(")[0]}"')
     if literal[0] not in "\"'":
         return True
     mark = literal[:3] if literal[:3] in ('"""', "'''") else literal[0]

@@ -83,7 +83,15 @@ def test_humaneval_plus(tmp_path, body, right):
     assert passes(problem, f"def halve(numbers):\n    {body}") is right
 
 
-HUB_TEST = "def check(candidate):\n    inputs = [[[4]]]\n    assert candidate(*inputs[0]) == [2]\n"
+def hub_test(inputs):
+    return (
+        "def check(candidate):\n"
+        f"    inputs = {[[[4]]] * inputs}\n"
+        "    assert candidate(*inputs[0]) == [2]\n"
+    )
+
+
+HUB_TEST = hub_test(27)  # HumanEval has up to 26 inputs
 
 
 def hub_row(test):
@@ -93,13 +101,17 @@ def hub_row(test):
     return row
 
 
+def drawn_row(test):
+    return {**hub_row(test), "task_id": "HumanEval/53"}
+
+
 def test_the_test_of_the_hub_is_taken_as_it_is(tmp_path):
     tests = imported("humaneval_plus", tmp_path, hub_row(HUB_TEST)).tests
     assert (tests.test, tests.limit_per_call) == (HUB_TEST, True)
 
 
 def test_a_test_of_the_hub_with_its_arguments_mixed_up(tmp_path):
-    test = "inputs = [[[1, 2]]]\nassert _poly(*candidate(*inp), inp) <= 0.0001"
+    test = f"inputs = {[[[1, 2]]] * 27}\nassert _poly(*candidate(*inp), inp) <= 0.0001"
     tests = imported("humaneval_plus", tmp_path, hub_row(test)).tests
     assert tests.test.endswith("assert abs(_poly(*inp, candidate(*inp))) <= 0.0001")
 
@@ -128,16 +140,20 @@ def test_mbpp_plus_gets_tuples(tmp_path, code, right):
     assert passes(problem, code) is right
 
 
-def test_mbpp_plus_of_the_hub(tmp_path):
-    row = {
+def mbpp_hub_row(inputs):
+    return {
         "task_id": 2,
         "code": "def join(a, b):\n    return a + b",
         "prompt": "Write a function to join two tuples.",
         "source_file": "x",
         "test_imports": ["import math"],
         "test_list": ["assert join((1,), (2,)) == (1, 2)"],
-        "test": "inputs = [[(1,), (2,)]]\nfor inp in inputs:\n    assert join(*inp) == (1, 2)\n",
+        "test": f"inputs = {inputs}\nfor inp in inputs:\n    assert join(*inp)[0] == 1\n",
     }
+
+
+def test_mbpp_plus_of_the_hub(tmp_path):
+    row = mbpp_hub_row([[(1,), (2,)], [(1,), ()]])
     problem = imported("mbpp_plus", tmp_path, row)
     assert problem.tests.test_list == [row["test"]]
     assert problem.tests.test_setup_code == "import math"
@@ -207,7 +223,10 @@ def test_rules_of_evalplus(name, given, actual, expected, tolerance, right):
         ("humaneval_plus", hub_row("def check(f): assert f([4]) == [2]"), "import it with that"),
         ("humaneval_plus", humaneval_row(plus_input={}), "no more than those of humaneval"),
         ("humaneval_plus", humaneval_row(plus_input=[[[1, 2]]]), "no more than those of humaneval"),
+        ("humaneval_plus", hub_row(hub_test(26)), "no more than those of humaneval"),
+        ("humaneval_plus", drawn_row(hub_test(105)), "no more than those of humaneval"),
         ("mbpp_plus", mbpp_row(plus_input=[]), "no more than those of mbpp"),
+        ("mbpp_plus", mbpp_hub_row([[(1,), (2,)]]), "no more than those of mbpp"),
         ("humaneval_plus", humaneval_row(canonical_solution=None), "canonical_solution"),
         ("mbpp_plus", mbpp_row(task_id="HumanEval/1"), "has no number"),
         ("mbpp_plus", mbpp_row(entry_point=None), "no entry_point"),
