@@ -5,6 +5,7 @@ Its rollouts for training explore: other sampling is expected there. A configura
 has neither, and samples as its rollout says.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -27,6 +28,7 @@ _LENGTHS = (
 )
 _OF_DATASETS = "judge.datasets."
 _RULES = "judge.rules"
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _SAMPLING = ("temperature", "top_p", "top_k", "n")
 
 
@@ -75,9 +77,12 @@ def compare_rules(run: RunRecord) -> Iterator[Finding]:
 
 
 def compare_environments(service: str, run: RunRecord) -> Iterator[Finding]:
-    """Compare what programs run on: the fingerprint that a service reports, and the run's."""
+    """Compare what programs run on: the fingerprint that a service reports, and the run's.
+
+    A service whose operator named its sandboxes has no fingerprint to compare.
+    """
     known = [one.fingerprint for one in run.environments]
-    if service and known and service not in known:
+    if known and service not in known and _FINGERPRINT.fullmatch(service):
         subject = "the programs' Python and packages"
         yield Finding(Kind.DIFFERENCE, subject, service[:12], known[0][:12], REJUDGE)
 

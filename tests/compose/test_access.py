@@ -77,6 +77,12 @@ def test_tokens_of_the_env_file(
     assert f"#{variable}=" in (ROOT / ".env.example").read_text()
 
 
+def test_no_reward_is_remembered_for_another_sandbox() -> None:
+    name = "PLUMBLINE_REWARD_ENVIRONMENT"
+    own = environment("reward", SANDBOX_IMAGE="own")[name]
+    assert own != environment("reward")[name]
+
+
 @pytest.mark.parametrize("service", ["judge", "aggregator", "reward"])
 def test_a_generated_password_is_used_unless_there_is_an_own_one(
     service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

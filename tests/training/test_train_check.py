@@ -413,6 +413,8 @@ def test_a_run_that_was_judged_otherwise(desk: Desk) -> None:
     with answering({"/v1/info": (200, json.dumps(info))}) as url:
         found = desk.check(reward=url)
     assert found["the programs' Python and packages"]["text"] == REJUDGE
+    with answering({"/v1/info": (200, json.dumps(info | {"environment": "an image"}))}) as url:
+        assert "the programs' Python and packages" not in desk.check(reward=url)
     document["config"]["judge"]["rules"] = RULES + 1
     path.write_text(json.dumps(document))
     with answering({"/v1/info": (200, json.dumps({"protocol": info["protocol"]}))}) as url:
