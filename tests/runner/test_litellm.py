@@ -6,14 +6,16 @@ The proxy and its hundred packages are installed from PyPI into a folder of the 
 
 import asyncio
 import os
+import secrets
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 import yaml
 from aiohttp import web
@@ -27,6 +29,7 @@ from tests.runner.generators import MESSAGES, PARAMS, SAMPLE, Notes, Servers, an
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 VERSION = "litellm[proxy]==1.108.7"
+KEY = f"sk-{secrets.token_hex(32)}"  # it refuses to start without one
 MOCKED = {
     "good": "print(1 + 1)",
     "busy": "litellm.RateLimitError",
@@ -68,35 +71,42 @@ def proxy(tmp_path_factory: pytest.TempPathFactory, backend_port: int) -> Iterat
     document = {
         "model_list": [*models, {"model_name": "away", "litellm_params": backend}],
         "router_settings": {"num_retries": 0, "disable_cooldowns": True},
+        "general_settings": {"master_key": KEY},
     }
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump(document))
     port = free_port()
     command = [program, "--config", str(config), "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--host", "127.0.0.1"], stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}"
+    # Its table of prices is in the package, too.
+    environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    log = folder / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--host", "127.0.0.1"], env=environment, stdout=output, stderr=output
+        )
         try:
-            yield f"http://127.0.0.1:{port}"
+            deadline = time.monotonic() + 300
+            while not _is_alive(url):
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.5)
+            yield url
         finally:
             process.terminate()
             process.wait()
 
 
-@pytest.fixture
-async def ready(proxy: str) -> str:
-    async with aiohttp.ClientSession() as session, asyncio.timeout(120):
-        while True:
-            try:
-                async with session.get(f"{proxy}/health/liveliness") as response:
-                    if response.status == 200:
-                        return proxy
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.5)
+def _is_alive(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health/liveliness", timeout=10):
+            return True
+    except OSError:
+        return False
 
 
-async def test_mocked_answers(servers: Servers, ready: str) -> None:
+async def test_mocked_answers(servers: Servers, proxy: str) -> None:
     async def asked(model: str) -> Generation:
-        client = await servers.client(ready, model=model)
+        client = await servers.client(proxy, api_key=KEY, model=model)
         assert await client.check() == model
         return await client.generate(SAMPLE, "run", MESSAGES, PARAMS)
 
@@ -108,9 +118,9 @@ async def test_mocked_answers(servers: Servers, ready: str) -> None:
 
 @pytest.mark.parametrize(("model", "status"), [("busy", 429), ("broken", 500)])
 async def test_errors_of_all_requests_end_the_run(
-    servers: Servers, ready: str, model: str, status: int
+    servers: Servers, proxy: str, model: str, status: int
 ) -> None:
-    client = await servers.client(ready, model=model, retry_budget=2.0)
+    client = await servers.client(proxy, api_key=KEY, model=model, retry_budget=2.0)
 
     async def work() -> None:
         await client.generate(SAMPLE, "run", MESSAGES, PARAMS)
@@ -119,7 +129,7 @@ async def test_errors_of_all_requests_end_the_run(
         await with_watch(work, OutageWatch(Notes(), [lambda: client.trouble(1)], tick=0.1).watch)
 
 
-async def test_its_backend_away_and_back(servers: Servers, ready: str, backend_port: int) -> None:
+async def test_its_backend_away_and_back(servers: Servers, proxy: str, backend_port: int) -> None:
     """A dozen samples, of which the first few are answered before the backend goes."""
     answered, gone = 0, asyncio.Event()
 
@@ -137,7 +147,9 @@ async def test_its_backend_away_and_back(servers: Servers, ready: str, backend_p
 
     first, second = backend(), backend()
     await first.start_server()
-    client = await servers.client(ready, model="away", max_attempts=1, concurrency=2, backoff=0.2)
+    client = await servers.client(
+        proxy, api_key=KEY, model="away", max_attempts=1, concurrency=2, backoff=0.2
+    )
     done: list[Generation] = []
 
     async def work() -> None:
