@@ -3,10 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -15,10 +17,19 @@ from pydantic import (
 
 from shared.errors import data_error
 from shared.json_lines import parse_record, read_lines
-from shared.schemas import describe
+from shared.schemas import describe, without_surrogates
 from shared.statuses import TokenSource
 
 _MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
+
+
+def _thoughts(value: object) -> str | None:
+    """A text; other people's files have settings of the same name."""
+    return without_surrogates(value) if isinstance(value, str) else None
+
+
+def _source(value: object) -> str | None:
+    return "reasoning" if value == "reasoning" else None
 
 
 class RecordedCompletion(BaseModel):
@@ -29,13 +40,18 @@ class RecordedCompletion(BaseModel):
 
     Lines without ``sample_index`` are numbered in their order, by problem. ``gen_time`` is in
     seconds. Without ``dataset`` the ``problem_id`` alone identifies the problem.
-    ``output_tokens_from`` is as in :class:`~shared.schemas.Generation`.
+    ``output_tokens_from``, ``completion_from`` and ``reasoning`` are as in
+    :class:`~shared.schemas.Generation`; the last may be called ``reasoning_content``.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     problem_id: str = Field(min_length=1, validation_alias=AliasChoices("problem_id", "task_id"))
     completion: str = Field(validation_alias=AliasChoices("completion", "response", "solution"))
+    completion_from: Annotated[Literal["reasoning"] | None, BeforeValidator(_source)] = None
+    reasoning: Annotated[str | None, BeforeValidator(_thoughts)] = Field(
+        default=None, validation_alias=AliasChoices("reasoning", "reasoning_content")
+    )
     dataset: str | None = None
     sample_index: int = Field(default=0, ge=0)
     output_tokens: int | None = Field(default=None, ge=0)

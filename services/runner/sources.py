@@ -137,6 +137,8 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
             sample_index=sample.sample_index,
             completion=recorded.completion,
             completion_sha256=self._places[sample].sha256.hex(),
+            completion_from=recorded.completion_from,
+            reasoning=recorded.reasoning,
             finish_reason=recorded.finish_reason,
             prompt_tokens=recorded.prompt_tokens,
             output_tokens=recorded.output_tokens,

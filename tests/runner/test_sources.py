@@ -38,9 +38,10 @@ async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
 
 async def test_lone_surrogates_are_replaced_since_no_file_could_hold_them() -> None:
     sample = SampleId("d", "p")
-    source = RecordedSource([(sample, RecordedCompletion(problem_id="p", completion="a\ud800b"))])
+    fields = {"problem_id": "p", "completion": "a\ud800b", "reasoning_content": "c\ud800"}
+    source = RecordedSource([(sample, RecordedCompletion.model_validate(fields))])
     [generation] = [g async for some in source([sample]) for g in some]
-    assert generation.completion == "a\ufffdb"
+    assert (generation.completion, generation.reasoning) == ("a\ufffdb", "c\ufffd")
     assert source.hashes() == {sample: sha256("a\ufffdb")}
     assert generation.model_dump_json()
 

@@ -29,6 +29,8 @@ def test_reads_all_fields_and_ignores_others(tmp_path):
     record = {
         "problem_id": "a",
         "completion": "print(1)",
+        "completion_from": "reasoning",
+        "reasoning": "Print it.",
         "dataset": "demo",
         "sample_index": 3,
         "output_tokens": 7,
@@ -54,6 +56,7 @@ def test_reads_files_as_people_have_them(tmp_path):
     for name, lines, read in [
         ("a byte order mark", b"\xef\xbb\xbf" + GOOD, [("a", None, 0)]),
         ("a long integer that nobody reads", [{**plain, "seed": 10**4299}], [("a", None, 0)]),
+        ("settings", [{**plain, "reasoning": {}, "completion_from": 1}], [("a", None, 0)]),
         ("a longer one", GOOD[:-2] + b', "seed": ' + b"7" * 5000 + b"}\n", [("a", None, 0)]),
         (
             "None for absent keys",
