@@ -130,7 +130,7 @@ async def test_errors_of_all_requests_end_the_run(
 
 
 async def test_its_backend_away_and_back(servers: Servers, proxy: str, backend_port: int) -> None:
-    """A dozen samples, of which the first few are answered before the backend goes."""
+    """A dozen samples, of which the first few are answered before it goes for two minutes."""
     answered, gone = 0, asyncio.Event()
 
     async def chat(_request: web.Request) -> web.Response:
@@ -147,9 +147,8 @@ async def test_its_backend_away_and_back(servers: Servers, proxy: str, backend_p
 
     first, second = backend(), backend()
     await first.start_server()
-    client = await servers.client(
-        proxy, api_key=KEY, model="away", max_attempts=1, concurrency=2, backoff=0.2
-    )
+    patience = {"retry_budget": 600.0, "max_attempts": 1, "backoff": 0.2}
+    client = await servers.client(proxy, api_key=KEY, model="away", concurrency=2, **patience)
     done: list[Generation] = []
 
     async def work() -> None:
@@ -167,8 +166,8 @@ async def test_its_backend_away_and_back(servers: Servers, proxy: str, backend_p
     )
     await gone.wait()
     await first.close()
-    async with asyncio.timeout(60):
-        while not notes.texts:
+    async with asyncio.timeout(300):
+        while len(notes.texts) < 5:  # the first after 10 s, then one every 30 s
             await asyncio.sleep(0.1)
     assert "answers HTTP 500 since " in notes.texts[0]
     await second.start_server()
