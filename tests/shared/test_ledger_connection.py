@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, RedisError
 
 from services.cli.embedded.services import redis_binary
 from shared.errors import ServiceError
@@ -98,6 +98,22 @@ def test_a_server_that_cannot_hold_a_ledger_is_named_with_the_remedy(
                         assert part in message, options
             finally:
                 server.kill()
+
+
+def test_a_server_that_refuses_writes_is_full(free_port: int, tmp_path: Path) -> None:
+    url = f"redis://127.0.0.1:{free_port}/0"
+    own = [redis_binary(), "--port", str(free_port), "--dir", str(tmp_path), "--save", ""]
+    with subprocess.Popen([*own, "--maxmemory", "4mb"], stdout=subprocess.DEVNULL) as server:
+        try:
+            client = Redis.from_url(url)
+            until("a Redis", client.ping, not_yet=(RedisError,))
+            with pytest.raises(OutOfMemoryError):
+                for place in range(10_000):
+                    client.set(str(place), "x" * 3000)
+            client.delete("0", "1", "2")
+            assert "used its memory" in refusal(url)
+        finally:
+            server.kill()
 
 
 def test_no_password_where_one_is_needed(redis_server: RedisServer) -> None:
