@@ -277,7 +277,7 @@ class _Check:
             yield f"the tests use the module {self.imported[node.id]}"
 
     def _is_isolated(self, node: ast.Name) -> bool:
-        """Whether it executes a text with names of its own."""
+        """Whether it is an ``exec`` with a namespace, which sees no names of the tests."""
         call = self.parents[node]
         return node.id == "exec" and isinstance(call, ast.Call) and len(call.args) > 1
 

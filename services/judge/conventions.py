@@ -44,7 +44,7 @@ def preamble(convention: Convention, answer: str) -> str:
 
 
 def with_preamble(program: str, convention: Convention | None) -> str:
-    """Prepend the preamble of a convention to a program; verl has none for programs."""
+    """Put the imports and limits of a convention before a program; verl sets none for programs."""
     if convention in (None, Convention.VERL):
         return program
     futures, program = future_imports(program)  # they must come first

@@ -492,7 +492,7 @@ def compare_shapes() -> bool:
         return False
     keep_empty()
 
-    def lengths(value: Any) -> list[int]:  # without those that stretch nothing
+    def lengths(value: Any) -> list[int]:  # axes of length 1 change no comparison
         return [length for length in numpy.shape(value) if length != 1]
 
     def strict(compare: Callable[..., Any], failed: Callable[[], Any]) -> Callable[..., Any]:
