@@ -3,6 +3,7 @@
 A file has one row per problem and one column per field of ``Problem``.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,8 @@ def canonicalize(prompt: str) -> str:
 COLUMNS = tuple(name for name, field in Problem.model_fields.items() if field.is_required())
 # Columns that a file may lack; values that are not text are ignored.
 OPTIONAL_COLUMNS = tuple(name for name in Problem.model_fields if name not in COLUMNS)
+SOLUTIONS = "solutions"
+"""Column of a prepared file with reference solutions: JSON, a list of ``language`` and ``code``."""
 SCHEMA = pa.schema([(name, pa.string()) for name in (*COLUMNS, *OPTIONAL_COLUMNS)])
 # A ground truth may have 20 MB: small batches limit memory and stay below Arrow's 2 GB.
 _BATCH_ROWS = 4
@@ -195,6 +198,22 @@ def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:
             yield _problem(f"{path}: row {row} of row group {group}", values, "prompt")
         except DataError as error:
             yield error
+
+
+def python_solutions(paths: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield data set, problem and first Python reference solution of files and folders.
+
+    Raises:
+        DataError: While iterating: a file cannot be read.
+    """
+    for path in (file for given in paths for file in parquet_files(given)):
+        for _, values in parquet_rows(path, ("dataset", "problem_id"), (SOLUTIONS,)):
+            try:
+                found = json.loads(values.get(SOLUTIONS) or "[]")
+                first = next(one["code"] for one in found if one["language"] == "python")
+            except (ValueError, TypeError, KeyError, StopIteration):
+                continue
+            yield values["dataset"], values["problem_id"], first
 
 
 def _read_file(

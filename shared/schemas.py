@@ -152,12 +152,14 @@ class HumanEvalTests(_Record):
     """A ``check(candidate)`` function in ``test``, called with the function ``entry_point``.
 
     With ``limit_per_call`` the time limit is that of each call of the answer, not of all together.
+    ``fault`` is why the tests cannot be used, as far as that was found before.
     """
 
     test: str = Field(min_length=1)
     entry_point: str = Field(min_length=1)
     prompt: str
     limit_per_call: bool = False
+    fault: str = ""
 
     @property
     def cases(self) -> int:
@@ -167,12 +169,13 @@ class HumanEvalTests(_Record):
 class MbppTests(_Record):
     """Assert statements, run after ``test_setup_code`` and the answer.
 
-    ``limit_per_call`` is as in :class:`HumanEvalTests`.
+    ``limit_per_call`` and ``fault`` are as in :class:`HumanEvalTests`.
     """
 
     test_list: list[str] = Field(min_length=1)
     test_setup_code: str = ""
     limit_per_call: bool = False
+    fault: str = ""
 
     @property
     def cases(self) -> int:

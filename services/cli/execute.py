@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,14 @@ from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
 from services.runner.outages import Check, JudgesCheck, OutageWatch
-from services.runner.preflight import Needs, check_judges, check_needs, check_sandboxes, needs_of
+from services.runner.preflight import (
+    Needs,
+    check_judges,
+    check_needs,
+    check_sandboxes,
+    needs_of,
+    with_faults,
+)
 from services.runner.run import Run, Source, with_watch
 from services.runner.session import Session, claim_output, identify, looks_random
 from services.runner.sources import GeneratorSource, RecordedSource
@@ -105,7 +112,8 @@ def _execute(request: RunRequest) -> None:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
-        with _services(request, folder, progress) as (redis, stack):
+        with _services(request, folder, progress) as (redis, stack, faults):
+            request = replace(request, problems=with_faults(request.problems, faults))
             session = Session(redis, identity)
             try:
                 work = partial(_run_session, request, folder, session, stack, progress, counter)
@@ -220,19 +228,24 @@ def _seconds(text: str) -> float:
 @contextmanager
 def _services(
     request: RunRequest, folder: OutputFolder, progress: ProgressDisplay
-) -> Iterator[tuple[Redis, EmbeddedStack | None]]:
-    """Wait for the external services or start the embedded ones; yields Redis and the stack."""
+) -> Iterator[tuple[Redis, EmbeddedStack | None, Mapping[str, str]]]:
+    """Wait for the external services or start the embedded ones.
+
+    Yields Redis, the stack, and why tests of problems cannot be used.
+    """
     config = request.config
     dependencies = DependencyWait(progress)
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
         dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
-    needs = needs_of(config, request.problems)
+    needs = needs_of(config, request.problems, request.provenance.data_files or ())
     if not request.embedded:
-        yield _external(config, dependencies, needs), None
+        redis, faults = _external(config, dependencies, needs)
+        yield redis, None, faults
         return
+    faults = {}
     if given := os.environ.get("SANDBOX_URLS"):
-        asyncio.run(_check_sandboxes(split_urls(given), needs))
+        faults = asyncio.run(_check_sandboxes(split_urls(given), needs))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(
@@ -249,9 +262,10 @@ def _services(
             progress.note(note)
         if needs and not given:
             check = partial(check_needs, stack.sandbox_urls, needs)
-            asyncio.run(_watched(stack, partial(_of_restarted, check)))
+            faults = asyncio.run(_watched(stack, partial(_of_restarted, check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)
-        yield asyncio.run(_watched(stack, partial(_of_restarted, connecting))), stack
+        redis = asyncio.run(_watched(stack, partial(_of_restarted, connecting)))
+        yield redis, stack, faults
 
 
 async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
@@ -266,26 +280,28 @@ async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.1)
 
 
-async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> None:
+async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> dict[str, str]:
     # Imported here because an embedded run has no external sandbox.
     from shared.service.settings import SandboxClientSettings, load_settings
 
     headers = load_settings(SandboxClientSettings).sandbox_headers
     await check_sandboxes(urls, headers=headers)
-    if needs:
-        await check_needs(urls, needs, headers=headers)
+    return await check_needs(urls, needs, headers=headers) if needs else {}
 
 
-def _external(config: Config, dependencies: DependencyWait, needs: Needs) -> Redis:
+def _external(
+    config: Config, dependencies: DependencyWait, needs: Needs
+) -> tuple[Redis, dict[str, str]]:
     """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
         choices = ", ".join(_SANDBOX_CHECKS)
         raise ConfigError(f"PLUMBLINE_SANDBOX_CHECK is {check!r}; give one of {choices}")
+    faults: dict[str, str] = {}
     if check == "sandboxes":
         given = os.environ.get("SANDBOX_URLS")
         urls = split_urls(given) if given else config.sandbox_urls
-        dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, needs)))
+        faults = dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, needs)))
     # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
     from shared.service.settings import RedisSettings, load_settings
 
@@ -293,7 +309,7 @@ def _external(config: Config, dependencies: DependencyWait, needs: Needs) -> Red
     redis = dependencies.wait(lambda: connect(url))
     if check == "judges":
         dependencies.wait(lambda: check_judges(redis))
-    return redis
+    return redis, faults
 
 
 async def check_generator(config: Config, urls: Sequence[str]) -> None:

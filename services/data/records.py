@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 
 from services.data.layouts.base import Solution
 from services.data.overlap.pairs import ProblemText
-from shared.datasets import COLUMNS, OPTIONAL_COLUMNS, SCHEMA, parquet_rows
+from shared.datasets import COLUMNS, OPTIONAL_COLUMNS, SCHEMA, SOLUTIONS, parquet_rows
 from shared.errors import data_error
 from shared.files import atomic_write
 from shared.schemas import FailedCase, Problem, QualityFinding
 from shared.statuses import FinalStatus
 
 NO_PROBLEM = "the data set has no problem; prepare or import it again"
-_SOLUTIONS, _STATEMENT = "solutions", "statement"
+_STATEMENT = "statement"
 # Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64
 _CHARACTERS = 16 << 20
@@ -45,8 +45,8 @@ def read_records(path: str) -> Iterator[Record]:
     Raises:
         DataError: While iterating: the file cannot be read or is not a prepared file.
     """
-    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, _SOLUTIONS, _STATEMENT)):
-        solutions, statement = values.pop(_SOLUTIONS, None), values.pop(_STATEMENT, None)
+    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, SOLUTIONS, _STATEMENT)):
+        solutions, statement = values.pop(SOLUTIONS, None), values.pop(_STATEMENT, None)
         try:
             problem = Problem(
                 **{name: value for name, value in values.items() if value is not None}
@@ -100,9 +100,9 @@ class DatasetWriter:
         Solutions and statement are stored only in a file that was opened with them.
         """
         row = {name: getattr(problem, name) for name in SCHEMA.names}
-        if _SOLUTIONS in self._schema.names:
+        if SOLUTIONS in self._schema.names:
             entries = [asdict(solution) for solution in solutions]
-            row[_SOLUTIONS] = json.dumps(entries, ensure_ascii=False)
+            row[SOLUTIONS] = json.dumps(entries, ensure_ascii=False)
             row[_STATEMENT] = statement
         self._rows.append(row)
         self._characters += sum(map(len, row.values()))
@@ -128,7 +128,7 @@ def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWr
         DataError: The file cannot be written, or no problem was added.
     """
     schema = SCHEMA
-    for name in (_SOLUTIONS, _STATEMENT) if solutions else ():
+    for name in (SOLUTIONS, _STATEMENT) if solutions else ():
         schema = schema.append(pa.field(name, pa.string()))
     try:
         fs, target = fsspec.core.url_to_fs(path)

@@ -30,7 +30,7 @@ from services.judge.requests import (
 from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
 from shared.foreign_json import JsonError, has_many_values
-from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
+from shared.function_plan import IMPORT_SECONDS, failed_trials, trial_program
 from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
 from shared.outages import Outage
 from shared.redaction import redact
@@ -320,10 +320,10 @@ class SandboxClient:
             SandboxUnavailableError: As ``run_code``.
         """
         if new := [one for one in statements if one not in self._imports]:
-            program = import_program(new)
+            program = trial_program(new)
             request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
             result = await self.run_cases(request, attempts)
-            failed = failed_imports(result.cases[0].stdout) if result.cases else None
+            failed = failed_trials(result.cases[0].stdout) if result.cases else None
             if failed is None:
                 raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
             self._imports |= {one: failed.get(one) for one in new}

@@ -1,9 +1,13 @@
 """Preflight checks before a run writes anything: problems, sandboxes, judge workers."""
 
+import asyncio
 import difflib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
@@ -11,8 +15,16 @@ from redis import Redis
 
 from shared.address import Address
 from shared.config import Config, JudgeConfig
+from shared.datasets import python_solutions
+from shared.environment import PACKAGES
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
-from shared.function_plan import failed_imports, fault_of, import_program, plan_of
+from shared.function_plan import (
+    failed_trials,
+    fault_of,
+    plan_of,
+    solution_texts,
+    trial_program,
+)
 from shared.ledger import JudgeQueue
 from shared.schemas import (
     GroundTruth,
@@ -21,6 +33,7 @@ from shared.schemas import (
     Problem,
     ProgramTests,
     StdioTests,
+    sha256,
 )
 from shared.service.answers import Answers
 
@@ -46,7 +59,7 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
             raise ConfigError(f"judge.datasets names {name!r}, which is not in this run{hint}")
     settings = {name: config.judge.for_dataset(name) for name in datasets}
     for problem in problems:
-        named = f"{problem.dataset}: problem {problem.problem_id!r}"
+        named = _named_as(problem)
         if reason := _mismatch(problem, settings[problem.dataset]):
             raise DataError(f"{named}: {reason}")
         if not config.judge.allow_test_errors and (reason := fault_of(problem.tests)):
@@ -105,6 +118,8 @@ _PROBES = {
 }
 # Seconds; the first compilation of Go compiles its library too.
 _COMPILE_SECONDS = 60
+# Reference solutions in a program, characters of it, and programs at a time.
+_TRIALS, _TRIAL_CHARACTERS, _AT_ONCE = 40, 8 << 20, 4
 
 
 @dataclass(frozen=True)
@@ -114,27 +129,79 @@ class Needs:
     Attributes:
         languages: Those that are compiled or otherwise installed.
         imports: Statements of the tests that import modules, each with a problem that has it.
+        solutions: Programs of reference solutions with their tests, by problem, in texts.
+        insisted: Whether the run goes on without what fails.
     """
 
     languages: Sequence[str] = ()
     imports: Mapping[str, str] = field(default_factory=dict)
+    solutions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    insisted: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.languages or self.imports)
+        return bool(self.languages or self.imports or self.solutions)
+
+    def trials(self) -> Iterator[str]:
+        """Yield programs that try imports and solutions."""
+        chunk: dict[str, Sequence[str]] = {}
+        size = 0
+        for problem, texts in self.solutions.items():
+            chunk[problem] = texts
+            size += sum(map(len, texts))
+            if size > _TRIAL_CHARACTERS or len(chunk) == _TRIALS:
+                yield trial_program(self.imports, chunk)
+                chunk, size = {}, 0
+        if chunk or (self.imports and not self.solutions):
+            yield trial_program(self.imports, chunk)
 
 
-def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:
+def needs_of(config: Config, problems: Sequence[Problem], files: Sequence[str] = ()) -> Needs:
+    """Return what problems need of a sandbox; ``files`` may have reference solutions to try.
+
+    Raises:
+        DataError: A file cannot be read.
+    """
     found = set()
     for dataset, tests in {(p.dataset, _language(p.tests)) for p in problems}:
         found.add(tests or config.judge.for_dataset(dataset).language)
+    languages = sorted(found & _PROBES.keys())
+    plans = {
+        (problem.dataset, problem.problem_id): plan_of(problem.tests)
+        for problem in problems
+        if isinstance(problem.tests, HumanEvalTests | MbppTests)
+    }
+    insisted = config.judge.allow_test_errors
     imports: dict[str, str] = {}
-    for problem in problems:
-        if isinstance(problem.tests, HumanEvalTests | MbppTests):
-            for statement in plan_of(problem.tests).imports:
-                imports.setdefault(statement, f"{problem.dataset}: problem {problem.problem_id!r}")
-    if config.judge.allow_test_errors:
-        imports = {}
-    return Needs(sorted(found & _PROBES.keys()), imports)
+    for name, plan in plans.items():
+        for statement in () if insisted else plan.imports:  # the judge finds them again
+            imports.setdefault(statement, _named(*name))
+    solutions = {
+        _named(dataset, number): solution_texts(of_problem, solution)
+        for dataset, number, solution in (python_solutions(files) if plans else ())
+        if (of_problem := plans.get((dataset, number))) and not of_problem.fault
+    }
+    return Needs(languages, imports, solutions, insisted)
+
+
+def with_faults(problems: Sequence[Problem], faults: Mapping[str, str]) -> Sequence[Problem]:
+    """Return the problems, with the reasons of :func:`check_needs` in their tests."""
+    return [
+        _with_fault(problem, faults[name]) if (name := _named_as(problem)) in faults else problem
+        for problem in problems
+    ]
+
+
+def _with_fault(problem: Problem, fault: str) -> Problem:
+    tests = json.loads(problem.ground_truth) | {"fault": fault}
+    return Problem(**{**problem.model_dump(), "ground_truth": json.dumps(tests)})
+
+
+def _named_as(problem: Problem) -> str:
+    return _named(problem.dataset, problem.problem_id)
+
+
+def _named(dataset: str, problem_id: str) -> str:
+    return f"{dataset}: problem {problem_id!r}"
 
 
 def _language(tests: GroundTruth) -> str | None:
@@ -146,22 +213,28 @@ def _language(tests: GroundTruth) -> str | None:
 
 async def check_needs(
     urls: Sequence[str], needs: Needs, *, headers: Mapping[str, str] | None = None
-) -> None:
-    """Run a program in each of the languages in every sandbox, and the tests' imports.
+) -> dict[str, str]:
+    """Run a program in each of the languages in every sandbox, and try what the tests need.
+
+    Imports and reference solutions that a sandbox with the same packages has run before, for this
+    user, are not tried again. Returns why reference solutions fail, by problem, if the run goes on
+    nevertheless.
 
     Raises:
-        ConfigError: A sandbox lacks the toolchain of a language, or a module.
+        ConfigError: A sandbox lacks the toolchain of a language or a module, or a problem's own
+            reference solution fails.
         ServiceError: A sandbox is unreachable.
     """
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=3 * _COMPILE_SECONDS)
+    faults: dict[str, str] = {}
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         for url in urls:
             for language in needs.languages:
                 await _check_language(session, _sandbox(url), language)
-            if needs.imports:
-                await _check_imports(session, _sandbox(url), needs.imports)
+            faults |= await _try_tests(session, _sandbox(url), needs)
+    return faults
 
 
 def _sandbox(url: str) -> Address:
@@ -180,17 +253,48 @@ async def _check_language(
         )
 
 
-async def _check_imports(
-    session: "aiohttp.ClientSession", address: Address, imports: Mapping[str, str]
-) -> None:
-    answer = await _run(session, address, "python", import_program(imports))
-    failed = failed_imports(_stdout(answer)) if answer is not None else None
-    for statement, reason in (failed or {}).items():
-        raise ConfigError(
-            f"{imports[statement]}: its tests cannot run in the sandbox at {address.url}: "
-            f"{statement!r}: {reason}; install the module there, or set "
-            "judge.allow_test_errors=true and get no verdict on such problems"
+async def _try_tests(
+    session: "aiohttp.ClientSession", address: Address, needs: Needs
+) -> dict[str, str]:
+    programs = list(needs.trials())
+    if not programs:
+        return {}
+    packages = await _run(session, address, "python", PACKAGES + "print(found)")
+    tried = Path("~/.cache/plumbline/tried").expanduser() / sha256(
+        "\0".join([_stdout(packages or b"").decode(), *programs])
+    )
+    if packages is not None and tried.exists():
+        return {}
+    admitted = asyncio.Semaphore(_AT_ONCE)
+
+    async def attempt(program: str) -> Mapping[str, str] | None:
+        async with admitted:
+            answer = await _run(session, address, "python", program)
+        return failed_trials(_stdout(answer)) if answer is not None else None
+
+    found = await asyncio.gather(*map(attempt, programs))
+    faults = {name: reason for failed in found for name, reason in (failed or {}).items()}
+    for name, reason in faults.items():
+        if not needs.insisted:
+            raise ConfigError(_told(needs, address, name, reason))
+    if packages is not None and not faults and None not in found:
+        with suppress(OSError):
+            tried.parent.mkdir(parents=True, exist_ok=True)
+            tried.touch()
+    return {name: f"the reference solution fails: {reason}" for name, reason in faults.items()}
+
+
+def _told(needs: Needs, address: Address, name: str, reason: str) -> str:
+    insist = "set judge.allow_test_errors=true and get no verdict on such problems"
+    if problem := needs.imports.get(name):
+        return (
+            f"{problem}: its tests cannot run in the sandbox at {address.url}: {name!r}: {reason}; "
+            f"install the module there, or {insist}"
         )
+    return (
+        f"{name}: its tests fail the data's own reference solution in the sandbox at "
+        f"{address.url}: {reason}; mend or leave out the problem, or {insist}"
+    )
 
 
 async def _run(

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -13,10 +14,12 @@ from services.runner.preflight import (
     check_needs,
     check_sandboxes,
     needs_of,
+    with_faults,
 )
 from shared.config import load_config
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
-from shared.function_plan import failed_imports, import_program
+from shared.function_plan import failed_trials, fault_of, plan_of, solution_texts, trial_program
+from shared.schemas import HumanEvalTests, MbppTests, parse_ground_truth
 from tests.runner.generators import refused_url
 from tests.shared.ledgers import problem
 
@@ -27,9 +30,12 @@ Start = Callable[..., Awaitable[str]]
 async def start() -> AsyncIterator[Start]:
     servers: list[TestServer] = []
 
-    async def start(text: str, status: int = 200) -> str:
-        async def ping(_request: web.Request) -> web.Response:
-            return web.Response(text=text, status=status)
+    async def start(text: str | Callable[[str], str], status: int = 200) -> str:
+        async def ping(request: web.Request) -> web.Response:
+            if isinstance(text, str):
+                return web.Response(text=text, status=status)
+            run = {"stdout": text((await request.json())["code"])}
+            return web.json_response({"status": "Success", "run_result": run})
 
         app = web.Application()
         app.router.add_get("/v1/ping", ping)
@@ -177,11 +183,91 @@ async def test_modules_that_a_sandbox_lacks(start: Start) -> None:
     await check_needs([await start("queue full", 503)], needs)
 
 
+def tried(program: str) -> dict[str, str]:
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, stdin=subprocess.DEVNULL
+    )
+    found = failed_trials(run.stdout)
+    assert found is not None
+    return dict(found)
+
+
 def test_imports_are_tried() -> None:
     statements = ["import math", "import no_such_module", "from math import no_such_name"]
-    program = import_program(statements)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    found = failed_imports(run.stdout)
-    assert found is not None
-    assert set(found) == set(statements[1:])
-    assert failed_imports(b"") is None
+    assert set(tried(trial_program(statements))) == set(statements[1:])
+    assert failed_trials(b"") is None
+
+
+HUMANEVAL = {"prompt": "import math\ndef f(x):\n", "entry_point": "f"}
+DOUBLE = "def f(x):\n    return 2 * x\n"
+SOLUTIONS = {
+    # A problem's tests and its reference solution, with what is wrong about them.
+    "": [
+        ({"test_list": ["assert f(2) == 4", "assert f(0) == math.floor(0.5)"]}, DOUBLE),
+        ({**HUMANEVAL, "test": "def check(c):\n    assert c(math.floor(2.5)) == 4"}, DOUBLE),
+        ({"test_setup_code": "N = 2", "test_list": ["assert f(2) == 4"]}, "def f(x): return N * x"),
+        ({"test_setup_code": "a = Node(1)", "test_list": ["assert f(a) == 1"]},
+         "class Node:\n    def __init__(self, x): self.x = x\ndef f(a): return a.x"),
+        ({"test_list": ["f(1)", "print('\\n{}'); assert f(1) == 2"]}, DOUBLE),
+        ({"test_list": ["assert f(1)"]}, "def f(x):\n    while True: pass"),
+        ({"test_list": ["f(1)"]}, "import os\ndef f(x): os._exit(0)"),
+        ({"test_list": ["assert f(20000) == 0"]}, "def f(x): return f(x - 1) if x else 0"),
+    ],
+    "AssertionError": [({"test_list": ["assert f(2) == 4", "assert f(2) == 5"]}, DOUBLE)],
+    "AttributeError": [({"test_list": ["import math\nassert f(2) == math.four"]}, DOUBLE)],
+    "ValueError": [({"test_list": ["raise ValueError(f(1))"]}, DOUBLE)],
+    "NameError": [({"test_list": ["assert f(1) == 2"]}, "def g(x): pass")],
+    "SyntaxError": [({"test_list": ["assert f(1) == 2"]}, "def f(x) pass")],
+    "SystemExit": [({"test_list": ["import sys; sys.exit(f(1))"]}, DOUBLE)],
+}  # fmt: skip
+
+
+def test_reference_solutions_are_tried() -> None:
+    texts, wrong = {}, {}
+    for reason, members in SOLUTIONS.items():
+        for number, (tests, solution) in enumerate(members):
+            parsed = parse_ground_truth(json.dumps(tests))
+            assert isinstance(parsed, HumanEvalTests | MbppTests)
+            texts[f"{reason} {number}"] = solution_texts(plan_of(parsed), solution)
+            wrong[f"{reason} {number}"] = reason
+    found = tried(trial_program(["import math"], texts))
+    assert {name: reason.partition(":")[0] for name, reason in found.items()} == {
+        name: reason for name, reason in wrong.items() if reason
+    }
+
+
+async def test_what_ran_in_a_sandbox_is_not_tried_again(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    wrong, right = json.dumps({"a: problem '7'": "AssertionError: no"}), "{}"
+    needs = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert f()"]})
+
+    async def check(failed: str, packages: str) -> None:
+        url = await start(lambda code: failed if "try_solution" in code else packages)
+        await check_needs([url], needs)
+
+    for _ in range(2):  # a failure is not remembered
+        with pytest.raises(ConfigError, match="fail the data's own reference solution") as caught:
+            await check(wrong, "numpy 1")
+        assert str(caught.value).startswith("a: problem '7': ")
+    await check(right, "numpy 1")
+    await check(wrong, "numpy 1")  # nobody asks
+    with pytest.raises(ConfigError):
+        await check(wrong, "numpy 2")
+    needs = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert not f()"]})
+    with pytest.raises(ConfigError):
+        await check(wrong, "numpy 1")
+
+
+async def test_who_insists_gets_no_verdict_on_them(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    failed = json.dumps({"a: problem '7'": "AssertionError: no"})
+    needs = Needs((), {}, {"a: problem '7'": ["assert False"]}, insisted=True)
+    for _ in range(2):
+        faults = await check_needs([await start(lambda _code: failed)], needs)
+    given = [problem(str(i), dataset="a", ground_truth=MBPP) for i in (6, 7)]
+    found = [fault_of(one.tests) for one in with_faults(given, faults)]
+    assert found == [None, "the reference solution fails: AssertionError: no"]
