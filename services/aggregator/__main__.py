@@ -6,7 +6,6 @@ from functools import partial
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from services.aggregator.api.events import ProgressEvents
 from services.aggregator.app import make_app
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
@@ -67,7 +66,6 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
         app = make_app(
             redis,
             ingester,
-            ProgressEvents(max_streams=settings.max_streams),
             folders=folders,
             access=access,
             policy=policy,

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from redis import Redis
 from redis.exceptions import RedisError
 
-from services.aggregator.api.events import ProgressEvents
 from services.aggregator.api.routes import MAX_LISTED, add_api
 from services.aggregator.folders.source import FolderSource
 from services.aggregator.folders.watch import RunFolders
@@ -45,7 +44,6 @@ _PAGE_HEADERS = {
 def make_app(
     redis: Redis,
     ingester: Ingester,
-    events: ProgressEvents | None = None,
     *,
     folders: RunFolders | None = None,
     access: Access | None = None,
@@ -58,7 +56,6 @@ def make_app(
     Args:
         redis: The ledger's server.
         ingester: Has the index.
-        events: Event streams of the API.
         folders: Folders whose finished runs are in the index, too.
         access: Access rules.
         policy: Policy of the gate, which the page shows verdicts of.
@@ -93,7 +90,6 @@ def make_app(
         app,
         source_of,
         ingester.database,
-        events or ProgressEvents(),
         folders=folders,
         rewards=partial(reward_sessions, asked),
         policy=policy,
@@ -120,7 +116,6 @@ def make_folders_app(
         app,
         source_of,
         database,
-        ProgressEvents(),
         folders=folders,
         policy=policy,
         max_listed=max_listed,

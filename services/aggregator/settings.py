@@ -36,9 +36,6 @@ class AggregatorSettings(PageSettings, RedisSettings):
 
     interval: float = Field(default=0.2, gt=0, validation_alias="PLUMBLINE_AGGREGATOR_INTERVAL")
     """Seconds between two checks for new stream entries."""
-    max_streams: int = Field(default=100, ge=0, validation_alias="PLUMBLINE_AGGREGATOR_MAX_STREAMS")
-    """Open event streams, one for each page that follows a run; beyond it clients get 503 and
-    poll."""
     output_roots: str = Field(default="", validation_alias="PLUMBLINE_OUTPUT_ROOTS")
     """Comma-separated folders or URLs below which artifacts are written; by default wherever a run
     says, that is, wherever somebody with access to Redis says. The page also shows the finished

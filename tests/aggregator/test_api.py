@@ -347,7 +347,7 @@ async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
 UNKNOWN = [
     *("run-1/samples/d1/p5/0", "run-1/samples/d1/p0/1", "run-1/samples/d1/p0/x"),
     *("run-1/samples/d1/p0/-1", "run-1/samples/d1/p0/1e3"),
-    *("other", "other/samples", "other/samples/d1/p1/0", "other/timeline", "other/events"),
+    *("other", "other/samples", "other/samples/d1/p1/0", "other/timeline"),
     *("run-1/samples/x", "../nothing", "..", "../../nothing"),
 ]
 

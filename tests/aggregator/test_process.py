@@ -35,18 +35,13 @@ def until_state(ledger: Ledger, state: RunState) -> None:
         time.sleep(0.02)
 
 
-def test_it_stops_cleanly_while_somebody_follows_a_run(
-    aggregator: Aggregator, redis: Redis, tmp_path: Path
-) -> None:
+def test_it_stops_cleanly(aggregator: Aggregator, redis: Redis, tmp_path: Path) -> None:
     ledger = begin(redis, [problem("p1")], output=str(tmp_path / "out"))
     judge(ledger, SampleId("d1", "p1"))
     give_up = time.monotonic() + 60
     while b"run-1" not in urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=30).read():
         assert time.monotonic() < give_up
-    with urllib.request.urlopen(f"{aggregator.url}/api/runs/run-1/events", timeout=20) as events:
-        assert events.readline() == b"event: progress\n"
-        aggregator.process.terminate()
-        events.read()
+    aggregator.process.terminate()
     assert aggregator.process.wait(8) == 0
     assert "Traceback" not in aggregator.log.read_text()
     assert list(aggregator.temporary.iterdir()) == []

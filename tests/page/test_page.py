@@ -594,25 +594,25 @@ def test_the_list_of_runs_tells_of_an_aggregator_that_went_away(
     expect(page.locator("main")).not_to_contain_text(" left")
 
 
-def test_a_stream_that_is_refused_is_asked_for_again(
+def test_an_answer_that_is_refused_is_asked_for_again(
     address: str, books: Redis, visit: Visit
 ) -> None:
-    """As a proxy does, or the aggregator when too many follow: the figures come all the same."""
+    """As a proxy does: the figures come all the same."""
     page, _watch = visit()
     plain.judge_some(plain.begin(books, "refused", ""), 0, 7)
     asked: list[Route] = []
 
     def refuse_once(route: Route) -> None:
         asked.append(route)
-        if len(asked) == 1:
+        if len(asked) == 2:
             route.fulfill(status=503, json={"error": "too many"})
         else:
             route.continue_()
 
-    page.route("**/api/runs/refused/events", refuse_once)
+    page.route("**/api/runs/refused", refuse_once)
     show(page, f"{address}/#/run/refused")
     give_up = time.monotonic() + 60
-    while len(asked) < 2:
+    while len(asked) < 3:
         assert time.monotonic() < give_up
         page.wait_for_timeout(50)
     expect(page.locator("#notice")).to_be_empty()

@@ -11,7 +11,6 @@ from services.aggregator.api.models import (
     FoldersAnswer,
     RunDetail,
     RunList,
-    RunSummary,
     SampleDetail,
     SamplePage,
     SamplesQuery,
@@ -129,14 +128,6 @@ ROUTES: tuple[Route, ...] = (
         "What reward sessions answered, by hour",
         RewardList,
         failures=((503, "Redis is unavailable; try again."),),
-    ),
-    Route(
-        f"{_RUN}/events",
-        "follow_run",
-        "Progress as server-sent events: `progress` at most once a second, then `end` or `gone`",
-        RunSummary,
-        failures=(_NO_RUN, _NO_INDEX),
-        media="text/event-stream",
     ),
     Route(
         "/api/compare",

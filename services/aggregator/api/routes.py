@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from redis.exceptions import RedisError
 
 from services.aggregator.api import answers
-from services.aggregator.api.events import ProgressEvents, TooManyStreamsError
 from services.aggregator.api.models import (
     CasesQuery,
     FacetsAnswer,
@@ -22,7 +21,6 @@ from services.aggregator.api.models import (
     FilterQuery,
     RunDetail,
     RunList,
-    RunSummary,
     SamplePage,
     SamplesQuery,
 )
@@ -86,7 +84,6 @@ def add_api(
     app: web.Application,
     source_of: SourceOf,
     database: Database,
-    events: ProgressEvents,
     *,
     folders: RunFolders | None = None,
     rewards: Rewards = list,
@@ -99,7 +96,6 @@ def add_api(
         app: The application.
         source_of: Makes the source of a run's samples.
         database: The index.
-        events: Event streams.
         folders: Folders whose finished runs are in the index, too.
         rewards: Reads what the reward sessions recorded.
         policy: Policy of the gate, by which the page judges runs of one protocol.
@@ -107,11 +103,10 @@ def add_api(
     """
     app.middlewares.extend([json_http_errors(), _unavailable_stores])
     app.on_response_prepare.append(_add_headers)
-    api = _Api(source_of, database, events, folders, rewards, policy, max_listed)
+    api = _Api(source_of, database, folders, rewards, policy, max_listed)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment.
         app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
-    app.on_shutdown.append(api.end_streams)
     app.cleanup_ctx.append(api.lifetime)
 
 
@@ -120,7 +115,6 @@ class _Api:
         self,
         source_of: SourceOf,
         database: Database,
-        events: ProgressEvents,
         folders: RunFolders | None,
         rewards: Rewards,
         policy: NamedPolicy | None,
@@ -134,16 +128,12 @@ class _Api:
         self._figures = RunCache(all_figures, database)
         self._comparisons = Comparisons()
         self._trends = Trends(database, policy, self._comparisons)
-        self._events = events
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
     async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def end_streams(self, _app: web.Application) -> None:
-        self._events.end()
 
     async def list_runs(self, _request: web.Request) -> web.Response:
         def read() -> tuple[RunList, int]:
@@ -248,20 +238,6 @@ class _Api:
             return reward_list(self._rewards())
 
         return _answer(await self._in_thread(read))
-
-    async def follow_run(self, request: web.Request) -> web.StreamResponse:
-        await self._read(request, lambda _db, _run: None)
-
-        async def read() -> RunSummary | None:
-            try:
-                return await self._read(request, answers.run_summary)
-            except web.HTTPNotFound:
-                return None
-
-        try:
-            return await self._events.stream(request, read)
-        except TooManyStreamsError as error:
-            return _unavailable(f"{error}; poll /api/runs instead")
 
     async def compare_runs(self, request: web.Request) -> web.Response:
         names = run_names(_query(request, CompareQuery).runs)

@@ -12,7 +12,6 @@ export const home = () => ["compare"];
 export const compared = () => labels;
 export const notes = () => data.notes;
 export const runs = async () => ({});
-export const follow = () => () => {};
 
 async function none() {
   throw new Error(OTHER);

@@ -83,7 +83,6 @@ export const flips = compare;
 export const notes = () => data.notes;
 export const searched = () => rows.every((row) => row.texts);
 export const runs = async () => ({ [id]: data.run.summary });
-export const follow = () => () => {};
 
 export async function run(name) {
   mine(name);

@@ -8,7 +8,7 @@ async function get(path) {
   const answer = (await ask()) ?? (await ask());
   if (!answer) throw new Error("The aggregator does not answer; is it running?");
   const body = await answer.json().catch(() => ({ error: `HTTP ${answer.status}` }));
-  if (!answer.ok) throw new Error(body.error ?? `HTTP ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(body.error ?? `HTTP ${answer.status}`), { status: answer.status });
   return body;
 }
 
@@ -36,24 +36,3 @@ export const rewards = () => get("/api/rewards");
 
 export const compare = (runs) => get(`/api/compare?${new URLSearchParams({ runs })}`);
 export const flips = (query) => get(`/api/compare/flips?${new URLSearchParams(query)}`);
-
-// Follow server-sent events. `lost` is called on connection errors. The browser connects again by itself, except after
-// an answer that is none (of a proxy, or where too many follow), which is asked for again here.
-export function follow(id, progress, lost) {
-  let source = null;
-  let timer = null;
-  const open = () => {
-    source = new EventSource(`/api/runs/${quoted(id)}/events`);
-    source.addEventListener("error", () => {
-      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, 3000);
-      lost();
-    });
-    source.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
-    for (const last of ["end", "gone"]) source.addEventListener(last, () => source.close());
-  };
-  open();
-  return () => {
-    clearTimeout(timer);
-    source.close();
-  };
-}

@@ -60,6 +60,17 @@ export const plain = (text) => visible(String(text)).map((part) => part.textCont
 
 export const name = (text) => el("bdi", {}, visible(String(text)));
 
+// Do `work` two seconds after it was done, again and again, until the returned function is called.
+export function repeat(work) {
+  let timer = null;
+  const wait = () => (timer = setTimeout(() => work().finally(() => timer !== null && wait()), 2000));
+  wait();
+  return () => {
+    clearTimeout(timer);
+    timer = null;
+  };
+}
+
 // Notice above every view; an empty one is removed.
 export function warn(error) {
   renew(document.getElementById("notice"), error ? name(error.message ?? error) : "");

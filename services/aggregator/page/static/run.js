@@ -1,7 +1,7 @@
 // View of one run: what was measured, intervals over all data sets, its samples, and folded details.
 import * as api from "./api.js";
 import { intervals, pace, passRatios, shares, spread } from "./charts.js";
-import { el, fold, name, plain, renew, warn } from "./dom.js";
+import { el, fold, name, plain, renew, repeat, warn } from "./dom.js";
 import { headline, metrics, slices } from "./figures.js";
 import { joined } from "./filters.js";
 import { compareAddress, runAddress } from "./listing.js";
@@ -109,19 +109,19 @@ export async function showRun(main, [run], query) {
   if ([...query.values()].some(Boolean)) samples.dataset.target = ""; // a link with filters leads to what they found
   if (isFinal(found.summary)) return stop;
   const update = async () => {
+    if (isFinal(found.summary)) return;
     [found, times] = await Promise.all([api.run(run), api.timeline(run)]);
     lost = null;
     fill();
     warn("");
     grow();
   };
-  // The stream has ended; the aggregator may answer all the same.
-  const silent = () =>
-    update().catch(() => {
-      lost ??= new Date();
-      fill();
-      warn(noAnswer(lost));
-    });
-  const unfollow = api.follow(run, () => update().catch(warn), silent);
-  return () => (stop(), unfollow());
+  const silent = (error) => {
+    if (error.status) return warn(error); // it answers: the run is gone, say
+    lost ??= new Date();
+    fill();
+    warn(noAnswer(lost));
+  };
+  const leave = repeat(() => update().catch(silent));
+  return () => (stop(), leave());
 }

@@ -1,11 +1,10 @@
 // View of all runs, the latest first.
 import * as api from "./api.js";
 import { percent, shares } from "./charts.js";
-import { el, name, plain, renew, warn } from "./dom.js";
+import { el, name, plain, renew, repeat, warn } from "./dom.js";
 import { keys, move } from "./help.js";
 import { compareAddress, runAddress } from "./listing.js";
 
-const EVERY = 3000;
 const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 
 // Whether nothing more is to come.
@@ -104,7 +103,6 @@ export async function showRuns(main, _parts, query) {
     ["Enter", "open the run"],
     ["c", "choose the run for a comparison, or no longer", () => document.activeElement.closest(".card")?.querySelector("input").click()],
   ]);
-  let timer = null;
   let [found, folders] = [[], { folders: [], waiting: 0, unreadable: [], unreadable_total: 0 }];
   let lost = null;
   const fill = () => {
@@ -132,14 +130,7 @@ export async function showRuns(main, _parts, query) {
     lost ??= new Date();
     fill();
   };
-  const again = () => {
-    timer = setTimeout(() => draw().catch(silent).then(() => timer !== null && again()), EVERY);
-  };
   await draw();
-  again();
-  return () => {
-    clearTimeout(timer);
-    timer = null;
-    release();
-  };
+  const stop = repeat(() => draw().catch(silent));
+  return () => (stop(), release());
 }
