@@ -20,7 +20,6 @@ from services.aggregator.api.models import (
     RunList,
     SampleDetail,
     SamplePage,
-    TimelineAnswer,
 )
 from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
@@ -347,7 +346,7 @@ async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
 UNKNOWN = [
     *("run-1/samples/d1/p5/0", "run-1/samples/d1/p0/1", "run-1/samples/d1/p0/x"),
     *("run-1/samples/d1/p0/-1", "run-1/samples/d1/p0/1e3"),
-    *("other", "other/samples", "other/samples/d1/p1/0", "other/timeline"),
+    *("other", "other/samples", "other/samples/d1/p1/0"),
     *("run-1/samples/x", "../nothing", "..", "../../nothing"),
 ]
 
@@ -415,22 +414,6 @@ async def test_no_answer_may_be_kept_guessed_or_run(client: TestClient) -> None:
             assert answer.headers["Cache-Control"] == "no-store"
             assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
             assert "Access-Control-Allow-Origin" not in answer.headers
-
-
-async def test_the_timeline(client: TestClient) -> None:
-    found = TimelineAnswer.model_validate(await ask(client, "/api/runs/run-1/timeline"))
-    assert (found.start, found.width) == (int(NOW) - 30, 1)
-    assert found.generated == [1] + [0] * 20
-    assert [i for i, n in enumerate(found.judged) if n] == [10, 20]
-
-
-async def test_a_timeline_without_times(client: TestClient, redis: Redis) -> None:
-    judge(begin(redis, [problem("p1")], "run-0"), SampleId("d1", "p1"))
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
-        found = await ask(client, "/api/runs/run-0/timeline")
-    assert found == {"start": None, "width": None, "generated": [], "judged": []}
 
 
 async def test_the_list_has_the_runs_at_work_and_the_latest(redis: Redis) -> None:

@@ -11,7 +11,6 @@ from services.aggregator.index.overview import (
     all_figures,
     dataset_figures,
     find_run,
-    timeline,
 )
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.run_cache import RunCache
@@ -126,35 +125,3 @@ def test_the_figures_of_a_run_that_is_final_are_never_old(index: Index) -> None:
         index.add([(verdict(generation(name)), generation(name))])
         assert judged(RunState.RUNNING) == 1
     assert judged(RunState.COMPLETE) == 2
-
-
-def test_the_timeline_counts_every_sample_once_where_it_is_now(index: Index) -> None:
-    chance = random.Random(1)
-    pairs = [pair(chance, number) for number in range(300)]
-    index.add([pair(random.Random(2), number) for number in range(150)])
-    index.add(pairs)
-    with index.database.read() as connection:
-        found = timeline(connection, index.run(connection).id)
-    assert found is not None
-    assert len(found.judged) == len(found.generated) <= 120
-    assert sum(found.judged) == sum(found.generated) == 300
-    for kind, times in (
-        ("judged", [judged.judged_at for judged, _ in pairs]),
-        ("generated", [made.finished_at for _, made in pairs]),
-    ):
-        expected = [0] * len(found.judged)
-        for at in times:
-            expected[(int(at) - found.start) // found.width] += 1
-        assert getattr(found, kind) == expected
-
-
-@pytest.mark.parametrize("at", [1e300, -1e300, 0.0, 9.9e18])
-def test_a_time_that_cannot_be_breaks_nothing(index: Index, at: float) -> None:
-    for name, time in (("p1", at), ("p2", 1_700_000_000.0)):
-        made = generation(name, finished_at=time)
-        index.add([(verdict(made, judged_at=time), made)])
-    with index.database.read() as connection:
-        found = timeline(connection, index.run(connection).id)
-    assert found is not None
-    assert sum(found.judged) == 2
-    assert len(found.judged) <= 121

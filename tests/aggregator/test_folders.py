@@ -59,7 +59,6 @@ async def test_the_api_answers_from_a_folder_as_from_the_ledger(
     ingester = Ingester(redis)
     ingester.catch_up()
     paths = [
-        "/api/runs/run-1/timeline",
         "/api/runs/run-1/samples?sort=judged_at&order=desc",
         "/api/runs/run-1/samples?status=wrong_answer&tag=dp",
         "/api/runs/run-1/samples/d1/p1/0",

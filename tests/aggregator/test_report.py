@@ -54,12 +54,10 @@ async def test_it_says_what_the_api_says(redis: Redis, published: Path) -> None:
     ingester.catch_up()
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
         told = await ask(client, "/api/runs/run-1")
-        times = await ask(client, "/api/runs/run-1/timeline")
         sample = await ask(client, "/api/runs/run-1/samples/d1/p1/1")
     data = data_of(published / artifacts.REPORT)
     for name in ("summary", "config", "datasets", "metrics", "slices"):
         assert data["run"][name] == told[name]
-    assert data["timeline"] == times
     texts = rows_of(data)[SampleId("d1", "p1", 1)]["texts"]
     assert texts["generation"] == sample["generation"]
     assert texts["code"] == sample["code"] == {"text": "print(1 < 2)", "found": "fenced"}

@@ -34,7 +34,6 @@ RUN = "bench"
 _PATHS = (
     "/api/runs",
     "/api/runs/bench",
-    "/api/runs/bench/timeline",
     "/api/runs/bench/samples?sort=judged_at&order=desc&limit=100",
     "/api/runs/bench/samples?status=timeout&limit=100",
     "/api/runs/bench/samples?q=p99&sort=pass_ratio&order=desc",

@@ -46,7 +46,6 @@ _FLOOR_PIPELINE = 100
 _PAGES = (
     "/api/runs",
     "/api/runs/{run}",
-    "/api/runs/{run}/timeline",
     "/api/runs/{run}/samples?sort=judged_at&order=desc&limit=100",
     "/api/runs/{run}/samples?status=success&limit=100",
     "/",

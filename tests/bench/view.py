@@ -106,7 +106,6 @@ def _answers(address: str, answers: int) -> None:
         "list of runs": ["api/runs"],
         "folders": ["api/folders"],
         "run": [f"api/runs/{quote(name, safe='')}" for name in names],
-        "timeline": [f"{run}/timeline"],
         "samples, by problem": [f"{run}/samples?limit=50"],
         "samples, sorted": [
             f"{run}/samples?sort={sort}&order={order}"

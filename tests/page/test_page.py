@@ -490,13 +490,13 @@ def test_a_link_to_a_sample_can_be_given_away(address: str, visit: Visit) -> Non
 def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> None:
     page, _watch = visit()
     held: list[Route] = []
-    page.route("**/api/runs/done/timeline", lambda route: held.append(route))
+    page.route("**/api/runs/done", lambda route: held.append(route))
     page.goto(f"{address}/{VIEWS['run']}")
     while not held:
         page.wait_for_timeout(10)
     page.evaluate(f"location.hash = '{SAMPLE}'")
     expect(page.locator("h1")).to_have_text("codecontests_valid_001")
-    with page.expect_response("**/timeline"):
+    with page.expect_response("**/api/runs/done"):
         held[0].continue_()
     page.wait_for_timeout(200)
     assert page.locator("h1").inner_text() == "codecontests_valid_001"

@@ -20,7 +20,6 @@ from services.aggregator.api.models import (
     RunSummary,
     SampleDetail,
     SearchedFolder,
-    TimelineAnswer,
     UnreadableFile,
     ValueCount,
 )
@@ -31,7 +30,6 @@ from services.aggregator.index.overview import (
     PERCENTS,
     DatasetFigures,
     IndexedRun,
-    Timeline,
     notes,
     rate,
     results,
@@ -190,17 +188,6 @@ def folders_answer(status: FoldersStatus) -> FoldersAnswer:
             for one in status.unreadable[:_LISTED]
         ],
         unreadable_total=len(status.unreadable),
-    )
-
-
-def timeline_answer(timeline: Timeline | None) -> TimelineAnswer:
-    if timeline is None:
-        return TimelineAnswer(start=None, width=None, generated=[], judged=[])
-    return TimelineAnswer(
-        start=timeline.start,
-        width=timeline.width,
-        generated=timeline.generated,
-        judged=timeline.judged,
     )
 
 

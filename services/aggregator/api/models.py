@@ -220,16 +220,6 @@ class CasesQuery(BaseModel):
     limit: int = Field(default=50, ge=1, le=200)
 
 
-class TimelineAnswer(_Answer):
-    """Samples with a verdict by the time they were generated and judged, in buckets of ``width``
-    seconds from ``start`` (Unix) on. ``start`` is None when no time is known."""
-
-    start: int | None
-    width: int | None
-    generated: list[Count]
-    judged: list[Count]
-
-
 # A list of values; a comma, a backslash or a leading hyphen of a value is escaped by a backslash.
 _List = Annotated[str, Field(min_length=1, max_length=4000)]
 Choices = Annotated[_List, AfterValidator(checked_choices)]

@@ -14,7 +14,6 @@ from services.aggregator.api.models import (
     SampleDetail,
     SamplePage,
     SamplesQuery,
-    TimelineAnswer,
 )
 from services.aggregator.api.trend_models import (
     GateAnswer,
@@ -91,13 +90,6 @@ ROUTES: tuple[Route, ...] = (
         query=CasesQuery,
         failures=((400, "A parameter is invalid."), (404, "No such run or sample."), _NO_INDEX),
         integers=("sample_index",),
-    ),
-    Route(
-        f"{_RUN}/timeline",
-        "show_timeline",
-        "Numbers of samples generated and judged over time",
-        TimelineAnswer,
-        failures=(_NO_RUN, _NO_INDEX),
     ),
     Route(
         f"{_RUN}/performance",

@@ -45,7 +45,6 @@ from services.aggregator.index.overview import (
     all_figures,
     all_runs,
     find_run,
-    timeline,
 )
 from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
 from services.aggregator.index.run_cache import RunCache
@@ -200,11 +199,6 @@ class _Api:
         sample, query = _sample(request), _query(request, CasesQuery)
         return await self._of_sample(
             request, sample, lambda _run, source: answers.case_page(source, sample, query)
-        )
-
-    async def show_timeline(self, request: web.Request) -> web.Response:
-        return _answer(
-            await self._read(request, lambda db, run: answers.timeline_answer(timeline(db, run.id)))
         )
 
     async def show_performance(self, request: web.Request) -> web.Response:

@@ -18,7 +18,6 @@ async function none() {
 }
 
 export const run = none;
-export const timeline = none;
 export const samples = none;
 export const cases = none;
 

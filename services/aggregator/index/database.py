@@ -265,7 +265,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 5
+_VERSION = 6
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
@@ -412,7 +412,7 @@ CREATE TABLE tallies (
   PRIMARY KEY (run_id, dataset, final_status)
 ) WITHOUT ROWID;
 
--- The tallies and moments of a run that is read from its folder are written with each batch.
+-- The tallies of a run that is read from its folder are written with each batch.
 CREATE TRIGGER sample_added AFTER INSERT ON samples WHEN new.verdict_at IS NULL BEGIN
   INSERT INTO tallies VALUES (new.run_id, new.dataset, new.final_status, 1, new.accepted)
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
@@ -427,41 +427,6 @@ CREATE TRIGGER sample_removed AFTER DELETE ON samples WHEN old.verdict_at IS NUL
   UPDATE tallies SET samples = samples - 1, accepted = accepted - old.accepted
   WHERE run_id = old.run_id AND dataset = old.dataset AND final_status = old.final_status;
 END;
-
--- Number of samples by the second in which they were generated or judged.
-CREATE TABLE moments (
-  run_id INTEGER NOT NULL,
-  kind TEXT NOT NULL,
-  second INTEGER NOT NULL,
-  samples INTEGER NOT NULL,
-  PRIMARY KEY (run_id, kind, second)
-) WITHOUT ROWID;
-{moments}
 """
 
-_MOMENT = """
-CREATE TRIGGER {kind}_added AFTER INSERT ON samples
-WHEN new.{column} IS NOT NULL AND new.verdict_at IS NULL BEGIN
-  INSERT INTO moments VALUES (new.run_id, '{kind}', CAST(new.{column} AS INTEGER), 1)
-  ON CONFLICT DO UPDATE SET samples = samples + 1;
-END;
-CREATE TRIGGER {kind}_left AFTER UPDATE OF {column} ON samples WHEN old.{column} IS NOT NULL BEGIN
-  UPDATE moments SET samples = samples - 1 WHERE run_id = old.run_id AND kind = '{kind}'
-  AND second = CAST(old.{column} AS INTEGER);
-END;
-CREATE TRIGGER {kind}_moved AFTER UPDATE OF {column} ON samples WHEN new.{column} IS NOT NULL BEGIN
-  INSERT INTO moments VALUES (new.run_id, '{kind}', CAST(new.{column} AS INTEGER), 1)
-  ON CONFLICT DO UPDATE SET samples = samples + 1;
-END;
-CREATE TRIGGER {kind}_removed AFTER DELETE ON samples
-WHEN old.{column} IS NOT NULL AND old.verdict_at IS NULL BEGIN
-  UPDATE moments SET samples = samples - 1 WHERE run_id = old.run_id AND kind = '{kind}'
-  AND second = CAST(old.{column} AS INTEGER);
-END;
-"""
-
-_SCHEMA = _TABLES.format(
-    texts=search.TABLES,
-    moments=_MOMENT.format(kind="generated", column="finished_at")
-    + _MOMENT.format(kind="judged", column="judged_at"),
-)
+_SCHEMA = _TABLES.format(texts=search.TABLES)

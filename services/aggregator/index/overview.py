@@ -1,4 +1,4 @@
-"""Queries over whole runs: counts, throughput, timeline, and figures of each data set."""
+"""Queries over whole runs: counts, throughput, and figures of each data set."""
 
 import json
 import math
@@ -15,7 +15,6 @@ from shared.statuses import FinalStatus
 
 PERCENTS = (50, 90, 95, 99)
 _RATE_WINDOW = 60.0
-_TIMELINE_BUCKETS = 120
 _RATIO_BINS = 10
 _CACHED_META = 300
 _JUDGED = f"run_id = ?1 AND dataset = ?2 AND final_status <> '{FinalStatus.API_ERROR}'"
@@ -176,37 +175,6 @@ def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:
         (run.id, now - _RATE_WINDOW, now),
     ).fetchone()
     return 0.0 if not count else float(count / max(1.0, now - first))
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Histogram over time: bucket i begins at ``start + i * width`` (Unix seconds)."""
-
-    start: int
-    width: int
-    generated: list[int]
-    judged: list[int]
-
-
-def timeline(connection: sqlite3.Connection, run_id: int) -> Timeline | None:
-    """Count samples with a verdict by the time they were generated and judged.
-
-    There are about ``_TIMELINE_BUCKETS`` buckets, each a whole number of seconds wide. Returns None
-    if no time is known.
-    """
-    first, last = connection.execute(
-        "SELECT min(second), max(second) FROM moments WHERE run_id = ? AND samples > 0", (run_id,)
-    ).fetchone()
-    if first is None:
-        return None
-    width = (last - first) // _TIMELINE_BUCKETS + 1
-    counts = {kind: [0] * ((last - first) // width + 1) for kind in ("generated", "judged")}
-    for kind, second, samples in connection.execute(
-        "SELECT kind, second, samples FROM moments WHERE run_id = ?", (run_id,)
-    ):
-        if samples:
-            counts[kind][(second - first) // width] += samples
-    return Timeline(first, width, counts["generated"], counts["judged"])
 
 
 # Figures of a data set.

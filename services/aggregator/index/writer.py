@@ -50,7 +50,6 @@ _ADD_KIND = "INSERT INTO kinds (run_id, value) VALUES (?, ?) ON CONFLICT DO NOTH
 _HIDDEN = "\0"
 # What SQLite cannot store: a row of another type, a number above 64 bits, a lone surrogate.
 _UNSTORABLE = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeError)
-_MOST_SECONDS = 2.0**53
 _OF_SAMPLE = "run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?"
 
 
@@ -220,7 +219,7 @@ class IndexWriter:
                 remove_texts(connection, (number for (number,) in removed))
                 left = remove_prompts(connection, run.id, self._delete_size) or bool(removed)
         with self._database.write() as connection:
-            for table in ("kinds", "tallies", "moments", "planned", "outlines", "problems"):
+            for table in ("kinds", "tallies", "planned", "outlines", "problems"):
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run.id,))
             connection.execute("DELETE FROM runs WHERE id = ?", (run.id,))
 
@@ -428,25 +427,16 @@ def _insert_one(connection: sqlite3.Connection, run_id: int, sample: PlacedRow) 
 
 
 def _count(connection: sqlite3.Connection, run_id: int, rows: Sequence[SampleRow]) -> None:
-    """Add to the tallies and moments, which triggers do for the rows of other runs."""
+    """Add to the tallies, which triggers do for the rows of other runs."""
     samples, accepted = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    moments = Counter[tuple[str, int]]()
     for row in rows:
         key = row.dataset, str(row.final_status)
         samples[key] += 1
         accepted[key] += row.accepted
-        for kind, at in (("generated", row.finished_at), ("judged", row.judged_at)):
-            if at is not None and abs(at) < _MOST_SECONDS:
-                moments[kind, int(at)] += 1
     connection.executemany(
         "INSERT INTO tallies VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
         "samples = samples + excluded.samples, accepted = accepted + excluded.accepted",
         [(run_id, *key, count, accepted[key]) for key, count in samples.items()],
-    )
-    connection.executemany(
-        "INSERT INTO moments VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "samples = samples + excluded.samples",
-        [(run_id, *key, count) for key, count in moments.items()],
     )
 
 

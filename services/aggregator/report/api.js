@@ -89,11 +89,6 @@ export async function run(name) {
   return data.run;
 }
 
-export async function timeline(name) {
-  mine(name);
-  return data.timeline;
-}
-
 export async function performance(name) {
   mine(name);
   return data.performance;

@@ -1,7 +1,7 @@
 """Data of a report as JSON, which replaces the API for the scripts of the page.
 
-``{"run", "timeline", "performance", "notes", "recorded", "columns", "case_columns", "failures",
-"problems", "samples"}``: the first three are responses of the API, ``failures`` pairs of id and
+``{"run", "performance", "notes", "recorded", "columns", "case_columns", "failures", "problems",
+"samples"}``: the first two are responses of the API, ``failures`` pairs of id and
 signature. ``samples`` has one row per sample by data set, in the order of the API: the values of
 ``columns``, then the sample's texts or null. If cases were recorded, they are among the texts, each
 with the values of ``case_columns``.
@@ -17,7 +17,7 @@ from services.aggregator.api import answers
 from services.aggregator.api.trends import performance_answer
 from services.aggregator.folders.source import FolderSource
 from services.aggregator.index.database import Database
-from services.aggregator.index.overview import all_figures, find_run, timeline
+from services.aggregator.index.overview import all_figures, find_run
 from services.aggregator.index.performance import performance
 from services.aggregator.qa_logs import shorten_case
 from services.aggregator.report import cases
@@ -92,11 +92,9 @@ class Contents:
             detail = answers.run_detail(connection, run, all_figures(connection, run))
         except ValidationError as error:
             raise OutputError(f"{self._run.folder.url}: {describe(error)}") from None
-        times = answers.timeline_answer(timeline(connection, run.id))
         load = performance_answer(performance(connection, run))
         return {
             "run": detail.model_dump(mode="json"),
-            "timeline": times.model_dump(mode="json"),
             "performance": load.model_dump(mode="json"),
             "notes": self.notes,
             "recorded": self._cases.recorded,

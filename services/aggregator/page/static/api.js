@@ -22,7 +22,6 @@ export const searched = () => true;
 export const runs = () => get("/api/runs");
 export const folders = () => get("/api/folders");
 export const run = (id) => get(`/api/runs/${quoted(id)}`);
-export const timeline = (id) => get(`/api/runs/${quoted(id)}/timeline`);
 export const sample = (id, dataset, problem, index) => get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
 export const cases = (id, dataset, problem, index, query) =>
   get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}/cases?${new URLSearchParams(query)}`);

@@ -85,31 +85,3 @@ export function spread(heading, values, digits) {
   const rows = known.map(([percent, value]) => [percent, value, value.toFixed(digits), null]);
   return el("div", {}, el("h3", {}, heading), bars(["percentile", heading.toLowerCase()], rows));
 }
-
-export function pace(line) {
-  if (line.start === null) return [el("p", { class: "soft" }, "Nothing has been judged yet.")];
-  const most = Math.max(1, ...line.generated, ...line.judged);
-  const step = 600 / Math.max(1, line.judged.length - 1);
-  const path = (values) => values.map((value, i) => `${i ? "L" : "M"}${(i * step).toFixed(1)} ${(90 - (84 * value) / most).toFixed(1)}`).join("");
-  const seconds = line.width * line.judged.length;
-  const label = `Samples generated and judged per ${line.width} s over ${seconds} s, at most ${most}`;
-  return [
-    el("svg", { viewBox: "0 0 600 94", preserveAspectRatio: "none", class: "pace", role: "img", "aria-label": label },
-      el("line", { class: "axis", x1: 0, x2: 600, y1: 90, y2: 90 }),
-      el("path", { class: "line-first", d: path(line.generated) }),
-      el("path", { class: "line-second", d: path(line.judged) })),
-    el("div", { class: "ends soft number" }, el("span", {}, "0 s"), el("span", {}, `${seconds} s`)),
-    el("ul", { class: "keys" },
-      el("li", {}, el("i", { class: "fill-generated" }), "generated"),
-      el("li", {}, el("i", { class: "fill-judged" }), `judged, per ${line.width} s; at most ${most}`)),
-    paceTable(line),
-  ];
-}
-
-// The numbers behind the lines.
-function paceTable(line) {
-  const head = [`from, s`, "generated", "judged"].map((heading) => el("th", { scope: "col", class: "number" }, heading));
-  const row = (judged, i) =>
-    el("tr", {}, el("th", { scope: "row", class: "number" }, String(i * line.width)), [line.generated[i], judged].map((count) => el("td", { class: "number" }, String(count))));
-  return el("details", { "data-fold": "pace-table" }, el("summary", {}, "As a table"), el("table", { class: "narrow" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, line.judged.map(row))));
-}

@@ -1,6 +1,6 @@
 // View of one run: what was measured, intervals over all data sets, its samples, and folded details.
 import * as api from "./api.js";
-import { intervals, pace, passRatios, shares, spread } from "./charts.js";
+import { intervals, passRatios, shares, spread } from "./charts.js";
 import { el, fold, name, plain, renew, repeat, warn } from "./dom.js";
 import { headline, metrics, slices } from "./figures.js";
 import { joined } from "./filters.js";
@@ -83,7 +83,7 @@ function state({ summary }, lost) {
 export async function showRun(main, [run], query) {
   const address = filtered(run);
   const [line, warnings, bar, chart, all, details] = [el("p", { class: "soft" }), ...Array.from({ length: 5 }, () => el("div"))];
-  let [found, times] = await Promise.all([api.run(run), api.timeline(run)]);
+  let found = await api.run(run);
   let lost = null;
   const fill = () => {
     renew(line, state(found, lost));
@@ -93,7 +93,7 @@ export async function showRun(main, [run], query) {
     renew(all, statuses(found.datasets, address));
     renew(details,
       Object.entries(found.datasets).map(([key, one]) => dataset(key, one, found.metrics?.[key], address)),
-      metrics(found.metrics), slices(found.slices, address), fold("pace", "Pace", pace(times)));
+      metrics(found.metrics), slices(found.slices, address));
   };
   fill();
   const [parts, stop, filled, grow] = samplesTable(run, Object.keys(found.datasets), query);
@@ -110,7 +110,7 @@ export async function showRun(main, [run], query) {
   if (isFinal(found.summary)) return stop;
   const update = async () => {
     if (isFinal(found.summary)) return;
-    [found, times] = await Promise.all([api.run(run), api.timeline(run)]);
+    found = await api.run(run);
     lost = null;
     fill();
     warn("");
