@@ -20,7 +20,6 @@ from services.aggregator.output_roots import OutputRoots
 from services.aggregator.sources import LedgerSource, SampleSource
 from shared.analysis.gate_policy import NamedPolicy
 from shared.ledger import Ledger, fail_fast, ping_error
-from shared.ledger.reward_hours import reward_sessions
 from shared.service.access import Access
 from shared.service.health import Readiness
 from shared.service.server import add_operations, make_application
@@ -91,7 +90,6 @@ def make_app(
         source_of,
         ingester.database,
         folders=folders,
-        rewards=partial(reward_sessions, asked),
         policy=policy,
         max_listed=max_listed,
     )

@@ -7,7 +7,6 @@ import time
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from services.reward.models import ScoreResult
-from shared.ledger.reward_hours import RewardHours
 from shared.programs import ProgramStatus
 from shared.schemas import InfraFailure
 from shared.service.labels import OTHER, LabelValues
@@ -50,10 +49,9 @@ _USUAL_REASONS = (
 
 
 class RewardMetrics:
-    """Metrics of one service, in a registry of its own, and its record by hour."""
+    """Metrics of one service, in a registry of its own."""
 
-    def __init__(self, hours: RewardHours | None = None) -> None:
-        self._hours = hours
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._datasets = LabelValues(_MAX_DATASETS)
@@ -136,15 +134,6 @@ class RewardMetrics:
     def count_result(self, dataset: str, result: ScoreResult) -> None:
         """Count the result of one completion."""
         self._results.labels(self._datasets.admit(dataset), result.status.value).inc()
-        if self._hours is not None:
-            known = result.judged and not result.cached
-            self._hours.count(
-                result.status,
-                accepted=bool(result.accepted),
-                score=result.score,
-                guarded=result.detail in GUARDED,
-                judge_seconds=result.judge_seconds or 0.0 if known else None,
-            )
         if not result.judged or result.status is FinalStatus.API_ERROR or result.score is None:
             self._unjudged.labels(kind_of(result.reason)).inc()
             return

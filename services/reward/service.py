@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self
 
 from redis import Redis
@@ -21,7 +21,6 @@ from services.reward.settings import RewardSettings
 from shared.config import Config, load_config
 from shared.ledger import connect_async, fail_fast
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.reward_hours import RewardHours
 from shared.ledger.rewards import RewardLedger
 from shared.ledger.version import claim_ledger
 from shared.service.logs import get_logger
@@ -29,9 +28,6 @@ from shared.service.tasks import cancel_and_wait
 from shared.verl_translation import notices
 
 _log = get_logger(__name__)
-
-# Seconds between two records of what was answered; a killed process loses as many.
-_RECORD_EVERY = 10.0
 
 
 class RewardService:
@@ -62,8 +58,7 @@ class RewardService:
         self.settings = settings
         self.session = session
         self.problems = problems
-        self._hours = RewardHours(commands, session.run)
-        self.metrics = RewardMetrics(self._hours)
+        self.metrics = RewardMetrics()
         self.commands = commands
         self.stop = asyncio.Event()
         self._pending = PendingAnswers(ledger, problems, session.document)
@@ -131,8 +126,7 @@ class RewardService:
         stop_warming = threading.Event()
         warming = asyncio.create_task(asyncio.to_thread(self.problems.warm, stop_warming))
         upkeep = asyncio.create_task(self._janitor.run())
-        recording = asyncio.create_task(self._record_hours())
-        tasks = [*self._pending.start(), *self.programs.start(), upkeep, recording]
+        tasks = [*self._pending.start(), *self.programs.start(), upkeep]
         for task in tasks:
             task.add_done_callback(lambda _task: self.stop.set())
         try:
@@ -144,17 +138,7 @@ class RewardService:
             stop_warming.set()
             await cancel_and_wait(*tasks)
             await self.programs.close()
-            with suppress(RedisError):
-                await self._hours.write()
             await asyncio.gather(warming, asyncio.to_thread(self._janitor.leave))
-
-    async def _record_hours(self) -> None:
-        while True:
-            await asyncio.sleep(_RECORD_EVERY)
-            try:
-                await self._hours.write()
-            except RedisError as error:
-                _log.warning("the hour's record is delayed, retrying", reason=str(error))
 
     async def distrust(self) -> list[str] | None:
         """As :meth:`Janitor.distrust`; None while Redis is unavailable."""

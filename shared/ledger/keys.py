@@ -13,8 +13,6 @@ VERSION = f"{PREFIX}:version"
 CANARIES = "canaries/"
 # Before the 16 hex digits of a reward session.
 REWARDS = "reward/"
-# Hash of the reward sessions whose hours are recorded, with the time of the latest record.
-REWARD_SESSIONS = f"{PREFIX}:reward:sessions"
 # Before the 16 hex digits of a service instance that has programs run for tools.
 PROGRAMS = "programs/"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
@@ -124,8 +122,7 @@ class RewardKeys(RunKeys):
     """The keys of a reward session: those of a run, and further ones.
 
     ``uses`` is a hash, samples in flight by problem key; ``idle`` a sorted set of the problems
-    without any, by the time since when; an ``answer`` is a string that expires. ``hours`` is a hash
-    of what was answered, by hour and writer, which is kept longer than the session.
+    without any, by the time since when; an ``answer`` is a string that expires.
     """
 
     @property
@@ -135,10 +132,6 @@ class RewardKeys(RunKeys):
     @property
     def idle(self) -> str:
         return f"{self._base}:idle"
-
-    @property
-    def hours(self) -> str:
-        return f"{self._base}:hours"
 
     def answer(self, sample: str) -> str:
         """Key of the remembered answer on a sample, by the sample's key."""

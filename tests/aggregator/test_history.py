@@ -1,6 +1,5 @@
 """History of runs over the API: groups, trends, differences, and the gate's verdicts."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from shared.errors import ConfigError
 from shared.protocol import Role, leaves
 from shared.run_record import RunState
 from tests.aggregator.runs import ask
-from tests.conftest import RedisServer
 from tests.page import trained
 from tests.shared.ledgers import put_meta
 
@@ -205,15 +203,6 @@ def test_the_shipped_policy_is_the_default(tmp_path: Path) -> None:
     assert default_policy(path) == NamedPolicy("rules.yaml", read_policy(path))
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         default_policy(tmp_path / "none.yaml")
-
-
-async def test_rewards_are_shown_by_hour(client: TestClient, redis_server: RedisServer) -> None:
-    assert (await ask(client, "/api/rewards"))["sessions"] == []
-    await asyncio.to_thread(trained.reward, redis_server.url)
-    [session] = (await ask(client, "/api/rewards"))["sessions"]
-    assert (session["session"], session["answered"]) == (trained.SESSION, 30)
-    assert [one["accepted_share"] for one in session["hours"]] == [3 / 9, 5 / 9, 7 / 9]
-    assert session["hours"][0]["statuses"] == {"success": 3, "wrong_answer": 6, "api_error": 1}
 
 
 def test_what_a_trend_leaves_out_of_the_protocol_is_none_of_it() -> None:

@@ -40,7 +40,6 @@ def report(
     output = str(folder / "moving")
     moving = trained.begin(books, "moving", output, name="moving", model="z", begun=now)
     trained.answer(moving, now, 9, first=6)
-    trained.reward(redis_server.url)
     give_up = time.monotonic() + 60
     for ledger in published:
         while not ((state := ledger.state()) and state.published):
@@ -175,16 +174,6 @@ def test_a_baseline_that_is_not_there_is_named(address: str, visit: Visit) -> No
     expect(page.locator("main")).to_contain_text("The baseline <img> is not among these runs")
     page.goto(f"{address}/#/history?protocol=none")
     expect(page.locator("h1")).to_have_text("This cannot be shown")
-    assert watch.errors == []
-
-
-def test_rewards_of_a_training_are_shown_by_hour(address: str, visit: Visit) -> None:
-    page, watch = visit()
-    opened(page, f"{address}/#/history")
-    card = page.locator("article.trend", has_text=trained.SESSION)
-    expect(card).to_contain_text("30 completions answered in 3 hours")
-    card.locator("summary").click()
-    expect(card.locator("tbody tr").last).to_contain_text("77.8 %")
     assert watch.errors == []
 
 

@@ -1,14 +1,9 @@
 """Fixture of a training: checkpoints that are measured by one protocol, and runs beside them."""
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-
 from redis import Redis
 
 from shared.config import load_config
-from shared.ledger import Ledger, connect_async
-from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.reward_hours import RewardHours
+from shared.ledger import Ledger
 from shared.plan import make_plan
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
@@ -20,7 +15,6 @@ DATASETS = ("humaneval", "mbpp_reg")
 PER_DATASET = 12
 BEGUN = 1_750_000_000.0
 DAY = 86_400.0
-SESSION = "reward/0123456789abcdef"
 
 
 def begin(
@@ -59,28 +53,3 @@ def answer(ledger: Ledger, begun: float, right: int, first: int = 0) -> None:
 def hostile_names() -> tuple[str, str]:
     """Name and model of a run that would run scripts where they are taken for anything but text."""
     return TEXTS["image"] + TEXTS["override"], TEXTS["script_end"]
-
-
-def reward(url: str, hours: int = 3) -> None:
-    """A reward session that answered for some hours, better from one to the next."""
-
-    async def write() -> None:
-        for hour in range(hours):
-            async with await connect_async(url) as redis:
-                now = BEGUN + 3600.0 * hour
-                record = RewardHours(PipelinedRedis(redis), SESSION, now=lambda at=now: at)
-                for number in range(10):
-                    right = number < 3 + 2 * hour
-                    status = FinalStatus.SUCCESS if right else FinalStatus.WRONG_ANSWER
-                    record.count(
-                        FinalStatus.API_ERROR if number == 9 else status,
-                        accepted=right,
-                        score=float(right) if number < 9 else None,
-                        guarded=False,
-                        judge_seconds=0.5,
-                    )
-                await record.write()
-
-    # In a separate thread: Playwright's event loop runs in this one.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(write())).result()

@@ -11,9 +11,8 @@ from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
 from shared.errors import ServiceError
 from shared.ledger import connect_async
-from shared.ledger.reward_hours import reward_sessions
 from tests.conftest import RedisServer
-from tests.reward.servers import eventually, quick, served
+from tests.reward.servers import eventually, quick
 
 
 class Log(NoSampleLog):
@@ -45,18 +44,3 @@ async def test_a_service_that_cannot_connect_leaves_nothing_open(
         assert len(opened) == 1
         await eventually(lambda: len(redis.client_list()) == before)
     assert log.closed
-
-
-async def test_what_was_answered_is_recorded_by_hour_when_the_service_ends(
-    redis: Redis, redis_server: RedisServer
-) -> None:
-    tests = {"inputs": [""], "outputs": [""]}
-    async with served(redis, redis_server.url) as found:
-        for completion in ("a", "b"):
-            status, _ = await found.score(completion=completion, ground_truth=tests, deadline=0.1)
-            assert status == 504  # nobody judges
-        session = found.service.session.run
-    [recorded] = reward_sessions(redis)
-    assert recorded.session == session
-    [totals] = recorded.hours.values()
-    assert (totals.statuses, totals.accepted, totals.scored) == ({"api_error": 2}, 0, 0)

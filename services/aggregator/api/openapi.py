@@ -21,7 +21,6 @@ from services.aggregator.api.trend_models import (
     HistoryAnswer,
     HistoryQuery,
     PerformanceAnswer,
-    RewardList,
 )
 from services.aggregator.comparison.models import (
     CompareQuery,
@@ -113,13 +112,6 @@ ROUTES: tuple[Route, ...] = (
         GateAnswer,
         query=GateQuery,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
-    ),
-    Route(
-        "/api/rewards",
-        "show_rewards",
-        "What reward sessions answered, by hour",
-        RewardList,
-        failures=((503, "Redis is unavailable; try again."),),
     ),
     Route(
         "/api/compare",

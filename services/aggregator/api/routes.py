@@ -30,9 +30,8 @@ from services.aggregator.api.trend_models import (
     GateQuery,
     HistoryAnswer,
     HistoryQuery,
-    RewardList,
 )
-from services.aggregator.api.trends import Trends, reward_list
+from services.aggregator.api.trends import Trends
 from services.aggregator.comparison.answers import ComparedRuns, run_names
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.models import CompareQuery, FlipsQuery
@@ -51,7 +50,6 @@ from services.aggregator.index.run_cache import RunCache
 from services.aggregator.sources import GoneError, SampleSource, SourceOf
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
-from shared.ledger.reward_hours import SessionHours
 from shared.schemas import SampleId, describe, is_encodable
 from shared.service.logs import get_logger
 from shared.service.server import Handler, json_error, json_http_errors
@@ -76,7 +74,6 @@ _HEADERS = {
 T = TypeVar("T")
 Query = TypeVar("Query", bound=BaseModel)
 RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
-Rewards = Callable[[], list[SessionHours]]
 
 
 def add_api(
@@ -85,7 +82,6 @@ def add_api(
     database: Database,
     *,
     folders: RunFolders | None = None,
-    rewards: Rewards = list,
     policy: NamedPolicy | None = None,
     max_listed: int = MAX_LISTED,
 ) -> None:
@@ -96,13 +92,12 @@ def add_api(
         source_of: Makes the source of a run's samples.
         database: The index.
         folders: Folders whose finished runs are in the index, too.
-        rewards: Reads what the reward sessions recorded.
         policy: Policy of the gate, by which the page judges runs of one protocol.
         max_listed: Runs in the list of all runs.
     """
     app.middlewares.extend([json_http_errors(), _unavailable_stores])
     app.on_response_prepare.append(_add_headers)
-    api = _Api(source_of, database, folders, rewards, policy, max_listed)
+    api = _Api(source_of, database, folders, policy, max_listed)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment.
         app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
@@ -115,14 +110,12 @@ class _Api:
         source_of: SourceOf,
         database: Database,
         folders: RunFolders | None,
-        rewards: Rewards,
         policy: NamedPolicy | None,
         max_listed: int,
     ) -> None:
         self._max_listed = max_listed
         self._source_of = source_of
         self._folders = folders
-        self._rewards = rewards
         self._database = database
         self._figures = RunCache(all_figures, database)
         self._comparisons = Comparisons()
@@ -224,12 +217,6 @@ class _Api:
             with self._database.read() as connection:
                 baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
                 return self._trends.gate(connection, baseline, run)
-
-        return _answer(await self._in_thread(read))
-
-    async def show_rewards(self, _request: web.Request) -> web.Response:
-        def read() -> RewardList:
-            return reward_list(self._rewards())
 
         return _answer(await self._in_thread(read))
 

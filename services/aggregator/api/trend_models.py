@@ -6,7 +6,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shared.analysis.bottleneck import Part
 from shared.run_record import RunState
-from shared.statuses import FinalStatus
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -170,36 +169,3 @@ class PerformanceAnswer(_Answer):
     waits_for: Part
     sentence: str
     notes: list[str]
-
-
-class RewardHour(_Answer):
-    """What a reward session answered in the hour from ``start`` (Unix) on.
-
-    ``accepted_share`` is of the judged completions, ``score_mean`` of those with a reward.
-    ``guarded`` counts those in which a guard of the judge stopped something, ``cached`` those with
-    a remembered answer; ``judge_seconds`` are over all others.
-    """
-
-    start: int
-    answered: Count
-    statuses: dict[FinalStatus, Count]
-    accepted_share: Share | None
-    score_mean: float | None
-    guarded: Count
-    cached: Count
-    judge_seconds: Amount
-
-
-class RewardSessionHours(_Answer):
-    """A reward session with its recorded hours, at most the latest 500, the earliest first."""
-
-    session: str
-    latest_at: float
-    answered: Count
-    hours: list[RewardHour]
-
-
-class RewardList(_Answer):
-    """The latest 10 reward sessions, the latest one first."""
-
-    sessions: list[RewardSessionHours]

@@ -16,9 +16,6 @@ from services.aggregator.api.trend_models import (
     HistoryRun,
     OtherGroup,
     PerformanceAnswer,
-    RewardHour,
-    RewardList,
-    RewardSessionHours,
 )
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.gates import Gates
@@ -30,11 +27,8 @@ from services.aggregator.index.run_cache import RunCache
 from shared.analysis.bottleneck import bottleneck
 from shared.analysis.differences import run_differences
 from shared.analysis.gate_policy import NamedPolicy
-from shared.analysis.statistics import ratio
 from shared.errors import DataError, OutputError
-from shared.ledger.reward_hours import HourTotals, SessionHours
 from shared.schemas import describe
-from shared.statuses import FinalStatus
 
 # Runs of one trend, other measurements with their differences, and names of runs in lists.
 _MOST_RUNS, _MOST_OTHERS, _MOST_NAMED = 500, 20, 20
@@ -85,10 +79,6 @@ def performance_answer(found: Performance) -> PerformanceAnswer:
         sentence=slower.sentence,
         notes=found.notes,
     )
-
-
-def reward_list(sessions: Sequence[SessionHours]) -> RewardList:
-    return RewardList(sessions=[_session(one) for one in sessions])
 
 
 class UnknownProtocolError(LookupError):
@@ -226,27 +216,3 @@ def _other(group: HistoryGroup, here: TrendRun, there: TrendRun) -> OtherGroup:
 
 def _no_gate(policy: str | None, reason: str) -> GateAnswer:
     return GateAnswer(policy=policy, outcome=None, reason=reason, findings=[])
-
-
-def _session(found: SessionHours) -> RewardSessionHours:
-    return RewardSessionHours(
-        session=found.session,
-        latest_at=found.latest_at,
-        answered=sum(one.answered for one in found.hours.values()),
-        hours=[_hour(start, one) for start, one in sorted(found.hours.items())],
-    )
-
-
-def _hour(start: int, found: HourTotals) -> RewardHour:
-    judged = found.answered - found.statuses.get(FinalStatus.API_ERROR, 0)
-    share = ratio(found.accepted, judged)
-    return RewardHour(
-        start=start,
-        answered=found.answered,
-        statuses=found.statuses,
-        accepted_share=None if share is None else min(1.0, share),
-        score_mean=ratio(found.score, found.scored),
-        guarded=found.guarded,
-        cached=found.cached,
-        judge_seconds=found.judge_seconds,
-    )

@@ -31,7 +31,6 @@ export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new
 export const performance = (id) => get(`/api/runs/${quoted(id)}/performance`);
 export const history = (protocol) => get(`/api/history${protocol ? `?${new URLSearchParams({ protocol })}` : ""}`);
 export const gate = (baseline, run) => get(`/api/gate?${new URLSearchParams({ baseline, run })}`);
-export const rewards = () => get("/api/rewards");
 
 export const compare = (runs) => get(`/api/compare?${new URLSearchParams({ runs })}`);
 export const flips = (query) => get(`/api/compare/flips?${new URLSearchParams(query)}`);

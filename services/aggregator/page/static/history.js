@@ -159,12 +159,10 @@ export async function showHistory(main, _parts, given) {
   const { groups, unreadable } = await api.history();
   const heading = el("h1", {}, "History");
   const torn = Object.entries(unreadable).map(([run, reason]) => el("p", { class: "soft" }, "Of ", name(run), " the record cannot be read: ", name(reason)));
-  const rewards = el("div");
   let turn = 0;
   const left = () => (turn = -1);
-  showRewards(rewards).catch(warn);
   if (!groups.length) {
-    main.replaceChildren(heading, el("p", { class: "soft" }, "No run yet: plumb run begins one."), ...torn, rewards);
+    main.replaceChildren(heading, el("p", { class: "soft" }, "No run yet: plumb run begins one."), ...torn);
     return left;
   }
   const [controls, stage] = [el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }), el("div")];
@@ -196,24 +194,6 @@ export async function showHistory(main, _parts, given) {
     draw().then(() => controls.elements[key]?.focus(), warn);
   };
   await draw();
-  main.replaceChildren(heading, controls, stage, rewards, ...torn);
+  main.replaceChildren(heading, controls, stage, ...torn);
   return left;
-}
-
-// What the reward service saw: shares by hour of each session.
-async function showRewards(place) {
-  const { sessions } = await api.rewards();
-  const parts = sessions.map((session) => {
-    const hours = session.hours;
-    const errors = (one) => (one.statuses.api_error ?? 0) / Math.max(1, one.answered);
-    const chart = (text, value, more = {}) => el("div", {}, overRuns({ label: text, form: percent, fromZero: true, greatest: 1, points: hours.map((one) => ({ title: `${moment(one.start)}: ${percent(value(one))} of ${one.answered}`, value: value(one) })), ...more }));
-    const statuses = [...new Set(hours.flatMap((one) => Object.keys(one.statuses)))].sort();
-    const rows = () => hours.map((one) => [moment(one.start), String(one.answered), percent(one.accepted_share), number(3)(one.score_mean), ...statuses.map((status) => String(one.statuses[status] ?? 0)), String(one.guarded), String(one.cached), number(1)(one.judge_seconds)]);
-    return el("article", { class: "card trend" },
-      el("h3", {}, name(session.session)),
-      el("p", { class: "soft number" }, `${count(session.answered, "completion")} answered in ${count(hours.length, "hour")}, last ${moment(session.latest_at)}`),
-      el("div", { class: "plots" }, chart("Accepted by hour", (one) => one.accepted_share), chart("Not judged (api_error) by hour", errors)),
-      behind(`Rewards of ${plain(session.session)} by hour`, ["hour", "answered", "accepted", "mean score", ...statuses, "guarded", "remembered", "judging, s"], rows));
-  });
-  if (parts.length) place.replaceChildren(el("h2", {}, "Rewards in training"), el("div", { class: "trends" }, parts));
 }
