@@ -161,7 +161,7 @@ images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU
 	docker build --build-arg REVISION=$$PLUMBLINE_REVISION -f services/sandbox/Dockerfile \
 		-t $${PLUMBLINE_REGISTRY:-localhost/plumbline}/sandbox:$${PLUMBLINE_VERSION:-0.1.0} .
 
-install-exports: $(EXPORTS_STAMP) ## install EvalPlus, Inspect and lm-eval, which the tests of exports run, into .venv-exports (650 MB)
+install-exports: $(EXPORTS_STAMP) ## install EvalPlus and Inspect, which the tests of exports run, into .venv-exports (650 MB)
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
-from services.exports import evalplus, inspect_log, lm_eval, tables
+from services.exports import evalplus, inspect_log, tables
 from services.exports.samples import RunSamples, load_samples
 from shared.artifacts import OutputFolder
 from shared.errors import DataError
@@ -16,7 +16,6 @@ class ExportFormat(StrEnum):
     """Format of another project; the value is that of ``plumb export --format``."""
 
     INSPECT = "inspect"
-    LM_EVAL = "lm-eval"
     EVALPLUS = "evalplus"
     HF_PARQUET = "hf-parquet"
     CSV = "csv"
@@ -31,13 +30,10 @@ class ExportTable(StrEnum):
 
 _WRITERS: dict[ExportFormat, Callable[[RunSamples, OutputFolder], Iterator[str]]] = {
     ExportFormat.INSPECT: inspect_log.write,
-    ExportFormat.LM_EVAL: lm_eval.write,
     ExportFormat.EVALPLUS: evalplus.write,
     ExportFormat.HF_PARQUET: tables.write_parquet,
     ExportFormat.CSV: tables.write_csv,
 }
-# Formats whose readers show what a model was asked: an empty text would pass for the question.
-_NEED_PROMPTS = (ExportFormat.INSPECT, ExportFormat.LM_EVAL)
 _CASE_WRITERS: dict[ExportFormat, Callable[[FinishedRun, OutputFolder], Iterator[str]]] = {
     ExportFormat.HF_PARQUET: tables.write_case_parquet,
     ExportFormat.CSV: tables.write_case_csv,
@@ -53,7 +49,8 @@ def export_samples(kind: ExportFormat, samples: RunSamples, folder: OutputFolder
             known.
     """
     members = (one for each in samples.datasets.values() for one in each)
-    if kind in _NEED_PROMPTS and any(one.question is None for one in members):
+    # Inspect shows what a model was asked: an empty text would pass for the question.
+    if kind is ExportFormat.INSPECT and any(one.question is None for one in members):
         raise DataError(
             f"{samples.run.folder.url}: {'; '.join(samples.notes)}; the format {kind} needs the "
             f"prompts ({ExportFormat.HF_PARQUET} and {ExportFormat.CSV} do without)"

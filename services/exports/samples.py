@@ -11,7 +11,7 @@ from shared.finished_run import FinishedRun
 from shared.outlines import ProblemOutline, entry_point, prelude, read_outlines
 from shared.plan import make_plan
 from shared.run_record import RunRecord
-from shared.schemas import Generation, SampleId, Verdict, sha256
+from shared.schemas import Generation, SampleId, Verdict
 
 _SLOT = "{prompt}"
 
@@ -177,20 +177,6 @@ def task_name(dataset: str) -> str:
     return re.sub(r"\W", "_", dataset, flags=re.ASCII)
 
 
-def task_names(datasets: Iterable[str]) -> dict[str, str]:
-    """``task_name`` of each data set; duplicates get a hash as suffix."""
-    names: dict[str, str] = {}
-    for dataset in datasets:
-        name = task_name(dataset)
-        names[dataset] = f"{name}_{sha256(dataset)[:8]}" if name in names.values() else name
-    return names
-
-
 def file_part(dataset: str) -> str:
     """``task_name`` with ``-`` for ``_``, which separates the parts of a file name."""
     return task_name(dataset).replace("_", "-")
-
-
-def folder_name(model: str) -> str:
-    """Convert a model's name to a folder name as lm-evaluation-harness does."""
-    return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)

@@ -26,7 +26,7 @@ def run_export(run: Path, *options: str) -> Result:
 
 @pytest.mark.parametrize(
     ("kind", "files"),
-    [("inspect", 3), ("lm-eval", 4), ("evalplus", 2), ("hf-parquet", 1), ("csv", 1)],
+    [("inspect", 3), ("evalplus", 2), ("hf-parquet", 1), ("csv", 1)],
 )
 def test_the_files_are_named(finished: Exported, tmp_path: Path, kind: str, files: int) -> None:
     result = run_export(finished.run, "--format", kind, "--output", str(tmp_path / "out"))
@@ -38,7 +38,7 @@ def test_the_files_are_named(finished: Exported, tmp_path: Path, kind: str, file
 
 
 def test_exporting_again_writes_the_same(finished: Exported, tmp_path: Path) -> None:
-    for kind in ("inspect", "lm-eval", "evalplus", "hf-parquet", "csv"):
+    for kind in ("inspect", "evalplus", "hf-parquet", "csv"):
         outputs = [tmp_path / kind / name for name in ("one", "two")]
         for output in outputs:
             run_export(finished.run, "--format", kind, "--output", str(output))
@@ -63,11 +63,10 @@ def test_notes_go_to_stderr(finished: Exported, tmp_path: Path) -> None:
     assert result.stdout.splitlines() == [str(tmp_path / "out" / "samples.csv")]
 
 
-@pytest.mark.parametrize("kind", ["inspect", "lm-eval"])
-def test_no_empty_question_is_written(finished: Exported, tmp_path: Path, kind: str) -> None:
+def test_no_empty_question_is_written(finished: Exported, tmp_path: Path) -> None:
     finished.data.unlink()
     out = tmp_path / "out"
-    result = run_export(finished.run, "--format", kind, "--output", str(out))
+    result = run_export(finished.run, "--format", "inspect", "--output", str(out))
     assert isinstance(result.exception, DataError)
     assert "name the data with --data" in str(result.exception)
     assert not out.exists()
@@ -111,7 +110,7 @@ print(json.dumps(codes))
 def test_no_format_needs_numpy(finished: Exported, tmp_path: Path) -> None:
     """The runner's image has ``plumb export`` and no numpy."""
     finished.record()
-    tables = [(kind, "samples") for kind in ("inspect", "lm-eval", "evalplus", "hf-parquet", "csv")]
+    tables = [(kind, "samples") for kind in ("inspect", "evalplus", "hf-parquet", "csv")]
     tables += [(kind, "cases") for kind in ("hf-parquet", "csv")]
     commands = [
         [

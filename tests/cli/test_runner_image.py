@@ -105,7 +105,7 @@ def test_commands_for_finished_runs_and_data_work(image: Path, tmp_path: Path) -
         ["report", run, "--out", str(tmp_path / "report.html")],
         *(
             ["export", run, "--format", form, "--output", str(tmp_path / form), "--data", str(data)]
-            for form in ("inspect", "lm-eval", "hf-parquet", "csv")
+            for form in ("inspect", "hf-parquet", "csv")
         ),
         ["data", "check", str(data)],
     ]
