@@ -22,7 +22,6 @@ from shared.analysis.evidence import (
     Mark,
     PreparedData,
 )
-from shared.analysis.model_size import ModelSize, model_size
 from shared.analysis.silent_failures import SIGNS, silent_failures
 from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
 from shared.data_roles import DataRole, manifest_folder
@@ -47,7 +46,11 @@ def accept(
     ] = None,
     size: Annotated[
         float | None,
-        typer.Option("--size", min=0.001, help="Billions of parameters, if the name tells none."),
+        typer.Option(
+            "--size",
+            min=0.001,
+            help="The model's billions of parameters, for typical ranges.",
+        ),
     ] = None,
     without: Annotated[
         list[Check] | None, typer.Option("--without", help="Check to leave out; repeatable.")
@@ -58,8 +61,7 @@ def accept(
     opened = open_run(run, unpublished=True)
     for place in data or []:
         check_exists(place)
-    given = None if size is None else ModelSize(size, "as given")
-    evidence, notes = _evidence(opened, data or [], given)
+    evidence, notes = _evidence(opened, data or [], size)
     found = report(evidence, opened.folder.shown, without or [])
     console = stdout_console()
     _print_report(console, opened, found)
@@ -79,7 +81,7 @@ def accept(
 def print_warnings(console: Console, run: FinishedRun) -> None:
     """Print the signs of silent failures in a run that has just ended; nothing without any."""
     answers, _ = _answers(run)
-    evidence = Evidence(run.record, run.summary, answers, size=model_size(run.record))
+    evidence = Evidence(run.record, run.summary, answers)
     by_step: dict[tuple[Check, str], list[AcceptanceFinding]] = {}
     for one in silent_failures(evidence):
         by_step.setdefault((one.check, one.next_step), []).append(one)
@@ -94,7 +96,7 @@ def print_warnings(console: Console, run: FinishedRun) -> None:
 
 
 def _evidence(
-    run: FinishedRun, data: Sequence[str], size: ModelSize | None
+    run: FinishedRun, data: Sequence[str], size: float | None
 ) -> tuple[Evidence, list[str]]:
     """Collect what is known of a run; returns it with notes on what was left out."""
     answers, unreadable = _answers(run)
@@ -107,7 +109,7 @@ def _evidence(
         qa_records={log.file: _records(run, log.file) for log in run.record.qa_logs.values()},
         data=_prepared_data(run.record, data),
         final_sets=final_sets,
-        size=size or model_size(run.record),
+        size=size,
     )
     return evidence, [*run.skipped, *notes]
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shared.analysis.model_size import ModelSize
 from shared.analysis.statistics import Metrics
 from shared.config import Config
 from shared.final_sets import FinalSetUse
@@ -143,7 +142,7 @@ class Evidence:
         qa_records: Number of readable records by file of ``run.json``'s ``qa_logs``.
         data: What lies beside the data files, or why it is not at hand.
         final_sets: The runs on the run's final sets.
-        size: Size of the model; None if unknown.
+        size: The model's parameters in billions; None if not given.
     """
 
     record: RunRecord
@@ -153,7 +152,7 @@ class Evidence:
     qa_records: Mapping[str, int] = field(default_factory=dict)
     data: PreparedData | str = "not looked for"
     final_sets: Sequence[FinalSetUse] = ()
-    size: ModelSize | None = None
+    size: float | None = None
 
     @property
     def config(self) -> Config:

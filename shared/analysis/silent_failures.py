@@ -7,8 +7,8 @@ leaves a trace in the counts of the answers. docs/acceptance.md has the limits.
 from collections.abc import Iterator, Mapping
 
 from shared.analysis.evidence import AcceptanceFinding, AnswerCounts, Check, Evidence, Mark, Rule
-from shared.analysis.model_size import METRICS, TypicalMetric, TypicalRange, typical_range
 from shared.analysis.statistics import ratio, wilson_interval
+from shared.analysis.typical import METRICS, TypicalMetric, TypicalRange, typical_range
 from shared.statuses import FinalStatus
 
 _FEW = 20
@@ -47,15 +47,10 @@ def _model(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         found = "the server's self-check says random weights"
         step = "set actor_rollout_ref.rollout.load_format=auto, and check the model's files"
         yield AcceptanceFinding(Check.MODEL, Mark.FAILURE, found, step)
-    elif evidence.size is None:
-        name = evidence.record.served_model
-        whose = f"the size of {name!r}" if name else "the model"
-        found = f"{whose} is unknown, so no typical ranges apply"
-        step = "give its billions of parameters: plumb accept RUN --size 7"
-        yield AcceptanceFinding(Check.MODEL, Mark.WARNING, found, step)
     else:
-        name = evidence.record.served_model or "model"
-        yield AcceptanceFinding(Check.MODEL, Mark.PASS, f"{name}, {evidence.size}")
+        size = "--size adds typical ranges" if evidence.size is None else f"{evidence.size:g} B"
+        name = evidence.record.served_model or "unnamed"
+        yield AcceptanceFinding(Check.MODEL, Mark.PASS, f"{name}, {size}")
 
 
 def _looks_random(generator: object) -> bool:
