@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from services.cli.imports import interruptible_imports
-
 
 def _with_hyphens(name: str) -> str:
     """Scripts of verl's users write ``--output_dir``."""
@@ -43,8 +41,7 @@ class LazyGroup(TyperGroup):
     def load(self, name: str) -> Any:  # noqa: ANN401 - typer does not export click's Command
         """Import a command."""
         module, _, attribute = self.lazy_commands[name].target.partition(":")
-        with interruptible_imports():
-            found = getattr(import_module(module), attribute)
+        found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             group.name = name
