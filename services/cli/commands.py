@@ -30,7 +30,7 @@ COMMANDS = {
         f"{_CLI}.view:view",
         "Show the finished runs below a folder in a browser, without any other service.",
     ),
-    "runs": LazyCommand(f"{_CLI}.finished:runs", "List the runs below a folder, the latest first."),
+    "runs": LazyCommand(f"{_CLI}.runs:runs", "List the runs below a folder, the latest first."),
     "compare": LazyCommand(
         f"{_CLI}.compare:compare",
         "Compare runs with the first one: differences, confidence intervals, detectable effects.",

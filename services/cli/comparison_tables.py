@@ -1,15 +1,14 @@
 """Terminal tables of comparisons and gate findings, and bars with intervals."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import printable
-from services.cli.layout import bars, plain_table, print_fitting, print_line
+from services.cli.layout import bars, plain_table, print_line, print_table
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
 from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
@@ -55,22 +54,10 @@ def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[Fina
     return found
 
 
-# Columns of the table of two runs, and those that a narrower terminal can do without.
-_COLUMNS = ("data set", "metric", "problems", "A", "B", "difference", "95 % interval", "p",
-            "detectable", "gained/lost")  # fmt: skip
-_DISPENSABLE = (
-    frozenset[str](),
-    frozenset({"problems", "detectable"}),
-    frozenset({"problems", "detectable", "metric"}),
-    frozenset({"problems", "detectable", "metric", "gained/lost"}),
-)
-
-
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the differences of two runs: a table or, where that is too wide, lines; then bars."""
-    tables = [_comparison_table(comparison, dropped) for dropped in _DISPENSABLE]
+    """Print the differences of two runs as a table, then as bars."""
     console.print()
-    print_fitting(console, tables, lambda: _comparison_lines(comparison))
+    print_table(console, _comparison_table(comparison))
     _print_difference_bars(console, comparison)
     for one in comparison.datasets:
         _print_cut(console, one)
@@ -78,36 +65,18 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
         _line(console, line)
 
 
-def _comparison_table(comparison: Comparison, dropped: Collection[str]) -> Table:
+def _comparison_table(comparison: Comparison) -> Table:
     """A row for accepted@1 of a data set, and one for its pass ratio."""
-    kept = [column for column in _COLUMNS if column not in dropped]
-    labels = {"A": comparison.first.label, "B": comparison.second.label}
-    table = plain_table([labels.get(each, each) for each in kept], left=("data set", "metric"))
+    first, second = comparison.first.label, comparison.second.label
+    numbers = ("problems", first, second, "difference", "95 % interval", "p", "detectable")
+    left = ("data set", "metric")
+    table = plain_table([*left, *numbers, "gained/lost"], left)
     for one in comparison.datasets:
-        ratio = _pass_ratio_name(one)
-        second = Text(f"  {ratio}" if "metric" in dropped else "")
-        problems = str(one.accepted_at_1.problems)
-        name = _text(one.paired.dataset)
-        accepted = [name, "accepted@1", problems, *_cells(one.accepted_at_1), _flips(one)]
-        for row in (accepted, [second, ratio, "", *_cells(one.pass_ratio_mean), ""]):
-            cells = dict(zip(_COLUMNS, row, strict=True))
-            table.add_row(*(cells[column] for column in kept))
+        found, ratio = one.accepted_at_1, one.pass_ratio_mean
+        name, problems = _text(one.paired.dataset), str(found.problems)
+        table.add_row(name, "accepted@1", problems, *_cells(found), _flips(one))
+        table.add_row("", _pass_ratio_name(one), "", *_cells(ratio), "")
     return table
-
-
-def _comparison_lines(comparison: Comparison) -> Iterator[Text]:
-    for one in comparison.datasets:
-        found = one.accepted_at_1
-        yield _text(f"{one.paired.dataset}, {found.problems} problems", "bold")
-        flips = f", gained/lost {_flips(one)}"
-        for name, each, more in (
-            ("accepted@1", found, flips),
-            (_pass_ratio_name(one), one.pass_ratio_mean, ""),
-        ):
-            first, second, difference, interval, p_value, detectable = _cells(each)
-            yield Text(f"  {name}: {first} to {second}")
-            yield Text.assemble("    ", difference, f" ({interval})")
-            yield Text(f"    p {p_value}, detectable {detectable}{more}")
 
 
 def _flips(one: DatasetComparison) -> str:
@@ -164,26 +133,15 @@ def print_flips(console: Console, comparison: Comparison) -> None:
     """Print every sample that is accepted in only one run, with both verdicts."""
     labels = [comparison.first.label, comparison.second.label]
     table = plain_table(["data set", "problem", "sample", "", *labels])
-    rows = [
-        _flip(pair, word)
-        for one in comparison.datasets
-        for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost))
-        for pair in pairs
-    ]
-    for row in rows:
-        table.add_row(*row)
+    for one in comparison.datasets:
+        for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost)):
+            for pair in pairs:
+                table.add_row(*_flip(pair, word))
     console.print()
-    if not rows:
+    if table.row_count:
+        print_table(console, table)
+    else:
         console.print("no sample is accepted in only one run")
-        return
-
-    def lines() -> Iterator[Text]:
-        for dataset, problem, sample, word, first, second in rows:
-            yield Text.assemble(word, "  ", Text("/").join((dataset, problem, sample)))
-            for label, verdict in zip(labels, (first, second), strict=True):
-                yield Text.assemble(f"  {label}  ", verdict)
-
-    print_fitting(console, [table], lines)
 
 
 def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
@@ -196,26 +154,13 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
     }
     headings = ["run", "accepted@1", "95 % interval", "to A", "95 % interval", "p"]
     names = list(comparisons[0].first.verdicts)
-    rows = {
-        name: [_overview_row(run, name, found.get((run.label, name))) for run in runs]
-        for name in names
-    }
-    tables = [plain_table(["data set", *headings[:end]], ["data set", "run"]) for end in (6, 5)]
-    for end, table in zip((6, 5), tables, strict=True):
-        for name in names:
-            for row in rows[name]:
-                table.add_row(_text(name), *row[:end])
-
-    def by_dataset() -> Iterator[RenderableType]:
-        for name in names:
-            yield _text(name, "bold")
-            table = plain_table(headings[:5], ["run"])
-            for row in rows[name]:
-                table.add_row(*row[:5])
-            yield table
-
+    table = plain_table(["data set", *headings], ["data set", "run"])
+    for name in names:
+        for run in runs:
+            row = _overview_row(run, name, found.get((run.label, name)))
+            table.add_row(_text(name), *row)
     console.print()
-    print_fitting(console, tables, by_dataset)
+    print_table(console, table)
     for name in names:
         _print_chart(console, name, runs)
 
@@ -227,17 +172,8 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
         cells = (one.dataset, one.rule, one.limit, one.found)
         outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
         table.add_row(*(_text(cell) for cell in cells), outcome, _text(one.why))
-
-    def lines() -> Iterator[RenderableType]:
-        for one in findings:
-            outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
-            yield Text.assemble(outcome, "  ", _text(one.dataset, "bold"))
-            said = f"{one.rule} {one.limit}: found {one.found}"
-            for line in filter(None, (said, one.why)):
-                yield Padding(_text(line), (0, 0, 0, 2))
-
     console.print()
-    print_fitting(console, [table], lines)
+    print_table(console, table)
 
 
 def percent(value: float | None) -> str:

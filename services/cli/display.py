@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.layout import bars, natural_width, print_fitting, print_line
+from services.cli.layout import bars, print_line, print_table
 from shared import artifacts
 from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
@@ -33,7 +33,7 @@ _STATUSES = tuple(FinalStatus)
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
 COPY_VARIABLE = "PLUMBLINE_COPY"
-_BARS = (12, 8, 4)  # widths of a progress bar, for wide and for narrow terminals
+_BAR, _WIDE = 12, 100  # width of a progress bar, and of terminals that have room for it
 _ROWS = (
     ("problems", "total_problems", "{:d}"),
     ("accepted@1", "accepted_at_1", "{:.1%}"),
@@ -146,7 +146,7 @@ class ProgressDisplay:
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(
-                get_renderable=self._widest_table, console=self._console, refresh_per_second=5
+                get_renderable=self._table, console=self._console, refresh_per_second=5
             )
             self._live.start()
         return self
@@ -219,17 +219,8 @@ class ProgressDisplay:
                 page = f"http://127.0.0.1:{self._port_file.read_text().strip()}/"
         return f"{self._pace()}\nlive page: {page}" if page else self._pace()
 
-    def _widest_table(self) -> Table:
-        """The table with the longest bars that fit, so that no heading is cut."""
-        # Some columns stay free: a ^C that the terminal echoes at the end must not wrap.
-        room = self._console.width - 4
-        for bar in _BARS:
-            table = self._table(bar)
-            if natural_width(self._console, table) <= room:
-                return table
-        return self._table(None)
-
-    def _table(self, bar: int | None) -> Table:
+    def _table(self) -> Table:
+        bar = _BAR if self._console.width > _WIDE else None
         table = Table(box=None, pad_edge=False, caption=self._caption(), caption_justify="left")
         table.add_column("data set", no_wrap=True)
         for heading in (self._made, "judged"):
@@ -275,8 +266,7 @@ def printable(text: str) -> str:
 def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
     console.print()
-    whole = _summary_table(run, list(run.summary))
-    print_fitting(console, [whole], lambda: _narrow_tables(console, run))
+    print_table(console, _summary_table(run))
     _print_bars(console, run)
     record = run.record
     console.print()
@@ -300,30 +290,15 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     _print_wandb(console, record.wandb)
 
 
-def _narrow_tables(console: Console, run: FinishedRun) -> Iterator[RenderableType]:
-    """The name, and tables of as many data sets as fit; theirs are broken after an underscore."""
-    yield Text(printable(run.name), style="bold")
-    chosen: list[str] = []
-    for name in run.summary:
-        wider = natural_width(console, _summary_table(run, [*chosen, name], narrow=True))
-        if chosen and wider > console.width:
-            yield _summary_table(run, chosen, narrow=True)
-            chosen = []
-        chosen.append(name)
-    yield _summary_table(run, chosen, narrow=True)
-
-
-def _summary_table(run: FinishedRun, names: Sequence[str], *, narrow: bool = False) -> Table:
-    """The columns of some data sets; a narrow table has no name of the run, and short headings."""
+def _summary_table(run: FinishedRun) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(Text("" if narrow else printable(run.name)), no_wrap=True, style="bold")
-    for name in names:
-        heading = printable(name).replace("_", "_\n") if narrow else printable(name)
-        table.add_column(Text(heading), justify="right", overflow="fold")
+    table.add_column(Text(printable(run.name)), overflow="fold", style="bold")
+    for name in run.summary:
+        table.add_column(Text(printable(name)), justify="right", overflow="fold")
     for label, metric, form in [*_ROWS[:2], *_pass_at_k(run), *_ROWS[2:]]:
         count = _ONLY_IF.get(metric)
         if count is None or any(metrics.get(count) for metrics in run.summary.values()):
-            table.add_row(label, *(_row_cell(run.summary[name], metric, form) for name in names))
+            table.add_row(label, *(_row_cell(one, metric, form) for one in run.summary.values()))
     return table
 
 

@@ -1,22 +1,17 @@
-"""Commands on finished runs: `plumb runs`, `show`, `report` and `export`."""
+"""Commands on a finished run: `plumb show`, `report` and `export`."""
 
-import datetime
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from services.cli.display import print_summary, printable, stdout_console
-from services.cli.layout import plain_table, print_fitting, print_line
+from services.cli.layout import plain_table, print_line
 from services.cli.options import RunFolder
 from services.cli.sample import ShownCases, print_sample, print_samples
-from services.cli.trend import Change, changes
 from services.exports import (
     ExportFormat,
     ExportTable,
@@ -26,30 +21,11 @@ from services.exports import (
 )
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.errors import ConfigError, OutputError
-from shared.finished_run import FinishedRun, open_run, open_runs
+from shared.errors import ConfigError
+from shared.finished_run import FinishedRun, open_run
 from shared.redaction import redact
 from shared.run_record import RunRecord
 from shared.statuses import FinalStatus
-
-
-def runs(
-    folder: Annotated[str, typer.Argument(help="Folder that contains the runs' folders.")] = (
-        "outputs"
-    ),
-) -> None:
-    """List the runs below a folder, the latest first."""
-    console = stdout_console()
-    found, broken = open_runs(folder, unpublished=True)
-    if not found and not broken:
-        raise OutputError(f"no run in {folder}; name the folder in which runs are written")
-    ordered = sorted(found, key=_latest, reverse=True)
-    changed = changes(ordered)
-    shown = [_shown(run, changed) for run in ordered]
-    tables = [_runs_table(shown, dropped) for dropped in _DISPENSABLE]
-    print_fitting(console, tables, lambda: _stacked(shown))
-    for line in broken:
-        print_line(console, Text(printable(line), style="yellow"))
 
 
 def show(
@@ -149,112 +125,6 @@ def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str
         print(f"note: {redact(note)}", file=sys.stderr)
     for name in names:
         print(f"{folder.shown.rstrip('/')}/{name}")
-
-
-def _latest(run: FinishedRun) -> float:
-    return run.record.finished_at or run.record.started_at or 0.0
-
-
-# Columns of the table of runs, and those that a narrower terminal can do without.
-_COLUMNS = ("run", "finished", "model", "method", "samples", "data set", "accepted@1",
-            "to the run before", "folder")  # fmt: skip
-_DISPENSABLE = (frozenset[str](), frozenset({"folder"}), frozenset({"folder", "method"}))
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A run's cells: what is said of it once, and of each data set name, accepted@1 and change."""
-
-    facts: dict[str, Text]
-    scores: list[tuple[Text, Text, Text]]
-
-
-def _shown(run: FinishedRun, changed: Mapping[tuple[str, str], Change]) -> _Shown:
-    record = run.record
-    style = "" if record.complete and not record.distrust else "yellow"
-    facts = {
-        "run": run.name,
-        "finished": _when(record),
-        "model": record.model or "",
-        "method": record.config.judge.method,
-        "samples": _samples(record),
-        "folder": run.folder.shown,
-    }
-    scores = [
-        (Text(printable(name)), Text(share, style), _change(changed.get((run.folder.url, name))))
-        for name, share in _accepted(run)
-    ]
-    return _Shown({key: Text(printable(text), style) for key, text in facts.items()}, scores)
-
-
-def _runs_table(runs: Sequence[_Shown], dropped: Collection[str]) -> Table:
-    """A row per data set, the first of which has what is said of the run."""
-    kept = [column for column in _COLUMNS if column not in dropped]
-    table = plain_table(kept)
-    for run in runs:
-        facts = run.facts
-        for dataset, accepted, change in run.scores or [(Text(), Text(), Text())]:
-            cells = {**facts, "data set": dataset, "accepted@1": accepted}
-            cells["to the run before"] = change
-            table.add_row(*(cells.get(column, "") for column in kept))
-            facts = {}
-    return table
-
-
-def _stacked(runs: Sequence[_Shown]) -> Iterator[RenderableType]:
-    """A run as lines: its name, its facts, its folder, and a small table of its data sets."""
-    for run in runs:
-        facts = run.facts
-        yield Text.assemble(facts["run"], "  ", facts["finished"], style="bold")
-        said = (facts[name] for name in ("model", "method", "samples"))
-        for line in (Text(", ").join(one for one in said if one), facts["folder"]):
-            yield Padding(line, (0, 0, 0, 2))
-        if run.scores:
-            table = plain_table(["data set", "accepted@1", "to the run before"])
-            table.show_header = False
-            for row in run.scores:
-                table.add_row(*row)
-            yield Padding(table, (0, 0, 0, 2))
-
-
-def _change(change: Change | None) -> Text:
-    """Points with their interval, green or red where that is on one side of 0."""
-    if change is None:
-        return Text()
-    points = f"{100 * change.difference:+.1f}"
-    if change.ci95 is None:
-        return Text(points)
-    low, high = change.ci95
-    style = "green" if low > 0 else "red" if high < 0 else ""
-    return Text(f"{points} ({100 * low:+.1f} … {100 * high:+.1f})", style)
-
-
-def _when(record: RunRecord) -> str:
-    if not record.state.published and record.finished_at is None:
-        return "unfinished"
-    when = datetime.datetime.fromtimestamp(record.finished_at or 0.0, datetime.UTC)
-    return f"{when:%Y-%m-%d %H:%M}"
-
-
-def _samples(record: RunRecord) -> str:
-    judged = f"{record.samples_judged}/{record.samples}"
-    if not record.state.published and record.finished_at is None:  # not counted yet
-        judged = f"{record.samples}"
-    parts = [judged]
-    parts += [f"first {limit}"] if (limit := record.config.data.limit) else []
-    parts += ["incomplete"] if record.samples_unjudged else []
-    parts += ["untrusted"] if record.distrust else []
-    return " ".join(parts)
-
-
-def _accepted(run: FinishedRun) -> Iterator[tuple[str, str]]:
-    """Data set and accepted@1, with its bounds if samples were not judged."""
-    for name, metrics in run.summary.items():
-        if (share := metrics.get("accepted_at_1")) is None:
-            continue
-        bounds = metrics.get("accepted_at_1_bounds") if metrics.get("api_errors") else None
-        between = f" ({bounds[0]:.1%} to {bounds[1]:.1%})" if isinstance(bounds, list) else ""
-        yield name, f"{share:.1%}{between}"
 
 
 def _facts(run: RunRecord) -> dict[str, object]:

@@ -1,10 +1,10 @@
-"""Tables that fit the terminal without cutting a name, and bars with intervals."""
+"""Tables without lines, and bars with intervals."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -13,34 +13,16 @@ from rich.text import Text
 _LONGEST_BAR, _SHORTEST_BAR = 50, 10
 
 
-def natural_width(console: Console, table: Table) -> int:
-    """Columns that a table would take in a terminal without end."""
-    return Measurement.get(console, console.options.update_width(10_000), table).maximum
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; its longest cells are folded where the terminal is too narrow.
 
-
-def print_fitting(
-    console: Console, tables: Iterable[Table], stacked: Callable[[], Iterable[RenderableType]]
-) -> None:
-    """Print the first table that fits, or else the lines of ``stacked``.
-
-    A file or a pipe has no width: it gets the first table, each row as one line, so that what a
-    program reads does not depend on the length of a name.
-
-    Args:
-        console: The terminal, or a file.
-        tables: From the one with all columns to the one with the fewest.
-        stacked: Makes the lines that show a row below each other.
+    A file or a pipe has no width: each row is one line there, so that what a program reads does not
+    depend on the length of a name.
     """
-    for table in tables:
-        width = natural_width(console, table)
-        if not console.is_terminal:
-            Console(file=console.file, width=max(width, console.width)).print(table)
-            return
-        if width <= console.width:
-            console.print(table)
-            return
-    for line in stacked():
-        console.print(line)
+    if not console.is_terminal:
+        wanted = Measurement.get(console, console.options.update_width(10_000), table).maximum
+        console = Console(file=console.file, width=max(wanted, console.width))
+    console.print(table)
 
 
 def plain_table(headings: Sequence[str], left: Sequence[str] | None = None) -> Table:

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.console import Console
 from rich.text import Text
 
 from services.cli.display import printable
-from services.cli.layout import plain_table, print_fitting, print_line
+from services.cli.layout import plain_table, print_line, print_table
 from shared import artifacts
 from shared.case_records import failed
 from shared.errors import ConfigError
@@ -103,22 +102,13 @@ def print_samples(console: Console, run: FinishedRun, status: FinalStatus) -> No
     Raises:
         OutputError: The run's verdicts cannot be read.
     """
-    rows = [
-        (Text(printable(one.sample.key)), Text(_passed(one)), Text(printable(_reason(one))))
-        for one in run.verdicts()
-        if one.final_status is status
-    ]
     table = plain_table(["sample", "cases passed", "reason"])
-    for row in rows:
-        table.add_row(*row)
-
-    def lines() -> Iterator[RenderableType]:
-        for sample, passed, reason in rows:
-            yield sample
-            yield Padding(Text("  ").join((passed, reason)), (0, 0, 0, 2))
-
-    if rows:
-        print_fitting(console, [table], lines)
+    for one in run.verdicts():
+        if one.final_status is status:
+            cells = (one.sample.key, _passed(one), _reason(one))
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+    if table.row_count:
+        print_table(console, table)
     else:
         console.print(f"no sample is {status}", highlight=False)
 

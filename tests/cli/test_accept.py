@@ -123,7 +123,7 @@ def test_a_complete_baseline_is_accepted(baseline):
 def test_warnings_alone_are_exit_code_2(copied):
     change(copied, wandb={"mode": "offline", "sync": "wandb sync /x"})
     done = plumb("accept", "run", folder=copied)
-    assert (done.code, done.line) == (4, "plumb: accepted with warnings: wandb (of 21 checks)")
+    assert (done.code, done.line) == (4, "plumb: accepted with warnings: wandb (of 20 checks)")
     assert "→ wandb sync /x" in done.stdout
     assert plumb("accept", "run", "--without", "wandb", folder=copied).code == 0
 
@@ -230,7 +230,7 @@ def test_a_run_at_a_url(baseline, capsys):
     fs.put(str(baseline), "/bucket", recursive=True)
     try:
         accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
-        assert "accepted: all 21 checks pass" in capsys.readouterr().out
+        assert "accepted: all 20 checks pass" in capsys.readouterr().out
         with pytest.raises(OutputError, match="no run in this folder"):
             accept("memory://bucket/none")
         fs.rm("/bucket/data_manifests/humaneval.jsonl")
@@ -265,5 +265,5 @@ def test_warnings_at_the_end_of_a_run(tmp_path):
 
 def test_failures_say_which_checks(copied):
     change(copied, wandb=None)
-    with pytest.raises(FindingsError, match=r"not accepted: wandb \(of 21 checks\)"):
+    with pytest.raises(FindingsError, match=r"not accepted: wandb \(of 20 checks\)"):
         accept(str(copied / "run"), data=[str(copied / SETS)])

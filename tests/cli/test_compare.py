@@ -206,7 +206,7 @@ def test_three_runs_are_a_table_and_a_chart(pair):
     assert "C  no verdicts" in done.stdout
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", [80, 100])
 def test_no_width_cuts_a_name_or_a_figure(tmp_path, columns):
     name = "codecontests_valid_cpp"
     write_run(tmp_path / "a", {name: "++++-----t"})
@@ -214,11 +214,9 @@ def test_no_width_cuts_a_name_or_a_figure(tmp_path, columns):
     shown = in_terminal("compare", "a", "b", "--show-flips", folder=tmp_path, columns=columns)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
     assert max(map(len, lines)) <= columns
-    words = " ".join(" ".join(lines).split())
-    assert name in words
-    for figure in ("40.0%", "60.0%", "+20.0", "-22.2 … +55.5", "0.625", "wrong_answer 1/2"):
-        assert figure in words
-    assert ("detectable" in words) == (columns == 60)  # a column too many, but not a line
+    assert "…" not in re.sub(r" … ?", "", "".join(lines))  # but for those of intervals
+    for figure in ("40.0%", "60.0%", "+20.0", "-22.2", "+55.5", "0.625"):
+        assert figure in " ".join(lines)
     # -22.2 to +55.5 points of a scale from -60 to 60, whose middle is 0.
     (bar,) = [line for line in lines if "●" in line]
     drawn = re.fullmatch(rf"  {name}  ( *├─*┼─*●─*┤ *)   \+20.0", bar)

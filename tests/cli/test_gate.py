@@ -1,12 +1,11 @@
 """`plumb gate` end to end."""
 
 import json
-import re
 
 import pytest
 import yaml
 
-from tests.cli.commands import in_terminal, plumb
+from tests.cli.commands import plumb
 from tests.shared.finished_runs import write_run
 
 GO, NO_GO, USAGE, INCONCLUSIVE = 0, 1, 2, 4
@@ -140,20 +139,3 @@ def test_a_choice_on_a_final_set_is_said(tmp_path):
     assert done.code == INCONCLUSIVE
     assert "humaneval is marked final, but 2 runs tried 2 protocols" in done.stdout
     assert "choose on a set that is not final" in done.stdout
-
-
-def test_a_narrow_terminal_gets_lines_in_place_of_a_table(tmp_path):
-    name = "codecontests_valid_of_another_edition"
-    for run in "ab":
-        write_run(tmp_path / run, {name: HALF})
-    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(accepted(-0.1)))
-    command = ("gate", "a", "b", "--policy", "policy.yaml")
-    shown = in_terminal(*command, folder=tmp_path, columns=60, NO_COLOR="1")
-    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()]
-    assert max(map(len, lines)) <= 60
-    place = next(at for at, line in enumerate(lines) if line.startswith("  accepted_at_1 "))
-    assert lines[place - 1] == f"pass  {name}"
-    assert ": found +0.0" in " ".join(lines[place : place + 2])
-    assert "  whole interval within" in lines[place + 1 : place + 3]
-    # A rule without a reason, such as coverage, leaves no empty line.
-    assert "" not in lines[lines.index(f"pass  {name}") : place]
