@@ -75,7 +75,7 @@ def test_the_history_is_readable_and_hostile_names_are_inert(address: str, visit
     opened(page, f"{address}/#/history")
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     expect(page.get_by_role("region", name="Runs on humaneval")).to_contain_text("compare")
-    expect(page.locator(".trend svg[role=img]")).to_have_count(2 * 5 + 2)
+    expect(page.locator(".trend svg[role=img]")).to_have_count(2 * 5)
     words = page.get_by_role("region", name="The gate's verdicts").locator("th, td")
     widths = "all => all.map((one) => one.getBoundingClientRect().width).filter((width) => width)"
     for width in (1280, 390):
