@@ -57,6 +57,9 @@ WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
 # and with KEDA no judge runs until a job is queued.
 _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
+# About one a second: more than fit into the patience of a connection. The Redis of an embedded run
+# has fewer, because nobody starts it again once its supervisor has given up.
+_RETRIES_OF_EXTERNAL = 1000
 # In which a service that died between the start of all and the session answers again.
 _RESTART_SECONDS = 60.0
 T = TypeVar("T")
@@ -306,7 +309,7 @@ def _external(
     from shared.service.settings import RedisSettings, load_settings
 
     url = load_settings(RedisSettings).redis_url
-    redis = dependencies.wait(lambda: connect(url))
+    redis = dependencies.wait(lambda: connect(url, retries=_RETRIES_OF_EXTERNAL))
     if check == "judges":
         dependencies.wait(lambda: check_judges(redis))
     return redis, faults

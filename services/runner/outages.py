@@ -11,14 +11,12 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from shared.errors import ServiceError
-from shared.ledger.connection import fail_fast
+from shared.ledger.connection import PATIENCE, fail_fast
 from shared.ledger.version import troubles_of_judges
 from shared.text import shorten_end
 
 # Seconds until an outage is reported for the first time, and between two reports of it.
 _FIRST_REPORT, _REPORTS = 10.0, 30.0
-# Seconds for which a run waits for judges and sandboxes.
-_PATIENCE = 600.0
 _LONGEST_REASON = 200
 
 
@@ -30,7 +28,7 @@ class Trouble:
         what: The service and what it does, such as ``the generator at HOST refuses connections``.
         waiting: Samples that wait for it.
         since: Its beginning.
-        until: When the run ends; None if it waits for as long as others decide.
+        until: When the run ends.
         reason: The last error.
         next_try: Seconds until the next request, if known.
         advice: What to do before the command is repeated.
@@ -39,7 +37,7 @@ class Trouble:
     what: str
     waiting: int
     since: float
-    until: float | None = None
+    until: float
     reason: str = ""
     next_try: float = 0.0
     advice: str = "start it"
@@ -47,7 +45,7 @@ class Trouble:
     def __str__(self) -> str:
         text = f"{self.what} since {_clock(self.since)}, {self.waiting} samples wait"
         text += f", next try in {self.next_try:.0f} s" if self.next_try >= 1 else ""
-        text += f", trying until {_clock(self.until)}" if self.until is not None else ""
+        text += f", trying until {_clock(self.until)}"
         return f"{text} ({shorten_end(self.reason, _LONGEST_REASON)})" if self.reason else text
 
     def error(self) -> ServiceError:
@@ -105,7 +103,7 @@ class OutageWatch:
                 seconds = now - report.trouble.since
                 self._listener.note(f"over after {seconds:.0f} s: {report.trouble.what}")
                 del self._reports[check]
-        elif trouble.until is not None and now >= trouble.until:
+        elif now >= trouble.until:
             raise trouble.error()
         elif now >= (trouble.since + _FIRST_REPORT if report is None else report.at + _REPORTS):
             self._listener.note(str(trouble))
@@ -141,14 +139,14 @@ class JudgesCheck:
         try:
             troubles = troubles_of_judges(self._redis)
         except RedisError as error:
-            return Trouble("Redis does not answer", waiting, now, reason=str(error))
+            return Trouble("Redis does not answer", waiting, now, now + PATIENCE, str(error))
         if not waiting or any(trouble is None for trouble in troubles):
             return None
         if not troubles:
             advice = "start one (python -m services.judge)"
-            return Trouble("no judge is there", waiting, now, now + _PATIENCE, advice=advice)
+            return Trouble("no judge is there", waiting, now, now + PATIENCE, advice=advice)
         reason = " and ".join(sorted(set(filter(None, troubles))))
-        return Trouble("no sandbox answers", waiting, now, now + _PATIENCE, reason)
+        return Trouble("no sandbox answers", waiting, now, now + PATIENCE, reason)
 
 
 def _clock(moment: float) -> str:

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from redis import ConnectionPool, Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -33,8 +33,12 @@ from shared.redaction import redact, redact_address, remember_address
 from shared.service.health import StartupServer
 from shared.service.settings import ServiceSettings
 
+T = TypeVar("T")
+
 # About 40 seconds in all, longer than a restarted server needs to load its append-only file.
 RETRIES = 45
+# Seconds for which a server that does not answer is waited for, however many retries are left.
+PATIENCE = 600.0
 # A connection blocked in a push cannot be shared, so the pool is practically unbounded.
 _MAX_CONNECTIONS = 10_000
 _SETTINGS: dict[str, Any] = {
@@ -45,7 +49,27 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def connect(url: str) -> Redis:
+class _Retry(Retry):
+    """Retries that end with :data:`PATIENCE`, and at once if the password is wrong."""
+
+    def call_with_retry(
+        self,
+        do: Callable[[], T],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        end = time.monotonic() + PATIENCE
+
+        def may_pass(error: Exception) -> bool:
+            if isinstance(error, AuthenticationError) or time.monotonic() >= end:
+                return False
+            return is_retryable is None or is_retryable(error)
+
+        return super().call_with_retry(do, fail, may_pass, with_failure_count)
+
+
+def connect(url: str, *, retries: int = RETRIES) -> Redis:
     """Connect and check that the server answers.
 
     Commands are retried with backoff while the server restarts, which is safe because the ledger's
@@ -54,6 +78,7 @@ def connect(url: str) -> Redis:
     Args:
         url: ``redis://``, ``rediss://``, ``unix://``, or ``redis+sentinel://`` for the master that
             sentinels name (see :mod:`shared.ledger.sentinel`).
+        retries: Retries of each command, for :data:`PATIENCE` at most.
 
     Raises:
         ServiceError: The URL is invalid, or no Redis server answers there.
@@ -61,7 +86,7 @@ def connect(url: str) -> Redis:
     """
     with _service_errors(url):
         _ping(url)
-        return _client(url, retry=Retry(_backoff(), RETRIES), **_SETTINGS)
+        return _client(url, retry=_Retry(_backoff(), retries), **_SETTINGS)
 
 
 async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) -> AsyncRedis:

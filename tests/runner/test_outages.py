@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from shared.ledger import keys
 from shared.ledger.version import TROUBLE
 from shared.outages import Outage
 from shared.schemas import Generation
+from shared.service.processes import free_port
 from tests.runner.generators import PARAMS, SAMPLE, Notes, Servers, answer, refused_url, until
 
 
@@ -197,7 +199,7 @@ async def test_the_end_of_an_outage_is_reported() -> None:
     notes, away = Notes(), True
 
     async def check() -> Trouble | None:
-        return Trouble("no judge is there", 40, began) if away else None
+        return Trouble("no judge is there", 40, began, began + 60) if away else None
 
     began = time.monotonic()
     watching = asyncio.create_task(OutageWatch(notes, [check], tick=0.01).watch())
@@ -241,7 +243,7 @@ async def test_judges_and_their_sandboxes(
     away = await found()
     assert away is not None and "(http://s: refused)" in str(away)
     assert away.what == "no sandbox answers"
-    monkeypatch.setattr(outages, "_PATIENCE", 0.0)
+    monkeypatch.setattr(outages, "PATIENCE", 0.0)
     redis.delete(*workers)
     with pytest.raises(ServiceError, match=r"no judge is there since .*40 samples wait"):
         await OutageWatch(Notes(), [check], tick=0.01).watch()
@@ -249,3 +251,12 @@ async def test_judges_and_their_sandboxes(
 
 async def test_nothing_is_missed_while_nothing_waits(redis: Redis) -> None:
     assert await JudgesCheck(redis, lambda: 0)() is None
+
+
+async def test_a_redis_that_is_away_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "PATIENCE", 0.3)
+    notes = Notes()
+    ended = pytest.raises(ServiceError, match=r"Redis does not answer .*; 40 samples wait; start")
+    with closing(JudgesCheck(Redis(port=free_port()), lambda: 40)) as check, ended:
+        await OutageWatch(notes, [check], tick=0.01).watch()
+    assert "trying until " in notes.texts[0]

@@ -1,3 +1,4 @@
+import signal
 import socket
 import subprocess
 import threading
@@ -7,11 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
-from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from services.cli.embedded.services import redis_binary
 from shared.errors import ServiceError
-from shared.ledger import Ledger, connect, ping_error
+from shared.ledger import Ledger, connect, connection, ping_error
 from shared.schemas import SampleId
 from shared.service import processes
 from tests.conftest import RedisServer
@@ -190,6 +192,27 @@ def test_writes_ride_out_a_restart(own_redis_server: RedisServer) -> None:
     assert ledger.completed().keys() == {SampleId("d1", name) for name in written}
     assert len(set(ledger.queue.rq.get_job_ids())) == 400
     client.close()
+
+
+def test_a_server_that_hangs_is_not_waited_for_without_end(
+    own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PATIENCE", 0.5)
+    monkeypatch.setitem(connection._SETTINGS, "socket_timeout", 0.1)
+    with connect(own_redis_server.url, retries=1000) as client:
+        assert own_redis_server.child.process is not None
+        own_redis_server.child.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(RedisTimeoutError):
+            client.ping()
+        own_redis_server.kill()
+
+
+def test_a_password_that_has_changed_is_not_tried_again(own_redis_server: RedisServer) -> None:
+    with connect(own_redis_server.url, retries=1000) as client:
+        client.config_set("requirepass", "another")
+        client.connection_pool.disconnect()
+        with pytest.raises(AuthenticationError):
+            client.ping()
 
 
 def test_the_append_only_file_is_on(redis: Redis, redis_server: RedisServer) -> None:
