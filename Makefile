@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-archive bench-redis clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -252,9 +252,6 @@ bench-reward-step: $(TINY) ## seconds that a reward adds to a step of GRPO, besi
 
 bench-aggregator: $(DEV_STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
 	$(BIN)/python -m tests.bench.aggregator
-
-bench-archive: $(DEV_STAMP) ## Redis' bytes per finished sample, memory of runner and aggregator, and seconds to resume (ARGS: --samples N)
-	$(BIN)/python -m tests.bench.archive $(ARGS)
 
 bench-view: $(DEV_STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)

@@ -42,7 +42,7 @@ def _run(settings: AggregatorSettings) -> None:
 async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     policy = default_policy(settings.gate_policy)
     database = open_database(settings.index_dir)
-    ingester = Ingester(redis, database, roots=settings.roots)
+    ingester = Ingester(redis, database)
     in_ledger = partial(list_runs, redis)
     folders = RunFolders(settings.roots.urls, database, in_ledger=in_ledger)
     stop = asyncio.Event()
@@ -70,7 +70,6 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
             access=access,
             policy=policy,
             max_listed=settings.max_listed,
-            roots=settings.roots,
         )
         await serve(app, settings, stop=stop)
         for task in tasks:

@@ -16,7 +16,6 @@ from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
-from services.aggregator.output_roots import OutputRoots
 from services.aggregator.sources import LedgerSource, SampleSource
 from shared.analysis.gate_policy import NamedPolicy
 from shared.ledger import Ledger, fail_fast, ping_error
@@ -47,7 +46,6 @@ def make_app(
     folders: RunFolders | None = None,
     access: Access | None = None,
     policy: NamedPolicy | None = None,
-    roots: OutputRoots | None = None,
     max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
@@ -58,13 +56,11 @@ def make_app(
         folders: Folders whose finished runs are in the index, too.
         access: Access rules.
         policy: Policy of the gate, which the page shows verdicts of.
-        roots: As of :class:`Ingester`.
         max_listed: Runs in the list of all runs.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     asked = fail_fast(redis)
-    allowed = roots or OutputRoots()
 
     def at_work(runs: Collection[str]) -> Collection[str]:
         try:
@@ -78,7 +74,7 @@ def make_app(
     def source_of(run: IndexedRun) -> SampleSource:
         if run.folder is not None:
             return FolderSource(ingester.database, run)
-        return LedgerSource(Ledger(asked, run.run, allowed.open))
+        return LedgerSource(Ledger(asked, run.run))
 
     async def close(_app: web.Application) -> None:
         asked.close()

@@ -17,7 +17,6 @@ from services.aggregator.index.rows import MAX_INTEGER, SampleRow
 from services.aggregator.index.search import SampleTexts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from services.aggregator.metrics import IngestMetrics
-from services.aggregator.output_roots import OutputRoots
 from shared.errors import OutputError
 from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
 from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, entry_order, report_unreadable
@@ -51,7 +50,6 @@ class Ingester:
         redis: Redis,
         database: Database | None = None,
         *,
-        roots: OutputRoots | None = None,
         batch_size: int = 200,
         delete_size: int = 2000,
     ) -> None:
@@ -60,15 +58,12 @@ class Ingester:
         Args:
             redis: The ledger's server.
             database: The index; a temporary one by default.
-            roots: Folders below which runs' output folders must lie, whose segments are read; None
-                for any.
             batch_size: Entries per transaction; their completions are in memory and may be large.
             delete_size: Samples deleted per transaction.
         """
         self.database = database or open_database()
         self.metrics = IngestMetrics()
         self._redis = redis
-        self._roots = roots or OutputRoots()
         self._batch_size = batch_size
         self._writer = IndexWriter(self.database, delete_size)
         self._group = EventGroup(redis, self.database.name, f"{socket.gethostname()}:{os.getpid()}")
@@ -97,7 +92,7 @@ class Ingester:
         """Yield the runs that are judged completely but not published yet."""
         for progress in runs_progress(self._redis):
             if progress.state is RunState.JUDGED:
-                yield Ledger(self._redis, progress.run, self._roots.open)
+                yield Ledger(self._redis, progress.run)
 
     def _try_to_follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
         """Follow a run; what cannot be read in one run holds up no other."""
@@ -113,7 +108,7 @@ class Ingester:
             return False
 
     def _follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
-        ledger = Ledger(self._redis, progress.run, self._roots.open)
+        ledger = Ledger(self._redis, progress.run)
         if run is None or run.incarnation != progress.incarnation:
             self._writer.add_run(progress, *_planned(ledger))
             run = self._writer.runs()[progress.run]

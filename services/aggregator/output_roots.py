@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 
 _LOCAL = ("", "file", "local")
@@ -40,15 +39,6 @@ class OutputRoots:
                 "the run's output folder is outside PLUMBLINE_OUTPUT_ROOTS of the aggregator; "
                 "choose another --output, or allow this one there"
             )
-
-    def open(self, url: str) -> OutputFolder:
-        """Open a run's output folder.
-
-        Raises:
-            OutputError: As :meth:`check`, or the folder cannot be used.
-        """
-        self.check(url)
-        return OutputFolder(url)
 
     def _allows(self, url: str) -> bool:
         if "::" in url or "\0" in url or url.startswith("~"):

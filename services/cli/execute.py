@@ -358,7 +358,7 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        run = Run(request.config, request.plan, session, source, progress, hashes)
+        run = Run(request.config, request.plan, session, source, progress)
         with closing(JudgesCheck(session.ledger.redis, lambda: run.unjudged)) as judges:
             checks: list[Check] = [judges]
             if client is not None:
@@ -367,17 +367,15 @@ async def _run_session(
 
 
 def check_completions(ledger: Ledger, hashes: Mapping[SampleId, str], folder: OutputFolder) -> None:
-    """Refuse to replace verdicts on other completions than those with these SHA-256.
+    """Refuse to mix completions with others than those with these SHA-256.
 
     Raises:
         OutputError: The ledger has some.
     """
-    differing = sum(
-        sha256 != hashes[sample] for sample, sha256 in ledger.judged_completions(list(hashes))
-    )
+    differing = sum(hashes.get(sample, sha) != sha for sample, sha in ledger.completed().items())
     if differing:
         raise OutputError(
-            f"{folder.shown} holds verdicts of other completions: {differing} of {len(hashes)} "
+            f"{folder.shown} holds other completions: {differing} of {len(hashes)} "
             "completions differ; another --output, or --force to replace them"
         )
 

@@ -12,7 +12,6 @@ from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.segments import Mark
 from shared.ledger.version import put_back_reasons
 from shared.plan import RunPlan
 from shared.run_record import RunState
@@ -46,20 +45,6 @@ class ProgressListener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RunBounds:
-    """What a run may keep in Redis, in samples.
-
-    ``archived_above``: a run with more samples moves finished ones into segments; a smaller one
-    stays in Redis. ``segment``: samples that are moved together. ``in_flight``: completions that
-    wait for their verdicts, before the run takes no further ones.
-    """
-
-    archived_above: int = 10_000
-    segment: int = 2_000
-    in_flight: int = 20_000
-
-
-@dataclass(frozen=True, slots=True)
 class RunTimings:
     """Intervals of the run loop in seconds.
 
@@ -82,7 +67,6 @@ _LONGEST_PAUSE = 0.05
 # Seconds that writing the artifacts of a sample may take beyond that.
 _PUBLISH_EACH = 0.002
 _STANDARD_TIMINGS = RunTimings()
-_STANDARD_BOUNDS = RunBounds()
 
 
 class Run:
@@ -95,16 +79,9 @@ class Run:
         session: Session,
         source: Source,
         progress: ProgressListener,
-        hashes: Mapping[SampleId, str] | None = None,
         timings: RunTimings = _STANDARD_TIMINGS,
-        bounds: RunBounds = _STANDARD_BOUNDS,
     ) -> None:
-        """``hashes``: expected SHA-256 of completions that are known in advance.
-
-        A stored completion with another hash is replaced.
-        """
         self._timings = timings
-        self._bounds = bounds
         self._config = config
         self._session = session
         self._ledger: Ledger = session.ledger
@@ -112,14 +89,9 @@ class Run:
         self._lost_rounds: set[SampleId] = set()
         self._source = source
         self._progress = progress
-        self._hashes = hashes or {}
         self._samples = plan.samples()
+        self._ungenerated: set[SampleId] = set()
         self._unjudged = set(self._samples)
-        # Samples with a completion and no verdict yet.
-        self._in_flight = 0
-        self._fewer_in_flight = asyncio.Event()
-        self._finished: list[SampleId] = []  # and still in Redis
-        self._archiving = len(self._samples) > bounds.archived_above
         self._put_back: set[str] = set()
         self._last_entry = "0"
         self._incarnation: str | None = None
@@ -129,12 +101,12 @@ class Run:
     @property
     def ungenerated(self) -> int:
         """Samples without a completion."""
-        return max(0, len(self._unjudged) - self._in_flight) if self._generating else 0
+        return len(self._ungenerated) if self._generating else 0
 
     @property
     def unjudged(self) -> int:
         """Completions without a verdict."""
-        return min(self._in_flight, len(self._unjudged))
+        return len(self._unjudged) - len(self._ungenerated)
 
     async def complete(self) -> None:
         """Run until every sample has a verdict and the artifacts are published.
@@ -147,7 +119,7 @@ class Run:
         await with_watch(self._complete, self._renew_lock)
 
     async def _complete(self) -> None:
-        missing = await asyncio.to_thread(self._reconcile)
+        missing = await asyncio.to_thread(self._resume)
         published = False
         while not published:
             if self._unjudged:
@@ -156,28 +128,25 @@ class Run:
             await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
             published = await self._wait_until_published()
             if not published:
-                await asyncio.to_thread(self._check_lost_run)
-                missing = await asyncio.to_thread(self._what_was_lost)
+                missing = await self._repair()
 
-    async def _generate_and_judge(self, missing: list[SampleId]) -> None:
+    async def _generate_and_judge(self, missing: Sequence[SampleId]) -> None:
         self._active = True
         async with asyncio.TaskGroup() as group:
             self._start_generating(group, missing)
             await self._follow_verdicts(group)
-        while await self._archive():
-            pass
         self._active = False
         await asyncio.to_thread(self._session.tick)
         await asyncio.to_thread(self._ledger.finish, time.time())
 
-    def _reconcile(self) -> list[SampleId]:
+    def _resume(self) -> list[SampleId]:
         """Compare plan and ledger at the start of a session.
 
         Reports existing results as progress, and requeues samples whose judging failed for
         infrastructure reasons.
 
         Returns:
-            The samples to generate: missing, failed or replaced ones.
+            The samples to generate, which are missing or failed.
         """
         self._last_entry = self._ledger.last_event()
         self._incarnation = self._ledger.incarnation()
@@ -185,118 +154,67 @@ class Run:
         for sample in completed.keys() - self._unjudged:
             log.warning("sample in the ledger is not in the plan", sample=sample.key)
         missing = self._unjudged - completed.keys()
-        missing |= {s for s, sha in completed.items() if self._is_replaced(s, sha)}
         judged: dict[SampleId, FinalStatus] = {}
-        for sample, found in self._ledger.standing(self._samples):
-            if isinstance(found, Mark):
-                if self._is_replaced(sample, found.sha256):
-                    continue
-                missing.discard(sample)
-                judged[sample] = found.status
-            elif sample in missing:
-                continue
-            elif found.judged:
-                judged[sample] = found.final_status
-                if self._archiving:
-                    self._finished.append(sample)
-            elif found.method is JudgeMethod.NONE and self._generation_failed(sample):
+        for verdict in self._ledger.verdicts(self._samples):
+            sample = verdict.sample
+            if verdict.judged:
+                judged[sample] = verdict.final_status
+            elif verdict.method is JudgeMethod.NONE and self._generation_failed(sample):
                 missing.add(sample)
             else:
-                self._ledger.rejudge(sample, found.completion_sha256)
+                self._ledger.rejudge(sample, verdict.completion_sha256)
         self._unjudged -= judged.keys()
-        self._in_flight = len(self._unjudged) - len(missing)
-        kept = [s for s in self._samples if s not in missing]
-        self._progress.resumed(kept, judged)
+        self._progress.resumed([s for s in self._samples if s not in missing], judged)
         return [s for s in self._samples if s in missing]
-
-    def _is_replaced(self, sample: SampleId, completion_sha256: str) -> bool:
-        return self._hashes.get(sample, completion_sha256) != completion_sha256
 
     def _generation_failed(self, sample: SampleId) -> bool:
         generation = self._ledger.completion(sample)
         return generation is None or generation.error is not None
 
-    def _start_generating(self, group: asyncio.TaskGroup, missing: list[SampleId]) -> None:
+    def _start_generating(self, group: asyncio.TaskGroup, missing: Sequence[SampleId]) -> None:
+        self._ungenerated = set(missing)
         self._generating = True
-        group.create_task(self._generate(missing))
+        group.create_task(self._generate(list(missing)))
 
     async def _generate(self, missing: list[SampleId]) -> None:
         async with aclosing(self._source(missing)) as generations:
             async for finished in generations:
-                await self._wait_for_judges(len(finished))
                 await asyncio.to_thread(
                     self._ledger.record_all, [(one, _unjudged(one)) for one in finished]
                 )
                 for generation in finished:
+                    self._ungenerated.discard(generation.sample)
                     self._progress.generated(generation.sample)
         self._generating = False
 
-    async def _wait_for_judges(self, completions: int) -> None:
-        """Wait until so many more may be in flight (backpressure): they are in Redis' memory."""
-        while self._in_flight > self._bounds.in_flight:
-            self._fewer_in_flight.clear()
-            await self._fewer_in_flight.wait()
-        self._in_flight += completions
-
     async def _follow_verdicts(self, group: asyncio.TaskGroup) -> None:
-        """Read the stream of verdicts, and scan for lost jobs and completions in between."""
+        """Read the stream of verdicts, and scan for lost jobs and records in between."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
-        while await self._has_pending():
+        while self._generating or self._unjudged or await self._is_owed_more(group):
             events = await asyncio.to_thread(
                 self._ledger.events, self._last_entry, self._timings.tick
             )
             for event in events:
                 self._last_entry = event.entry
                 self._judged(event.sample, event.status)
-            self._fewer_in_flight.set()
-            await self._archive()
             if time.monotonic() - scanned >= self._timings.scan:
                 await asyncio.to_thread(self._check_lost_run)
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
                 await asyncio.to_thread(self._redeliver_canaries)
-                # What Redis lost in a crash is in flight no longer.
-                self._in_flight = await asyncio.to_thread(self._ledger.open_count)
                 if not events:
                     await asyncio.to_thread(self._note_put_back)
-                if not self._generating:
-                    await self._make_good(group, quiet=not events)
+                    if not self._generating and await asyncio.to_thread(self._has_lost_records):
+                        await self._is_owed_more(group)
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
 
     def _judged(self, sample: SampleId, status: FinalStatus) -> None:
-        if sample in self._unjudged:
-            self._unjudged.discard(sample)
-            self._in_flight -= 1
-        if self._archiving and status is not FinalStatus.API_ERROR:
-            self._finished.append(sample)
+        self._unjudged.discard(sample)
         self._progress.judged(sample, status)
-
-    async def _archive(self) -> bool:
-        """Move a segment of finished samples out of Redis, if there are enough.
-
-        They stay in Redis if they cannot be written.
-
-        Returns:
-            Whether there may be another segment.
-        """
-        archive, size = self._session.archive, self._bounds.segment
-        if not self._archiving or archive is None or len(self._finished) < size:
-            return False
-        try:
-            await asyncio.to_thread(archive.move, self._finished[:size])
-        except OutputError as error:
-            self._archiving = False
-            self._progress.note(
-                f"finished samples stay in Redis until the next session, because they cannot be "
-                f"written to the output folder: {error}"
-            )
-            return False
-        del self._finished[:size]
-        return True
 
     def _note_put_back(self) -> None:
         """Tell why judges return jobs of this run to the queue; each reason once."""
@@ -326,26 +244,47 @@ class Run:
     # Losses: a failover, or a crash of Redis' machine, takes back the last writes that Redis had
     # acknowledged. Lost jobs are queued again by the ledger.
 
-    async def _make_good(self, group: asyncio.TaskGroup, *, quiet: bool) -> None:
-        """Generate lost completions again, and find verdicts whose events were missed.
+    def _has_lost_records(self) -> bool:
+        """Whether completions are missing, or verdicts whose events did not arrive are there."""
+        planned = len(self._samples)
+        return self._ledger.completed_count() < planned or self._ledger.judged_count() >= planned
 
-        ``quiet``: whether the stream had nothing new, so that no event is still on its way.
+    async def _is_owed_more(self, group: asyncio.TaskGroup) -> bool:
+        """Compare plan and ledger, and generate missing completions again.
+
+        Events alone do not suffice: Redis may lose a verdict after its event was read, and the
+        clock of a new master may be behind, so that its entries are before the last one read.
         """
-        lost = await asyncio.to_thread(self._lost_completions)
-        if lost:
-            self._progress.note(
-                f"Redis lost {len(lost)} completions that it had acknowledged (a failover, or a "
-                "crash of its machine); they are generated again"
-            )
-            self._start_generating(group, lost)
-        elif quiet and await asyncio.to_thread(self._ledger.judged_count) >= len(self._samples):
-            # The clock of the new master may be behind, so that its entries are before ours.
-            for sample, found in await asyncio.to_thread(self._missed_verdicts):
-                self._judged(sample, found.final_status)
+        if missing := await self._repair():
+            self._start_generating(group, missing)
+        return bool(self._unjudged)
 
-    def _missed_verdicts(self) -> list[tuple[SampleId, Verdict]]:
-        standing = self._ledger.standing(list(self._unjudged))
-        return [(sample, found) for sample, found in standing if isinstance(found, Verdict)]
+    async def _repair(self) -> list[SampleId]:
+        """Find the samples that are owed by what the ledger holds.
+
+        Returns:
+            Those whose completion was lost.
+        """
+        await asyncio.to_thread(self._check_lost_run)
+        unjudged, missing, missed = await asyncio.to_thread(self._compare)
+        for verdict in missed:
+            self._judged(verdict.sample, verdict.final_status)
+        if missing or unjudged - self._unjudged:
+            self._progress.note(
+                f"Redis lost {len(missing)} completions and {len(unjudged - self._unjudged)} "
+                "verdicts that it had acknowledged (a failover, or a crash of its machine); they "
+                "are made again"
+            )
+        self._unjudged = unjudged
+        return missing
+
+    def _compare(self) -> tuple[set[SampleId], list[SampleId], list[Verdict]]:
+        """Samples without a verdict, those without a completion, and verdicts not yet followed."""
+        completed, judged = self._ledger.completed(), self._ledger.judged()
+        missing = [sample for sample in self._samples if sample not in completed]
+        missed = list(self._ledger.verdicts([s for s in self._unjudged if s in judged]))
+        unjudged = {*missing, *(s for s in self._samples if s not in judged)}
+        return unjudged, missing, missed
 
     def _check_lost_run(self) -> None:
         if self._ledger.incarnation() != self._incarnation:
@@ -353,49 +292,6 @@ class Run:
                 "Redis lost the run that it had acknowledged (did its machine crash, or was it "
                 "emptied?); restore its data, or use --force to start over"
             )
-
-    def _lost_completions(self) -> list[SampleId]:
-        if self._ledger.completed_count() >= len(self._samples):
-            return []
-        completed = self._ledger.completed()
-        absent = [sample for sample in self._samples if sample not in completed]
-        archived = {sample for sample, _ in self._ledger.standing(absent)}
-        lost = [sample for sample in absent if sample not in archived]
-        self._unjudged.update(lost)
-        return lost
-
-    def _what_was_lost(self) -> list[SampleId]:
-        """Find what is owed again, after the run was judged completely.
-
-        Returns:
-            The samples to generate.
-        """
-        lost = self._lost_completions()
-        judged = self._ledger.judged()
-        self._unjudged = {sample for sample in self._samples if sample not in judged}
-        self._progress.note(
-            f"Redis lost the end of the run that it had acknowledged (a failover, or a crash of "
-            f"its machine): {len(lost)} completions and {len(self._unjudged)} verdicts, which are "
-            "made again"
-        )
-        return lost
-
-    async def _has_pending(self) -> bool:
-        """Whether a completion or a verdict is still missing, as confirmed by the ledger.
-
-        Events alone do not suffice: the verdict of an event is deleted if its completion has been
-        replaced since.
-        """
-        if self._generating:
-            return True
-        if not self._unjudged:
-            self._unjudged = await asyncio.to_thread(self._without_verdict)
-            self._in_flight = len(self._unjudged)
-        return bool(self._unjudged)
-
-    def _without_verdict(self) -> set[SampleId]:
-        judged = {sample for sample, _ in self._ledger.standing(self._samples)}
-        return {sample for sample in self._samples if sample not in judged}
 
     async def _renew_lock(self) -> None:
         while True:

@@ -18,7 +18,6 @@ from shared.config import Config
 from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
-from shared.ledger.archive import Archive
 from shared.plan import RunPlan
 from shared.protocol import Protocol
 from shared.redaction import redact_address, remember_address
@@ -149,7 +148,6 @@ class Session:
 
     Attributes:
         ledger: The run's ledger.
-        archive: Moves the run's finished samples out of Redis; None before :meth:`enter`.
     """
 
     def __init__(
@@ -161,7 +159,6 @@ class Session:
         lock_wait: float = 10.0,
     ) -> None:
         self.ledger = Ledger(redis, identity.run)
-        self.archive: Archive | None = None
         self._identity = identity
         self._holder = uuid.uuid4().hex
         self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
@@ -187,13 +184,10 @@ class Session:
                 template or prompt, or is that of a run that Redis does not know.
         """
         self._acquire_lock()
-        archive = Archive(self.ledger.redis, self.ledger.run, folder, self._holder)
         if force:
             self.ledger.delete()
-            archive.delete()
             folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
         self._check_resumable(provenance)
-        resumed = self.ledger.meta() is not None
         identity, plan = self._identity, self._identity.plan
         versions = {**versions_of(_PACKAGES), "platform": platform.platform()}
         facts = provenance.without_secrets().model_copy(
@@ -215,8 +209,6 @@ class Session:
         self.renew()  # writing many problems may take longer than the lock lives
         record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
         folder.write_json(artifacts.RUN, record.document())
-        archive.begin(self.renew, resumed=resumed)
-        self.archive = archive
         self._ticked = time.monotonic()
 
     def tick(self) -> None:

@@ -27,9 +27,7 @@ class RunKeys:
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
     hashes by problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts
     redeliveries by sample key; ``lock`` names the runner at work. The canaries of a run have keys
-    of the same kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``. ``segments`` is
-    a hash: the files of finished samples that left Redis, by number, how many ``samples`` they
-    hold, the ``latest`` number, and the ``session`` that writes them.
+    of the same kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``.
     """
 
     run: str
@@ -75,10 +73,6 @@ class RunKeys:
         return f"{self._base}:deliveries"
 
     @property
-    def segments(self) -> str:
-        return f"{self._base}:segments"
-
-    @property
     def lock(self) -> str:
         return f"{self._base}:lock"
 
@@ -100,7 +94,7 @@ class RunKeys:
         """The keys that are deleted with the run, that is, all but the lock."""
         if is_canary_run(self.run):
             return self._own
-        return (*self._own, self.cases, self.segments, *RunKeys(canary_run(self.run)).all)
+        return (*self._own, self.cases, *RunKeys(canary_run(self.run)).all)
 
     @property
     def _own(self) -> tuple[str, ...]:

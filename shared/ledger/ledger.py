@@ -5,10 +5,10 @@ import math
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import JsonValue, ValidationError
 from redis import Redis
@@ -21,7 +21,6 @@ from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
-from shared.ledger.segments import FinishedSample, Mark, SegmentReader
 from shared.ledger.version import (
     FIELD,
     check_run,
@@ -33,24 +32,13 @@ from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict,
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 from shared.versions import release
 
-if TYPE_CHECKING:  # judges are installed without fsspec
-    from shared.artifacts import OutputFolder
-
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
 # since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion. The
-# cases go with it, if the run records them. A sample that has left Redis for a segment has a mark
-# in place of its verdict, which ends with the hash of its completion (``segments.Mark``).
+# cases go with it, if the run records them.
 WRITE_VERDICT = """
 local function write_verdict(
   hashes, verdicts, events, meta, cases, sample, sha, verdict, status, accepted, packed)
-  local stored = redis.call('HGET', hashes, sample)
-  if not stored then
-    local mark = redis.call('HGET', verdicts, sample)
-    if not mark or mark:sub(1, 1) ~= '@' or mark:sub(-#sha) ~= sha then return -1 end
-    redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
-    return 0
-  end
-  if stored ~= sha then return -1 end
+  if redis.call('HGET', hashes, sample) ~= sha then return -1 end
   if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
     if redis.call('HGET', verdicts, sample) ~= verdict then
       redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
@@ -80,22 +68,12 @@ for i = 1, #all, 2 do
 end
 return found
 """
-# Forget that a sample is in a segment, because another completion takes its place.
-_REOPEN = """
-local verdicts, segments = unpack(KEYS)
-local mark = redis.call('HGET', verdicts, ARGV[1])
-if not mark or mark:sub(1, 1) ~= '@' then return 0 end
-redis.call('HDEL', verdicts, ARGV[1])
-redis.call('HINCRBY', segments, 'samples', -1)
-return 1
-"""
 
 # A run's id is a plain file name and a hash.
 _RUN = re.compile(rb"[^/\x00-\x1f\x7f]{1,1000}")
 # Only the holder may release the lock: it may have expired, and another runner may hold it.
 # Problems may have large tests.
 _PROBLEMS_AT_ONCE = 20
-_STANDING_AT_ONCE = 1000
 INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
@@ -121,22 +99,12 @@ class Ledger:
     Every write is atomic (a transaction or script; only the problems of :meth:`open` are written in
     batches) and idempotent, except that a retry may increment a counter twice.
 
-    Finished samples of a long run are in segments (``shared.ledger.archive``). They are read from
-    there as from Redis; every method that reads a completion, verdict or cases raises
-    ``OutputError`` if a segment is missing or damaged.
-
     Args:
         redis: The ledger's server.
         run: The run's id.
-        open_folder: Opens the run's output folder by its URL, to read segments.
     """
 
-    def __init__(
-        self,
-        redis: Redis,
-        run: str,
-        open_folder: "Callable[[str], OutputFolder] | None" = None,
-    ) -> None:
+    def __init__(self, redis: Redis, run: str) -> None:
         self.run = run
         self.queue = JudgeQueue(redis)
         self._redis = redis
@@ -145,9 +113,6 @@ class Ledger:
         self._take_lock = redis.register_script(TAKE_LOCK)
         self._release_lock = redis.register_script(RELEASE_LOCK)
         self._find_unjudged = redis.register_script(_UNJUDGED)
-        self._reopen = redis.register_script(_REOPEN)
-        self._open_folder = open_folder
-        self._segments: SegmentReader | None = None
 
     @property
     def redis(self) -> Redis:
@@ -349,14 +314,8 @@ class Ledger:
         """Write completions of different samples in one transaction, each as :meth:`record`."""
         samples = [one.sample for one, _ in generations]
         stored = self._hmget(self._keys.hashes, samples)
-        marks = self._marks([s for s, sha in zip(samples, stored, strict=True) if sha is None])
         pipe = self._transaction()
         for (generation, unjudged), sha in zip(generations, stored, strict=True):
-            if mark := marks.get(generation.sample):
-                if mark.sha256 == generation.completion_sha256:
-                    continue
-                names = [self._keys.verdicts, self._keys.segments]
-                self._reopen(keys=names, args=[generation.sample.key])
             if sha is None or self._replaces(generation, text(sha)):
                 if sha is not None:
                     pipe.hdel(self._keys.cases, generation.sample.key)
@@ -394,22 +353,17 @@ class Ledger:
     def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
         """Yield the completions of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
-            stored = self._hmget(self._keys.completions, chunk)
-            absent = [one for one, packed in zip(chunk, stored, strict=True) if packed is None]
-            archived = self._archived(self._marks(absent))
-            for sample, packed in zip(chunk, stored, strict=True):
+            for packed in self._hmget(self._keys.completions, chunk):
                 if packed is not None:
                     yield Generation.model_validate_json(unpack(packed))
-                elif sample in archived:
-                    yield Generation.model_validate_json(archived[sample].generation)
 
     def completed(self) -> dict[SampleId, str]:
-        """SHA-256 of every completion that Redis holds; those in segments have :meth:`standing`."""
+        """SHA-256 of every completion."""
         return {self._sample(key): text(sha) for key, sha in self._hashes().items()}
 
     def completed_count(self) -> int:
-        """The number of samples that have a completion, in Redis or in a segment."""
-        return self._redis.hlen(self._keys.hashes) + self.archived_count()
+        """The number of samples that have a completion."""
+        return self._redis.hlen(self._keys.hashes)
 
     # Verdicts
 
@@ -427,51 +381,17 @@ class Ledger:
     def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
         """Yield the verdicts of ``samples`` in their order; skips samples without one."""
         for chunk in _chunks(samples):
-            stored = self._hmget(self._keys.verdicts, chunk)
-            archived = self._archived(_marks_of(chunk, stored))
-            for sample, document in zip(chunk, stored, strict=True):
-                if sample in archived:
-                    document = archived[sample].verdict
+            for document in self._hmget(self._keys.verdicts, chunk):
                 if document is not None:
                     yield Verdict.model_validate_json(document)
-
-    def standing(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, Verdict | Mark]]:
-        """Yield those of ``samples`` that have a verdict, in their order, without any segment.
-
-        A sample in a segment has its mark, which tells its status.
-        """
-        for chunk in _chunks(samples, _STANDING_AT_ONCE):
-            stored = self._hmget(self._keys.verdicts, chunk)
-            marks = _marks_of(chunk, stored)
-            for sample, document in zip(chunk, stored, strict=True):
-                if mark := marks.get(sample):
-                    yield sample, mark
-                elif document is not None:
-                    yield sample, Verdict.model_validate_json(document)
-
-    def judged_completions(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, str]]:
-        """Yield those of ``samples`` that are judged, with the SHA-256 of what was judged."""
-        for sample, found in self.standing(samples):
-            if isinstance(found, Mark):
-                yield sample, found.sha256
-            elif found.judged:
-                yield sample, found.completion_sha256
 
     def cases(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
         """Yield samples whose cases were recorded, with what ``shared.case_records`` packed."""
         for chunk in _chunks(samples):
             stored = self._hmget(self._keys.cases, chunk)
-            absent = [one for one, packed in zip(chunk, stored, strict=True) if packed is None]
-            archived = self._archived(self._marks(absent))
             for sample, packed in zip(chunk, stored, strict=True):
-                found = archived[sample].cases if sample in archived else packed
-                if found is not None:
-                    yield sample, found
-
-    def open_count(self) -> int:
-        """The number of samples that have a completion and no verdict."""
-        judged = self._redis.hlen(self._keys.verdicts)  # before, so that none seems to be missing
-        return max(0, self.completed_count() - judged)
+                if packed is not None:
+                    yield sample, packed
 
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
@@ -556,43 +476,6 @@ class Ledger:
         pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
         pipe.execute()
 
-    # Segments
-
-    def archived_count(self) -> int:
-        """The number of samples that are in segments."""
-        if not self._can_be_archived:
-            return 0
-        return int(cast(bytes | None, self._redis.hget(self._keys.segments, "samples")) or 0)
-
-    @property
-    def _can_be_archived(self) -> bool:
-        return not (keys.is_canary_run(self.run) or keys.is_reward_run(self.run))
-
-    def _marks(self, samples: Sequence[SampleId]) -> dict[SampleId, Mark]:
-        """The marks of those of ``samples`` that are in segments."""
-        if not samples or not self.archived_count():
-            return {}
-        return _marks_of(samples, self._hmget(self._keys.verdicts, samples))
-
-    def _archived(self, marks: dict[SampleId, Mark]) -> dict[SampleId, FinishedSample]:
-        """Read samples from segments."""
-        return self._reader().read(list(marks.items())) if marks else {}
-
-    def _reader(self) -> SegmentReader:
-        if self._segments is None:
-            # Imported here because judges, which read no segments, are installed without fsspec.
-            from shared.artifacts import OutputFolder
-
-            stored = cast(bytes | None, self._redis.hget(self._keys.meta, "output"))
-            output = "" if stored is None else str(json.loads(stored))
-            folder = (self._open_folder or OutputFolder)(output)
-            self._segments = SegmentReader(folder, self.run, self._segment_name)
-        return self._segments
-
-    def _segment_name(self, number: int) -> str | None:
-        stored = cast(bytes | None, self._redis.hget(self._keys.segments, str(number)))
-        return None if stored is None else text(stored)
-
     def _transaction(self) -> Pipeline:
         pipe = self._redis.pipeline(transaction=True)
         pipe.multi()  # else RQ calls multi() itself, which fails if commands are queued already
@@ -659,16 +542,6 @@ def verdict_arguments(
     if cases is None:
         return [*names.of_verdicts], arguments
     return [*names.of_verdicts, names.cases], [*arguments, cases]
-
-
-def _marks_of(samples: Sequence[SampleId], stored: Sequence[bytes | None]) -> dict[SampleId, Mark]:
-    """The marks among what is stored as verdicts."""
-    found = ((sample, one and Mark.read(one)) for sample, one in zip(samples, stored, strict=True))
-    return {sample: mark for sample, mark in found if mark}
-
-
-def _read_verdict(data: bytes) -> object:
-    return Mark.read(data) or Verdict.model_validate_json(data)
 
 
 def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:

@@ -177,9 +177,8 @@ def runs_progress(redis: Redis) -> list[RunProgress]:
         pipe.xrevrange(names.events, count=1)
         pipe.xlen(names.events)
         pipe.hlen(names.hashes)
-        pipe.hget(names.segments, "samples")
     replies = iter(pipe.execute(raise_on_error=False))
-    found = [_readable_progress(redis, run, [next(replies) for _ in range(5)]) for run in runs]
+    found = [_readable_progress(redis, run, [next(replies) for _ in range(4)]) for run in runs]
     return [progress for progress in found if progress is not None]
 
 
@@ -221,7 +220,6 @@ def _progress(
     newest: list[tuple[bytes, Any]],
     events: int,
     hashes: int,
-    archived: bytes | None,
 ) -> RunProgress | None:
     incarnation, state, version = meta
     if incarnation is None:
@@ -233,7 +231,7 @@ def _progress(
         state=None if state is None else _state(run, json.loads(state)),
         last_event=text(newest[0][0]) if newest else "0",
         events=events,
-        completions=hashes + int(archived or 0),
+        completions=hashes,
     )
 
 

@@ -10,13 +10,8 @@ from services.aggregator.index.pages import SampleQuery, samples_page
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.signatures import signature_id
 from services.aggregator.ingest import Ingester
-from services.aggregator.output_roots import OutputRoots
-from services.aggregator.sources import CaseWindow, LedgerSource
-from shared.artifacts import OutputFolder
 from shared.ledger import EventGroup, Ledger
-from shared.ledger.archive import Archive
 from shared.ledger.keys import RunKeys
-from shared.ledger.segments import segment_folder
 from shared.plan import make_plan
 from shared.run_record import RunState
 from shared.schemas import FailedCase, JudgedCode, SampleId
@@ -348,80 +343,6 @@ def test_a_stream_whose_groups_are_lost_is_read_on(
     judged(ledger, SampleId("d1", "p2"))
     ingester.catch_up()
     assert verdict_events(ingester) == {("d1", "success"): 2}
-
-
-# Finished samples in segments
-
-
-def archived(ledger: Ledger, folder: Path, samples: list[SampleId]) -> None:
-    put_meta(ledger, output=str(folder))
-    ledger.lock("runner", 60)
-    archive = Archive(ledger.redis, ledger.run, OutputFolder(str(folder)), "runner")
-    assert archive.move(samples) == len(samples)
-
-
-def test_a_new_aggregator_reads_a_running_run_with_segments(
-    ledger: Ledger, ingester: Ingester, redis: Redis, tmp_path: Path
-) -> None:
-    samples = PLAN.samples()
-    judged(ledger, samples[0], worker="w1", judged_at=5.0)
-    judged(ledger, samples[1], FinalStatus.TIMEOUT)
-    ingester.catch_up()
-    archived(ledger, tmp_path, samples[:2])
-    judged(ledger, samples[2], FinalStatus.WRONG_ANSWER)
-    ingester.catch_up()
-    late = Ingester(redis)
-    late.catch_up()
-    assert rows(late) == rows(ingester) and len(rows(late)) == 3
-    assert indexed(late)["run-1"].statuses == indexed(ingester)["run-1"].statuses
-    late.catch_up()
-    assert indexed(late)["run-1"].completions == 3
-
-
-def test_the_texts_of_an_archived_sample_are_shown(ledger: Ledger, tmp_path: Path) -> None:
-    samples = PLAN.samples()
-    for sample in samples:
-        judged(ledger, sample)
-    archived(ledger, tmp_path, samples[:3])
-    source = LedgerSource(Ledger(ledger.redis, ledger.run))
-    assert [one.sample for one in source.all_generations()] == samples
-    for sample in samples:
-        assert source.generation(sample) == generation(sample)
-        assert source.verdict(sample) == verdict(generation(sample))
-        assert source.cases(sample, 0, 10) == CaseWindow(None, 0, ())
-
-
-def test_segments_are_read_below_the_output_roots_only(
-    ledger: Ledger, redis: Redis, tmp_path: Path
-) -> None:
-    sample = PLAN.samples()[0]
-    judged(ledger, sample)
-    archived(ledger, tmp_path / "elsewhere", [sample])
-    ingester = Ingester(redis, roots=OutputRoots([str(tmp_path / "runs")]))
-    ingester.catch_up()
-    assert rows(ingester) == []
-    allowed = Ingester(redis, roots=OutputRoots([str(tmp_path / "elsewhere")]))
-    allowed.catch_up()
-    assert len(rows(allowed)) == 1
-
-
-def test_a_run_waits_for_a_missing_segment_and_holds_up_no_other(
-    ledger: Ledger, ingester: Ingester, redis: Redis, tmp_path: Path
-) -> None:
-    sample = PLAN.samples()[0]
-    judged(ledger, sample)
-    archived(ledger, tmp_path, [sample])
-    (path,) = (tmp_path / segment_folder(ledger.run)).iterdir()
-    kept = path.read_bytes()
-    path.unlink()
-    other = Ledger(redis, "run-2")
-    enter(other, PROBLEMS, PLAN)
-    judged(other, sample)
-    ingester.catch_up()
-    assert (len(rows(ingester)), len(rows(ingester, "run-2"))) == (0, 1)
-    path.write_bytes(kept)
-    ingester.catch_up()
-    assert len(rows(ingester)) == 1
 
 
 def test_a_stream_that_lost_its_end_is_read_on_by_a_clock_that_is_behind(

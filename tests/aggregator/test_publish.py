@@ -13,18 +13,14 @@ from services.aggregator.__main__ import publish_due
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import artifacts
-from shared.artifacts import OutputFolder
-from shared.case_records import SampleCases
 from shared.config import Config
 from shared.errors import OutputError
 from shared.final_sets import FOLDER, read_ledger
 from shared.ledger import Ledger
-from shared.ledger.archive import Archive
 from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.segments import segment_folder
 from shared.plan import make_plan
 from shared.run_record import RunState
-from shared.schemas import CaseResult, Generation, Problem, SampleId, Verdict
+from shared.schemas import Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus, TokenSource
 from tests.aggregator.reports import finished
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
@@ -366,56 +362,3 @@ def test_a_run_on_a_final_set_is_counted_once(redis: Redis, tmp_path: Path) -> N
     assert len(list((tmp_path / "run" / FOLDER).iterdir())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing beside the user's folder
     assert counted(tmp_path / "run") == ["d2"]
-
-
-# Finished samples in segments
-
-
-def archived(ledger: Ledger, folder: Path, samples: Sequence[SampleId]) -> None:
-    ledger.lock("runner", 60)
-    archive = Archive(ledger.redis, ledger.run, OutputFolder(str(folder)), "runner")
-    assert archive.move(samples) == len(samples)
-
-
-def written(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and ".plumbline" not in path.parts
-    }
-
-
-@pytest.mark.parametrize("first", [[Q, P2], [P1, P2, P3, Q]])
-def test_the_artifacts_of_archived_samples_are_the_same_bytes(
-    ledger: Ledger, tmp_path: Path, first: list[SampleId]
-) -> None:
-    put_meta(ledger, config=Config().model_dump(mode="json") | {"output": {"cases": "all"}})
-    for sample, status in STATUSES.items():
-        found = SampleCases(recorded="all", cases=[CaseResult(case_index=0, status=status)])
-        ledger.record_verdict(verdict(made(sample), status), found.packed())
-    publish(ledger)
-    before = written(tmp_path)
-    assert artifacts.CASES in before
-    archived(ledger, tmp_path, first)
-    ledger.set_state(RunState.JUDGED)
-    publish(ledger)
-    assert written(tmp_path) == before
-
-
-def test_a_missing_segment_fails_the_run_and_names_the_file(
-    ledger: Ledger, tmp_path: Path, redis: Redis
-) -> None:
-    judge_all(ledger)
-    archived(ledger, tmp_path, [P1, P2])
-    (path,) = (tmp_path / segment_folder(ledger.run)).iterdir()
-    kept = path.read_bytes()
-    path.unlink()
-    ledger.set_state(RunState.JUDGED)
-    assert publish_due(Ingester(redis))
-    assert ledger.state() is RunState.FAILED
-    assert str(path) in ledger.meta().publish_error
-    assert not (tmp_path / artifacts.VERDICTS).exists()
-    path.write_bytes(kept)
-    ledger.set_state(RunState.JUDGED)
-    assert publish_due(Ingester(redis))
-    assert ledger.state() is RunState.COMPLETE

@@ -9,7 +9,7 @@ from redis import Redis
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from services.runner.run import Run, RunBounds, RunTimings
+from services.runner.run import Run, RunTimings
 from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
@@ -17,12 +17,11 @@ from shared.errors import OutputError, ServiceError
 from shared.ledger import JudgeQueue, Ledger, connect
 from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.segments import segment_folder
 from shared.ledger.version import PUT_BACK, put_back_note
 from shared.plan import RunPlan, make_plan
 from shared.run_record import Provenance, RunState
-from shared.schemas import Generation, SampleId, Verdict, sha256
-from shared.statuses import FailureKind, FinalStatus
+from shared.schemas import Generation, SampleId, Verdict
+from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.shared.ledgers import generation, problem, verdict
 
@@ -132,12 +131,10 @@ class Stage:
         self.ledger = Ledger(redis, self.identity.run)
         self.progress = FakeProgress()
         self.timings = RunTimings(tick=0.05, scan=0.05)
-        self.bounds = RunBounds()
 
     async def complete(
         self,
         source: FakeSource | Callable[[list[SampleId]], AsyncGenerator[list[Generation]]],
-        hashes: dict[SampleId, str] | None = None,
         *overrides: str,
     ) -> None:
         """One session, as a command makes it."""
@@ -146,10 +143,8 @@ class Stage:
         session.enter(config, PROBLEMS, self.folder, force=False, provenance=Provenance())
         self.progress = FakeProgress()
         try:
-            await Run(
-                *(config, self.plan, session, source, self.progress),
-                *(hashes, self.timings, self.bounds),
-            ).complete()
+            run = Run(config, self.plan, session, source, self.progress, self.timings)
+            await run.complete()
         finally:
             session.leave()
 
@@ -328,24 +323,6 @@ async def test_an_empty_completion_is_judged(one: Stage, others: Others) -> None
     assert others.judged == ONE.samples()
 
 
-async def test_replaced_completions_are_judged_again(stage: Stage, others: Others) -> None:
-    await stage.complete(FakeSource("old"))
-    changed = SAMPLES[2:4]
-    hashes = {
-        sample: generation(sample, "new" if sample in changed else "old").completion_sha256
-        for sample in SAMPLES
-    }
-    others.judge = lambda g: verdict(g, FinalStatus.WRONG_ANSWER)
-    source = FakeSource("new")
-    await stage.complete(source, hashes)
-    assert source.asked == [changed]
-    assert others.judged[12:] == changed
-    wrong = {s for s, status in stage.progress.statuses.items() if status != FinalStatus.SUCCESS}
-    assert wrong == set(changed)
-    kept = {v.sample: v.completion_sha256 for v in stage.ledger.verdicts(SAMPLES)}
-    assert kept == hashes
-
-
 @pytest.mark.usefixtures("paused")
 async def test_completions_that_redis_forgot_are_generated_again(
     one: Stage, others: Others, redis: Redis
@@ -414,34 +391,6 @@ async def test_verdicts_of_a_server_whose_clock_is_behind_are_found(
 
 
 @pytest.mark.usefixtures("paused")
-async def test_a_late_verdict_on_a_replaced_completion_is_not_the_samples(
-    one: Stage, others: Others
-) -> None:
-    """A worker judges the old completion after the run has taken stock."""
-    (sample,) = ONE.samples()
-    old, new = generation(sample, "old"), generation(sample, "new")
-    one.ledger.record(old)
-    one.ledger.queue.rq.empty()
-
-    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
-        assert owed == [sample]
-        one.ledger.record_verdict(verdict(old))
-        while sample not in one.progress.statuses:
-            await asyncio.sleep(0.01)
-        yield [new]
-
-    running = asyncio.create_task(one.complete(source, {sample: new.completion_sha256}))
-    await asyncio.wait({running}, timeout=1.0)
-    early = running.done()
-    others.judging.set()
-    await running
-    assert not early
-    found = one.ledger.verdict(sample)
-    assert found is not None
-    assert found.completion_sha256 == new.completion_sha256
-
-
-@pytest.mark.usefixtures("paused")
 async def test_a_lost_job_is_queued_again(one: Stage, others: Others) -> None:
 
     async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
@@ -457,7 +406,7 @@ async def test_a_lost_job_is_queued_again(one: Stage, others: Others) -> None:
 
 async def test_a_job_that_is_lost_for_ever_is_given_up(one: Stage, others: Others) -> None:
     others.judge = lambda _g: unjudged_verdict(SAMPLES[0], "another completion", "x")
-    await asyncio.wait_for(one.complete(FakeSource(), None, "judge.max_deliveries=2"), 30)
+    await asyncio.wait_for(one.complete(FakeSource(), "judge.max_deliveries=2"), 30)
     found = one.ledger.verdict(ONE.samples()[0])
     assert found is not None
     assert found.detail == "judge_worker_lost"
@@ -564,115 +513,3 @@ async def test_a_failure_to_publish_is_forgotten_by_the_next_session(
     one.ledger.fail("no space left")
     await one.complete(FakeSource())
     assert one.ledger.meta().publish_error is None
-
-
-# Finished samples in segments
-
-SMALL = RunBounds(archived_above=4, segment=3, in_flight=4)
-
-
-async def test_a_long_run_moves_finished_samples_out_of_redis(
-    stage: Stage, others: Others, redis: Redis
-) -> None:
-    stage.bounds = SMALL
-    await stage.complete(FakeSource())
-    assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
-    assert stage.ledger.archived_count() == 12
-    assert redis.hlen(RunKeys(stage.ledger.run).completions) == 0
-    assert [one.sample for one in stage.ledger.completions(SAMPLES)] == SAMPLES
-    assert [one.sample for one in stage.ledger.verdicts(SAMPLES)] == SAMPLES
-    await stage.complete(FakeSource())
-    assert stage.progress.known == 12
-
-
-async def test_a_short_run_stays_in_redis(stage: Stage, others: Others, redis: Redis) -> None:
-    stage.bounds = RunBounds(archived_above=12, segment=3)
-    await stage.complete(FakeSource())
-    assert stage.ledger.archived_count() == 0
-    assert redis.hlen(RunKeys(stage.ledger.run).completions) == 12
-
-
-async def test_a_run_with_segments_is_resumed(stage: Stage, others: Others) -> None:
-    """What could not be judged is judged again; what is in segments is neither asked nor judged."""
-    stage.bounds = SMALL
-    failed = SAMPLES[5]
-
-    def judge(completion: Generation) -> Verdict:
-        reason = FailureKind.JUDGE_WORKER_LOST
-        if completion.sample == failed:
-            return unjudged_verdict(failed, completion.completion_sha256, reason)
-        return verdict(completion)
-
-    others.judge = judge
-    await stage.complete(FakeSource())
-    assert stage.ledger.archived_count() == 9
-    assert not stage.ledger.verdict(failed).judged
-    others.judge, others.judged = verdict, []
-    again = FakeSource()
-    await stage.complete(again)
-    assert again.asked == [[]] and others.judged == [failed]
-    assert stage.progress.known == 11
-    assert stage.ledger.archived_count() == 12
-    assert all(one.judged for one in stage.ledger.verdicts(SAMPLES))
-
-
-async def test_archived_completions_that_have_changed_are_replaced(
-    stage: Stage, others: Others
-) -> None:
-    stage.bounds = SMALL
-    await stage.complete(FakeSource())
-    hashes = {sample: sha256("answer") for sample in SAMPLES} | {SAMPLES[2]: sha256("better")}
-    again = FakeSource("better")
-    await stage.complete(again, hashes)
-    assert again.asked == [[SAMPLES[2]]]
-    found = [one.completion for one in stage.ledger.completions(SAMPLES)]
-    assert found == ["better" if sample == SAMPLES[2] else "answer" for sample in SAMPLES]
-    assert stage.ledger.completed_count() == 12
-
-
-async def test_a_long_run_whose_folder_cannot_be_written_stays_in_redis(
-    stage: Stage, others: Others, tmp_path: Path
-) -> None:
-    stage.bounds = SMALL
-    (tmp_path / ".plumbline").write_text("in the way")
-    await stage.complete(FakeSource())
-    assert stage.ledger.archived_count() == 0
-    assert stage.ledger.judged() == set(SAMPLES)
-    (note,) = stage.progress.notes
-    assert "stay in Redis until the next session" in note and ".plumbline" in note
-
-
-async def test_completions_in_flight_are_bounded(
-    stage: Stage, others: Others, paused: None
-) -> None:
-    """The source is asked for more only when some are judged."""
-    stage.bounds = SMALL
-    most = 0
-
-    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
-        nonlocal most
-        for number, sample in enumerate(owed):
-            most = max(most, number)
-            yield [generation(sample)]
-
-    running = asyncio.create_task(stage.complete(source))
-    while stage.ledger.open_count() < 5:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.3)
-    assert stage.ledger.open_count() == 5 and most == 5
-    others.judging.set()
-    await running
-    assert stage.ledger.judged() == set(SAMPLES)
-
-
-async def test_a_run_started_over_has_no_segments_of_the_first(
-    stage: Stage, others: Others, tmp_path: Path
-) -> None:
-    stage.bounds = SMALL
-    await stage.complete(FakeSource())
-    assert list((tmp_path / segment_folder(stage.ledger.run)).iterdir())
-    session = Session(stage.redis, stage.identity)
-    session.enter(Config(), PROBLEMS, stage.folder, force=True, provenance=Provenance())
-    session.leave()
-    assert not (tmp_path / segment_folder(stage.ledger.run)).exists()
-    assert stage.ledger.archived_count() == stage.ledger.completed_count() == 0

@@ -15,9 +15,7 @@ from services.aggregator.ingest import Ingester
 from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
-from shared.artifacts import OutputFolder
 from shared.ledger import CanaryLedger, EventGroup, JudgeQueue, Ledger, connect_async, keys
-from shared.ledger.archive import Archive
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
@@ -94,10 +92,7 @@ def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -
     assert canaries.outstanding() == 0 and canaries.record() is not None
     ledger.rejudge(P1, generation(P1).completion_sha256)
     ledger.record_verdict(verdict(generation(P1)))
-    archive = Archive(redis, RUN, OutputFolder(str(tmp_path)), "me")
-    assert archive.move([P1]) == 1
-    archive.begin()
-    assert [*ledger.standing([P1])] and ledger.open_count() == 0 and ledger.verdict(P1)
+    assert ledger.verdict(P1) and ledger.judged_count() == 2
     ledger.record(generation(P1, "new"))
     ledger.add_active_seconds(1)
     ledger.finish(1)
@@ -200,9 +195,6 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers, tmp_path: Pa
     assert list(ledger.verdicts([P1])) and list(ledger.completions([P1]))
     assert ledger.problem("d1", "p1") and list(ledger.cases([P1]))
     writer.lock("me", 10)
-    archive = Archive(client(server, "runner"), RUN, OutputFolder(str(tmp_path)), "me")
-    assert archive.move([P1]) == 1
-    assert ledger.verdict(P1) and ledger.completion(P1) and list(ledger.cases([P1]))
     ledger.fail("no")
     assert ledger.state() is not None
     queue = JudgeQueue(redis)
