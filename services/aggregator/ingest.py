@@ -1,8 +1,6 @@
 """Index ingestion: consume the verdict streams of all runs, exactly once per entry."""
 
 import math
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +16,7 @@ from services.aggregator.index.search import SampleTexts
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
-from shared.ledger import EventGroup, Ledger, RunProgress, StreamEntry, runs_progress
+from shared.ledger import Ledger, RunProgress, StreamEntry, read_stream, runs_progress
 from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, entry_order, report_unreadable
 from shared.prompts import recorded_messages
 from shared.reference import problem_digest
@@ -29,8 +27,6 @@ from shared.service.logs import get_logger
 log = get_logger(__name__)
 
 _FACTS_INTERVAL = 1.0
-# Idle seconds after which consumer groups of other indexes are removed.
-_ABANDONED_AFTER = 600.0
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -53,7 +49,7 @@ class Ingester:
         batch_size: int = 200,
         delete_size: int = 2000,
     ) -> None:
-        """Join the ledger's streams as a consumer.
+        """Index the ledger of a server.
 
         Args:
             redis: The ledger's server.
@@ -66,8 +62,6 @@ class Ingester:
         self._redis = redis
         self._batch_size = batch_size
         self._writer = IndexWriter(self.database, delete_size)
-        self._group = EventGroup(redis, self.database.name, f"{socket.gethostname()}:{os.getpid()}")
-        self._joined: set[int] = set()
         self._facts_stored_at: dict[int, float] = {}
         self._stopping = threading.Event()
 
@@ -84,7 +78,6 @@ class Ingester:
                 continue  # RunFolders keeps these
             if run.run not in runs or runs[run.run].incarnation != run.incarnation:
                 self._writer.drop_run(run)
-                self._joined.discard(run.id)
         found = [self._try_to_follow(progress, known.get(name)) for name, progress in runs.items()]
         return any(found)
 
@@ -117,33 +110,21 @@ class Ingester:
             # behind. They would be taken for old ones.
             log.warning("a stream of verdicts went back, reading it again", run=run.run)
             self._writer.rewind(run)
-            self._joined.discard(run.id)
             run = self._writer.runs()[progress.run]
-        try:
-            busy = progress.last_event != run.position and self._index(ledger, run)
-        except BaseException:
-            # The group's position is behind entries that were read and not stored.
-            self._joined.discard(run.id)
-            raise
+        busy = progress.last_event != run.position and self._index(ledger, run)
         self._update_facts(ledger, run, progress)
         return busy
 
     def _index(self, ledger: Ledger, run: KnownRun) -> bool:
-        """Read the stream to its end; acknowledge entries after their transaction."""
-        if run.id not in self._joined:
-            if not self._group.begin(run.run, run.position):
-                return False
-            self._group.drop_abandoned(run.run, _ABANDONED_AFTER)
-            self._joined.add(run.id)
+        """Read the stream to its end; the position is stored with the rows of each batch."""
         busy, position = False, run.position
         while not self._stopping.is_set() and (
-            entries := self._group.read(run.run, position, self._batch_size)
+            entries := read_stream(self._redis, run.run, position, self._batch_size)
         ):
             batch = self._batch(ledger, run, [_storable(entry) for entry in entries])
             if ledger.incarnation() != run.incarnation:
                 return True  # the run was restarted from scratch meanwhile: drop the batch
             self.metrics.record(self._writer.apply(run, batch))
-            self._group.ack(run.run, [entry.id for entry in entries])
             busy, position = True, entries[-1].id
             if len(entries) < self._batch_size:
                 break

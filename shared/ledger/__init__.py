@@ -8,11 +8,10 @@ from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
 from shared.ledger.queue import JobLease, JudgeQueue, job_id
-from shared.ledger.streams import EventGroup, RunProgress, StreamEntry, runs_progress
+from shared.ledger.streams import RunProgress, StreamEntry, read_stream, runs_progress
 
 __all__ = [
     "CanaryLedger",
-    "EventGroup",
     "JobLease",
     "JudgeQueue",
     "Ledger",
@@ -25,6 +24,7 @@ __all__ = [
     "job_id",
     "list_runs",
     "ping_error",
+    "read_stream",
     "runs_progress",
     "wait_for_redis",
 ]

@@ -10,7 +10,7 @@ from services.aggregator.index.pages import SampleQuery, samples_page
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.signatures import signature_id
 from services.aggregator.ingest import Ingester
-from shared.ledger import EventGroup, Ledger
+from shared.ledger import Ledger
 from shared.ledger.keys import RunKeys
 from shared.plan import make_plan
 from shared.run_record import RunState
@@ -231,12 +231,6 @@ def test_an_entry_nobody_can_read_holds_nothing_up(
     assert counted(ingester.metrics, "unreadable_entries_total") == {(): 3}
 
 
-def test_what_is_indexed_is_acknowledged(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
-    judged(ledger, SampleId("d1", "p1"))
-    ingester.catch_up()
-    assert EventGroup(redis, ingester.database.name, "other").pending("run-1") == 0
-
-
 class CrashError(Exception):
     pass
 
@@ -251,7 +245,6 @@ def crash(*_arguments: object) -> None:
         "services.aggregator.ingest.Ingester._batch",
         "services.aggregator.index.writer._write_sample",
         "services.aggregator.ingest.IndexWriter.apply",
-        "services.aggregator.ingest.EventGroup.ack",
     ],
 )
 def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
@@ -273,7 +266,6 @@ def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
     assert len(rows(heir)) == 3
     counts = Counter(verdict_events(crashed)) + Counter(verdict_events(heir))
     assert counts == {("d1", "timeout"): 1, ("d1", "success"): 2}
-    assert EventGroup(redis, database.name, "other").pending("run-1") == 0
     database.close()
 
 
@@ -332,17 +324,6 @@ def test_two_indexes_are_both_told_everything(
     ingester.catch_up()
     other.catch_up()
     assert rows(ingester) == rows(other) != []
-
-
-def test_a_stream_whose_groups_are_lost_is_read_on(
-    redis: Redis, ledger: Ledger, ingester: Ingester
-) -> None:
-    judged(ledger, SampleId("d1", "p1"))
-    ingester.catch_up()
-    redis.xgroup_destroy("plumbline:run:run-1:events", f"index:{ingester.database.name}")
-    judged(ledger, SampleId("d1", "p2"))
-    ingester.catch_up()
-    assert verdict_events(ingester) == {("d1", "success"): 2}
 
 
 def test_a_stream_that_lost_its_end_is_read_on_by_a_clock_that_is_behind(

@@ -23,7 +23,7 @@ from shared.ledger import Ledger, connect_async
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, TakenJob, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.streams import EventGroup
+from shared.ledger.streams import read_stream
 from shared.plan import make_plan
 from shared.schemas import Generation, SampleId, StdioTests, sha256
 from tests.conftest import RedisServer
@@ -136,13 +136,12 @@ def _floor(redis: "Redis", meter: Meter, generations: Sequence[Generation]) -> f
 
 
 def _index(redis: "Redis", ledger: Ledger) -> None:
-    group = EventGroup(redis, "bench", "bench")
-    assert group.begin(_RUN, "0")
-    while entries := group.read(_RUN, "0"):
+    position = "0"
+    while entries := read_stream(redis, _RUN, position):
         samples = [one.event.sample for one in entries if one.event is not None]
         assert len(list(ledger.verdicts(samples))) == len(samples)
         assert len(list(ledger.completions(samples))) == len(samples)
-        group.ack(_RUN, [one.id for one in entries])
+        position = entries[-1].id
 
 
 class _Judge:

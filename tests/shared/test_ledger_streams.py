@@ -1,7 +1,7 @@
 import pytest
 from redis import Redis
 
-from shared.ledger import EventGroup, Ledger, RunProgress, runs_progress
+from shared.ledger import Ledger, RunProgress, read_stream, runs_progress
 from shared.ledger.streams import entry_order
 from shared.schemas import SampleId
 from tests.shared.ledgers import enter, generation, verdict
@@ -26,94 +26,18 @@ def names(entries) -> list[str]:
     return [entry.event.sample.problem_id for entry in entries]
 
 
-def test_without_a_stream_nothing_is_read_and_nothing_made(redis: Redis, ledger: Ledger) -> None:
-    group = EventGroup(redis, "a", "c1")
-    assert group.begin(RUN, "0") is False
-    assert group.read(RUN, "0") == []
-    assert not redis.exists("plumbline:run:run-1:events")
-
-
-def test_each_entry_is_delivered_once_and_pending_until_acknowledged(
-    redis: Redis, ledger: Ledger
-) -> None:
+def test_entries_are_read_from_a_position(redis: Redis, ledger: Ledger) -> None:
+    assert read_stream(redis, RUN, "0") == []
     judged(ledger, "p1", "p2", "p3")
-    group = EventGroup(redis, "a", "c1")
-    group.begin(RUN, "0")
-    first = group.read(RUN, "0", count=2)
+    first = read_stream(redis, RUN, "0", count=2)
     assert names(first) == ["p1", "p2"]
-    assert group.pending(RUN) == 2
-    group.ack(RUN, [entry.id for entry in first])
-    assert group.pending(RUN) == 0
-    assert names(group.read(RUN, first[-1].id)) == ["p3"]
-    assert group.read(RUN, first[-1].id) == []
-
-
-def test_what_a_dead_reader_had_is_delivered_again_from_the_kept_position(
-    redis: Redis, ledger: Ledger
-) -> None:
-    judged(ledger, "p1", "p2", "p3", "p4")
-    dead = EventGroup(redis, "a", "c1")
-    dead.begin(RUN, "0")
-    entries = dead.read(RUN, "0", count=3)
-    # p1 was kept and acknowledged, p2 kept and not acknowledged, p3 neither.
-    dead.ack(RUN, [entries[0].id])
-    heir = EventGroup(redis, "a", "c2")
-    heir.begin(RUN, entries[1].id)
-    assert heir.pending(RUN) == 1
-    found = heir.read(RUN, entries[1].id)
-    assert names(found) == ["p3", "p4"]
-    heir.ack(RUN, [entry.id for entry in found])
-    assert heir.pending(RUN) == 0
-    consumers = redis.xinfo_consumers("plumbline:run:run-1:events", "index:a")
-    assert [consumer["name"] for consumer in consumers] == [b"c2"]
-
-
-def test_what_was_acknowledged_and_then_forgotten_is_delivered_again(
-    redis: Redis, ledger: Ledger
-) -> None:
-    """A power failure may take the reader's last commits, after Redis was told of them."""
-    judged(ledger, "p1", "p2")
-    group = EventGroup(redis, "a", "c1")
-    group.begin(RUN, "0")
-    entries = group.read(RUN, "0")
-    group.ack(RUN, [entry.id for entry in entries])
-    again = EventGroup(redis, "a", "c1")
-    again.begin(RUN, entries[0].id)
-    assert names(again.read(RUN, entries[0].id)) == ["p2"]
-
-
-def test_many_pending_entries_are_taken_over(redis: Redis, ledger: Ledger) -> None:
-    for number in range(1_500):
-        fields = {"sample": f"d1/p{number}/0", "status": "success", "accepted": 1}
-        redis.xadd("plumbline:run:run-1:events", fields)
-    dead = EventGroup(redis, "a", "c1")
-    dead.begin(RUN, "0")
-    last = dead.read(RUN, "0", count=1_500)[-1].id
-    heir = EventGroup(redis, "a", "c2")
-    heir.begin(RUN, last)
-    assert heir.pending(RUN) == 0
-    assert heir.read(RUN, last) == []
-
-
-def test_only_abandoned_groups_of_other_readers_are_dropped(redis: Redis, ledger: Ledger) -> None:
-    judged(ledger, "p1")
-    stream = "plumbline:run:run-1:events"
-    for name in ("a", "b"):
-        group = EventGroup(redis, name, "c")
-        group.begin(RUN, "0")
-        group.read(RUN, "0")
-    redis.xgroup_create(stream, "somebody's", id="0")
-    group = EventGroup(redis, "a", "c")
-    group.drop_abandoned(RUN, idle=600)
-    assert len(redis.xinfo_groups(stream)) == 3
-    group.drop_abandoned(RUN, idle=0)
-    assert [found["name"] for found in redis.xinfo_groups(stream)] == [b"index:a", b"somebody's"]
+    assert names(read_stream(redis, RUN, first[-1].id)) == ["p3"]
+    assert read_stream(redis, RUN, ledger.last_event()) == []
 
 
 def test_an_entry_nobody_can_read_is_delivered_as_such(redis: Redis, ledger: Ledger) -> None:
     redis.xadd("plumbline:run:run-1:events", {"sample": "x", "status": "y"})
-    group = EventGroup(redis, "a", "c")
-    (entry,) = group.read(RUN, "0")
+    (entry,) = read_stream(redis, RUN, "0")
     assert entry.event is None
 
 

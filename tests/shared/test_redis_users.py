@@ -15,7 +15,7 @@ from services.aggregator.ingest import Ingester
 from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
-from shared.ledger import CanaryLedger, EventGroup, JudgeQueue, Ledger, connect_async, keys
+from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async, keys
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
@@ -183,13 +183,6 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers, tmp_path: Pa
     ingester, ledger = Ingester(redis), Ledger(redis, RUN)
     assert ingester.catch_up()
     assert [one.run for one in ingester.unpublished()] == [RUN]
-    groups = [EventGroup(redis, name, "me") for name in ("a", "b")]
-    for group in groups:
-        group.begin(RUN, "0")
-        assert group.read(RUN, "0")
-        assert group.pending(RUN) == 1
-        EventGroup(redis, "a", "other").begin(RUN, "0")  # takes over what another left
-    groups[1].drop_abandoned(RUN, 0)
     assert ledger.meta() is not None and ledger.plan() is None
     assert CanaryLedger.of(ledger).record() is not None
     assert list(ledger.verdicts([P1])) and list(ledger.completions([P1]))

@@ -11,7 +11,6 @@ import sqlite3
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -61,7 +60,6 @@ class Database:
         self._damage: IndexDamagedError | None = None
         self._writer = _connect(self.path)
         self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
-        self.name = str(self._writer.execute("SELECT value FROM about").fetchone()[0])
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -243,7 +241,6 @@ def _create(path: Path) -> None:
     """Create the tables; the version is written last and so marks a complete file."""
     with closing(_connect(path)) as connection:
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        connection.execute("INSERT INTO about VALUES ('name', ?)", (uuid.uuid4().hex,))
         connection.execute(f"PRAGMA user_version = {_VERSION}")
 
 
@@ -271,8 +268,6 @@ _VERSION = 6
 # not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
 # expressions without NULL, because keyset pagination cannot compare with NULL.
 _TABLES = """
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run TEXT NOT NULL UNIQUE,
